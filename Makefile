@@ -10,12 +10,12 @@ verify: .venv/run
 test: .venv/test
 	.venv/bin/nox
 
-.venv/run: pyproject.toml
+.venv/run: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet pip==26.3
-	.venv/bin/pip install --quiet --editable . --group run
+	.venv/bin/pip install --quiet --constraint requirements.lock --editable '.[sim,synthesis]' --group run
 	touch $@
 
 .venv/test: .venv/run
-	.venv/bin/pip install --quiet --group test --group lint --group prove --group train --group logs --group export
+	.venv/bin/pip install --quiet --constraint requirements.lock --group test --group lint --group prove --group train --group logs --group export
 	touch $@

@@ -12,6 +12,13 @@ import nox
 
 nox.options.default_venv_backend = "none"
 
+#: Tests that build no hardware: numbers, instruction set, golden arithmetic, networks, data, rooms.
+QUICK = ("tests/spec", "tests/lib/test_float16.py", "tests/mvm/test_elements.py", "tests/net", "tests/datasets",
+         "tests/test_rooms.py")
+#: Tests that reach every package which is not PyTorch: of the command line, of files, of a unit under cocotb.
+PACKAGES = (*QUICK, "tests/test_package.py", "tests/commands/test_environment.py", "tests/commands/test_shipped.py",
+            "tests/commands/test_integration.py", "tests/frontends/test_zoo.py", "tests/mfu/test_pooling.py")
+
 
 def python(session, *words, **env):
     """Run a module with this environment's Python, its programs on the path, and environment variables."""
@@ -21,8 +28,10 @@ def python(session, *words, **env):
 
 @nox.session
 def lint(session):
-    """Style."""
+    """Style and types."""
     session.run(sys.executable, "-m", "ruff", "check", external=True)
+    session.run(sys.executable, "-m", "ty", "check", "--error-on-warning", "--python", sys.prefix,
+                external=True)
 
 
 @nox.session
@@ -30,6 +39,29 @@ def tests(session):
     """Everything that must pass: `nox -s tests -- -k quantizer` runs some."""
     # Each core has a process of its own; a second thread of PyTorch would only wait for it.
     python(session, "pytest", "-n", "2", OMP_NUM_THREADS="1")
+
+
+@nox.session(default=False)
+def quick(session):
+    """The tests of a minute: numbers, instruction set, golden arithmetic, networks, data, rooms; no builds."""
+    python(session, "pytest", "-n", "2", *QUICK, OMP_NUM_THREADS="1")
+
+
+@nox.session(default=False, venv_backend="uv", reuse_venv=True)
+@nox.parametrize("resolution", ["lowest-direct", "highest"])
+def dependencies(session, resolution):
+    """Tests on the lowest and the newest packages that pyproject.toml allows; PyTorch stays out."""
+    session.install("--resolution", resolution, "--editable", ".[front,sim,synthesis]", "pytest", "hypothesis")
+    session.run("python", "-m", "pytest", *PACKAGES, *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session(default=False)
+def lock(session):
+    """Write requirements.lock: the versions that `make` and CI install; `-- --upgrade` takes the newest ones."""
+    groups = nox.project.load_toml("pyproject.toml")["dependency-groups"]
+    python(session, "uv", "pip", "compile", "pyproject.toml", "--all-extras", *(f"--group={name}" for name in groups),
+           "--universal", "--python-version", "3.11", "--no-annotate", "--custom-compile-command", "nox -s lock",
+           "--output-file", "requirements.lock", "--quiet")
 
 
 @nox.session(default=False)
@@ -48,13 +80,19 @@ def regress(session):
 @nox.session(default=False)
 def nightly(session):
     """Random programs on the Verilated machine, as many as `--programs` asks for."""
-    python(session, "concord.sim.campaigns.random_regression")
+    python(session, "concord.campaigns.random_regression")
+
+
+@nox.session(default=False)
+def lint_machines(session):
+    """Verilator's warnings about the Verilog of every preset and of random machines; `--machines`, `--seed`."""
+    python(session, "concord.campaigns.lint_machines")
 
 
 @nox.session(default=False)
 def twin_programs(session):
     """Random programs as twins in numpy, outputs and final memories against golden's; `--programs`."""
-    python(session, "concord.benchmarks.twin_programs")
+    python(session, "concord.campaigns.twin_programs")
 
 
 @nox.session(default=False)
@@ -66,19 +104,19 @@ def twin_random(session):
 @nox.session(default=False)
 def twin_faults(session):
     """Faults in firmware and hardware, named beside the values of twin, golden and RTL."""
-    python(session, "concord.benchmarks.twin_faults")
+    python(session, "concord.campaigns.twin_faults")
 
 
 @nox.session(default=False)
 def mutants(session):
     """Break one line after another: the testbench of just that unit must go red."""
-    python(session, "concord.sim.campaigns.mutants")
+    python(session, "concord.campaigns.mutants")
 
 
 @nox.session(default=False)
 def prove(session):
     """What must hold of every step of the lazy update, by a solver, and the bugs that it must find."""
-    python(session, "concord.sim.campaigns.prove")
+    python(session, "concord.campaigns.prove")
 
 
 @nox.session(default=False)
@@ -119,7 +157,7 @@ def bench_lstm(session):
 
 @nox.session(default=False)
 def bench_machines(session):
-    """Throughput of several machines in a row beside one, `--tiny` for MLPerf Tiny's architectures."""
+    """Throughput of several machines in a pipeline beside one, `--tiny` for MLPerf Tiny's architectures."""
     python(session, "concord.benchmarks.bench_machines")
 
 
@@ -150,19 +188,19 @@ def bench_twins(session):
 @nox.session(default=False)
 def twin_networks(session):
     """Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."""
-    python(session, "concord.benchmarks.twin_networks")
+    python(session, "concord.campaigns.twin_networks")
 
 
 @nox.session(default=False)
 def verify_matrix(session):
     """Networks trained by every method and width that a machine takes, on its gates, bit for bit."""
-    python(session, "concord.benchmarks.verify_matrix")
+    python(session, "concord.campaigns.verify_matrix")
 
 
 @nox.session(default=False)
 def fingerprint(session):
     """Hashes of all that is computed, for `--against` those of another commit: no bit and no cycle has changed."""
-    python(session, "concord.benchmarks.fingerprint")
+    python(session, "concord.campaigns.fingerprint")
 
 
 @nox.session(default=False)
@@ -180,7 +218,13 @@ def synth_lazy(session):
 @nox.session(default=False)
 def zoo(session):
     """ONNX files as PyTorch, scikit-learn, Keras and Brevitas write them: imported, or refused by name."""
-    python(session, "concord.tests.front.zoo")
+    python(session, "concord.tests.frontends.zoo")
+
+
+@nox.session(default=False)
+def node_cases(session):
+    """ONNX's own models of single nodes: imported and equal to onnxruntime, or refused in a sentence."""
+    python(session, "concord.campaigns.node_cases")
 
 
 @nox.session(default=False)

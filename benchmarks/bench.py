@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 from concord.benchmarks.workloads import Workload, both, deep, lstm, overlapping, products
-from concord.model.data import dataset
-from concord.model.model_file import load_model
-from concord.nnp.lib.presets import compile_for
-from concord.nnp.verify.batches import one_sample
-from concord.nnp.verify.session import Session
+from concord.datasets import dataset
+from concord.net.model_file import load_model
 from concord.sim.machines.host import Machine, build, machine
-from concord.spec.config import Config
-from concord.spec.isa import Error
-from concord.spec.machine_file import find_config, machine_name
-from concord.spec.registers import Counter
+from concord.spec.host.registers import Counter
+from concord.spec.isa.instructions import Error
+from concord.spec.machine.config import Config
+from concord.spec.machine.machine_file import find_config, machine_name
+from concord.verification.batches import one_sample
+from concord.verification.session import Session
+from concord.workflows.presets import compile_for
 from rich.console import Console
 from rich.table import Table
 
@@ -105,9 +105,9 @@ def _rate(run: Run) -> str:
 
 
 def inferences(console: Console) -> None:
-    """Print the time of one inference of each shipped network: on golden, simulated, and at the machine's clock."""
+    """Print the time of one inference of each shipped network on golden and simulated, and its cycles."""
     table = Table("network", "preset", "machine", "inferences a second", "cycles an inference",
-                  "microseconds at the preset's clock", "MVM utilisation", title="Shipped networks")
+                  "MVM utilisation", title="Shipped networks")
     for path in sorted((dataset.DATA / "models").glob("*.safetensors")):
         model = load_model(path)
         samples = dataset.load(model.data)
@@ -123,7 +123,6 @@ def inferences(console: Console) -> None:
                 seconds, counters = time.perf_counter() - began, session.counters()
             cycles = counters[Counter.CYCLES] / SAMPLES
             table.add_row(path.stem, name, kind, f"{SAMPLES / seconds:.1f}", _cycles(cycles),
-                          f"{cycles / config.clock_mhz:.1f}" if cycles else "-",
                           utilisation(config, counters[Counter.BEATS] / SAMPLES, cycles))
     console.print(table)
 

@@ -17,7 +17,7 @@ import torch
 import typer
 from concord.benchmarks import block_speed
 from concord.benchmarks.side_by_side import side_by_side
-from concord.train.lib.block_recipe import BlockRecipe
+from concord.net.quantize.block_recipe import BlockRecipe
 from concord.train.lib.fit import cross_entropy, fit, reproducible, share
 from concord.train.qat.block import BlockNetwork
 from concord.train.runs import image_training

@@ -18,9 +18,9 @@ import typer
 from concord.benchmarks import format_area
 from concord.benchmarks.bench_block import lowered
 from concord.benchmarks.side_by_side import side_by_side
-from concord.model.model_file import load_model
-from concord.spec.formats import Format
-from concord.train.lib.block_recipe import BlockRecipe
+from concord.net.model_file import load_model
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.spec.numbers.formats import Format
 from concord.train.lib.factory import build
 from concord.train.lib.fit import cross_entropy, fit, reproducible
 from concord.train.qat.block import BlockNetwork

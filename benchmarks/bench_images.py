@@ -16,9 +16,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # golden is timed on one cor
 import typer
 from concord.benchmarks import tiny_models
 from concord.benchmarks.image_costs import Measurement, measure
-from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.sim.machines.host import build
-from concord.spec.machine_file import find_config, machine_name
+from concord.spec.machine.machine_file import find_config, machine_name
+from concord.verification.layer_costs import WAITS, LayerCost, wait_title
 from rich.console import Console
 from rich.table import Table
 
@@ -88,7 +88,7 @@ def summary() -> Table:
     table = Table(title="Inferences, input and output included; single convolutions alone, their input in memory",
                   title_justify="left")
     for name in ("model", "preset", "differing bits", "tiles", "entries", "cycles", "products", "of peak", "goal", "",
-                 "inferences/s", "clock, MHz", "compile, s", "golden, 1/s", "simulated, s"):
+                 "compile, s", "golden, 1/s", "simulated, s"):
         table.add_column(name, justify="left" if name in ("model", "preset", "") else "right")
     return table
 
@@ -103,7 +103,6 @@ def summary_row(measured: Measurement, name: str, where: str) -> list[str]:
             *(f"{usage.get(memory, (0, 0))[0]:,}" for memory in ("MatrixRf", "VectorRf")), f"{cycles:,}",
             f"{useful:,}", f"{measured.of_peak(useful, cycles):.1%}", str(goal or "-"),
             ("met" if goal.met(measured) else "missed") if goal else "",
-            f"{measured.config.clock_mhz * 1e6 / cycles:,.0f}", str(measured.config.clock_mhz),
             f"{seconds['compile']:.2f}", f"{1 / seconds['golden']:.1f}", f"{seconds['library']:.2f}"]
 
 
@@ -131,7 +130,7 @@ def main(
     table, refused, good = summary(), [], True
     for name in models or tiny_models.MODELS:
         try:
-            model = tiny_models.quantised(name, OUT)
+            model = tiny_models.quantized(name, OUT)
         except ValueError as error:
             refused.append(f"{name} cannot be quantised: {error}")
             good = False

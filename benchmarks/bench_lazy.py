@@ -17,8 +17,8 @@ import torch
 import typer
 from concord.benchmarks import lazy_speed
 from concord.benchmarks.side_by_side import side_by_side
+from concord.datasets import dataset
 from concord.golden.lazy.tensor_training import Rates
-from concord.model.data import dataset
 from concord.train.bfp import tensor_fit, tensor_network
 from concord.train.bfp.parameters import UpdateRule, state_bytes
 from concord.train.lib import data

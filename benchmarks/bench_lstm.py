@@ -18,13 +18,13 @@ import numpy as np
 import torch
 import typer
 from concord.benchmarks.side_by_side import side_by_side
-from concord.model.cells.registry import CELLS
-from concord.model.data import dataset
-from concord.spec.formats import Format
+from concord.datasets import dataset
+from concord.net.cells.registry import CELLS
+from concord.net.quantize.recipe import Gates
+from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish
 from concord.train.lib.fit import reproducible, share, silent
-from concord.train.lib.methods import Gates
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs import recurrent as lstm
 from rich.console import Console
@@ -100,7 +100,7 @@ def accuracy(net, *lowered: bool) -> float:
         return 100 * share(net(x, lengths, *lowered).argmax(1), labels)
 
 
-def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[str, np.ndarray]) -> Run:
+def quantize(folder: Path | None, setting: Setting, seed: int, parameters: dict[str, np.ndarray]) -> Run:
     """Quantise an FP32 network, retrain it, run it in golden arithmetic, and write its model file."""
     reproducible(seed)
     train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
@@ -108,19 +108,19 @@ def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[
     net.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
     calibration, (x, lengths, _) = lstm.tensors(train)[:2], lstm.tensors(test)
     formats = (Format(bits=bits, symmetric=True) for bits in (setting.weights, setting.codes))
-    quantised = lstm.QuantisedClassifier(net, calibration[0], *formats, setting.gates)
-    ptq = accuracy(quantised, True)
-    real, lowered = lstm.retrain(quantised, train, EPOCHS[1:], x, lengths, seed=seed, progress=silent)
+    quantized = lstm.QuantizedClassifier(net, calibration[0], *formats, setting.gates)
+    ptq = accuracy(quantized, True)
+    real, lowered = lstm.retrain(quantized, train, EPOCHS[1:], x, lengths, seed=seed, progress=silent)
     with torch.no_grad():
         fp32 = net(x, lengths)
     made = finish(
         OUT / f"{setting.stem}-{seed}.safetensors",
-        quantised.lower(*calibration)[0],
+        quantized.lower(*calibration)[0],
         test,
         data="japanese-vowels",
         preprocessing="one vector of 12 cepstra for each frame, each binary16(cepstrum)",
         fp32=fp32,
-        quantised=real,
+        quantized=real,
         lowered=lowered,
         seed=seed,
         command="nox -s bench_lstm",
@@ -133,7 +133,7 @@ def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[fl
     """Train all networks in two processes: the FP32 accuracy of each seed, and a result for each setting and seed."""
     trained = side_by_side("FP32", train_float, [(folder, seed) for seed in range(seeds)], console)
     fp32 = [right for *_, right in sorted(trained, key=itemgetter(0))]
-    runs = side_by_side("in integers", quantise, [
+    runs = side_by_side("in integers", quantize, [
         (folder, setting, seed, parameters) for seed, parameters, _ in trained for setting in SETTINGS], console)
     return fp32, sorted(runs, key=lambda run: (SETTINGS.index(run.setting), run.seed))
 

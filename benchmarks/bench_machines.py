@@ -14,16 +14,17 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from concord.campaigns.makers import networks
 from concord.compiler.balance import Estimates
 from concord.compiler.cascade import Cutter
-from concord.model import network
-from concord.model.model import Model
-from concord.nnp.lib.cascades import Wish, compile_cascade, costs_of, whole
-from concord.nnp.verify.batches import count_bits
-from concord.nnp.verify.cascade_session import CascadeSession, Streamed
+from concord.firmware.cascade import Cascade
+from concord.net import network
+from concord.net.model import Model
 from concord.sim.machines.cascade import cascade
-from concord.spec.machine_file import find_config, machine_name
-from concord.tests import networks
+from concord.spec.machine.machine_file import find_config, machine_name
+from concord.verification.batches import count_bits
+from concord.verification.cascade_session import CascadeSession, Streamed
+from concord.workflows.cascades import Wish, compile_cascade, costs_of, whole
 from rich.console import Console
 from rich.table import Table
 
@@ -46,25 +47,25 @@ def tiny() -> Iterator[tuple[Model, np.ndarray]]:
     from concord.benchmarks import tiny_models
 
     for name in TINY:
-        yield tiny_models.quantised(name, OUT), tiny_models.run_inputs(name, SAMPLES)
+        yield tiny_models.quantized(name, OUT), tiny_models.run_inputs(name, SAMPLES)
 
 
-def stream(parts, samples: np.ndarray) -> Streamed:
+def stream(firmware: Cascade, samples: np.ndarray) -> Streamed:
     """Run samples one behind the other on the library."""
-    with cascade("library", [part.config for part in parts]) as machines:
-        return CascadeSession(machines, parts).stream(list(samples))
+    with cascade("library", [part.config for part in firmware.parts]) as machines:
+        return CascadeSession(machines, firmware.parts).stream(list(samples))
 
 
 def row(model: Model, samples: np.ndarray, preset: str, machines: int) -> list[str]:
     """Cells of the table for one network."""
     config = find_config(preset)
     _, compiled = compile_cascade(model, preset, Wish(machines=machines))
-    several = stream(compiled.cascade.parts, samples)
+    several = stream(compiled.cascade, samples)
     bits = count_bits(several.outputs, network.forward(model, samples)[-1].outputs)
     one = whole(model, config)
     estimate = Estimates(Cutter(model, [config] * machines), costs_of(model, config)).interval(compiled.cascade.cuts)
     estimate *= len(samples[0]) if compiled.cascade.recurrent else 1
-    alone = stream([one.firmware], samples) if one else None
+    alone = stream(Cascade.of(one.firmware), samples) if one else None
     beside = [f"{alone.interval:,.0f}", f"{alone.latency:,}"] if alone else ["too large", "too large"]
     times = f"{alone.interval / several.interval:.2f}" if alone else ""
     return [model.name, ", ".join(compiled.cascade.cuts), str(bits), *beside, f"{several.interval:,.0f}",

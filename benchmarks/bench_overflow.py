@@ -20,19 +20,19 @@ import numpy as np
 import torch
 import typer
 from concord.benchmarks.side_by_side import side_by_side
-from concord.model.layer_overflow import Count, Widths
-from concord.model.model import Model, Provenance
-from concord.model.model_overflow import wrapped
+from concord.net.layer_overflow import Count, Widths
+from concord.net.model import Model, Provenance
+from concord.net.model_overflow import wrapped
+from concord.net.quantize.recipe import Recipe
 from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import reproducible, share
-from concord.train.lib.methods import Recipe
 from concord.train.overflow.defaults import STEPS
 from concord.train.overflow.predictor import Predictor, kind
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs import image_training
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images
-from concord.train.runs.qat_training import train_quantised
+from concord.train.runs.qat_training import train_quantized
 from rich.console import Console
 from rich.table import Table
 
@@ -117,26 +117,26 @@ def images(samples: int, folder: Path | None) -> Images:
 
 
 def prepare(network: str, seed: int, folder: Path | None):
-    """Train an FP32 network, and keep it for `quantise`."""
+    """Train an FP32 network, and keep it for `quantize`."""
     reproducible(seed)
     image_training.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
 
 
-def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path | None) -> Run:
+def quantize(network: str, bits: int, accumulator: int, seed: int, folder: Path | None) -> Run:
     """Quantise an FP32 network for an accumulator and retrain it."""
     reproducible(seed)
     plan = PLANS[network]
     found = images(plan.samples, folder)
     net = image_training.trained(network, found, seed, plan.epochs[0], OUT)
     calibration = found.x[:CALIBRATION]
-    qat = QuantisedNetwork(net, calibration, Recipe(weights_bits=bits, input_bits=bits, symmetric=(True, True)))
+    qat = QuantizedNetwork(net, calibration, Recipe(weights_bits=bits, input_bits=bits, symmetric=(True, True)))
     predictor = Predictor(qat, calibration, Widths(sum_bits=accumulator), STEPS[kind(qat)])
     before = stage(predictor, found)
     predictor.run()
     enlarged = stage(predictor, found)
     rate = predictor.rate(0.01)
     for lowered, epochs, at in ((False, plan.epochs[1], rate), (True, plan.epochs[2], rate / 10)):
-        train_quantised(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=at, seed=seed,
+        train_quantized(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=at, seed=seed,
                         batch=plan.batch, predictor=predictor)
     test = counts(predictor, found.test_x[:plan.counted])
     return Run(
@@ -169,21 +169,21 @@ def stage(predictor: Predictor, found: Images) -> Stage:
     return Stage(accuracy=100 * share(outputs.argmax(1), found.test_labels), events=count.number, needed=count.bits)
 
 
-def _model(net: QuantisedNetwork) -> Model:
+def _model(net: QuantizedNetwork) -> Model:
     """The model file's form of the network, which golden runs."""
     (layers, sources), none = net.lower(), np.zeros(0, np.uint8)
-    made = Provenance(command="nox -s bench_overflow", method="", seed=0, fp32_accuracy=0, quantised_accuracy=0,
+    made = Provenance(command="nox -s bench_overflow", method="", seed=0, fp32_accuracy=0, quantized_accuracy=0,
                       golden_accuracy=0)
     return Model(
         name="bench", data="fashion-mnist", preprocessing="", classes=(), layers=layers, sources=sources,
-        provenance=made, fp32_predictions=none, quantised_predictions=none)
+        provenance=made, fp32_predictions=none, quantized_predictions=none)
 
 
 def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: Console) -> list[Run]:
     """Run every setting of every network and seed, in two processes."""
     first = [(name, seed, folder) for name in networks for seed in range(seeds)]
     side_by_side("FP32", prepare, first, console)
-    runs = side_by_side("in narrow accumulators", quantise, [
+    runs = side_by_side("in narrow accumulators", quantize, [
         (name, *setting, seed, folder) for name, seed, _ in first for setting in PLANS[name].settings], console)
     return sorted(runs, key=lambda run: (run.network, -run.bits, -run.accumulator, run.seed))
 

@@ -27,24 +27,23 @@ from concord.benchmarks.tiny_published import (
     onnx_file,
 )
 from concord.compiler.network import compile_network
-from concord.front.compare import difference, outputs
-from concord.front.read import Imported, read
-from concord.golden.unquantised import UnquantisedMachine
-from concord.model import network
-from concord.model.data.samples import DataSet, Task
-from concord.model.floating.network import FloatNetwork
-from concord.model.floating.run import run
-from concord.model.lowering.full_precision import Numbers
-from concord.model.model import Model
+from concord.datasets.samples import DataSet, Task
+from concord.firmware.unquantized import UnquantizedMachine
+from concord.frontends.onnx.compare import difference, outputs
+from concord.frontends.onnx.read import Imported, read
+from concord.lib.progress import shown
+from concord.net import network
+from concord.net.graph import Graph
+from concord.net.lowering.full_precision import Numbers
+from concord.net.model import Model
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe
+from concord.net.quantize.run import opened, quantize
 from concord.nnp.lib.errors import sentences
-from concord.nnp.lib.progress import shown
-from concord.nnp.verify.error_split import OUTPUT, PARTS, images_of, split_errors
 from concord.sim.machines.host import build
-from concord.spec.config import preset
-from concord.train.imported.choices import Choices
+from concord.spec.machine.config import preset
 from concord.train.lib.fit import Progress, silent
-from concord.train.lib.methods import ActivationMethod, Methods, Recipe
-from concord.train.runs.imported import prepared, quantize
+from concord.verification.error_split import OUTPUT, PARTS, images_of, split_errors
 from rich.console import Console
 from rich.table import Table
 
@@ -60,7 +59,7 @@ RECIPE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True),
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Quantised:
+class Quantized:
     """A network in float32 and in 8 bits, and what they answer to the same samples.
 
     Attributes:
@@ -92,7 +91,7 @@ class Quantised:
         return [float((made.argmax(1) == labels)[chosen].mean()) for made in (self.real, self.golden)]
 
 
-def brought(name: str, file: Path, features: Path | None, count: int, console: Console) -> tuple[Quantised, np.ndarray]:
+def brought(name: str, file: Path, features: Path | None, count: int, console: Console) -> tuple[Quantized, np.ndarray]:
     """Import a network and quantise it.
 
     Returns:
@@ -111,16 +110,16 @@ def brought(name: str, file: Path, features: Path | None, count: int, console: C
     console.print(f"{name}: golden and float arithmetic on {len(data.test):,} samples")
     real, golden = answers(imported, model, data)
     relative = difference(imported)
-    return Quantised(imported=imported, model=model, samples=data, relative=relative, real=real, golden=golden,
+    return Quantized(imported=imported, model=model, samples=data, relative=relative, real=real, golden=golden,
                      seconds=seconds), chosen
 
 
 def in_eight_bits(
-    folder: Path, net: FloatNetwork, data: DataSet, command: str, progress: Progress = silent,
+    folder: Path, net: Graph, data: DataSet, command: str, progress: Progress = silent,
 ) -> Model:
     """Bring a network to 8 bits by post-training quantisation, and write its model file into a folder."""
     choices = Choices(recipe=RECIPE)
-    return quantize(folder / f"{net.name}.safetensors", prepared(net, data, choices), choices, command=command,
+    return quantize(folder / f"{net.name}.safetensors", opened(net, data, choices), choices, command=command,
                     progress=progress)
 
 
@@ -128,7 +127,7 @@ def answers(imported: Imported, model: Model, data: DataSet) -> tuple[np.ndarray
     """float64[samples, outputs] of the float network and of golden arithmetic for a test set."""
     inputs = data.test.inputs
     parts = np.array_split(inputs.view(np.float16), -(-len(inputs) // TOGETHER))
-    real = np.concatenate([run(imported.network, part.reshape(-1, *data.shape)) for part in parts])
+    real = np.concatenate([imported.network.run(part.reshape(-1, *data.shape)) for part in parts])
     return real, network.outputs(model, inputs, together=TOGETHER).view(np.float16).astype(np.float64)
 
 
@@ -157,12 +156,12 @@ def fitting(model: Model, names: list[str]) -> str:
     raise ValueError(f"{model.name} on {names[-1]}: {refusal}")
 
 
-def error_row(name: str, where: str, found: Quantised) -> list[str]:
+def error_row(name: str, where: str, found: Quantized) -> list[str]:
     """Cells of the table of errors: the chains without quantisers beside onnxruntime, and the parts of the error."""
     firmware = compile_network(found.model, preset(where)).firmware
     images = images_of(found.model, firmware)
     samples = found.samples.test.first(SPLIT)
-    machine = UnquantisedMachine(firmware, images[Numbers.REAL])
+    machine = UnquantizedMachine(firmware, images[Numbers.REAL])
     theirs, ours = outputs(
         found.imported, samples.inputs.view(np.float16).astype(np.float64).reshape(len(samples), *found.samples.shape),
         np.stack([machine.infer(sample) for sample in samples.inputs]))
@@ -188,7 +187,7 @@ def table() -> Table:
     return made
 
 
-def row(name: str, where: str, found: Quantised, measured: Measurement, count: int) -> list[str]:
+def row(name: str, where: str, found: Quantized, measured: Measurement, count: int) -> list[str]:
     """Cells of the table for one network."""
     useful, seconds = sum(map(measured.useful, measured.costs)), measured.seconds
     same = found.real.argmax(1) == found.golden.argmax(1)
@@ -198,7 +197,7 @@ def row(name: str, where: str, found: Quantised, measured: Measurement, count: i
             *(f"{seconds[kind]:.2f}" for kind in ("compile", "golden", "library"))]
 
 
-def accuracy_table(found: Quantised, chosen: np.ndarray, onnx: float) -> Table:
+def accuracy_table(found: Quantized, chosen: np.ndarray, onnx: float) -> Table:
     """Accuracies of keyword spotting, whose calibration set is a part of the test set."""
     made = Table("features", "onnxruntime", "float network", "golden, 8 bits", title="accuracy of keyword spotting",
                  title_justify="left")

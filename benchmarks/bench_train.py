@@ -17,9 +17,9 @@ import torch
 import typer
 from concord.benchmarks import peers, train_speed
 from concord.benchmarks.side_by_side import side_by_side
+from concord.net.quantize.recipe import ActivationTraining, WeightTraining
 from concord.nnp.lib.curves import draw
 from concord.train.lib.fit import reproducible
-from concord.train.lib.methods import ActivationTraining, WeightTraining
 from concord.train.runs import compare_starts, image_training
 from concord.train.runs.compare_starts import FIGURE, STARTS, Setting
 from concord.train.runs.image_training import Images

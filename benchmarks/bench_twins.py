@@ -14,17 +14,17 @@ import numpy as np
 import torch
 import typer
 from concord.benchmarks.interleaved import columns, rows
-from concord.benchmarks.tiny_models import quantised
+from concord.benchmarks.tiny_models import quantized
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Firmware
-from concord.nnp.verify.session import Session
-from concord.nnp.verify.twin_source import TwinSource
+from concord.firmware.firmware import Firmware
 from concord.sim.machines.host import Machine, machine
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.spec.machine.config import preset
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import write_twin
+from concord.verification.session import Session
+from concord.verification.twin_source import TwinSource
 from rich.console import Console
 from rich.table import Table
 
@@ -44,7 +44,7 @@ def lstm(_: Path) -> Firmware:
 
 def resnet(folder: Path) -> Firmware:
     """ResNet-8 of MLPerf Tiny in 8 bits; weights from a seed."""
-    return compile_network(quantised("resnet8", folder), preset(PRESET)).firmware
+    return compile_network(quantized("resnet8", folder), preset(PRESET)).firmware
 
 
 NETWORKS = {"LSTM, 256 cells": lstm, "ResNet-8": resnet}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 from concord.benchmarks.interleaved import columns, rows
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 from concord.train.qat.block_quantizer import quantize_block
 from rich.console import Console
 

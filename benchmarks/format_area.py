@@ -11,8 +11,8 @@ from concord.benchmarks.synth import Script, costs, synthesise
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.verilog import verilog
-from concord.spec.config import Config, preset
-from concord.spec.formats import Format
+from concord.spec.machine.config import Config, preset
+from concord.spec.numbers.formats import Format
 from rich.console import Console
 from rich.table import Table
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.compiler.network import Compiled, compile_network
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.golden.host.messages import words_of
-from concord.model import network
-from concord.model.model import Model
-from concord.nnp.lib.progress import Show
-from concord.nnp.verify.batches import count_bits
-from concord.nnp.verify.layer_costs import LayerCost, alone, layer_costs
-from concord.nnp.verify.session import Session
+from concord.lib.progress import Show
+from concord.net import network
+from concord.net.model import Model
 from concord.sim.machines.host import Machine, machine
-from concord.spec.config import Config
-from concord.spec.messages import unpack
-from concord.spec.registers import EVENTS
+from concord.spec.host.messages import unpack
+from concord.spec.host.registers import EVENTS
+from concord.spec.machine.config import Config
+from concord.verification.batches import count_bits
+from concord.verification.layer_costs import LayerCost, alone, layer_costs
+from concord.verification.session import Session
 
 KINDS = ("golden", "library")
 

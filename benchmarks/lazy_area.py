@@ -15,7 +15,7 @@ from amaranth.lib.wiring import Component, In, Out
 from concord.benchmarks.synth import COSTS, Script, costs, synthesise
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.hw.verilog import YOSYS, verilog
-from concord.spec.training import LazyFormat
+from concord.spec.numbers.lazy import LazyFormat
 from rich.console import Console
 from rich.table import Table
 

@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 
-def swapped(net: nn.Module, quantised: Callable[[nn.Module], nn.Module]) -> nn.Module:
-    """A copy of a network in which `quantised` replaces each convolution and dense layer."""
+def swapped(net: nn.Module, quantized: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """A copy of a network in which `quantized` replaces each convolution and dense layer."""
     made = deepcopy(net)
     for name, layer in list(made.named_modules()):
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            made.set_submodule(name, quantised(layer))
+            made.set_submodule(name, quantized(layer))
     return made
 
 
@@ -36,7 +36,7 @@ def brevitas(net: nn.Module, images: torch.Tensor, bits: int = 4) -> nn.Module:
     options = {"weight_quant": Int8WeightPerChannelFloatMSE, "weight_bit_width": bits,
                "input_quant": Uint8ActPerTensorFloatMSE, "input_bit_width": bits}
 
-    def quantised(layer: nn.Module) -> nn.Module:
+    def quantized(layer: nn.Module) -> nn.Module:
         bias = layer.bias is not None
         if isinstance(layer, nn.Conv2d):
             made = layers.QuantConv2d(
@@ -47,7 +47,7 @@ def brevitas(net: nn.Module, images: torch.Tensor, bits: int = 4) -> nn.Module:
         made.load_state_dict(layer.state_dict(), strict=False)
         return made
 
-    made = swapped(net, quantised).eval()
+    made = swapped(net, quantized).eval()
     with torch.no_grad(), calibration_mode(made):
         made(images)
     return made.train()
@@ -102,7 +102,7 @@ def qpytorch(net: nn.Module) -> nn.Module:
     eight = BlockFloatingPoint(wl=8, dim=-1)
     weights = quantizer(forward_number=eight, forward_rounding="nearest")
 
-    class Quantised(nn.Module):
+    class Quantized(nn.Module):
         """A layer with quantised parameters and a quantised result."""
 
         def __init__(self, layer: nn.Module):
@@ -114,4 +114,4 @@ def qpytorch(net: nn.Module) -> nn.Module:
             values = {name: weights(value) for name, value in self.layer.named_parameters()}
             return self.between(torch.func.functional_call(self.layer, values, (x,)))
 
-    return swapped(net, Quantised)
+    return swapped(net, Quantized)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from concord.golden.lib.processes import calls
+from concord.lib.processes import calls
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 

@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.units import component
 from concord.hw.verilog import YOSYS, verilog
-from concord.nnp.machines.estimate import DEVICE, MACHINE, estimate
-from concord.sim.units import component
-from concord.spec.machine_file import find_config, machine_name
+from concord.machines.estimate import DEVICE, MACHINE, estimate
+from concord.spec.machine.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.table import Table
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from concord.benchmarks.tiny_networks import REFERENCES, Convolutions, network, samples, settled
-from concord.model.model import Model
+from concord.net.model import Model
+from concord.net.quantize.recipe import Recipe
 from concord.train.lib.export import patterns
-from concord.train.lib.methods import Recipe
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs.quantize import Trained, write
 from torch import nn
 
@@ -79,7 +79,7 @@ def fp32(name: str) -> nn.Module:
     return network(name) if name in REFERENCES else settled(SINGLES[name].network, SINGLES[name].shape)
 
 
-def quantised(name: str, folder: Path) -> Model:
+def quantized(name: str, folder: Path) -> Model:
     """Quantise a network, and write its model file into `folder`.
 
     Raises:
@@ -88,7 +88,7 @@ def quantised(name: str, folder: Path) -> Model:
     net, inputs = fp32(name), samples(shape(name), CALIBRATION, SEED)
     folder.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
-        made = QuantisedNetwork(net, inputs, RECIPE)
+        made = QuantizedNetwork(net, inputs, RECIPE)
     source = Trained(name=name, net=net, inputs=inputs, images=None)
     return write(folder / f"{name}.safetensors", source, made, RECIPE, COMMAND)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.benchmarks.tiny_networks import samples
-from concord.model.data.samples import DataSet, Samples, Task
+from concord.datasets.samples import DataSet, Samples, Task
 
 MODELS_SOURCE = "https://github.com/mlcommons/tiny"
 DATA_SOURCE = "https://github.com/eembc/energyrunner, datasets/kws01"

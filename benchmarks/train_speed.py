@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 from concord.benchmarks import peers
 from concord.benchmarks.interleaved import columns, rows
+from concord.net.quantize.recipe import ActivationTraining, Recipe, WeightTraining
 from concord.train.lib.fit import cross_entropy
-from concord.train.lib.methods import ActivationTraining, Recipe, WeightTraining
 from concord.train.lib.networks import NETWORKS
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from rich.console import Console
 from torch import nn
 
@@ -58,7 +58,7 @@ def contestants(name: str, console: Console) -> dict[str, Callable[[], None]]:
         steps["FP32, channels last"] = stepper(last, last.parameters(), clone, labels)
     for kind, recipe in RECIPES.items():
         if name != "mlp" or not recipe.normalise:
-            net = QuantisedNetwork(NETWORKS[name]().eval(), x, recipe)
+            net = QuantizedNetwork(NETWORKS[name]().eval(), x, recipe)
             steps[kind] = stepper(net, net.groups(0.01), x, labels, net.bound)
     for kind, made in PEERS.items():
         if name != "mlp" and "dense" in kind:

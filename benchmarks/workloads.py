@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.golden.host.messages import input_message, packed_message, program_message, write_message
-from concord.spec.assembler import assemble
-from concord.spec.config import Config
-from concord.spec.memories import MEMORY_NAMES, STAGE_MEMORIES, VRFS, depth
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.memories import MEMORY_NAMES, STAGE_MEMORIES, VRFS, depth
+from concord.spec.machine.config import Config
 
 LSTM = """
 s_wr Columns, {columns}

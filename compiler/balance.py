@@ -7,8 +7,8 @@ from math import comb
 
 from concord.compiler import cuts
 from concord.compiler.cascade import CompiledCascade, Cutter
-from concord.spec.config import Config
-from concord.spec.messages import HEADER, MessageKind, item_bytes
+from concord.spec.host.messages import HEADER, MessageKind, item_bytes
+from concord.spec.machine.config import Config
 
 #: Most ways to cut a network that are compared.
 WAYS = 200_000

@@ -5,23 +5,40 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from concord.compiler import cuts
-from concord.compiler.images.network import Network
-from concord.compiler.images.support import has_images
-from concord.compiler.images.wiring import wired
+from concord.compiler.graph.network import Network
+from concord.compiler.graph.wiring import has_images, wired
+from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.neighbours import Neighbours
 from concord.compiler.lib.received import Received
 from concord.compiler.network import Compiled, compile_network
-from concord.golden.host.cascade import Cascade, check_neighbours
-from concord.model.model import Model
-from concord.spec.config import Config
+from concord.firmware.cascade import Cascade, check_neighbours
+from concord.net.model import Model
+from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CompiledCascade:
-    """The result of a compilation for several machines: the firmware of all, and what is compiled for each."""
+    """The result of a compilation for a pipeline of machines: the firmware of all, and what is compiled for each.
+
+    Firmware that is read from a file has no such parts.
+    """
 
     cascade: Cascade
-    parts: tuple[Compiled, ...]
+    parts: tuple[Compiled, ...] = ()
+
+    @property
+    def usage(self) -> dict[str, tuple[int, int]]:
+        """`Compiled.usage` of all machines."""
+        return {f"{where}{name}": counts for where, part in self._named() for name, counts in part.usage.items()}
+
+    @property
+    def bounds(self) -> list[Bound]:
+        """`Compiled.bounds` of all machines."""
+        return [bound for part in self.parts for bound in part.bounds]
+
+    def _named(self) -> list[tuple[str, Compiled]]:
+        """The parts, each with the beginning of the names of its memories: its number, if there are several."""
+        return [(f"machine {k}: " if len(self.parts) > 1 else "", part) for k, part in enumerate(self.parts, 1)]
 
 
 class Cutter:

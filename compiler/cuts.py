@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from concord.compiler.images.support import has_images
+from concord.compiler.graph.wiring import has_images
 from concord.compiler.lib.needed import needed
 from concord.compiler.lib.received import Received
-from concord.model.layers.layer import Layer
-from concord.model.model import INPUT, Model
+from concord.net.layers.layer import Layer
+from concord.net.model import INPUT, Model
 
 
 def cuts(model: Model) -> list[str]:
@@ -104,7 +104,7 @@ def _part(model: Model, layers: Sequence[Layer], entering: Sequence[str], leavin
         sources |= {layer.name: () for layer in received}
         layers = [*received, *layers]
     return replace(model, name=name, layers=tuple(layers), sources=sources, classes=(), fp32_predictions=none,
-                   quantised_predictions=none)
+                   quantized_predictions=none, axes=None if entering else model.axes, graph=None)
 
 
 def _crossing(model: Model, before: set[str]) -> dict[str, list[Layer]]:

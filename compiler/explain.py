@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.golden.mvm.packing import marks
-from concord.spec.chain import Chain
-from concord.spec.check import Sequencer
-from concord.spec.isa import Op
-from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem
-
-#: Clock cycles from the first operand of a layer to its first result, about.
-LATENCY = 60
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import Op
+from concord.spec.isa.memories import ADDRESSED, MEMORY_NAMES, Mem
+from concord.spec.machine import timing
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -33,6 +31,7 @@ class LayerWork:
         conflict: Cycles by which the banks of VectorRf lengthen them.
         words:    Words that pass through the multi-function units, or the pooling unit in front of them.
         copied:   Words that the copy pipeline moves past them at the same time.
+        latency:  Cycles from the first operand of the longest chain to its first result.
         reads:    First and last address of each memory that its sources read.
         writes:   First and last address of each memory that it writes.
     """
@@ -44,13 +43,14 @@ class LayerWork:
     conflict: int = 0
     words: int = 0
     copied: int = 0
+    latency: int = 0
     reads: dict[Mem, range] = field(default_factory=dict)
     writes: dict[Mem, range] = field(default_factory=dict)
 
     @property
     def cycles(self) -> int:
         """Clock cycles, about."""
-        return max(self.beats + self.conflict, self.words, self.copied) + LATENCY * self.passes
+        return max(self.beats + self.conflict, self.words, self.copied) + self.latency * self.passes
 
     def places(self, spans: dict[Mem, range]) -> str:
         """Addresses in memories, in words or entries, one memory on each line."""
@@ -72,6 +72,7 @@ def explain(firmware: Firmware) -> list[LayerWork]:
         times[chain.address] += 1
         work.chains, work.passes = work.chains + 1, max(work.passes, times[chain.address])
         count = chain.registers.iterations
+        work.latency = max(work.latency, timing.chain(config, product_of_words=bool(chain.product)))
         if chain.product:
             beats, conflict = _beats(firmware, chain, zero_marks)
             work.beats += count * beats
@@ -110,7 +111,7 @@ def _beats(firmware: Firmware, chain: Chain, zero_marks: np.ndarray) -> tuple[in
     tiles = np.zeros((chain.row_tiles, steps * engines), np.int64)
     tiles[:, :columns] = zero_marks[chain.tiles.start : chain.tiles.stop].reshape(chain.row_tiles, columns)
     beats = tiles.reshape(chain.row_tiles, steps, engines).max(-1)
-    if chain.source.mem != Mem.VECTOR_RF:
+    if not chain.from_entries:
         return int(beats.sum()), 0
     banks = np.full(steps * engines, -1)
     banks[:columns] = [chain.column_offset(0, column) % engines for column in range(columns)]

@@ -4,24 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from concord.compiler.graph import Graph
-from concord.compiler.images.compile import Images
-from concord.compiler.images.support import has_images
 from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason, Refused
 from concord.compiler.lib.received import entering
 from concord.compiler.lib.uses import uses
+from concord.compiler.plan.compilation import Compilation
 from concord.compiler.support import problems
-from concord.golden.host.firmware import Firmware
-from concord.golden.host.full_precision import FullPrecision
-from concord.model.full_precision import layers_of
-from concord.model.layers.layer import Layer
-from concord.model.lowering.full_precision import Numbers
-from concord.model.model import Model
-from concord.spec.config import Config
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.firmware.firmware import Firmware
+from concord.firmware.full_precision import FullPrecision
+from concord.net.full_precision import layers_of
+from concord.net.layers.layer import Layer
+from concord.net.lowering.full_precision import Numbers
+from concord.net.model import Model
+from concord.spec.isa.memories import FILLED, MEMORY_NAMES, depth
+from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -58,19 +56,19 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
     found = problems(model, config, neighbours)
     if found:
         raise Refused(f"{model.name} cannot be compiled for this machine:", found)
-    build, graph = _emitted(model, config, neighbours)
-    if len(build.program.instructions) > config.instructions and isinstance(graph, Images):
-        build, graph = _emitted(model, config, neighbours, short=True)
+    build, plan = _emitted(model, config, neighbours)
+    if len(build.program.instructions) > config.instructions:
+        build, plan = _emitted(model, config, neighbours, short=True)
     _check_sizes(build, model.name)
     firmware = Firmware(
         name=model.name,
         config=config,
         data=model.data,
         description=model.description,
+        axes=model.axes,
         classes=model.classes,
         inputs=sum(entering(model)),
-        outputs=sum(layer.outputs for layer in model.layers if layer.name in graph.sent),
-        directions=graph.directions,
+        outputs=sum(layer.outputs for layer in model.layers if layer.name in plan.sent),
         loop=build.program.loop,
         text=build.program.text(),
         instruction_words=np.array(build.program.instruction_words(), np.uint64),
@@ -78,10 +76,10 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
         vectors=build.allocator.images(),
         tiles=build.tiles(),
         biases=build.biases(),
-        **graph.host,
+        **plan.host,
     )
     return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build),
-                    sent=tuple(graph.sent))
+                    sent=plan.sent)
 
 
 def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.REAL) -> FullPrecision:
@@ -97,30 +95,30 @@ def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.
     """
     real, words = layers_of(model, numbers), firmware.instruction_words.tolist()
     for short in (False, True):
-        build, graph = _emitted(model, firmware.config, ALONE, short=short, real=real)
+        build, plan = _emitted(model, firmware.config, ALONE, short=short, real=real)
         if build.program.instruction_words() == words:
             return FullPrecision(
                 vectors=build.allocator.images(), tiles=build.real_tiles(), biases=build.biases(),
-                entries=graph.host.get("entries", ()), clips=build.program.clips())
+                entries=plan.host.get("entries", ()), clips=build.program.clips())
     raise ValueError(f"{firmware.name} is not the firmware of model {model.name!r}: compile the model again")
 
 
 def _emitted(
     model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
     real: Mapping[str, Layer] | None = None,
-) -> tuple[Build, Graph | Images]:
+) -> tuple[Build, Compilation]:
     """The whole program of a model; a short one has strips of images in loops. For `real` see `Build`."""
     build = Build(config, short=short, real=real)
-    graph = (Images if neighbours.images or has_images(model) else Graph)(build, model, neighbours)
-    graph.emit()
+    plan = Compilation(build, model, neighbours)
+    plan.emit()
     build.program.end()
-    return build, graph
+    return build, plan
 
 
 def _usage(build: Build) -> dict[str, tuple[int, int]]:
     used = {
         MEMORY_NAMES[mem]: (build.allocator.used(mem), depth(build.config, mem))
-        for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS, *[Mem.VECTOR_RF] * bool(build.config.vector_rf))
+        for mem in FILLED if depth(build.config, mem)
     }
     return used | {"instructions": (len(build.program.instructions), build.config.instructions)}
 

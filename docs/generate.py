@@ -5,13 +5,16 @@ import re
 from pathlib import Path
 
 from concord.compiler.network import compile_network
-from concord.model.model_file import load_model
-from concord.nnp.machines.attributes import meanings, shown
-from concord.nnp.machines.estimate import MACHINE, UNITS, estimate, unit_errors
-from concord.nnp.machines.measured import read_measured
-from concord.spec import config, isa, memories, messages, registers
-from concord.spec.enum_docs import comments, described
-from concord.train.lib import methods
+from concord.machines.attributes import meanings, shown
+from concord.machines.estimate import MACHINE, UNITS, estimate, unit_errors
+from concord.machines.measured import read_measured
+from concord.net.model_file import load_model
+from concord.net.quantize import recipe as methods
+from concord.spec.host import messages, registers
+from concord.spec.isa import instructions as isa
+from concord.spec.isa import memories
+from concord.spec.isa.enum_docs import comments, described
+from concord.spec.machine import config
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import module_name
@@ -121,7 +124,7 @@ def _purposes() -> dict[str, str]:
     above = re.findall(r'    # (.*)\n    "(\w+)": ', inspect.getsource(config))
     found = {name: text for text, name in above}
     if missing := set(config.PRESETS) - set(found):
-        raise ValueError(f"spec/config.py: there is no comment above the preset {min(missing)!r}")
+        raise ValueError(f"spec/machine/config.py: there is no comment above the preset {min(missing)!r}")
     return {name: found[name] for name in config.PRESETS}
 
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import matplotlib
-from concord.spec.memories import VRFS
+from concord.spec.isa.memories import VRFS
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 

@@ -10,13 +10,13 @@ from concord.golden.mvm.overflow import wrap
 from concord.golden.mvm.packing import unpack_tiles
 from concord.golden.schedule.chain import Executor
 from concord.golden.schedule.memory import Memory
-from concord.spec.check import Sequencer
-from concord.spec.config import Config
-from concord.spec.isa import Error
-from concord.spec.memories import Mem
-from concord.spec.messages import Message, MessageKind, pack, unpack
-from concord.spec.registers import Control, Counter, Register, Status
-from concord.spec.rules import Violation
+from concord.spec.host.messages import Message, MessageKind, pack, unpack
+from concord.spec.host.registers import Control, Counter, Register, Status
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import Error
+from concord.spec.isa.memories import Mem
+from concord.spec.isa.rules import Violation
+from concord.spec.machine.config import Config
 
 
 class Machine:

@@ -1,8 +1,8 @@
 """The serial link of a golden machine."""
 
 from concord.golden.machine import Machine
-from concord.spec import serial
-from concord.spec.serial import Frame, FrameKind
+from concord.spec.host import serial
+from concord.spec.host.serial import Frame, FrameKind
 
 
 class SerialPort:

@@ -1,4 +1,4 @@
-"""Several processors in a row: each sends its results to the next one."""
+"""A pipeline of processors: each sends its results to the next one."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from concord.hw.host.message_link import MessageLink
 from concord.hw.nnp import ports
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["Cascade"]
 
@@ -30,7 +30,7 @@ class Cascade(wiring.Component):
 
     def __init__(self, configs: Sequence[Config]):
         if len({config.message_bytes for config in configs}) != 1:
-            raise ValueError("machines in a row have beats of one width: choose machines of equal message_bytes")
+            raise ValueError("machines of a pipeline have beats of one width: choose machines of equal message_bytes")
         self.configs = tuple(configs)
         distinct = dict.fromkeys(configs)
         #: Name of the Verilog module of each machine, by its configuration.

@@ -5,9 +5,9 @@ from itertools import product
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import bits_for
 from concord.hw.decode.decoder import Decoder
 from concord.hw.decode.instruction_fetch import InstructionFetch
+from concord.hw.host.counters import counted
 from concord.hw.host.host_read import HostRead
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
@@ -25,31 +25,13 @@ from concord.hw.schedule.jobs import ProductJob, copy_job, fetch_job, gather_job
 from concord.hw.schedule.operand_fetch import OperandFetch
 from concord.hw.schedule.vector_memories import VectorMemories
 from concord.hw.schedule.writeback import Writeback
-from concord.spec.config import Config
-from concord.spec.isa import END_BITS
-from concord.spec.memories import VRFS
-from concord.spec.operations import MFUS, Stage
-from concord.spec.registers import READS, WRITES, Counter
+from concord.spec.host.registers import READS, WRITES
+from concord.spec.isa.instructions import END_BITS
+from concord.spec.isa.memories import VRFS
+from concord.spec.isa.operations import MFUS, Stage
+from concord.spec.machine.config import Config
 
-__all__ = ["Core", "counted"]
-
-
-def counted(config: Config) -> dict[Counter, int]:
-    """Number of bits of each counter's increment in one cycle; for an excess, of its value."""
-    rows = bits_for(config.native_dim)
-    products = bits_for(config.native_dim * config.lanes * config.tile_engines)
-    width = {Counter.INSTRUCTIONS: 4, Counter.BEATS: bits_for(config.tile_engines),
-             Counter.TILES: bits_for(config.tile_engines), Counter.OVERFLOW_PARTIAL: rows + 1,
-             Counter.OVERFLOW_PRODUCT: products, Counter.OVERFLOW_OUTPUT: bits_for(config.mfu_lanes),
-             Counter.EXCESS_PARTIAL: 8, Counter.EXCESS_PRODUCT: 8, Counter.EXCESS_OUTPUT: 8,
-             **dict.fromkeys(READS.values(), 3), **dict.fromkeys(WRITES.values(), 2)}
-    for counter in Counter:
-        if counter.name.startswith("LAZY_") and config.lazy_update:
-            width[counter] = 32
-    width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
-    if config.vector_rf:
-        width |= {Counter.VECTORS: 2, Counter.READ_VECTOR_RF: bits_for(config.tile_engines + 1)}
-    return {counter: width.get(counter, 1) for counter in Counter}
+__all__ = ["Core"]
 
 
 class Core(wiring.Component):
@@ -90,13 +72,13 @@ class Core(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.sequencer = self.sequencer = InstructionFetch(config)
+        m.submodules.instruction_fetch = self.instruction_fetch = InstructionFetch(config)
         m.submodules.decoder = self.decoder = Decoder(config)
         m.submodules.interlock = self.interlock = Interlock(config)
         m.submodules.fetch = self.fetch = OperandFetch(config)
         self.mvm = MatrixVectorMultiplier(config)
         m.submodules.mfus = self.mfus = MfuPipeline(config)
-        m.submodules.issue = self.issue = Issue(config, latency=self.mfus.latency, due=self.mfus.due)
+        m.submodules.issue = self.issue = Issue(config)
         m.submodules.writeback = self.back = Writeback(config)
         m.submodules.copy = self.copy = Copy(config)
         m.submodules.memories = self.memories = VectorMemories(config)
@@ -121,9 +103,9 @@ class Core(wiring.Component):
         return m
 
     def _sequencing(self, m):
-        sequencer, decoder, interlock = self.sequencer, self.decoder, self.interlock
-        wiring.connect(m, wiring.flipped(self.program), sequencer.program)
-        wiring.connect(m, sequencer.o, decoder.i)
+        instructions, decoder, interlock = self.instruction_fetch, self.decoder, self.interlock
+        wiring.connect(m, wiring.flipped(self.program), instructions.program)
+        wiring.connect(m, instructions.o, decoder.i)
         wiring.connect(m, decoder.o, interlock.i)
         products = Signal(TICKET)
         m.d.sync += products.eq(products + self.mvm.product_done)
@@ -131,7 +113,8 @@ class Core(wiring.Component):
         if self.config.softmax_words:
             drained &= ~self.softmax.busy
         m.d.comb += [
-            sequencer.run.eq(decoder.run), sequencer.jump.eq(decoder.jump), sequencer.target.eq(decoder.target),
+            instructions.run.eq(decoder.run), instructions.jump.eq(decoder.jump),
+            instructions.target.eq(decoder.target),
             decoder.start.eq(self.start), decoder.message_error.eq(self.message_error), decoder.drained.eq(drained),
             interlock.done.fetch.eq(self.fetch.done), interlock.done.product.eq(products),
             interlock.done.mfu.eq(self.back.progress.done), interlock.done.copy.eq(self.copy.progress.done),
@@ -170,10 +153,8 @@ class Core(wiring.Component):
         units = {"fetch": self.fetch, "issue": issue, "copy": self.copy, "host": self.host_read}
         if self.config.vector_rf:
             units |= {"gather": self.gather}
-        for k, name in enumerate(memories.readers):
-            unit = units[name]
-            m.d.comb += [getattr(memories, name).eq(unit.request), unit.grant.eq(memories.grants[k]),
-                         unit.data.eq(memories.words[k])]
+        for name in memories.readers:
+            wiring.connect(m, units[name].vectors, getattr(memories, name))
         m.d.comb += [
             mfus.go.eq(issue.go), mfus.control.eq(issue.control), mfus.addresses.eq(issue.addresses),
             mfus.word.eq(issue.word), memories.addresses.eq(mfus.reads), mfus.operands.eq(memories.operands),
@@ -215,6 +196,8 @@ class Core(wiring.Component):
             m.submodules[f"{name}_jobs"] = queue = Queue(shape(self.config), self.config.chain_queue)
             wiring.connect(m, getattr(interlock, name), queue.i)
             wiring.connect(m, queue.o, port)
+        wiring.connect(m, gather.vector_rf, mvm.gather)
+        wiring.connect(m, self.host_read.vector_rf, mvm.host)
         wiring.connect(m, pixels.o, issue.gathered)
         wiring.connect(m, wiring.flipped(self.entry_write), mvm.host_write)
         wiring.connect(m, self.host_read.entry_o, wiring.flipped(self.entry_reply))
@@ -223,10 +206,7 @@ class Core(wiring.Component):
             mvm.entry_writers.eq(interlock.entry_writers), mvm.entry_word.eq(self.back.entry_word),
             gather.writers.eq(interlock.entry_writers), gather.entries.eq(mvm.entry_progress),
             gather.mfu.eq(self.back.progress), gather.copy.eq(self.copy.progress),
-            mvm.gather_read.eq(gather.entry_read), gather.entry_grant.eq(mvm.gather_grant),
-            gather.entry.eq(mvm.gather_entry), gather.room.eq(pixels.room), pixels.take.eq(gather.take),
-            pixels.i.eq(gather.o), mvm.host_read.eq(self.host_read.entry_read),
-            self.host_read.entry_grant.eq(mvm.host_grant), self.host_read.entry.eq(mvm.host_entry)]
+            gather.room.eq(pixels.room), pixels.take.eq(gather.take), pixels.i.eq(gather.o)]
 
     def _net(self, m):
         """Connect the queues from and to the host. Space is reserved for words inside the multi-function units."""
@@ -267,12 +247,12 @@ class Core(wiring.Component):
             gather = self.gather
             sources.append((gather, gather.busy))
             m.d.comb += [
-                events.read_vector_rf.eq(mvm.events.entries_read + (gather.busy & gather.entry_read.valid)),
+                events.read_vector_rf.eq(mvm.events.entries_read + (gather.busy & gather.vector_rf.request.valid)),
                 events.write_vector_rf.eq(mvm.events.entries_written), events.mvm_conflict.eq(mvm.events.conflict),
                 events.pool.eq(self.pixels.pooled), events.gather_busy.eq(gather.busy),
                 events.gather_wait.eq(gather.waits)]
         for v, mem in enumerate(VRFS):
-            reads = [go & unit.request.valid & (unit.request.memory == v) for unit, go in sources]
+            reads = [go & unit.vectors.request.valid & (unit.vectors.request.memory == v) for unit, go in sources]
             if v in OPERANDS:
                 reads.append(issue.go & issue.reads[OPERANDS.index(v)])
             m.d.comb += [events[READS[mem].name.lower()].eq(sum(reads)),

@@ -8,8 +8,8 @@ from concord.hw.host.control import BUS, Control
 from concord.hw.host.counters import EventCounters
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_output import MessageOutput
-from concord.spec.config import Config
-from concord.spec.registers import Status
+from concord.spec.host.registers import Status
+from concord.spec.machine.config import Config
 
 __all__ = ["NNP", "ports"]
 
@@ -30,7 +30,7 @@ class NNP(wiring.Component):
     Members:
         s_axis_*: AXI4-Stream, messages from the host.
         m_axis_*: AXI4-Stream, messages to the host.
-        s_axil_*: AXI4-Lite, the registers of `spec.registers`.
+        s_axil_*: AXI4-Lite, the registers of `spec.host.registers`.
 
     Raises:
         ValueError: hardware is not generated for such a machine.

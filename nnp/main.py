@@ -1,53 +1,71 @@
 """The `nnp` command. Each of its commands has a file, which imports most modules only when the command runs."""
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from concord.nnp.commands.asm import asm
-from concord.nnp.commands.compare import compare
-from concord.nnp.commands.compile import compile_model
-from concord.nnp.commands.disasm import disasm
-from concord.nnp.commands.doctor import doctor
-from concord.nnp.commands.export import export
-from concord.nnp.commands.handover import handover
-from concord.nnp.commands.import_network import import_network
-from concord.nnp.commands.overflow import overflow
-from concord.nnp.commands.predict import predict
-from concord.nnp.commands.presets import presets
-from concord.nnp.commands.quantize import quantize
-from concord.nnp.commands.run import run
-from concord.nnp.commands.train import app as train
-from concord.nnp.commands.twin import twin
-from concord.nnp.commands.verify import verify
-from concord.nnp.commands.verilog import verilog
 from concord.nnp.lib.errors import sentences
+from typer.core import TyperGroup
+from typer.main import get_command
+
+#: For each command, the file in nnp/commands/ and the function or the group that it is.
+COMMANDS = {
+    "import": ("import_network", "import_network"),
+    "verify": ("verify", "verify"),
+    "compile": ("compile", "compile_model"),
+    "run": ("run", "run"),
+    "quantize": ("quantize", "quantize"),
+    "compare": ("compare", "compare"),
+    "predict": ("predict", "predict"),
+    "overflow": ("overflow", "overflow"),
+    "export": ("export", "export"),
+    "verilog": ("verilog", "verilog"),
+    "handover": ("handover", "handover"),
+    "twin": ("twin", "twin"),
+    "asm": ("asm", "asm"),
+    "disasm": ("disasm", "disasm"),
+    "presets": ("presets", "presets"),
+    "doctor": ("doctor", "doctor"),
+    "train": ("train", "app"),
+}
+
+
+class Commands(TyperGroup):
+    """The commands, each of which is imported when it is asked for."""
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]):
+        """The command of the first word. An error proposes a command that is spelled like it."""
+        if args and args[0] not in COMMANDS:
+            for name in COMMANDS:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: typer.Context):
+        """Names of the commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: typer.Context, cmd_name: str):
+        """The command of a name; None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            file, name = COMMANDS[cmd_name]
+            found = getattr(import_module(f"concord.nnp.commands.{file}"), name)
+            if not isinstance(found, typer.Typer):
+                alone = typer.Typer(add_completion=False)
+                alone.command(cmd_name)(sentences(found))
+                found = alone
+            self.commands[cmd_name] = get_command(found)
+        return self.commands[cmd_name]
+
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for name, command in (
-    ("import", import_network),
-    ("verify", verify),
-    ("compile", compile_model),
-    ("run", run),
-    ("quantize", quantize),
-    ("compare", compare),
-    ("predict", predict),
-    ("overflow", overflow),
-    ("export", export),
-    ("verilog", verilog),
-    ("handover", handover),
-    ("twin", twin),
-    ("asm", asm),
-    ("disasm", disasm),
-    ("presets", presets),
-    ("doctor", doctor),
-):
-    app.command(name)(sentences(command))
-app.add_typer(train, name="train")
 
 
 def show_version(asked: bool):

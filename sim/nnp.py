@@ -12,15 +12,17 @@ from pathlib import Path
 import cocotb
 import numpy as np
 from cocotb.task import bridge
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.machines.bus import Blocking, Bus
 from concord.sim.machines.host import HardwareMachine
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.functional_coverage import all_bins, bins
 from concord.sim.stimulus.programs import Case, random_illegal, random_program
-from concord.spec.registers import Register
+from concord.spec.host.registers import Register
 
-CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_softmax")
+TESTED = ()  # tests/host and tests/machine run the whole machine
+
 PROGRAMS = int(os.environ.get("PROGRAMS", "40"))
 HIT = Counter(dict.fromkeys(all_bins(CONFIG), 0))
 

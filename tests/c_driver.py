@@ -6,10 +6,10 @@ from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_size_t, c_uint8
 from pathlib import Path
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
-from concord.golden.lib.atomic_files import write_all
-from concord.nnp.handover.package import handover
-from concord.spec.registers import Register
+from concord.firmware.firmware import Firmware
+from concord.handover.package import handover
+from concord.lib.atomic_files import write_all
+from concord.spec.host.registers import Register
 
 #: Options with which the C files have no warning.
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wstrict-prototypes", "-Werror")
@@ -29,7 +29,7 @@ class Port(ctypes.Structure):
 
 
 class CLayout(ctypes.Structure):
-    """`struct nnp_layout`, in the order of the fields of `golden.host.layout.Layout`."""
+    """`struct nnp_layout`, in the order of the fields of `firmware.layout.Layout`."""
 
     _fields_ = [*((name, c_uint32) for name in ("channels", "rows", "columns", "align")),
                 *((name, c_uint32 * 2) for name in ("window", "stride", "dilation")), ("padding", c_uint32 * 4)]

@@ -1,13 +1,14 @@
 """Compiled networks on machines against golden arithmetic and against each other, for tests."""
 
 import numpy as np
+from concord.campaigns.makers import networks
 from concord.compiler.network import Compiled, compile_network
-from concord.model import network
-from concord.model.model import Model
-from concord.nnp.verify.session import Session
+from concord.net import network
+from concord.net.model import Model
 from concord.sim.machines.host import machine
-from concord.spec.config import Config
-from concord.spec.registers import EVENTS
+from concord.spec.host.registers import EVENTS
+from concord.spec.machine.config import Config
+from concord.verification.session import Session
 
 
 def agree(config: Config, model: Model, samples: np.ndarray) -> Compiled:
@@ -18,6 +19,14 @@ def agree(config: Config, model: Model, samples: np.ndarray) -> Compiled:
     for sample, outputs in zip(samples, wanted, strict=True):
         np.testing.assert_array_equal(session.infer(sample), outputs)
     return compiled
+
+
+def agree_on_random(config: Config, model: Model, samples: int = 2, seed: int = 0) -> Compiled:
+    """`agree` for random samples, of which the results are not all equal."""
+    inputs = networks.inputs(np.random.default_rng(seed), samples, *[model.steps] * model.recurrent, model.inputs)
+    wanted = network.forward(model, inputs)[-1].outputs
+    assert len(np.unique(wanted)) > 1 or wanted.size < 8
+    return agree(config, model, inputs)
 
 
 def machines_agree(golden, library, config: Config, model: Model, samples: np.ndarray):

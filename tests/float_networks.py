@@ -1,10 +1,36 @@
 """Small networks in float32 with random weights, as an import gives them."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
-from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node, Op
-from concord.model.floating.shapes import GATES
+from concord.net.arithmetic.windows import Window
+from concord.net.cells.cell import Cell
+from concord.net.cells.lstm import LSTM
+from concord.net.graph import INPUT, Graph, Node
+from concord.net.graph_file import KIND
+from concord.net.ops.convolution import Convolution
+from concord.net.ops.grid import IntegerGrid
+from concord.net.ops.join import Addition, Concatenation
+from concord.net.ops.linear import Linear
+from concord.net.ops.operator import Operator
+from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid, Tanh
+from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
+from concord.net.ops.quantize import Quantize
+from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.reshape import Flatten
+from concord.net.ops.scale import Affine, BatchNorm
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+
+def change_header(path: Path, change: Callable[[dict], object]):
+    """Change the JSON header of a file of a float network in place."""
+    with safe_open(path, framework="numpy") as opened:
+        header = json.loads(opened.metadata()[KIND.key])
+    change(header)
+    save_file(load_file(path), path, {KIND.key: json.dumps(header)})
 
 
 class Chain:
@@ -18,94 +44,104 @@ class Chain:
         """float32 numbers that keep the size of results."""
         return self.rng.normal(0, 1.5 * np.prod(shape[1:]) ** -0.5, shape).astype(np.float32)
 
-    def add(self, op: Op, name: str, sources: Sequence[str] = (), tensors: dict | None = None, **attributes) -> "Chain":
-        """A node of any operation."""
+    def add(self, op: Operator, name: str, sources: Sequence[str] = ()) -> "Chain":
+        """A node of any operator."""
         before = (self.nodes[-1].name if self.nodes else INPUT,)
-        attributes = ({"ceiling": None} if op is Op.RELU else {}) | attributes
-        self.nodes.append(Node(name=name, op=op, sources=tuple(sources) or before, attributes=attributes,
-                               tensors=tensors or {}))
+        self.nodes.append(Node(name=name, op=op, sources=tuple(sources) or before))
         return self
 
-    def conv(self, name: str, outputs: int, inputs: int, size: tuple[int, int] = (3, 3), *, stride=(1, 1),
-             padding=(0, 0, 0, 0), dilation=(1, 1), groups: int = 1, sources=()) -> "Chain":
-        tensors = {"weight": self.weights(outputs, inputs // groups, *size), "bias": 0.1 * self.weights(outputs)}
-        return self.add(Op.CONV, name, sources, tensors, stride=stride, padding=padding, dilation=dilation,
-                        groups=groups)
+    def conv(self, name: str, outputs: int, inputs: int, size: tuple[int, int] = (3, 3), *, groups: int = 1, sources=(),
+             **window) -> "Chain":
+        return self.add(Convolution(
+            weight=self.weights(outputs, inputs // groups, *size), bias=0.1 * self.weights(outputs), groups=groups,
+            window=Window(size=size, **window)), name, sources)
 
     def dense(self, name: str, outputs: int, inputs: int, sources=()) -> "Chain":
-        tensors = {"weight": self.weights(outputs, inputs), "bias": 0.1 * self.weights(outputs)}
-        return self.add(Op.DENSE, name, sources, tensors)
+        return self.add(Linear(weight=self.weights(outputs, inputs), bias=0.1 * self.weights(outputs)), name, sources)
 
     def norm(self, name: str, channels: int) -> "Chain":
-        tensors = {key: self.rng.uniform(0.5, 1.5, channels).astype(np.float32)
-                   for key in ("weight", "bias", "mean", "variance")}
-        return self.add(Op.BATCH_NORM, name, (), tensors, epsilon=1e-5)
+        return self.add(BatchNorm(**{key: self.rng.uniform(0.5, 1.5, channels).astype(np.float32)
+                                     for key in ("weight", "bias", "mean", "variance")}), name)
 
     def affine(self, name: str, scale: Sequence[float], offset: Sequence[float]) -> "Chain":
-        return self.add(Op.AFFINE, name, (), {"scale": np.float32(scale), "offset": np.float32(offset)})
+        return self.add(Affine(scale=np.float32(scale), offset=np.float32(offset)), name)
 
-    def pool(self, op: Op, name: str, size=(2, 2), *, stride=(2, 2), padding=(0, 0, 0, 0), dilation=(1, 1),
-             **attributes) -> "Chain":
-        return self.add(op, name, (), size=size, stride=stride, padding=padding, dilation=dilation, **attributes)
+    def max_pool(self, name: str, size=(2, 2), *, stride=(2, 2), **window) -> "Chain":
+        return self.add(MaxPooling(window=Window(size=size, stride=stride, **window)), name)
 
-    def recurrent(self, op: Op, name: str, hidden: int, inputs: int, *, both: bool = False) -> "Chain":
-        assert op in RECURRENT
-        rows, tensors = GATES[op] * hidden, {}
-        for end in ("", "_reverse")[:1 + both]:
-            tensors |= {f"weight_ih{end}": self.weights(rows, inputs), f"weight_hh{end}": self.weights(rows, hidden),
-                        f"bias_ih{end}": 0.1 * self.weights(rows), f"bias_hh{end}": 0.1 * self.weights(rows)}
-        return self.add(op, name, (), tensors, **({"bidirectional": True} if both else {}))
+    def average_pool(self, name: str, size=(2, 2), *, stride=(2, 2), count_padding: bool, **window) -> "Chain":
+        return self.add(AveragePooling(window=Window(size=size, stride=stride, **window), count_padding=count_padding),
+                        name)
 
-    def network(self, name: str = "small") -> FloatNetwork:
-        return FloatNetwork(name=name, shape=self.shape, sequence=self.sequence, axes=tuple(range(len(self.shape))),
-                            nodes=tuple(self.nodes))
+    def quantizer(self, name: str, sources=(), *, scale: float, zero_point: int = 0, bits: int = 8, signed: bool = True,
+                  narrow: bool = False) -> "Chain":
+        return self.add(Quantize(grid=IntegerGrid(scale=scale, zero_point=zero_point, bits=bits, signed=signed,
+                                           narrow=narrow)), name, sources)
+
+    def recurrent(self, cell: Cell, name: str, hidden: int, inputs: int, *, both: bool = False) -> "Chain":
+        """A recurrent layer whose gates are drawn in the order of PyTorch, with two biases."""
+        names = cell.torch_gates or tuple(gate.name for gate in cell.gates)
+        rows = len(names) * hidden
+        return self.add(Recurrence(cell=cell, directions=tuple(Direction.of_gates(
+            cell, names, self.weights(rows, inputs), self.weights(rows, hidden), 0.1 * self.weights(rows),
+            0.1 * self.weights(rows), {vector: 0.5 * self.weights(hidden) for vector in cell.vectors})
+            for _ in range(1 + both))), name)
+
+    def last(self, name: str = "last") -> "Chain":
+        """The last time step of the recurrent layer before."""
+        op = self.nodes[-1].op
+        return self.add(Last(backward=op.hidden if op.bidirectional else 0), name)
+
+    def network(self, name: str = "small") -> Graph:
+        return Graph(name=name, shape=self.shape, sequence=self.sequence, axes=tuple(range(len(self.shape))),
+                     nodes=tuple(self.nodes))
 
 
-def images() -> FloatNetwork:
-    """Every operation of images and vectors, with names as ONNX has them."""
+def images() -> Graph:
+    """Every operator of images and vectors, with names as ONNX has them."""
     chain = Chain((2, 9, 8)).affine("norm", [2, 1.5], [0.5, -0.5])
-    chain.conv("/first/Conv", 6, 2, padding=(0, 1, 1, 1), stride=(2, 1)).norm("/first/bn", 6).add(Op.RELU, "relu")
-    chain.pool(Op.MAX_POOL, "pool", stride=(1, 1), padding=(0, 1, 0, 1))
-    chain.conv("type", 6, 6, padding=(1, 1, 1, 1), groups=3).add(Op.TANH, "curve")
-    chain.add(Op.ADD, "sum", ("curve", "pool", "pool")).conv("wide", 5, 6, (1, 1)).add(Op.SIGMOID, "gate")
-    chain.add(Op.CONCAT, "both", ("gate", "sum")).pool(
-        Op.AVERAGE_POOL, "average", (3, 2), padding=(1, 0, 0, 0), count_padding=True)
-    chain.conv("last", 7, 11, (2, 2)).add(Op.HARD_SIGMOID, "hard", alpha=0.2, beta=0.5)
-    chain.add(Op.FLATTEN, "flat").affine("moved", [1.5], [0.25]).dense("hidden", 8, 21).norm("bn", 8)
-    return chain.add(Op.RELU, "r", ceiling=None).dense("out.put", 4, 8).network("images")
+    chain.conv("/first/Conv", 6, 2, padding=(0, 1, 1, 1), stride=(2, 1)).norm("/first/bn", 6).add(Relu(), "relu")
+    chain.max_pool("pool", stride=(1, 1), padding=(0, 1, 0, 1))
+    chain.conv("type", 6, 6, padding=(1, 1, 1, 1), groups=3).add(Tanh(), "curve")
+    chain.add(Addition(), "sum", ("curve", "pool", "pool")).conv("wide", 5, 6, (1, 1)).add(Sigmoid(), "gate")
+    chain.add(Concatenation(), "both", ("gate", "sum")).average_pool(
+        "average", (3, 2), padding=(1, 0, 0, 0), count_padding=True)
+    chain.conv("last", 7, 11, (2, 2)).add(HardSigmoid(alpha=0.2, beta=0.5), "hard")
+    chain.add(Flatten(), "flat").affine("moved", [1.5], [0.25]).dense("hidden", 8, 21).norm("bn", 8)
+    return chain.add(Relu(), "r").dense("out.put", 4, 8).network("images")
 
 
-def residual() -> FloatNetwork:
+def residual() -> Graph:
     """A residual network with a global average."""
-    chain = Chain((1, 8, 8)).conv("a", 4, 1, padding=(1, 1, 1, 1)).add(Op.RELU, "ra")
-    chain.conv("b", 4, 4, padding=(1, 1, 1, 1)).add(Op.ADD, "s", ("b", "ra")).add(Op.RELU, "rs")
-    return chain.add(Op.GLOBAL_AVERAGE, "mean").dense("fc", 3, 4).network("residual")
+    chain = Chain((1, 8, 8)).conv("a", 4, 1, padding=(1, 1, 1, 1)).add(Relu(), "ra")
+    chain.conv("b", 4, 4, padding=(1, 1, 1, 1)).add(Addition(), "s", ("b", "ra")).add(Relu(), "rs")
+    return chain.add(GlobalAverage(), "mean").dense("fc", 3, 4).network("residual")
 
 
-def before_layers() -> FloatNetwork:
+def before_layers() -> Graph:
     """Activation functions of results that others read without them, and of a concatenation: no layer carries them."""
-    chain = Chain((1, 8, 8)).conv("a", 4, 1, padding=(1, 1, 1, 1)).norm("n1", 4).add(Op.RELU, "r1")
-    chain.conv("b", 4, 4, padding=(1, 1, 1, 1)).add(Op.ADD, "s", ("b", "a")).add(Op.TANH, "t", ("s",))
-    chain.add(Op.CONCAT, "c", ("t", "s")).norm("n2", 8).add(Op.RELU, "r2")
-    return chain.conv("d", 5, 8, (1, 1)).add(Op.GLOBAL_AVERAGE, "mean").dense("fc", 4, 5).network("before")
+    chain = Chain((1, 8, 8)).conv("a", 4, 1, padding=(1, 1, 1, 1)).norm("n1", 4).add(Relu(), "r1")
+    chain.conv("b", 4, 4, padding=(1, 1, 1, 1)).add(Addition(), "s", ("b", "a")).add(Tanh(), "t", ("s",))
+    chain.add(Concatenation(), "c", ("t", "s")).norm("n2", 8).add(Relu(), "r2")
+    return chain.conv("d", 5, 8, (1, 1)).add(GlobalAverage(), "mean").dense("fc", 4, 5).network("before")
 
 
-def line() -> FloatNetwork:
+def line() -> Graph:
     """One-dimensional layers."""
-    chain = Chain((3, 24)).conv("a", 8, 3, (1, 5), stride=(1, 2), padding=(0, 0, 2, 2)).add(Op.RELU, "ra", ceiling=6.0)
-    chain.conv("b", 8, 8, (1, 3), padding=(0, 0, 0, 2), dilation=(1, 2), groups=8).add(Op.RELU, "rb")
-    return chain.pool(Op.MAX_POOL, "p", (1, 2), stride=(1, 2)).add(Op.FLATTEN, "f").dense("fc", 4, 40).network("line")
+    chain = Chain((3, 24)).conv("a", 8, 3, (1, 5), stride=(1, 2), padding=(0, 0, 2, 2)).add(Relu(ceiling=6.0), "ra")
+    chain.conv("b", 8, 8, (1, 3), padding=(0, 0, 0, 2), dilation=(1, 2), groups=8).add(Relu(), "rb")
+    return chain.max_pool("p", (1, 2), stride=(1, 2)).add(Flatten(), "f").dense("fc", 4, 40).network("line")
 
 
-def perceptron(inputs: int = 12, outputs: int = 4) -> FloatNetwork:
+def perceptron(inputs: int = 12, outputs: int = 4) -> Graph:
     """Two dense layers."""
-    return Chain((inputs,)).dense("one", 16, inputs).add(Op.RELU, "r").dense("two", outputs, 16).network("perceptron")
+    return Chain((inputs,)).dense("one", 16, inputs).add(Relu(), "r").dense("two", outputs, 16).network("perceptron")
 
 
-def sequences(op: Op = Op.LSTM, *, both: bool = False, second: Op | None = None) -> FloatNetwork:
+def sequences(cell: Cell = LSTM, *, both: bool = False, second: Cell | None = None) -> Graph:
     """Two recurrent layers of different sizes, and three dense layers with activation functions."""
     chain = Chain((5,), sequence=True).affine("scaled", [1, 2, 0.5, 1, 1], [0, 0.5, 0, 0, 0])
-    chain.recurrent(op, "/rnn/one", 7, 5, both=both)
-    chain.recurrent(second or op, "two", 6, 7 * (1 + both)).add(Op.LAST, "last")
-    chain.dense("hidden", 9, 6).add(Op.RELU, "r").dense("more", 8, 9).add(Op.TANH, "t")
+    chain.recurrent(cell, "/rnn/one", 7, 5, both=both)
+    chain.recurrent(second or cell, "two", 6, 7 * (1 + both)).last()
+    chain.dense("hidden", 9, 6).add(Relu(), "r").dense("more", 8, 9).add(Tanh(), "t")
     return chain.dense("answer", 4, 8).network("sequences")

@@ -3,11 +3,11 @@
 import numpy as np
 from concord.golden.host.messages import input_message, program_message, words_of, write_message
 from concord.golden.machine import Machine
-from concord.spec.assembler import assemble
-from concord.spec.config import Config
-from concord.spec.memories import Mem
-from concord.spec.messages import MessageKind, unpack
-from concord.spec.registers import Register
+from concord.spec.host.messages import MessageKind, unpack
+from concord.spec.host.registers import Register
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 
 def bits(values) -> np.ndarray:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from concord.front.compare import difference
-from concord.front.read import Imported, read
+from concord.frontends.onnx.compare import difference
+from concord.frontends.onnx.read import Imported, read
 from onnx import TensorProto, helper, numpy_helper
 
 CLOSE = 1e-5  #: Largest difference from onnxruntime, relative to the largest output.

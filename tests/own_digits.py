@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-from concord.model.floating.file import save
-from concord.model.floating.network import FloatNetwork, Op
-from concord.model.floating.run import run
+from concord.net.graph import Graph
+from concord.net.graph_file import save
+from concord.net.ops.pointwise import Relu
 from concord.tests.float_networks import Chain
 
 
@@ -17,16 +17,16 @@ def arrays(shape: tuple[int, ...] = (64,), seed: int = 0) -> dict[str, np.ndarra
     return {"x_train": x[:60], "y_train": labels[:60], "x_test": x[60:], "y_test": labels[60:]}
 
 
-def perceptron(hidden: int = 16) -> FloatNetwork:
+def perceptron(hidden: int = 16) -> Graph:
     """A perceptron that the machine `tiny` holds."""
-    return Chain((64,)).dense("one", hidden, 64).add(Op.RELU, "r", ceiling=None).dense("two", 10, hidden).network("net")
+    return Chain((64,)).dense("one", hidden, 64).add(Relu(), "r").dense("two", 10, hidden).network("net")
 
 
 def written(folder: Path) -> tuple[str, str]:
     """Files of the network, as `nnp import` writes it, and of its data, whose labels are the network's answers."""
     network, data = perceptron(), arrays()
     for part in "train", "test":
-        data[f"y_{part}"] = run(network, np.float16(data[f"x_{part}"])).argmax(axis=1)
+        data[f"y_{part}"] = network.run(np.float16(data[f"x_{part}"])).argmax(axis=1)
     save(network, folder / "net.safetensors")
     np.savez(folder / "digits.npz", **data)
     return str(folder / "net.safetensors"), str(folder / "digits.npz")

@@ -3,22 +3,22 @@
 from dataclasses import replace
 
 import numpy as np
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.mixed_networks import keyword_spotter
 from concord.compiler.network import compile_network, full_precision
+from concord.firmware.unquantized import UnquantizedMachine
 from concord.golden.lib.float16 import to_bits, to_real
-from concord.golden.unquantised import UnquantisedMachine
-from concord.model import network as quantised
-from concord.model import reference
-from concord.model.cells.registry import CELLS
-from concord.model.layers.layer import Layer
-from concord.model.layers.recurrent import IntegerRecurrent
-from concord.model.layers.rows import IntegerRows
-from concord.model.lowering.full_precision import Numbers
-from concord.model.model import INPUT, Model
-from concord.spec.activation import Activation
-from concord.spec.config import Config
-from concord.tests import networks
-from concord.tests.image_networks import Images
-from concord.tests.mixed_networks import keyword_spotter
+from concord.net import float_network as reference
+from concord.net import network as quantized
+from concord.net.cells.registry import CELLS
+from concord.net.layers.layer import Layer
+from concord.net.layers.recurrent import IntegerRecurrent
+from concord.net.layers.rows import IntegerRows
+from concord.net.lowering.full_precision import Numbers
+from concord.net.model import INPUT, Model
+from concord.spec.machine.config import Config
+from concord.spec.numbers.activation import Activation
 
 
 def images(rng: np.random.Generator, config: Config, block: bool) -> Model:
@@ -51,7 +51,7 @@ def with_reals(rng: np.random.Generator, model: Model) -> Model:
 
 
 def _with_reals(rng: np.random.Generator, layer: Layer) -> Layer:
-    if layer.comparable:
+    if "fp32_bias" in getattr(layer, "real", ()):
         return layer
     if isinstance(layer, IntegerRows):
         rows = layer.weights.reshape(len(layer.weights), -1)
@@ -75,7 +75,7 @@ def _with_reals(rng: np.random.Generator, layer: Layer) -> Layer:
 def compiler_error(config: Config, model: Model, samples: np.ndarray) -> float:
     """Largest difference of the chains without rounding from the float network, relative to its largest output."""
     firmware = compile_network(model, config).firmware
-    machine = UnquantisedMachine(firmware, full_precision(model, firmware))
+    machine = UnquantizedMachine(firmware, full_precision(model, firmware))
     wanted = reference.forward(model, samples)[-1]
     got = np.stack([machine.infer(sample) for sample in samples])
     return float(np.abs(got - wanted).max() / max(np.abs(wanted).max(), 1e-3))
@@ -86,6 +86,6 @@ def assert_bits(config: Config, model: Model, samples: np.ndarray):
     compiled = compile_network(model, config)
     assert all(bound.proven for bound in compiled.bounds), "sums in float64 do not wrap"
     images = full_precision(model, compiled.firmware, Numbers.STORED)
-    machine = UnquantisedMachine(compiled.firmware, images, activations=True, binary16=True)
-    for sample, wanted in zip(samples, quantised.forward(model, samples)[-1].outputs, strict=True):
+    machine = UnquantizedMachine(compiled.firmware, images, activations=True, binary16=True)
+    for sample, wanted in zip(samples, quantized.forward(model, samples)[-1].outputs, strict=True):
         np.testing.assert_array_equal(to_bits(machine.infer(sample) + 0.0), to_bits(to_real(wanted) + 0.0))

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from concord.golden.host.firmware import Firmware, Tiles
+from concord.firmware.firmware import Firmware, Tiles
 from concord.golden.mvm.elements import representable
 from concord.golden.mvm.quantizer import quantize_reals
-from concord.spec.formats import Format
-from concord.spec.memories import Mem, MemoryKind
+from concord.spec.isa.memories import Mem, MemoryKind
+from concord.spec.numbers.formats import Format
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.lib.reals import unsigned
 from concord.twin.lib.script import Script, Tensor

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from concord.compiler.lib.reason import Reason
 from concord.golden.lib.float16 import to_real
-from concord.spec.config import Config
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.isa.memories import FILLED, MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,13 +103,12 @@ class Allocator:
     def shortages(self) -> list[Reason]:
         """A reason for each memory that is too small."""
         found = []
-        for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS, Mem.VECTOR_RF):
+        for mem in FILLED:
             available, used = depth(self._config, mem), self._next[mem]
             if used > available:
                 largest, count = max(self._names[mem], key=lambda item: item[1])
-                unit = {Mem.MATRIX_RF: "tiles", Mem.VECTOR_RF: "entries"}.get(mem, "words")
                 found.append(Reason(
-                    sentence=f"{MEMORY_NAMES[mem]} needs {used} {unit} and has {available}, {used - available} too few "
-                             f"(the largest part is {largest}, {count})",
+                    sentence=f"{MEMORY_NAMES[mem]} needs {used} {mem.kind.holds} and has {available}, "
+                             f"{used - available} too few (the largest part is {largest}, {count})",
                     attribute=mem.size, needed=used, available=available))
         return found

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from concord.model.arithmetic.integer import IntegerProduct
-from concord.spec.config import Config
-from concord.spec.formats import Format
+from concord.net.arithmetic.integer import IntegerProduct
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

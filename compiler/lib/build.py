@@ -5,14 +5,13 @@ from contextlib import contextmanager
 
 import numpy as np
 from concord.compiler.lib import bounds, tiling
-from concord.compiler.lib.allocation import NET, Allocator, Place
-from concord.compiler.lib.program import Program, operate, read, write
+from concord.compiler.lib.allocation import Allocator, Place
+from concord.compiler.lib.program import Program, read, write
 from concord.compiler.lib.reason import Reason
-from concord.golden.host.firmware import Tiles
-from concord.model.layers.layer import Layer
-from concord.spec.config import Config
-from concord.spec.isa import Op
-from concord.spec.memories import Mem
+from concord.firmware.firmware import Tiles
+from concord.net.layers.layer import Layer
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 
 class Build:
@@ -50,13 +49,13 @@ class Build:
             self._real[layer.name] = layer
 
     @contextmanager
-    def part(self, after: Program | None = None) -> Iterator[Program]:
+    def part(self, part: Program | None = None) -> Iterator[Program]:
         """A context whose chains go to a part of the program, which is spliced into it later.
 
         Args:
-            after: The part that runs before it, if there is one.
+            part: The part; by default one that knows the values of no registers.
         """
-        whole, self.program = self.program, Program.apart(after)
+        whole, self.program = self.program, part or Program.apart()
         yield self.program
         self.program = whole
 
@@ -75,17 +74,6 @@ class Build:
         self._biases.append((address, values))
         return address
 
-    def affine(
-        self, source: Place, elements: int, name: str, scale: np.ndarray | None, offset: np.ndarray | None
-    ) -> Place:
-        """Emit a chain that computes source * scale + offset, and return its place; without scale, return `source`."""
-        if scale is None:
-            return source
-        chain = [operate(Op.VV_MUL0, self.allocator.constant(Mem.MULTIPLY_VRF0, scale, f"{name}, input scale"))]
-        if offset is not None:
-            chain.append(operate(Op.VV_ADD1, self.allocator.constant(Mem.ADDSUB_VRF1, offset, f"{name}, input offset")))
-        return self.moved(source, elements, name, *chain)
-
     def moved(self, source: Place, elements: int, name: str, *operations, target: Place | None = None) -> Place:
         """Emit a chain that applies point-wise operations to `source`, and return the place of the result.
 
@@ -96,10 +84,6 @@ class Build:
         rows = target.words * self.config.mfu_lanes if source.mem == Mem.NET_Q else elements
         self.program.chain(read(source), *operations, write(target), rows=rows)
         return target
-
-    def readable(self, source: Place, elements: int, name: str, times: int) -> Place:
-        """Return `source`, or a copy of it in InitialVrf if it is a queue and is read several times."""
-        return self.moved(source, elements, name) if source == NET and times > 1 else source
 
     def tiles(self) -> Tiles:
         """The contents of MatrixRf."""

@@ -7,8 +7,8 @@ import numpy as np
 from concord.compiler.lib import tiling
 from concord.compiler.lib.reason import Reason
 from concord.golden.mvm.elements import representable
-from concord.spec.config import Config
-from concord.spec.formats import WIDEST_FIXED, Format
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import WIDEST_FIXED, Format
 
 
 def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> list[Reason]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from concord.model.layers.layer import Layer
-from concord.model.model import Model
+from concord.net.layers.layer import Layer
+from concord.net.model import Model
 
 
 def needed(model: Model, results: Sequence[str] = ()) -> list[Layer]:

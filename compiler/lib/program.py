@@ -7,18 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.compiler.lib.allocation import Place
-from concord.golden.host.firmware import Section
-from concord.spec.activation import Activation
-from concord.spec.disassembler import disassemble_word
-from concord.spec.isa import BASES, FIELDS, Instruction, Op, Reg, encode, opcode
-from concord.spec.operations import Operation
-
-#: The operation of each activation function, except the identity.
-ACTIVATIONS = {
-    Activation.RELU: Operation.V_RELU,
-    Activation.SIGMOID: Operation.V_SIGM,
-    Activation.TANH: Operation.V_TANH,
-}
+from concord.firmware.firmware import Section
+from concord.spec.isa.disassembler import disassemble_word
+from concord.spec.isa.instructions import BASES, FIELDS, Instruction, Op, Reg, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +48,8 @@ def operate(op: Op, place: Place | None = None) -> Instruction:
     return Instruction(op=op, a=place.address if place else 0)
 
 
-def activation(kind: Activation, mfu: int) -> list[Instruction]:
-    """The operations of an activation function; the list is empty for the identity."""
-    return [operate(opcode(ACTIVATIONS[kind], mfu))] if kind in ACTIVATIONS else []
-
-
+#: Registers of a chain that runs once.
+_ONCE = {Reg.ITERATIONS: 1, Reg.ITERATIONS_X: 1}
 #: Mask of the field of a number.
 _MASK = (1 << FIELDS["a"].width) - 1
 
@@ -75,7 +63,8 @@ class Program:
         self.loop: int | None = None  #: Address of the loop over time steps.
         self._notes: dict[int, list[str]] = defaultdict(list)
         self._names: dict[int, str] = {}  # Names of what chains compute, by address of the first instruction.
-        self._registers: dict[Reg, int | None] = {}  # The last value of each; None for one that is not known.
+        # The last value of each; None for one that is not known. Those of iterations are 1 when a program begins.
+        self._registers: dict[Reg, int | None] = dict(_ONCE)
 
     def instruction_words(self) -> list[int]:
         """The instruction words.
@@ -116,20 +105,18 @@ class Program:
             columns, out_scale: Values of registers for its product, if it has one.
             registers:          Values of other registers; a chain has one iteration if they do not say another number.
         """
-        values = {Reg.ROWS: rows, Reg.COLUMNS: columns, Reg.OUT_SCALE: out_scale}
-        if Reg.ITERATIONS in self._registers:
-            values |= {Reg.ITERATIONS: 1, Reg.ITERATIONS_X: 1}
-        for register, value in (values | dict(registers or {})).items():
+        values = {Reg.ROWS: rows, Reg.COLUMNS: columns, Reg.OUT_SCALE: out_scale, **_ONCE, **(registers or {})}
+        for register, value in values.items():
             if value is not None:
                 self._register(register, value & _MASK if register == Reg.OUT_SCALE else value)
         for instruction in (*instructions, Instruction(op=Op.END_CHAIN)):
             self._append(instruction)
 
     def begin_loop(self):
-        """Begin the loop over time steps; it has one step until the firmware sets another number."""
+        """Begin the loop over time steps, each chain of which runs once; the firmware sets the number of steps."""
         self.loop = len(self.instructions)
         self._append(Instruction(op=Op.LOOP, a=1))
-        self._registers.clear()  # In the second pass, registers hold what the first pass left.
+        self._registers = dict(_ONCE)  # In the second pass, other registers hold what the first pass left.
 
     def end_loop(self):
         """End the loop over time steps."""
@@ -167,7 +154,7 @@ class Program:
     def apart(cls, after: "Program | None" = None) -> "Program":
         """A part of a program that knows the registers which another part leaves, or none of them."""
         part = cls()
-        part._registers = {Reg.ITERATIONS: None, Reg.ITERATIONS_X: None} if after is None else dict(after._registers)
+        part._registers = dict.fromkeys(_ONCE) if after is None else dict(after._registers)
         return part
 
     def end(self):

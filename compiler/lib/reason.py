@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -12,7 +12,7 @@ class Reason:
 
     Attributes:
         sentence:  The reason in the user's words, and what to do.
-        attribute: Attribute of `spec.config.Config` that would have to change; empty if no machine runs the model.
+        attribute: Field of `spec.machine.config.Config` that would have to change; empty if no machine runs the model.
         needed:    Smallest value of the attribute that would do, or the format that it must be; None for no attribute.
         available: Value of the attribute.
     """

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from concord.model.layers.layer import Layer
-from concord.model.model import Model
+from concord.net.layers.layer import Layer
+from concord.net.model import Model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

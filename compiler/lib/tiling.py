@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from concord.spec.config import Config
-from concord.spec.isa import FIELDS
+from concord.spec.isa.instructions import FIELDS
+from concord.spec.machine.config import Config
 
 #: Largest value of a scalar register.
 LARGEST = (1 << FIELDS["a"].width) - 1
@@ -15,12 +15,17 @@ class Part:
     """Rows of a matrix that one product computes.
 
     Attributes:
-        row:  First row, which begins a word of the result.
+        row:  First row, which begins a word of the result; in images, a native vector of each pixel.
         rows: Number of rows.
     """
 
     row: int
     rows: int
+
+    @property
+    def span(self) -> slice:
+        """The rows as a slice."""
+        return slice(self.row, self.row + self.rows)
 
 
 def parts(config: Config, rows: int) -> list[Part]:

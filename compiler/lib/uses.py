@@ -4,21 +4,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from concord.compiler.lib.build import Build
-from concord.spec.isa import Instruction, Op, Reg
-from concord.spec.memories import VRFS, Mem
+from concord.spec.isa.instructions import Instruction, Op, Reg
+from concord.spec.isa.memories import FILLED, Mem
 
 #: Registers that decide how much a chain moves.
 _SIZES = (Reg.ROWS, Reg.COLUMNS, Reg.ITERATIONS)
 
 
 def uses(build: Build) -> dict[str, int]:
-    """The smallest value of each depth of `spec.config.Config` under which the program of a build runs.
+    """The smallest value of each depth of `spec.machine.config.Config` under which the program of a build runs.
 
     MvmQ must have room for the words that it holds at once. The queues from and to the host must have room for those of
     one iteration of a chain, since the host brings and takes more as the program goes on.
     """
     config, found, held = build.config, Counter(), 0
-    for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, Mem.VECTOR_RF, *VRFS):
+    for mem in FILLED:
         found[mem.size] = max(found[mem.size], build.allocator.used(mem))
     found["instructions"] = len(build.program.instructions)
 
@@ -50,7 +50,8 @@ def _chains(program: Sequence[Instruction], rows: int) -> Iterator[tuple[list[In
         if instruction.op == Op.S_WR:
             registers[Reg(instruction.mem)] = instruction.a
         elif instruction.op == Op.END_CHAIN:
-            yield chain, *(registers[register] for register in _SIZES)
+            rows, columns, iterations = (registers[register] for register in _SIZES)
+            yield chain, rows, columns, iterations
             chain = []
         elif instruction.op not in (Op.LOOP, Op.END_LOOP, Op.END, Op.S_ADD):
             chain.append(instruction)

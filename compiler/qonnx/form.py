@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.compiler.qonnx.nodes import Nodes
-from concord.golden.mfu import activation
-from concord.model.layers.layer import Layer
-from concord.spec.activation import Activation
+from concord.golden.mfu.multifunction import activate
+from concord.net.layers.layer import Layer
+from concord.spec.numbers.activation import Activation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +50,7 @@ def activated(nodes: Nodes, layer: Layer, x: Tensor) -> Tensor:
             y = nodes.add("Relu", f"{name}.relu", x.name)
             # Relu may return -0 for -0.
             return replace(x, name=nodes.add("Abs", f"{name}.abs", y) if x.minus_zero else y, minus_zero=False)
-    results = activation.apply(layer.activation, np.arange(1 << 16, dtype=np.uint16))
+    results = activate(layer.activation, np.arange(1 << 16, dtype=np.uint16))
     return replace(x, name=nodes.table(f"{name}.{layer.activation}", x.name, results))
 
 

@@ -1,7 +1,7 @@
 """Convert a quantised model to a QONNX graph that returns the machine's bits.
 
 Integers come from `Quant` nodes of scale 1, products of integers are exact, and each operation on binary16 rounds once,
-in the order in which `model.network` computes. Bits may differ for an input that leads to a NaN.
+in the order in which `net.network` computes. Bits may differ for an input that leads to a NaN.
 """
 
 import json
@@ -13,15 +13,15 @@ from concord.compiler.qonnx.joins import AddForm, ConcatForm, MaxPoolForm
 from concord.compiler.qonnx.nodes import DOMAIN, Nodes, quant_function
 from concord.compiler.qonnx.product import ConvolutionForm, ProductForm
 from concord.compiler.qonnx.softmax import SoftmaxForm
-from concord.model.layers.add import Add
-from concord.model.layers.average import Average
-from concord.model.layers.concat import Concat
-from concord.model.layers.convolution import Conv
-from concord.model.layers.dense import Dense
-from concord.model.layers.layer import Layer
-from concord.model.layers.pool import MaxPool
-from concord.model.layers.softmax import Softmax
-from concord.model.model import INPUT, Model
+from concord.net.layers.add import Add
+from concord.net.layers.average import Average
+from concord.net.layers.concat import Concat
+from concord.net.layers.convolution import Conv
+from concord.net.layers.dense import Dense
+from concord.net.layers.layer import Layer
+from concord.net.layers.pool import MaxPool
+from concord.net.layers.softmax import Softmax
+from concord.net.model import INPUT, Model
 from onnx import ModelProto, TensorProto, helper
 
 #: The form of each class of layers.

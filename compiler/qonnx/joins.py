@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from concord.compiler.qonnx.form import Form, Tensor, activated, shaped
 from concord.compiler.qonnx.nodes import Nodes
-from concord.model.layers.pool import MaxPool
+from concord.net.layers.pool import MaxPool
 
 
 class MaxPoolForm(Form):

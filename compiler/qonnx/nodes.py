@@ -5,8 +5,8 @@ themselves were float16, runtimes without float16 kernels would leave these roun
 """
 
 import numpy as np
-from concord.model.arithmetic.windows import Window
-from concord.spec.formats import Format
+from concord.net.arithmetic.windows import Window
+from concord.spec.numbers.formats import Format
 from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper, parser
 
 DOMAIN = "qonnx.custom_op.general"

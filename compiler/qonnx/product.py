@@ -9,10 +9,10 @@ from math import prod
 import numpy as np
 from concord.compiler.qonnx.form import Form, Tensor, activated, shaped
 from concord.compiler.qonnx.nodes import FLOAT32_BITS, Nodes
-from concord.model.arithmetic.integer import largest_sum
-from concord.model.layers.convolution import Conv
-from concord.model.layers.rows import IntegerRows
-from concord.model.lowering import lowering
+from concord.net.arithmetic.integer import largest_sum
+from concord.net.layers.convolution import Conv
+from concord.net.layers.rows import IntegerRows
+from concord.net.lowering import lowering
 from onnx import TensorProto
 
 MINUS_ZERO = 0x8000
@@ -62,7 +62,7 @@ class ProductForm(Form):
 
     def sums(self, nodes: Nodes, layer: IntegerRows, codes: str, wide: bool) -> str:
         """weights @ codes, in float64 if `wide`."""
-        weights = quantised(nodes, layer, layer.weights.T, wide)
+        weights = quantized(nodes, layer, layer.weights.T, wide)
         return nodes.add("MatMul", f"{layer.name}.product", codes, weights)
 
     def _product(self, nodes: Nodes, layer: IntegerRows, codes: str) -> str:
@@ -98,12 +98,12 @@ class ConvolutionForm(ProductForm):
     def sums(self, nodes, layer, codes, wide):
         if wide:
             return _wide_convolution(nodes, layer, codes)
-        weights = quantised(nodes, layer, layer.weights, wide)
+        weights = quantized(nodes, layer, layer.weights, wide)
         return nodes.add("Conv", f"{layer.name}.product", codes, weights, strides=layer.stride,
                          dilations=layer.dilation, group=layer.groups, kernel_shape=layer.size)
 
 
-def quantised(nodes: Nodes, layer: IntegerRows, weights: np.ndarray, wide: bool) -> str:
+def quantized(nodes: Nodes, layer: IntegerRows, weights: np.ndarray, wide: bool) -> str:
     """Add the weights and a node that quantises them."""
     name = layer.name
     made = nodes.quant(f"{name}.weights", nodes.constant(f"{name}.W", weights), layer.weights_format)
@@ -119,7 +119,7 @@ def _wide_convolution(nodes: Nodes, layer: Conv, codes: str) -> str:
         for part in nodes.slices(f"{name}.patch", codes, layer.window, places)]
     columns = nodes.add("Concat", f"{name}.patches", *patches, axis=2)
     matrices = layer.weights.transpose(0, 2, 3, 1).reshape(layer.groups, outputs, -1)
-    total = nodes.add("MatMul", f"{name}.product", quantised(nodes, layer, matrices, wide=True), columns)
+    total = nodes.add("MatMul", f"{name}.product", quantized(nodes, layer, matrices, wide=True), columns)
     return nodes.reshaped(f"{name}.image", total, layer.made)
 
 

@@ -1,11 +1,11 @@
-"""A softmax in a QONNX graph: the integers of `spec.softmax` in float64, which holds all of them exactly."""
+"""A softmax in a QONNX graph: the integers of `spec.numbers.softmax` in float64, which holds all of them exactly."""
 
 from dataclasses import replace
 
 import numpy as np
 from concord.compiler.qonnx.form import Form
 from concord.compiler.qonnx.nodes import Nodes
-from concord.spec.softmax import DISTANCE_BITS, LOW_BITS, QUOTIENT_BITS, fractions, wholes
+from concord.spec.numbers.softmax import DISTANCE_BITS, LOW_BITS, QUOTIENT_BITS, fractions, wholes
 from onnx import TensorProto
 
 _LOWEST = -(2.0 ** (2 * DISTANCE_BITS))  # what minus infinity becomes
@@ -45,13 +45,13 @@ class _Softmax:
         return nodes.rounded(f"{name}.y", nodes.add("Mul", f"{name}.scaled", value, unit))
 
     def _place(self, what: str, x: str) -> str:
-        """X of `spec.softmax`."""
+        """X of `spec.numbers.softmax`."""
         wide = self._nodes.add("Cast", f"{self._name}.{what}.wide", x, to=TensorProto.DOUBLE)
         steps = self._floor(f"{what}.steps", self._times(f"{what}.units", wide, 2.0**DISTANCE_BITS))
         return self._do("Max", f"{what}.place", steps, self._number(f"{what}.lowest", _LOWEST))
 
     def _term(self, distance: str) -> str:
-        """e of `spec.softmax`."""
+        """e of `spec.numbers.softmax`."""
         whole, t = self._split("whole", distance, DISTANCE_BITS)
         segment, low = self._split("segment", t, LOW_BITS)
         base, slope = (self._gather(key, [getattr(row, key) for row in fractions()], segment)

@@ -1,7 +1,7 @@
 """Event counters, which have 32 bits and saturate."""
 
 from concord.golden.mvm.overflow import Events
-from concord.spec.registers import EVENTS, Counter
+from concord.spec.host.registers import EVENTS, Counter
 
 _LARGEST = (1 << 32) - 1
 

@@ -1,8 +1,8 @@
-"""Where the messages of a machine go that stands in front of another one."""
+"""Routes the messages of a machine: INPUT messages go to the next machine, all others to the host."""
 
 from collections.abc import Iterable
 
-from concord.spec.messages import MessageKind
+from concord.spec.host.messages import MessageKind
 
 
 def routed(messages: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:

@@ -3,10 +3,10 @@
 import numpy as np
 from concord.golden.lazy.lazy_update import Parameters, Pass
 from concord.golden.mvm.packing import pack_entries, pack_tiles, unpack_entries
-from concord.spec.config import Config
-from concord.spec.memories import Mem
-from concord.spec.messages import Message, MessageKind, exponents, pack
-from concord.spec.training import E_MIN, LazyFormat, Repeat
+from concord.spec.host.messages import Message, MessageKind, exponents, pack
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
+from concord.spec.numbers.lazy import E_MIN, LazyFormat, Repeat
 
 
 def write_message(config: Config, mem: Mem, words: np.ndarray, address: int = 0) -> bytes:

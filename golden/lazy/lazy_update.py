@@ -10,8 +10,8 @@ Source: S2, lazy update, with its erratum; numerics.md of the specification.
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.lazy.tensor import TrainingTensor, quantise, round_shift
-from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
+from concord.golden.lazy.tensor import TrainingTensor, round_shift, to_training_tensor
+from concord.spec.numbers.lazy import E_MAX, E_MIN, LazyFormat, Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def initial_parameters(values, fmt: LazyFormat) -> Parameters:
     Args:
         values: float64[...], which share one exponent.
     """
-    tensor = quantise(values, fmt.bits + fmt.shift)
+    tensor = to_training_tensor(values, fmt.bits + fmt.shift)
     exponent = int(tensor.exponent.item())
     mantissas, residuals = split(tensor.mantissas, fmt)
     if mantissas.max(initial=0) > fmt.highest:  # a maximum close to a power of two

@@ -6,7 +6,7 @@ Source: S2; numerics.md of the specification, lazy update and training tensors.
 from dataclasses import dataclass
 
 import numpy as np
-from concord.spec.training import E_MAX, E_MIN
+from concord.spec.numbers.lazy import E_MAX, E_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def measure(sums, lsb, axes=None):
     return np.where(largest == 0, E_MIN, np.clip(ceil_log2(largest) + lsb, E_MIN, E_MAX))
 
 
-def requantise(sums, lsb, bits: int, axes=None, exponent=None) -> TrainingTensor:
+def requantize(sums, lsb, bits: int, axes=None, exponent=None) -> TrainingTensor:
     """Bring exact sums to mantissas once: clip(round(sum * 2**(lsb - (E - (bits - 1))))), half away from zero.
 
     A tensor above the range of exponents saturates, one below it rounds towards zeros. Arguments as for `measure`;
@@ -86,7 +86,7 @@ def requantise(sums, lsb, bits: int, axes=None, exponent=None) -> TrainingTensor
     return TrainingTensor(mantissas, exponent, bits)
 
 
-def quantise(values, bits: int, axes=None) -> TrainingTensor:
+def to_training_tensor(values, bits: int, axes=None) -> TrainingTensor:
     """Quantise real numbers: a NaN counts as 0, an infinity as the largest finite number.
 
     Args:

@@ -11,8 +11,8 @@ Source: S2, table of widths; numerics.md of the specification, lazy update and t
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.lazy.tensor import TrainingTensor, requantise, round_shift
-from concord.spec.training import Width
+from concord.golden.lazy.tensor import TrainingTensor, requantize, round_shift
+from concord.spec.numbers.lazy import Width
 
 #: A sum's unit is never finer than 2**-REACH of the coarser unit of two terms, so that 64 bits hold it.
 REACH = 24
@@ -52,7 +52,7 @@ def widen(gradient: TrainingTensor) -> TrainingTensor:
 
 def narrow(gradient: TrainingTensor) -> TrainingTensor:
     """A gradient of 32 bits in 16, its exponent measured again."""
-    return requantise(gradient.mantissas, unit(gradient), Width.GRADIENT)
+    return requantize(gradient.mantissas, unit(gradient), Width.GRADIENT)
 
 
 def divide(values: np.ndarray, by: int) -> np.ndarray:
@@ -78,12 +78,12 @@ def add_exact(a: TrainingTensor, b: TrainingTensor) -> tuple[np.ndarray, int]:
 
 def linear(sums: np.ndarray, lsb: int) -> TrainingTensor:
     """Exact sums in 32 bits."""
-    return requantise(sums, lsb, Width.LINEAR)
+    return requantize(sums, lsb, Width.LINEAR)
 
 
 def activations(sums: TrainingTensor) -> TrainingTensor:
     """Linear values in 8 bits."""
-    return requantise(sums.mantissas, unit(sums), Width.ACTIVATION)
+    return requantize(sums.mantissas, unit(sums), Width.ACTIVATION)
 
 
 def windows(x: np.ndarray, size: tuple[int, int], stride: int, padding: int = 0) -> np.ndarray:
@@ -179,7 +179,7 @@ def max_pool_back(
 def average_pool(x: TrainingTensor, size: int, stride: int) -> TrainingTensor:
     """Means of windows: the exact sum, MEAN_BITS below its unit, divided once, half away, and brought to 8 bits."""
     sums = windows(x.mantissas, (size, size), stride).sum((4, 5))
-    return requantise(divide(sums << MEAN_BITS, size * size), unit(x) - MEAN_BITS, Width.ACTIVATION)
+    return requantize(divide(sums << MEAN_BITS, size * size), unit(x) - MEAN_BITS, Width.ACTIVATION)
 
 
 def average_pool_back(gradient: TrainingTensor, shape: tuple[int, ...], size: int, stride: int) -> TrainingTensor:
@@ -201,9 +201,9 @@ def relu_back(gradient: TrainingTensor, y: TrainingTensor) -> TrainingTensor:
 
 def add(a: TrainingTensor, b: TrainingTensor) -> TrainingTensor:
     """Sum of two branches, exact, in 8 bits."""
-    return requantise(*add_exact(a, b), Width.ACTIVATION)
+    return requantize(*add_exact(a, b), Width.ACTIVATION)
 
 
 def add_gradients(a: TrainingTensor, b: TrainingTensor) -> TrainingTensor:
     """Sum of the gradients that two branches send to what they share, exact, in 16 bits."""
-    return requantise(*add_exact(a, b), Width.GRADIENT)
+    return requantize(*add_exact(a, b), Width.GRADIENT)

@@ -10,7 +10,7 @@ from concord.golden.lazy import tensor_layers
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor import TrainingTensor
 from concord.golden.lazy.tensor_layers import Gradients
-from concord.spec.training import Width
+from concord.spec.numbers.lazy import Width
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Counts, Parameters, lazy_update
-from concord.golden.lazy.tensor import TrainingTensor, quantise, requantise
+from concord.golden.lazy.tensor import TrainingTensor, requantize, to_training_tensor
 from concord.golden.lazy.tensor_layers import add_exact, unit, whole
-from concord.spec.training import E_MIN, Width
+from concord.spec.numbers.lazy import E_MIN, Width
 
 #: Mantissa bits of learning rate and momentum.
 _RATE_BITS = 16
@@ -59,12 +59,12 @@ class Rates:
     @property
     def learning_rate_tensor(self) -> TrainingTensor:
         """The learning rate that training uses: one mantissa of 16 bits."""
-        return quantise([self.learning_rate], _RATE_BITS)
+        return to_training_tensor([self.learning_rate], _RATE_BITS)
 
     @property
     def momentum_tensor(self) -> TrainingTensor:
         """The momentum that training uses: one mantissa of 16 bits."""
-        return quantise([self.momentum], _RATE_BITS)
+        return to_training_tensor([self.momentum], _RATE_BITS)
 
 
 def no_momentum(shape: tuple[int, ...], rates: Rates) -> TrainingTensor:
@@ -101,13 +101,13 @@ def product(rate: TrainingTensor, values: TrainingTensor) -> TrainingTensor:
 
 def next_momentum(old: TrainingTensor, gradient: TrainingTensor, rates: Rates) -> TrainingTensor:
     """v <- momentum * v + gradient."""
-    return requantise(*add_exact(product(rates.momentum_tensor, old), gradient), rates.momentum_bits)
+    return requantize(*add_exact(product(rates.momentum_tensor, old), gradient), rates.momentum_bits)
 
 
 def update_of(direction: TrainingTensor, rates: Rates) -> TrainingTensor:
     """learning_rate * (gradient or momentum)."""
     exact = product(rates.learning_rate_tensor, direction)
-    return requantise(exact.mantissas, unit(exact), Width.LINEAR)
+    return requantize(exact.mantissas, unit(exact), Width.LINEAR)
 
 
 def train_step(

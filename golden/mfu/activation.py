@@ -6,22 +6,10 @@ Correctly rounded are 98.3 % (sigmoid) and 99.3 % (tanh) of all inputs.
 from functools import cache
 
 import numpy as np
-from concord.golden.lib.float16 import NAN, SIGN, relu
-from concord.spec.activation import FRACTION_BITS, GUARD_BITS, TANH_LINEAR, Activation, Curve, blocks, table
+from concord.golden.lib.float16 import NAN, SIGN
+from concord.spec.numbers.activation import FRACTION_BITS, GUARD_BITS, TANH_LINEAR, Curve, blocks, table
 
 _MAGNITUDES = np.arange(0x7C01)  # zero to infinity
-
-
-def apply(kind: Activation, a):
-    """An activation of uint16[...] bit patterns."""
-    match kind:
-        case Activation.RELU:
-            return relu(a)
-        case Activation.SIGMOID:
-            return sigmoid(a)
-        case Activation.TANH:
-            return tanh(a)
-    return a
 
 
 def sigmoid(a):
@@ -65,7 +53,7 @@ def _table(positive, negative):
 
 
 def _evaluate(curve):
-    """The formula of spec.activation on every magnitude."""
+    """The formula of spec.numbers.activation on every magnitude."""
     exponent, fraction = _MAGNITUDES >> FRACTION_BITS, _MAGNITUDES & (1 << FRACTION_BITS) - 1
     block = blocks(curve)
     first, k = np.array([block.get(f, (0, 0)) for f in range(32)]).T[:, exponent]

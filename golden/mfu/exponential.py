@@ -3,11 +3,11 @@
 from functools import cache
 
 import numpy as np
-from concord.spec.softmax import DISTANCE_BITS, LOW_BITS, fractions, wholes
+from concord.spec.numbers.softmax import DISTANCE_BITS, LOW_BITS, fractions, wholes
 
 
 def exponential(distance):
-    """e of `spec.softmax`: about exp(-distance / 2**16), in units of which `TERM_BITS` bits hold exp(0).
+    """e of `spec.numbers.softmax`: about exp(-distance / 2**16), in units of which `TERM_BITS` bits hold exp(0).
 
     Args:
         distance: int64[...], at least 0.
@@ -22,7 +22,7 @@ def exponential(distance):
 
 
 def fraction(t):
-    """B of `spec.softmax`, int64[...], from the fraction t of a distance, int64[...]."""
+    """B of `spec.numbers.softmax`, int64[...], from the fraction t of a distance, int64[...]."""
     base, slope = np.moveaxis(_tables()[0][t >> LOW_BITS], -1, 0)
     return base - (slope * (t & (1 << LOW_BITS) - 1) >> LOW_BITS)
 

@@ -1,23 +1,45 @@
-"""A multi-function unit: the stages add, activation and multiply, and the taps beside them."""
+"""The point-wise operations of a multi-function unit: each on binary16 patterns, and on real numbers."""
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from concord.golden.lib import float16
-from concord.golden.mfu.activation import sigmoid, tanh
-from concord.spec.mfu import TAP_BEFORE
-from concord.spec.operations import Operation, Stage, implemented
+from concord.golden.mfu import activation
+from concord.spec.isa.operations import ACTIVATIONS, Operation, implemented
+from concord.spec.numbers.activation import Activation
 
-#: Function of each operation, of the chain's value and of the second operand if it takes one.
-FUNCTIONS = {
-    Operation.VV_ADD: float16.add,
-    Operation.VV_A_SUB_B: float16.sub,
-    Operation.VV_B_SUB_A: lambda value, operand: float16.sub(operand, value),
-    Operation.VV_MAX: float16.maximum,
-    Operation.V_RELU: float16.relu,
-    Operation.V_SIGM: sigmoid,
-    Operation.V_TANH: tanh,
-    Operation.VV_MUL: float16.mul,
-}
-_STAGES = {stage: implemented(stage, FUNCTIONS) for stage in Stage}
+
+class PointWise(NamedTuple):
+    """What an operation computes of the chain's value, and of the second operand if it takes one.
+
+    Attributes:
+        bits: The machine's function, of uint16[...] bit patterns; it rounds once.
+        real: The function of real numbers that it rounds.
+    """
+
+    bits: Callable
+    real: Callable
+
+
+def _sigmoid(x):
+    with np.errstate(over="ignore"):  # far below zero, exp(-x) is infinite and the result 0
+        return 1 / (1 + np.exp(-x))
+
+
+#: The functions of each operation; those of a swapped operation take the operand first.
+FUNCTIONS = implemented({
+    Operation.VV_ADD: PointWise(float16.add, np.add),
+    Operation.VV_A_SUB_B: PointWise(float16.sub, np.subtract),
+    Operation.VV_B_SUB_A: PointWise(float16.sub, np.subtract),
+    Operation.VV_MAX: PointWise(float16.maximum, np.maximum),
+    Operation.V_RELU: PointWise(float16.relu, lambda x: np.maximum(x, 0)),
+    Operation.V_SIGM: PointWise(activation.sigmoid, _sigmoid),
+    Operation.V_TANH: PointWise(activation.tanh, np.tanh),
+    Operation.VV_MUL: PointWise(float16.mul, np.multiply),
+})
+#: The function of each activation in real numbers.
+CURVES = {Activation.NONE: lambda x: x} | {kind: FUNCTIONS[each].real for kind, each in ACTIVATIONS.items()}
 
 
 def compute(operation: Operation, value, operand=None):
@@ -30,47 +52,20 @@ def compute(operation: Operation, value, operand=None):
     Returns:
         uint16[...] bit patterns in the shape of `value`.
     """
-    function = FUNCTIONS[operation]
-    return function(value, operand) if operation.operand else function(value)
+    return _applied(FUNCTIONS[operation].bits, operation, value, operand)
 
 
-def multifunction(value, addend, factor, taps, *, add, act, mul, tap):
-    """Compute the words that leave a unit. Each stage rounds once, or passes a word unchanged.
-
-    Args:
-        value:  uint16[words, lanes], bit patterns of the chain's words.
-        addend: uint16[words, lanes], operands of the add stage.
-        factor: uint16[words, lanes], operands of the multiply stage.
-        taps:   uint16[words, taps, lanes], values that the taps carry into the unit.
-        add:    int[words], a code of the add stage for each word.
-        act:    int[words], a code of the activation stage for each word.
-        mul:    int[words], a code of the multiply stage for each word.
-        tap:    int[words, taps], a Tap for each tap of each word.
-
-    Returns:
-        The values after the multiply stage, and those that the taps carry out, in the shapes of `value` and `taps`.
-    """
-    added = stage(Stage.ADD, add, value, addend)
-    activated = stage(Stage.ACT, act, added)
-    carried = taps.copy()
-    for each, word in ((Stage.ADD, value), (Stage.ACT, added), (Stage.MUL, activated)):
-        carried = np.where((tap == TAP_BEFORE[each])[..., None], word[:, None], carried)
-    return stage(Stage.MUL, mul, activated, factor), carried
+def compute_real(operation: Operation, value, operand=None):
+    """Compute one point-wise operation on real numbers of one shape, as `compute` does on patterns."""
+    return _applied(FUNCTIONS[operation].real, operation, value, operand)
 
 
-def stage(which: Stage, codes, value, operand=None):
-    """Compute the words after one stage.
+def activate(kind: Activation, value):
+    """An activation function of uint16[...] bit patterns."""
+    return value if kind is Activation.NONE else compute(ACTIVATIONS[kind], value)
 
-    Args:
-        codes:   int[...], code of the stage for each word, broadcast along the first axes of `value`.
-        value:   uint16[...], bit patterns.
-        operand: uint16[...] in the shape of `value`, None for a stage without operands.
 
-    Returns:
-        uint16[...] in the shape of `value`.
-    """
-    result = value.copy()
-    for operation in _STAGES[which]:
-        words = codes == operation.code
-        result[words] = compute(operation, value[words], None if operand is None else operand[words])
-    return result
+def _applied(function: Callable, operation: Operation, value, operand):
+    if not operation.operand:
+        return function(value)
+    return function(operand, value) if operation.swapped else function(value, operand)

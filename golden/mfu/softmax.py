@@ -3,14 +3,14 @@
 import numpy as np
 from concord.golden.lib.float16 import INFINITY, NAN, SIGN, from_integer, is_nan, to_real
 from concord.golden.mfu.exponential import exponential
-from concord.spec.softmax import DISTANCE_BITS, QUOTIENT_BITS
+from concord.spec.numbers.softmax import DISTANCE_BITS, QUOTIENT_BITS
 
 
 def softmax(a):
-    """exp(a_i) / sum of exp(a_j) over the last axis, as `spec.softmax` defines it: less than 1 ulp from the real value.
+    """exp(a_i) / sum of exp(a_j) over the last axis, as `spec.numbers.softmax` defines it: within 1 ulp.
 
     Args:
-        a: uint16[..., elements], binary16 bit patterns; at most `spec.softmax.MOST_ELEMENTS` elements.
+        a: uint16[..., elements], binary16 bit patterns; at most `spec.numbers.softmax.MOST_ELEMENTS` elements.
 
     Returns:
         uint16[..., elements] bit patterns. All are 0x7e00 where an element is NaN or +inf, or where all are -inf.

@@ -3,7 +3,7 @@
 import numpy as np
 from concord.golden.mvm.overflow import Events, misfits, partial_events, product_events, wrap
 from concord.golden.mvm.tile_engine import alignment, dot_products, exact_sums, lane_sums
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 _LIMB = 40  # bits of the lower limb, for sums that do not fit 64 bits
 

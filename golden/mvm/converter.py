@@ -1,7 +1,7 @@
 """Converter: totals of the accumulator, rounded to binary16."""
 
 from concord.golden.lib.float16 import from_integer
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 
 def convert(config: Config, totals, *, integer: bool, out_scale: int = 0):

@@ -1,7 +1,7 @@
 """Elements that have exponents of their own: rounding to significant bits, and the codes in which they are stored."""
 
 import numpy as np
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 
 
 def nearest(values, fmt: Format):

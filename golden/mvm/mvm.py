@@ -5,7 +5,7 @@ from concord.golden.mvm.accumulator import accumulate
 from concord.golden.mvm.converter import convert
 from concord.golden.mvm.overflow import Events, output_events
 from concord.golden.mvm.quantizer import quantize
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 
 def multiply(config: Config, weights, weight_exponents, operand, start_values=None, *, rows: int, integer: bool = False,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lib.float16 import INFINITY
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 import numpy as np
 from concord.golden.mvm import elements
-from concord.spec.config import Config
-from concord.spec.formats import Format
-from concord.spec.messages import entry_bytes, record_bytes
+from concord.spec.host.messages import entry_bytes, record_bytes
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format
 
 
 def pack_tiles(config: Config, mantissas, stored_exponents) -> bytes:

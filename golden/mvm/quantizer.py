@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 from concord.golden.mvm import elements
-from concord.spec.formats import Format, Rule
+from concord.spec.numbers.formats import Format, Rule
 
 _LARGEST = 65504.0  # largest finite binary16
 

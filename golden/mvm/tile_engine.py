@@ -1,7 +1,7 @@
 """Tile engines: dot products of native tiles and vectors."""
 
 import numpy as np
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 
 def dot_products(weights, operand):

@@ -3,7 +3,7 @@
 import numpy as np
 from concord.golden.lib.float16 import from_integer
 from concord.golden.mvm.quantizer import quantize
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 
 class VectorRf:

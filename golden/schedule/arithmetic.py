@@ -10,8 +10,8 @@ from concord.golden.mfu.softmax import softmax
 from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.quantizer import invalid
-from concord.spec.chain import Chain
-from concord.spec.operations import Operation
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.operations import Operation
 
 
 class Arithmetic(Protocol):
@@ -36,7 +36,7 @@ class Arithmetic(Protocol):
         """The softmax of each vector [..., elements]."""
 
     def invalid(self, words: np.ndarray) -> bool:
-        """Whether words that a quantiser takes hold what is no number."""
+        """Whether any word that enters a quantiser holds a NaN or an infinity."""
 
     def multiply(self, *factors, **mode) -> tuple[np.ndarray, Events]:
         """Products of operands that the quantiser takes."""

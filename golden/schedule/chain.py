@@ -9,12 +9,12 @@ from concord.golden.schedule.arithmetic import MACHINE, Arithmetic
 from concord.golden.schedule.entry_words import EntryWords
 from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
-from concord.spec.chain import Chain
-from concord.spec.check import KEPT
-from concord.spec.config import Config
-from concord.spec.isa import SPECS, Instruction, Op
-from concord.spec.memories import QUEUES, Mem
-from concord.spec.registers import READS, WRITES, Counter, Status
+from concord.spec.host.registers import READS, WRITES, Counter, Status
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import KEPT
+from concord.spec.isa.instructions import SPECS, Instruction, Op
+from concord.spec.isa.memories import QUEUES, Mem
+from concord.spec.machine.config import Config
 
 #: A trace is called after every instruction of a chain with the chain, the address of the instruction, the position
 #: (iteration * words + word) of the first word, and the words uint16[n, M]. After a write, these are the written words.
@@ -146,7 +146,7 @@ class Executor:
         mode = {"start_values": start_values if product.bias else None, "rows": registers.rows,
                 "out_scale": registers.out_scale}
         operand = None
-        if chain.source.mem != Mem.VECTOR_RF:
+        if not chain.from_entries:
             operand = yield from self._operands(chain, plan_, first, last)
         words = np.zeros((count, chain.result_words * self.config.mfu_lanes), self.memory.dtype)
         step = max(1, _ELEMENTS // (len(chain.tiles) * self.config.native_dim))

@@ -1,12 +1,12 @@
 """Words on their way to VectorRf: an entry is quantised when its last word has come."""
 
 import numpy as np
-from concord.spec.chain import Chain
-from concord.spec.config import Config
+from concord.spec.isa.chain import Chain
+from concord.spec.machine.config import Config
 
 
 class EntryWords:
-    """The words of a chain that belong to entries of which not all words have come.
+    """A buffer for the words of incomplete entries of VectorRf.
 
     Args:
         config: The machine.

@@ -4,8 +4,8 @@ import numpy as np
 from concord.golden.mvm.packing import marks
 from concord.golden.mvm.quantizer import quantize
 from concord.golden.mvm.vector_rf import VectorRf
-from concord.spec.config import Config
-from concord.spec.memories import VRFS, Mem, depth
+from concord.spec.isa.memories import VRFS, Mem, depth
+from concord.spec.machine.config import Config
 
 
 class Queue:

@@ -8,27 +8,15 @@ from collections.abc import Mapping
 
 import numpy as np
 from concord.golden.lib.float16 import to_bits, to_real
-from concord.golden.mfu.multifunction import compute
+from concord.golden.mfu.multifunction import compute, compute_real
 from concord.golden.mfu.softmax import real_softmax, softmax
 from concord.golden.mvm import elements
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.quantizer import quantize_reals
-from concord.spec.chain import Chain
-from concord.spec.config import Config
-from concord.spec.formats import Format
-from concord.spec.operations import Operation
-
-#: The operations in real numbers.
-FUNCTIONS = {
-    Operation.VV_ADD: np.add,
-    Operation.VV_A_SUB_B: np.subtract,
-    Operation.VV_B_SUB_A: lambda value, operand: operand - value,
-    Operation.VV_MAX: np.maximum,
-    Operation.V_RELU: lambda value: np.maximum(value, 0),
-    Operation.V_SIGM: lambda value: np.exp(-np.logaddexp(0, -value)),
-    Operation.V_TANH: np.tanh,
-    Operation.VV_MUL: np.multiply,
-}
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.operations import Operation
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format
 
 
 class RealArithmetic:
@@ -57,8 +45,7 @@ class RealArithmetic:
         """A point-wise operation on float64 of one shape; with `binary16`, the machine's own."""
         if self.binary16:
             return to_real(compute(operation, to_bits(value), to_bits(operand) if operation.operand else None))
-        function = FUNCTIONS[operation]
-        return function(value, operand) if operation.operand else function(value)
+        return compute_real(operation, value, operand)
 
     def pool_max(self, pixels: np.ndarray) -> np.ndarray:
         """The largest value of each window float64[..., pixels, M]."""

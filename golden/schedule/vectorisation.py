@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from concord.spec.chain import Chain
-from concord.spec.config import Config
-from concord.spec.isa import SPECS, Op
-from concord.spec.memories import ADDRESSED, VRFS, Mem
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.instructions import SPECS, Op
+from concord.spec.isa.memories import ADDRESSED, VRFS, Mem
+from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ def _source_starts(chain):
 def _product_source(chain):
     """Addresses of the operand of a product."""
     starts = _source_starts(chain)
-    if chain.source.mem != Mem.VECTOR_RF:
+    if not chain.from_entries:
         return starts + np.arange(chain.source_words)
     columns = np.arange(chain.registers.columns)
     if not (chain.windowed and chain.registers.window_group):
@@ -77,7 +77,7 @@ def _product_source(chain):
 def _source(config, chain):
     """Addresses of the words that the operations see, with all pixels of the window of each."""
     registers, pixels = chain.registers, np.zeros(1, np.int64)
-    size = config.vector_words if chain.source.mem == Mem.VECTOR_RF else 1  # number of words at each address
+    size = config.vector_words if chain.from_entries else 1  # number of words at each address
     if chain.pools:
         y, x = np.divmod(np.arange(registers.window_x * registers.window_y), registers.window_x)
         pixels = chain.pixel_offset(x, y)

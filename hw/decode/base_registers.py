@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.instruction_check import Fields, one_of
-from concord.spec.isa import BASES, END_BITS, REGISTER_BITS
+from concord.spec.isa.instructions import BASES, END_BITS, REGISTER_BITS
 
 __all__ = ["BaseRegisters"]
 

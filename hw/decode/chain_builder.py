@@ -8,12 +8,12 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.decode.instruction_check import END, Fields, Place, one_of
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import ENTRIES, INDEX, OPERANDS, chain, index_of
-from concord.spec import isa
-from concord.spec.config import Config
-from concord.spec.isa import Op
-from concord.spec.memories import ADDRESSED, VRFS, Mem
-from concord.spec.mfu import TAP_BEFORE, TAPS
-from concord.spec.operations import MFUS, Stage
+from concord.spec.isa import instructions as isa
+from concord.spec.isa.instructions import Op
+from concord.spec.isa.memories import ADDRESSED, VRFS, Mem
+from concord.spec.isa.operations import MFUS, Stage
+from concord.spec.isa.taps import TAP_BEFORE, TAPS
+from concord.spec.machine.config import Config
 
 __all__ = ["ChainBuilder"]
 

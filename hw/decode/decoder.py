@@ -10,10 +10,10 @@ from concord.hw.decode.loop_stack import LoopStack
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
 from concord.hw.lib.payloads import ENTRIES, INDEX, MEMORIES, MVM, Fetched, Load, chain, index_of
-from concord.spec import isa
-from concord.spec.config import Config
-from concord.spec.isa import Error, Op
-from concord.spec.memories import ADDRESSED, Mem, depth
+from concord.spec.isa import instructions as isa
+from concord.spec.isa.instructions import Error, Op
+from concord.spec.isa.memories import ADDRESSED, Mem, depth
+from concord.spec.machine.config import Config
 
 __all__ = ["Decoder"]
 
@@ -21,8 +21,8 @@ __all__ = ["Decoder"]
 class Decoder(wiring.Component):
     """Collects the instructions of a chain, checks the chain and passes it on; runs loops and scalar registers.
 
-    The checks and their order are those of `spec.check`: each instruction is checked when it arrives, and the chain at
-    its end. A chain is passed on as a whole or not at all.
+    The checks and their order are those of `spec.isa.check`: each instruction is checked when it arrives, and the
+    chain at its end. A chain is passed on as a whole or not at all.
 
     Members:
         i: In(stream Fetched). Instructions; `jump` and `target` say where the next one comes from.

@@ -1,14 +1,15 @@
-"""Checks one instruction and its place in the chain, as spec.rules does."""
+"""Checks one instruction and its place in the chain, as spec.isa.rules does."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import ENTRIES, MVM, NET, chain
-from concord.spec import isa
-from concord.spec.config import Config
-from concord.spec.isa import Error, Kind, Op, Reg
-from concord.spec.memories import ADDRESSED, QUEUES, VRFS, Mem, depth
+from concord.spec.isa import instructions as isa
+from concord.spec.isa.instructions import Error, Kind, Op, Reg
+from concord.spec.isa.memories import ADDRESSED, QUEUES, VRFS, Mem, depth
+from concord.spec.isa.rules import OUTSIDE
+from concord.spec.machine.config import Config
 
 __all__ = ["END", "Fields", "InstructionCheck", "Place", "one_of"]
 
@@ -40,12 +41,14 @@ class InstructionCheck(wiring.Component):
         values: In. Scalar registers and values derived from them.
         address: In. Address of the instruction with its base register. sum_outside: In(1). A base register does not
             hold the sum of the `s_add`.
-        error: Out. Code of `spec.isa.Error`, or NONE.
+        error: Out. Code of `spec.isa.instructions.Error`, or NONE.
         end: Out. One past the last address that it uses. beyond: Out(1). That address is outside its memory.
 
     Timing:
         Combinational.
     """
+
+    codes = (Error,)
 
     def __init__(self, config: Config):
         self.config = config
@@ -117,7 +120,6 @@ class InstructionCheck(wiring.Component):
     def _misplaced(self, f):
         """Whether the instruction may not follow the chain so far."""
         c, place = self.chain, self.place
-        outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.S_ADD, Op.LOOP, Op.END_LOOP, Op.END]
         stages = Cat((f.op == op) & (place.position > s.position) for op, s in isa.SPECS.items() if s.operation)
         again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(VRFS)).any() | (
             (f.mem == Mem.NET_Q) & c.net) | ((f.mem == Mem.VECTOR_RF) & c.entries.valid)
@@ -130,7 +132,7 @@ class InstructionCheck(wiring.Component):
             behind = [c.softmax & Mux(place.written, f.op != Op.END_CHAIN, ~send)]
         return Mux(place.open, Cat(
             *behind,
-            one_of(f.op, outside),
+            one_of(f.op, OUTSIDE),
             (f.op == Op.MV_MUL) & product,
             (f.op == Op.V_POOL_MAX) & ((place.length != 1) | one_of(c.memory, (NET, MVM))),
             stages.any(),
@@ -139,7 +141,7 @@ class InstructionCheck(wiring.Component):
             (f.op == Op.V_WR) & ((place.writes == isa.WRITES) | again | (push & ~(c.mv_mul & (place.length == 2)))),
             (f.op != Op.END_CHAIN) & place.closed,
             (f.op == Op.END_CHAIN) & ~place.written,
-        ).any(), ~one_of(f.op, outside))
+        ).any(), ~one_of(f.op, OUTSIDE))
 
     def _range(self, m, f):
         """Find the end of the instruction's addresses, and whether it is outside the memory."""

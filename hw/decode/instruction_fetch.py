@@ -5,8 +5,8 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Fetched
-from concord.spec import isa
-from concord.spec.config import Config
+from concord.spec.isa import instructions as isa
+from concord.spec.machine.config import Config
 
 __all__ = ["InstructionFetch"]
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from concord.spec.isa import END_BITS, LOOP_DEPTH, REGISTER_BITS
+from concord.spec.isa.instructions import END_BITS, LOOP_DEPTH, REGISTER_BITS
 
 __all__ = ["LoopStack"]
 

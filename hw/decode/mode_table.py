@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
 
 __all__ = ["CHUNK", "ModeRequest", "ModeTable"]
 

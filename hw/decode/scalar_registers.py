@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.spec.chain import Registers
-from concord.spec.config import Config
-from concord.spec.isa import END_BITS, REGISTER_BITS, Reg
+from concord.spec.isa.chain import Registers
+from concord.spec.isa.instructions import END_BITS, REGISTER_BITS, Reg
+from concord.spec.machine.config import Config
 
 __all__ = ["MOST", "Derived", "ScalarRegisters"]
 
@@ -53,7 +53,7 @@ class ScalarRegisters(wiring.Component):
     """Holds the registers that `s_wr` writes. After each write, one multiplier computes the derived values in turn.
 
     Members:
-        write, reg, value: In. Writes `value` to a register (`spec.isa.Reg`).
+        write, reg, value: In. Writes `value` to a register (`spec.isa.instructions.Reg`).
         clear: In(1). Sets all registers to their reset values.
         values: Out. Registers and derived values, valid while `fresh` is high.
         fresh: Out(1). The derived values are up to date.
@@ -61,6 +61,8 @@ class ScalarRegisters(wiring.Component):
     Timing:
         Values are fresh `latency` cycles after a write, and 16 cycles later where IterationsX is neither 0 nor 1.
     """
+
+    codes = (Reg,)
 
     def __init__(self, config: Config):
         self.config = config

@@ -1,12 +1,12 @@
-"""The control port, which implements spec.registers."""
+"""The control port, which implements spec.host.registers."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.spec import registers
-from concord.spec.config import Config
-from concord.spec.isa import END_BITS
-from concord.spec.registers import Register
+from concord.spec.host import registers
+from concord.spec.host.registers import Register
+from concord.spec.isa.instructions import END_BITS
+from concord.spec.machine.config import Config
 
 __all__ = ["BUS", "Control"]
 
@@ -31,9 +31,9 @@ class Control(wiring.Component):
 
     Members:
         s_axil_...: AXI4-Lite, 12-bit byte addresses, 32-bit data.
-        start, reset, clear: Out(1). Pulses of the commands of `spec.registers.Control`.
-        status: In(6). Bits of `spec.registers.Status`.
-        error: In(4). Code of `spec.isa.Error`.
+        start, reset, clear: Out(1). Pulses of the commands of `spec.host.registers.Control`.
+        status: In(6). Bits of `spec.host.registers.Status`.
+        error: In(4). Code of `spec.isa.instructions.Error`.
         peer: Out(32). Register PEER.
         error_address: In. Address of an instruction, or the end of the instruction buffer.
         counter: Out(stream index). Request to read a counter; taken when it can be read now.
@@ -42,6 +42,8 @@ class Control(wiring.Component):
     Timing:
         A write takes 2 cycles, a read 3 cycles, and a read of a counter 4 or more.
     """
+
+    codes = (Register,)
 
     def __init__(self, config: Config):
         self.config = config

@@ -8,14 +8,33 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.spec.registers import Counter
+from concord.spec.host.registers import READS, WRITES, Counter
+from concord.spec.machine.config import Config
 
-__all__ = ["EventCounters"]
+__all__ = ["EventCounters", "counted"]
 
 BITS = 32  #: Number of bits of a counter.
 _TALLY = 7  #: Number of bits of the front of a counter of single events.
 _REST = 3  #: Cycles after a read in which no other read is taken.
 MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)  #: They hold the largest value.
+
+
+def counted(config: Config) -> dict[Counter, int]:
+    """Number of bits of each counter's increment in one cycle; for an excess, of its value."""
+    rows = bits_for(config.native_dim)
+    products = bits_for(config.native_dim * config.lanes * config.tile_engines)
+    width = {Counter.INSTRUCTIONS: 4, Counter.BEATS: bits_for(config.tile_engines),
+             Counter.TILES: bits_for(config.tile_engines), Counter.OVERFLOW_PARTIAL: rows + 1,
+             Counter.OVERFLOW_PRODUCT: products, Counter.OVERFLOW_OUTPUT: bits_for(config.mfu_lanes),
+             Counter.EXCESS_PARTIAL: 8, Counter.EXCESS_PRODUCT: 8, Counter.EXCESS_OUTPUT: 8,
+             **dict.fromkeys(READS.values(), 3), **dict.fromkeys(WRITES.values(), 2)}
+    for counter in Counter:
+        if counter.name.startswith("LAZY_") and config.lazy_update:
+            width[counter] = 32
+    width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
+    if config.vector_rf:
+        width |= {Counter.VECTORS: 2, Counter.READ_VECTOR_RF: bits_for(config.tile_engines + 1)}
+    return {counter: width.get(counter, 1) for counter in Counter}
 
 
 class EventCounters(wiring.Component):
@@ -27,12 +46,14 @@ class EventCounters(wiring.Component):
     Members:
         add: In({name in lower case: bits}). Increment of each counter in this cycle, or the value for a maximum.
         clear: In(1). Sets all counters to 0 and ignores `add` in this cycle.
-        counter: In(stream index). Request to read a counter of `spec.registers.Counter`. Not taken while clearing.
+        counter: In(stream index). Request to read a counter of `spec.host.registers.Counter`. Not taken while clearing.
         count: Out(32). Value of that counter, in the next cycle, with all increments before the request was taken.
 
     Timing:
         One read every 4 cycles. A `clear` or a reset, which also clears, delays reads by one cycle for each counter.
     """
+
+    codes = (Counter,)
 
     def __init__(self, widths: dict[Counter, int]):
         self.widths = widths

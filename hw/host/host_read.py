@@ -1,15 +1,15 @@
 """Answers the host's READ messages."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import address_bits, entry, index_of, word
+from concord.hw.lib.payloads import address_bits, entry_reads, index_of
 from concord.hw.lib.read_ahead import ReadAhead
-from concord.hw.schedule.address_generator import read_request
-from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS
-from concord.spec.memories import Mem
+from concord.hw.schedule.address_generator import vector_reads
+from concord.spec.isa.instructions import ADDRESS_BITS
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 __all__ = ["HostRead"]
 
@@ -19,8 +19,8 @@ class HostRead(wiring.Component):
 
     Members:
         i: In(stream {memory, address, count}). Requests of the host; each is taken with its last word or entry.
-        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
-        entry_read, entry_grant, entry: Read request to VectorRf, its grant, and the entry one cycle later.
+        vectors: Out(`vector_reads`). Reads of the vector memories.
+        vector_rf: Out(`entry_reads`). Reads of VectorRf.
         o: Out(stream {word, memory, address, remaining}). Words for `MessageOutput`.
         entry_o: Out(stream {entry, address, remaining}). Entries for `MessageOutput`.
 
@@ -31,10 +31,9 @@ class HostRead(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "i": In(stream.Signature(message_payloads.Read)), "request": Out(read_request(config)), "grant": In(1),
-            "data": In(word(config)), "o": Out(stream.Signature(message_payloads.reply(config))),
-            "entry_read": Out(data.StructLayout({"valid": 1, "address": address_bits(config)})),
-            "entry_grant": In(1), "entry": In(entry(config)),
+            "i": In(stream.Signature(message_payloads.Read)), "vectors": Out(vector_reads(config)),
+            "o": Out(stream.Signature(message_payloads.reply(config))),
+            "vector_rf": Out(entry_reads(config)),
             "entry_o": Out(stream.Signature(message_payloads.entry_reply(config)))})
 
     def elaborate(self, platform):
@@ -43,17 +42,17 @@ class HostRead(wiring.Component):
         offset, entries = Signal(ADDRESS_BITS), Signal()
         address, left = Signal(address_bits(self.config)), Signal(32)
         last, words = offset == self.i.p.count - 1, self.i.valid & (self.i.p.count != 0) & ~entries
-        go = Signal()
+        go, request = Signal(), self.vectors.request
         m.d.comb += [
             address.eq(self.i.p.address + offset), left.eq(self.i.p.count - offset),
-            self.request.valid.eq(words), self.request.memory.eq(index_of(self.i.p.memory)),
-            self.request.address.eq(address), ahead.take.eq(words & ahead.room & self.grant), go.eq(ahead.take),
-            ahead.word.eq(self.data), ahead.tag.eq(Cat(self.i.p.memory, self.i.p.address, left)),
+            request.valid.eq(words), request.memory.eq(index_of(self.i.p.memory)), request.address.eq(address),
+            ahead.take.eq(words & ahead.room & self.vectors.grant), go.eq(ahead.take),
+            ahead.word.eq(self.vectors.data), ahead.tag.eq(Cat(self.i.p.memory, self.i.p.address, left)),
             self.i.ready.eq((go & last) | (self.i.p.count == 0)),
             self.o.valid.eq(ahead.o.valid), ahead.o.ready.eq(self.o.ready), self.o.p.word.eq(ahead.o.p.word),
             Cat(self.o.p.memory, self.o.p.address, self.o.p.remaining).eq(ahead.o.p.tag)]
         if self.config.vector_rf:
-            m.d.comb += [entries.eq(self.i.p.memory == Mem.VECTOR_RF), self.entry_read.address.eq(address)]
+            m.d.comb += [entries.eq(self.i.p.memory == Mem.VECTOR_RF), self.vector_rf.request.address.eq(address)]
             with m.If(self._entries(m, self.i.valid & (self.i.p.count != 0) & entries, left)):
                 m.d.comb += go.eq(1)
         with m.If(go):
@@ -62,13 +61,13 @@ class HostRead(wiring.Component):
 
     def _entries(self, m, wanted, left):
         """Read one entry at a time. Returns whether the entry at the present address is read."""
-        coming, taken = Signal(), self.entry_read.valid & self.entry_grant
-        m.d.comb += self.entry_read.valid.eq(wanted & ~coming & ~self.entry_o.valid)
+        coming, taken = Signal(), self.vector_rf.request.valid & self.vector_rf.grant
+        m.d.comb += self.vector_rf.request.valid.eq(wanted & ~coming & ~self.entry_o.valid)
         m.d.sync += coming.eq(taken)
         with m.If(taken):
             m.d.sync += [self.entry_o.p.address.eq(self.i.p.address), self.entry_o.p.remaining.eq(left)]
         with m.If(coming):
-            m.d.sync += [self.entry_o.valid.eq(1), self.entry_o.p.entry.eq(self.entry)]
+            m.d.sync += [self.entry_o.valid.eq(1), self.entry_o.p.entry.eq(self.vector_rf.entry)]
         with m.Elif(self.entry_o.ready):
             m.d.sync += self.entry_o.valid.eq(0)
         return taken

@@ -1,11 +1,11 @@
 """The header of a host message: its fields, and the rules that it must obey."""
 
 from amaranth import *
-from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, END_BITS
-from concord.spec.memories import ADDRESSED, depth
-from concord.spec.messages import HEADER, MessageKind
-from concord.spec.training import LazyFormat
+from concord.spec.host.messages import HEADER, MessageKind
+from concord.spec.isa.instructions import ADDRESS_BITS, END_BITS
+from concord.spec.isa.memories import ADDRESSED, depth
+from concord.spec.machine.config import Config
+from concord.spec.numbers.lazy import LazyFormat
 
 __all__ = ["refused", "store"]
 
@@ -35,7 +35,7 @@ def store(m, config: Config, header, beat, place):
 
 
 def refused(m, config: Config, header):
-    """Whether the fields of a header contradict each other by the rules of `spec.messages.check`."""
+    """Whether the fields of a header contradict each other by the rules of `spec.host.messages.check`."""
     sizes = {mem: depth(config, mem) for mem in ADDRESSED}
     others = {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,
               MessageKind.PROGRAM: config.instructions}

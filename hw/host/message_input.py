@@ -1,4 +1,4 @@
-"""Divides host messages into items: spec.messages.unpack in hardware."""
+"""Divides host messages into items: spec.host.messages.unpack in hardware."""
 
 from amaranth import *
 from amaranth.lib import enum, stream, wiring
@@ -9,8 +9,8 @@ from concord.hw.host.message_header import refused, store
 from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import word
-from concord.spec.config import Config
-from concord.spec.messages import HEADER, MessageKind
+from concord.spec.host.messages import HEADER, MessageKind
+from concord.spec.machine.config import Config
 
 __all__ = ["MessageInput"]
 
@@ -29,7 +29,7 @@ class State(enum.Enum):
 class MessageInput(wiring.Component):
     """Checks messages and passes their items on.
 
-    A message that `spec.messages.unpack` refuses raises `error` and is discarded up to its TLAST. If its header is
+    A message that `spec.host.messages.unpack` refuses raises `error` and is discarded up to its TLAST. If its header is
     wrong, none of its items are passed on. If its length, padding or CRC is wrong, the items before the error have
     already been passed on, except for a READ, which is passed on only after its CRC.
 

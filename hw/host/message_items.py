@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import word
-from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS
-from concord.spec.memories import Mem
-from concord.spec.messages import MessageKind, item_bytes
+from concord.spec.host.messages import MessageKind, item_bytes
+from concord.spec.isa.instructions import ADDRESS_BITS
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 __all__ = ["MessageItems"]
 

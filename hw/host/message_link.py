@@ -1,11 +1,11 @@
-"""Between two machines in a row: results go to the machine behind, everything else between host and machines."""
+"""Between two machines of a pipeline: results go to the machine behind, everything else between host and machines."""
 
 from amaranth import *
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.spec.config import Config
-from concord.spec.messages import MessageKind
+from concord.spec.host.messages import MessageKind
+from concord.spec.machine.config import Config
 
 __all__ = ["MessageLink"]
 

@@ -1,4 +1,4 @@
-"""Makes host messages of words and entries: spec.messages.pack in hardware."""
+"""Makes host messages of words and entries: spec.host.messages.pack in hardware."""
 
 from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 from concord.hw.host.crc import CRC32
 from concord.hw.lib import message_payloads
-from concord.spec.config import Config
-from concord.spec.memories import Mem
-from concord.spec.messages import MessageKind, entry_bytes
+from concord.spec.host.messages import MessageKind, entry_bytes
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 __all__ = ["MessageOutput"]
 

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lazy.lazy_step import change_shape, joint_shape
-from concord.spec.training import E_MAX, E_MIN, EXPONENT_BITS, LazyFormat, Repeat
+from concord.spec.numbers.lazy import E_MAX, E_MIN, EXPONENT_BITS, LazyFormat, Repeat
 
 __all__ = ["COUNT", "COUNTS", "ExponentSearch", "pass_answer", "pass_summary"]
 
@@ -21,7 +21,7 @@ def pass_summary(fmt: LazyFormat) -> data.StructLayout:
 
 
 def pass_answer(fmt: LazyFormat) -> data.StructLayout:
-    """Answer of a pass; `repeat` holds the bits of `spec.training.Repeat`."""
+    """Answer of a pass; `repeat` holds the bits of `spec.numbers.lazy.Repeat`."""
     return data.StructLayout({"repeat": len(Repeat), "change": change_shape(fmt), **dict.fromkeys(COUNTS, COUNT)})
 
 

@@ -12,7 +12,7 @@ from amaranth import *
 from amaranth.lib import data
 from amaranth.utils import bits_for
 from concord.hw.lazy.rounding import add_carry, apart, clamp, digits, shift_digit
-from concord.spec.training import LazyFormat
+from concord.spec.numbers.lazy import LazyFormat
 
 __all__ = ["change_shape", "control", "joint", "joint_shape", "set_out", "stages"]
 

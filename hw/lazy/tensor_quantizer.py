@@ -7,12 +7,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lazy.rounding import clamp, digits, shift_digit, tree
-from concord.hw.lib.delay_control import delay_control
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.queue import Queue
 from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.lib.stages import Registered, follow
-from concord.spec.training import E_MAX, E_MIN, EXPONENT_BITS
+from concord.spec.numbers.lazy import E_MAX, E_MIN, EXPONENT_BITS
 
 __all__ = ["WIDTHS", "TensorQuantizer", "block_mantissas", "block_order", "block_sums"]
 

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.hw.lib import message_payloads
 from concord.hw.lib.queue import Queue
-from concord.spec.config import Config
-from concord.spec.training import LazyFormat
+from concord.spec.machine.config import Config
+from concord.spec.numbers.lazy import LazyFormat
 
 __all__ = ["UpdatePort"]
 

@@ -7,7 +7,8 @@ whose field counts as 1, has no hidden bit and so gets field 0; a significand ro
 from amaranth import *
 from amaranth.lib import data
 
-__all__ = ["INFINITY", "NAN", "Binary16", "leading_zeros", "rounded", "shift_left", "shift_right", "significand"]
+__all__ = [
+    "INFINITY", "NAN", "Binary16", "leading_zeros", "rounded", "shift_left", "shift_right", "significand", "smaller"]
 
 Binary16 = data.StructLayout({"fraction": 10, "exponent": 5, "sign": 1})
 
@@ -19,6 +20,16 @@ def significand(number):
     """The exponent field of a Binary16 (1 for subnormals) and its 11-bit significand."""
     normal = number.exponent.any()
     return number.exponent | ~normal, Cat(number.fraction, normal)
+
+
+def smaller(a, b, by_value=None):
+    """Whether the signs of two Binary16 differ, and whether `a` is the smaller one: by value, where +0 exceeds -0.
+
+    Where there is `by_value` and it is low, magnitudes are compared.
+    """
+    differ, less = a.sign ^ b.sign, a.as_value()[:15] < b.as_value()[:15]
+    apart, negative = (bit if by_value is None else by_value & bit for bit in (differ, a.sign))
+    return differ, Mux(apart, a.sign, less ^ negative)
 
 
 def leading_zeros(value):

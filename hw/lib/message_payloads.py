@@ -3,8 +3,8 @@
 from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.hw.lib.payloads import entry, softmax_mark, word
-from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.machine.config import Config
 
 UNIT = 32  #: Bits of a narrow unit. Payloads are processed unit by unit, and an item is a whole number of units.
 

@@ -1,14 +1,15 @@
 """Wire shapes that several units share, derived from spec."""
 
 from amaranth.hdl import Array, Cat, signed, unsigned
-from amaranth.lib import data
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.spec.config import Config
-from concord.spec.formats import Format
-from concord.spec.isa import ADDRESS_BITS, END_BITS, REGISTER_BITS, WORD
-from concord.spec.memories import ADDRESSED, QUEUES, STAGE_MEMORIES, VRFS, Mem, depth
-from concord.spec.mfu import TAP_BITS, TAPS
-from concord.spec.operations import MFUS, Stage, code_bits
+from concord.spec.isa.instructions import ADDRESS_BITS, END_BITS, REGISTER_BITS, WORD
+from concord.spec.isa.memories import ADDRESSED, QUEUES, STAGE_MEMORIES, VRFS, Mem, depth
+from concord.spec.isa.operations import MFUS, Stage, code_bits
+from concord.spec.isa.taps import TAP_BITS, TAPS
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format
 
 TICKET = 7  #: Bits of a ticket, a chain's number within its pipeline. Tickets in use span less than half of them.
 
@@ -98,6 +99,12 @@ def write(config: Config) -> data.StructLayout:
 def entry(config: Config) -> data.StructLayout:
     """One entry of VectorRf: N mantissas and the stored exponent."""
     return lane_group(config.activations, config.native_dim)
+
+
+def entry_reads(config: Config) -> wiring.Signature:
+    """Reads of single entries of VectorRf: a request, its grant, and the entry one cycle after the grant."""
+    request = data.StructLayout({"valid": 1, "address": address_bits(config)})
+    return wiring.Signature({"request": Out(request), "grant": In(1), "entry": In(entry(config))})
 
 
 def window(config: Config) -> data.StructLayout:

@@ -2,7 +2,7 @@
 
 from amaranth import *
 
-__all__ = ["delay"]
+__all__ = ["delay", "delay_control"]
 
 
 def delay(m: Module, signal, cycles: int):
@@ -11,6 +11,15 @@ def delay(m: Module, signal, cycles: int):
         return signal  # a register without bits has no place in Verilog
     for _ in range(cycles):
         later = Signal(signal.shape(), reset_less=True)
+        m.d.sync += later.eq(signal)
+        signal = later
+    return signal
+
+
+def delay_control(m: Module, signal, cycles: int):
+    """`signal`, a control bit, delayed by `cycles` cycles. Unlike with `delay`, a reset clears the registers."""
+    for _ in range(cycles):
+        later = Signal()
         m.d.sync += later.eq(signal)
         signal = later
     return signal

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.payloads import word
 from concord.hw.lib.queue import Queue
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["ReadAhead"]
 

@@ -2,7 +2,7 @@
 
 from amaranth import *
 from concord.hw.lib.pipeline import delay
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 
 __all__ = ["adder_tree", "extremes", "gated_sum", "shifted_sum", "sum_or_difference", "within"]
 

@@ -5,7 +5,9 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import NAN, Binary16, rounded
 from concord.hw.lib.pipeline import delay
-from concord.spec.activation import (
+from concord.spec.isa.operations import BYPASS, Operation, Stage, code_bits, implemented
+from concord.spec.machine import timing
+from concord.spec.numbers.activation import (
     BASE_BITS,
     EXPONENT_BITS,
     SLOPE_BITS,
@@ -15,7 +17,6 @@ from concord.spec.activation import (
     blocks,
     table,
 )
-from concord.spec.operations import BYPASS, Operation, Stage, code_bits, implemented
 
 __all__ = ["Activation"]
 
@@ -38,15 +39,16 @@ def _tanh(a):
 
 
 #: The fields of each operation's Result that are not 0, from a Binary16 that is no NaN.
-FUNCTIONS = implemented(Stage.ACT, {
+FUNCTIONS = implemented({
     Operation.V_RELU: _relu,
     Operation.V_SIGM: _sigmoid,
     Operation.V_TANH: _tanh,
-})
+}, Stage.ACT)
 
 
 class Activation(wiring.Component):
-    """Computes relu, sigmoid or tanh of a binary16 number with the segments of spec.activation, or passes it unchanged.
+    """Computes relu, sigmoid or tanh of a binary16 number with the segments of
+    spec.numbers.activation, or passes it unchanged.
 
     Members:
         a: In(16). Bits of the number.
@@ -57,7 +59,8 @@ class Activation(wiring.Component):
         One result a cycle, `latency` cycles later. Never stalls; reset does nothing.
     """
 
-    latency = 4
+    codes = (Stage.ACT,)
+    latency = timing.ACTIVATION
 
     def __init__(self):
         super().__init__({"a": In(16), "op": In(code_bits(Stage.ACT)), "o": Out(16)})

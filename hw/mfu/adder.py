@@ -5,10 +5,11 @@ from typing import NamedTuple
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.float16 import NAN, Binary16, leading_zeros, rounded, shift_right, significand
+from concord.hw.lib.float16 import NAN, Binary16, leading_zeros, rounded, shift_right, significand, smaller
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.sums import sum_or_difference
-from concord.spec.operations import BYPASS, Operation, Stage, code_bits, implemented
+from concord.spec.isa.operations import BYPASS, Operation, Stage, code_bits, implemented
+from concord.spec.machine import timing
 
 __all__ = ["FloatAdder"]
 
@@ -27,12 +28,12 @@ class Use(NamedTuple):
     maximum: bool = False
 
 
-USES = implemented(Stage.ADD, {
+USES = implemented({
     Operation.VV_ADD: Use(),
     Operation.VV_A_SUB_B: Use(negate_b=True),
     Operation.VV_B_SUB_A: Use(negate_a=True),
     Operation.VV_MAX: Use(maximum=True),
-})
+}, Stage.ADD)
 
 
 class FloatAdder(wiring.Component):
@@ -48,7 +49,8 @@ class FloatAdder(wiring.Component):
         One result a cycle, `latency` cycles later. Never stalls; reset does nothing.
     """
 
-    latency = 4
+    codes = (Stage.ADD,)
+    latency = timing.ADD
 
     def __init__(self):
         super().__init__({"a": In(16), "b": In(16), "op": In(code_bits(Stage.ADD)), "o": Out(16)})
@@ -75,12 +77,11 @@ def _order(a, b, op):
     negate_a, negate_b, maximum = (
         op.matches(*(operation.code for operation, use in USES.items() if getattr(use, name))) for name in Use._fields)
     a, b = Binary16(a ^ negate_a << 15), Binary16(b ^ negate_b << 15)
-    differ = a.sign ^ b.sign
+    differ, behind = smaller(a, b, by_value=maximum)
     huge_a, huge_b = a.exponent.all(), b.exponent.all()
     nan = huge_a & a.fraction.any() | huge_b & b.fraction.any() | huge_a & huge_b & differ & ~maximum
 
-    less = a.as_value()[:15] < b.as_value()[:15]
-    swap = Mux(maximum & differ, a.sign, less ^ (maximum & a.sign)) & ~bypass
+    swap = behind & ~bypass
     front = Mux(nan & ~bypass, NAN, Mux(swap, b.as_value(), a.as_value()))
     return front, Mux(swap, a.as_value(), b.as_value()), differ, bypass | maximum | huge_a | huge_b
 

@@ -3,9 +3,9 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.binary16_rounder import Binary16Rounder
 from concord.hw.lib.payloads import Mode, lane_group
-from concord.hw.mvm.binary16_rounder import Binary16Rounder
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 
 __all__ = ["Dequantizer"]
 

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.pipeline import delay
-from concord.spec.softmax import (
+from concord.spec.numbers.softmax import (
     DISTANCE_BITS,
     FACTOR_BITS,
     LOW_BITS,
@@ -24,7 +24,7 @@ Segment = data.StructLayout({"base": FACTOR_BITS, "slope": SLOPE_BITS})
 
 
 class Exponential(wiring.Component):
-    """Computes e of `spec.softmax` from the distance of an element from the largest one.
+    """Computes e of `spec.numbers.softmax` from the distance of an element from the largest one.
 
     Members:
         distance: In(33). Distance in units of 2**-16.

@@ -7,7 +7,8 @@ from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
 from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.schedule.writeback import results
-from concord.spec.config import Config
+from concord.spec.machine import timing
+from concord.spec.machine.config import Config
 
 __all__ = ["MfuPipeline"]
 
@@ -26,10 +27,9 @@ class MfuPipeline(wiring.Component):
     """
 
     #: Cycles from `go` to the results: a read, a register, two units.
-    latency = 2 + 2 * MultiFunctionUnit.latency
+    latency = timing.MFU_PIPELINE
     #: Cycles from `go` to the read of each operand, in the order of OPERANDS.
-    due = (0, MultiFunctionUnit.latency, MultiFunctionUnit.factor_at,
-           MultiFunctionUnit.latency + MultiFunctionUnit.factor_at)
+    due = timing.OPERANDS_DUE
 
     def __init__(self, config: Config):
         self.config = config

@@ -8,8 +8,8 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multiplier import FloatMultiplier
-from concord.spec.mfu import TAP_BEFORE, TAPS
-from concord.spec.operations import Stage
+from concord.spec.isa.operations import Stage
+from concord.spec.isa.taps import TAP_BEFORE, TAPS
 
 __all__ = ["MultiFunctionUnit"]
 

@@ -5,7 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import INFINITY, NAN, Binary16, leading_zeros, rounded, shift_right, significand
 from concord.hw.lib.pipeline import delay
-from concord.spec.operations import Operation, Stage, code_bits, implemented
+from concord.spec.isa.operations import Operation, Stage, code_bits, implemented
+from concord.spec.machine import timing
 
 __all__ = ["FloatMultiplier"]
 
@@ -18,7 +19,7 @@ def _product(a, b):
 
 
 #: Of each operation the result that is no product of finite numbers, and whether there is one, from Binary16 a and b.
-EXCEPTIONS = implemented(Stage.MUL, {Operation.VV_MUL: _product})
+EXCEPTIONS = implemented({Operation.VV_MUL: _product}, Stage.MUL)
 
 
 class FloatMultiplier(wiring.Component):
@@ -34,7 +35,8 @@ class FloatMultiplier(wiring.Component):
         One result a cycle, `latency` cycles later. Never stalls; reset does nothing.
     """
 
-    latency = 3
+    codes = (Stage.MUL,)
+    latency = timing.MULTIPLY
 
     def __init__(self):
         super().__init__({"a": In(16), "b": In(16), "op": In(code_bits(Stage.MUL)), "o": Out(16)})

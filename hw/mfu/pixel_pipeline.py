@@ -4,14 +4,13 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.delay_control import delay_control
 from concord.hw.lib.payloads import word
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.queue import Queue
 from concord.hw.mfu.dequantizer import Dequantizer
 from concord.hw.mfu.pooling import Pooling
 from concord.hw.schedule.gather import pixel
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["PixelPipeline"]
 

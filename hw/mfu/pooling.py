@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.float16 import NAN, Binary16
+from concord.hw.lib.float16 import NAN, Binary16, smaller
 
 __all__ = ["Pooling"]
 
@@ -39,6 +39,6 @@ class Pooling(wiring.Component):
 
 def _maximum(a, b):
     """The larger of two Binary16; +0 is larger than -0, and a NaN on either side gives NaN."""
-    differ, less = a.sign ^ b.sign, a.as_value()[:15] < b.as_value()[:15]
+    _, behind = smaller(a, b)
     nan = a.exponent.all() & a.fraction.any() | b.exponent.all() & b.fraction.any()
-    return Mux(nan, NAN, Mux(Mux(differ, a.sign, less ^ a.sign), b.as_value(), a.as_value()))
+    return Mux(nan, NAN, Mux(behind, b.as_value(), a.as_value()))

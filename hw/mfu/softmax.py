@@ -4,11 +4,11 @@ from amaranth import *
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
+from concord.hw.lib.binary16_rounder import Binary16Rounder
 from concord.hw.lib.float16 import NAN, Binary16, significand
 from concord.hw.mfu.exponential import SPAN_BITS, Exponential
-from concord.hw.mvm.binary16_rounder import Binary16Rounder
-from concord.spec.config import Config
-from concord.spec.softmax import QUOTIENT_BITS, sum_bits
+from concord.spec.machine.config import Config
+from concord.spec.numbers.softmax import QUOTIENT_BITS, sum_bits
 
 __all__ = ["Softmax"]
 

@@ -3,12 +3,11 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.delay_control import delay_control
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.sums import adder_tree
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.tile_engine import result_bits
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["Accumulator"]
 

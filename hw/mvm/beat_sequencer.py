@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import Product
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.row_tiles import RowTiles, column_step, row_tile
-from concord.spec.config import Config
+from concord.spec.machine import timing
+from concord.spec.machine.config import Config
 
 __all__ = ["BeatSequencer", "beat"]
 
@@ -51,7 +52,7 @@ class BeatSequencer(wiring.Component):
         `latency` cycles after its product has been taken, or 1 cycle after its columns are whole.
     """
 
-    latency = 6
+    latency = timing.BEAT
 
     def __init__(self, config: Config, space: int):
         self.config, self.space = config, space

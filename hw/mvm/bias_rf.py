@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.banks import UNCHECKED
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["BiasRf"]
 

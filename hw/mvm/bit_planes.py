@@ -3,7 +3,7 @@
 from amaranth import *
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.sums import adder_tree, extremes, gated_sum, shifted_sum, within
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 
 __all__ = ["cycles", "plane_dot"]
 

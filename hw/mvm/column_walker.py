@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.payloads import TICKET, column_job
 from concord.hw.mvm.vector_rf import entry_address
-from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS
+from concord.spec.isa.instructions import REGISTER_BITS
+from concord.spec.machine.config import Config
 
 __all__ = ["ColumnWalker", "column_addresses"]
 
@@ -83,26 +83,26 @@ class ColumnWalker(wiring.Component):
             m.d.sync += [active.eq(self.job.valid), p.eq(self.job.p), iteration.eq(1)]
         return m
 
-    def _advance(self, m, at, ends, strides, load=0):
+    def _advance(self, m, at, ends, strides, load=None):
         """The place after `at`: the first loop whose entry in `ends` is low makes a turn, or the loop after them.
 
-        If `load`, it is the first place of the next job. One adder serves all loops, and the load too.
+        Where there is `load` and it is high, it is the first place of the next job. One adder serves all loops, and
+        the load too.
         """
+        loops = LOOPS[:len(ends) + 1]
+        begun = [Cat(ends[:k]).all() for k in range(len(loops))]  # a turn of this loop begins
+        turns = [started & ~end for started, end in zip(begun, [*ends, Const(0)], strict=True)]
+        *inner, (origin, step) = ((at.base[name], stride) for name, stride in zip(loops, strides, strict=False))
+        for end, (address, stride) in reversed(list(zip(ends, inner, strict=True))):
+            origin, step = Mux(end, origin, address), Mux(end, step, stride)
+        if load is not None:
+            begun, turns = [load | started for started in begun], [turn & ~load for turn in turns]
+            origin, step = Mux(load, self.job.p.lo, origin), Mux(load, 0, step)
         following, base, stride = Signal.like(at), *(Signal(entry_address(self.config)) for _ in range(2))
-        load = Value.cast(load)
-        begun = [load | Cat(ends[:k]).all() for k in range(len(ends) + 1)]  # a turn of this loop begins
-        turns = [begun[k] & ~(load | (ends[k] if k < len(ends) else 0)) for k in range(len(begun))]
-        with m.If(load):
-            m.d.comb += [base.eq(self.job.p.lo), stride.eq(0)]
-        for k, name in enumerate(LOOPS[:len(ends)]):
-            with m.Elif(~ends[k]):
-                m.d.comb += [base.eq(at.base[name]), stride.eq(strides[k])]
-        with m.Else():
-            m.d.comb += [base.eq(at.base[LOOPS[len(ends)]]), stride.eq(strides[len(ends)])]
-        m.d.comb += following.eq(at)
-        for k, name in enumerate(LOOPS[:len(begun)]):
-            with m.If(begun[k]):
+        m.d.comb += [base.eq(origin), stride.eq(step), following.eq(at)]
+        for name, started, turn in zip(loops, begun, turns, strict=True):
+            with m.If(started):
                 m.d.comb += following.base[name].eq(base + stride)
                 if name in at.turn.shape().members:
-                    m.d.comb += following.turn[name].eq(Mux(turns[k], at.turn[name] + 1, 1))
+                    m.d.comb += following.turn[name].eq(Mux(turn, at.turn[name] + 1, 1))
         return following

@@ -3,13 +3,12 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.delay_control import delay_control
+from concord.hw.lib.binary16_rounder import Binary16Rounder
 from concord.hw.lib.float16 import INFINITY
 from concord.hw.lib.payloads import word
-from concord.hw.lib.pipeline import delay
-from concord.hw.mvm.binary16_rounder import Binary16Rounder
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["Converter", "conversion"]
 

@@ -10,7 +10,7 @@ from concord.hw.lib.queue import Queue
 from concord.hw.mvm.column_walker import column_addresses
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.vector_rf import bank_read
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["EntryReader"]
 

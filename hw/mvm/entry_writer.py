@@ -8,8 +8,8 @@ from concord.hw.lib.payloads import ENTRY_WRITERS, Mode, address_bits, entry_job
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.vector_rf import entry_words
-from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS
+from concord.spec.isa.instructions import REGISTER_BITS
+from concord.spec.machine.config import Config
 
 __all__ = ["EntryWriter"]
 

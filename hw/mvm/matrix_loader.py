@@ -9,9 +9,9 @@ from concord.hw.lib.payloads import Load, word
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.hw.mvm.quantizer import Quantizer
-from concord.spec.config import Config
-from concord.spec.formats import Format
-from concord.spec.isa import ADDRESS_BITS
+from concord.spec.isa.instructions import ADDRESS_BITS
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format
 
 __all__ = ["MatrixLoader"]
 
@@ -67,12 +67,12 @@ class MatrixLoader(wiring.Component):
             m.d.sync += place.eq(place + 1)
 
         item = Signal(message_payloads.packed(config))
-        valid, quantised = Signal(), Signal()
-        self._records(m, quantizer, tiles, item, quantised)
-        m.d.comb += [self.packed.ready.eq(~quantised), valid.eq(quantised | self.packed.valid)]
-        with m.If(~quantised):
+        valid, quantized = Signal(), Signal()
+        self._records(m, quantizer, tiles, item, quantized)
+        m.d.comb += [self.packed.ready.eq(~quantized), valid.eq(quantized | self.packed.valid)]
+        with m.If(~quantized):
             m.d.comb += item.eq(self.packed.p)
-        self._writes(m, item, valid, quantised)
+        self._writes(m, item, valid, quantized)
         return m
 
     def _records(self, m, quantizer, tiles, item, valid):
@@ -98,7 +98,7 @@ class MatrixLoader(wiring.Component):
                                    quantizer.o.p.exponent)),
                 item.last.eq(count.all()), tiles.o.ready.eq(part.all() & count.all())]
 
-    def _writes(self, m, item, valid, quantised):
+    def _writes(self, m, item, valid, quantized):
         """Write the records of a tile, and after the last one its mark."""
         config = self.config
         known, marked = Signal(range(config.groups + 1)), Signal(range(config.groups + 1))
@@ -107,7 +107,7 @@ class MatrixLoader(wiring.Component):
         m.d.comb += marked.eq(Mux(used & (item.group >= before), item.group + 1, before))
         loaded = Signal()
         m.d.sync += [self.write.valid.eq(valid), self.mark.valid.eq(valid & item.last),
-                     loaded.eq(valid & item.last & quantised), self.done.eq(loaded)]
+                     loaded.eq(valid & item.last & quantized), self.done.eq(loaded)]
         with m.If(valid):
             m.d.sync += [
                 known.eq(marked), self.mark.tile.eq(item.tile), self.mark.mark.eq(marked),

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.banks import UNCHECKED, low_high
 from concord.hw.lib.payloads import lane_group
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["MatrixRf", "mark_write", "record", "record_write"]
 

@@ -5,20 +5,19 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib import message_payloads
-from concord.hw.lib.delay_control import delay_control
 from concord.hw.lib.payloads import (
     Load,
     Product,
     column_job,
-    entry,
     entry_job,
     entry_progress,
+    entry_reads,
     entry_word,
     entry_writers,
     operand_word,
     word,
 )
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.mvm.beat_sequencer import BeatSequencer
@@ -36,8 +35,9 @@ from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.shifted_operands import mantissa
 from concord.hw.mvm.tile_engine import TileEngine
-from concord.hw.mvm.vector_rf import VectorRf, entry_read
-from concord.spec.config import Config
+from concord.hw.mvm.vector_rf import VectorRf
+from concord.spec.machine import timing
+from concord.spec.machine.config import Config
 
 __all__ = ["Activity", "MatrixVectorMultiplier", "events"]
 
@@ -82,8 +82,7 @@ class MatrixVectorMultiplier(wiring.Component):
         entry_job: In(stream entry_job). Each chain that writes VectorRf, at least 2 cycles before its first word.
         entry_word: In {valid, word, last}. Words of those chains, always taken; `last` ends an iteration.
         entry_writers: In. The unfinished ones of those chains. entry_progress: Out {done, low}. Their progress.
-        gather_read, host_read: In {valid, address}. Reads of entries. gather_grant, host_grant: Out(1). They are served
-            now. gather_entry, host_entry: Out. Entries, one cycle later.
+        gather, host: In(`entry_reads`). Reads of single entries.
         host_write: In(stream {address, entry}). Entries of the host, taken while no chain writes.
 
     Timing:
@@ -98,13 +97,12 @@ class MatrixVectorMultiplier(wiring.Component):
         self.engines = [TileEngine(config) for _ in range(config.tile_engines)]
         self.accumulator = Accumulator(config)
         self.converter = Converter(config)
-        single = entry_read(config)
+        assert self.latency == timing.product(config), (self.latency, timing.product(config))
         entries = {
             "columns": In(stream.Signature(column_job(config))), "entry_job": In(stream.Signature(entry_job(config))),
             "entry_word": In(entry_word(config)), "entry_writers": In(entry_writers(config)),
             "entry_progress": Out(entry_progress(config)),
-            "gather_read": In(single), "gather_grant": Out(1), "gather_entry": Out(entry(config)),
-            "host_read": In(single), "host_grant": Out(1), "host_entry": Out(entry(config)),
+            "gather": In(entry_reads(config)), "host": In(entry_reads(config)),
             "host_write": In(stream.Signature(message_payloads.entry_write(config)))} if config.vector_rf else {}
         super().__init__({
             "product": In(stream.Signature(Product)),
@@ -178,10 +176,8 @@ class MatrixVectorMultiplier(wiring.Component):
         wiring.connect(m, walker.o, reader.i)
         wiring.connect(m, wiring.flipped(self.entry_job), writer.job)
         wiring.connect(m, wiring.flipped(self.host_write), writer.host)
-        for name in ("gather", "host"):
-            m.d.comb += [getattr(entries, name).eq(getattr(self, f"{name}_read")),
-                         *(getattr(self, f"{name}_{port}").eq(getattr(entries, f"{name}_{port}"))
-                           for port in ("grant", "entry"))]
+        wiring.connect(m, wiring.flipped(self.gather), entries.gather)
+        wiring.connect(m, wiring.flipped(self.host), entries.host)
         m.d.comb += [
             reader.writers.eq(self.entry_writers), reader.progress.eq(writer.progress),
             reader.go.eq(sequencer.read), reader.group.eq(sequencer.group), reader.end.eq(sequencer.end),

@@ -9,7 +9,7 @@ from concord.hw.lib.banks import UNCHECKED, low_high
 from concord.hw.lib.payloads import lane_group
 from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.quantizer import quantized
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["OperandBuffer", "operand"]
 

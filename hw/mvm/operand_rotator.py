@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.banks import low_high
 from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.operand_buffer import operand
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["OperandRotator"]
 

@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.delay_control import delay_control
+from concord.hw.lib.pipeline import delay_control
 
 __all__ = ["EXCESS", "OverflowCounter"]
 

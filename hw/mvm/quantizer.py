@@ -4,12 +4,12 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.delay_control import delay_control
 from concord.hw.lib.float16 import Binary16, significand
 from concord.hw.lib.payloads import lane_group, operand_word
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.queue import Queue
-from concord.spec.formats import Format, Rule
+from concord.spec.machine import timing
+from concord.spec.numbers.formats import Format, Rule
 
 __all__ = ["Quantizer", "quantized"]
 
@@ -61,7 +61,9 @@ class Quantizer(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from the last word of a block at `i` to the first word of its mantissas at `o`."""
-        return self.compare + 2 + 2 + 4  # largest magnitude and exponent, their queue, four steps of conversion
+        latency = self.compare + 2 + 2 + 4  # largest magnitude and exponent, their queue, four steps of conversion
+        assert latency == timing.quantizer(self.lanes)
+        return latency
 
     @property
     def depths(self) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.converter import conversion
 from concord.hw.mvm.row_tiles import row_tile
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["ResultSequencer"]
 

@@ -4,8 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import Product
-from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.machine.config import Config
 
 __all__ = ["RowTiles", "column_step", "row_tile"]
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from amaranth import *
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.sums import adder_tree, extremes, shifted_sum, within
-from concord.spec.config import Config
-from concord.spec.formats import Format
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format
 
 __all__ = ["PAIR", "SINGLE", "TRIPLE", "Group", "SharedProducts", "groups"]
 

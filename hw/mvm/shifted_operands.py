@@ -3,7 +3,7 @@
 from amaranth import *
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.sums import sum_or_difference, within
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 
 __all__ = ["CYCLES", "mantissa", "shift_dot"]
 

@@ -10,7 +10,7 @@ from concord.hw.mvm import bit_planes, shifted_operands
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.shared_products import SharedProducts, groups
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["TileEngine", "result_bits"]
 

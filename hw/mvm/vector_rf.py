@@ -6,10 +6,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.banks import UNCHECKED, low_high
-from concord.hw.lib.payloads import address_bits, entry
-from concord.spec.config import Config
+from concord.hw.lib.payloads import entry, entry_reads
+from concord.spec.machine.config import Config
 
-__all__ = ["VectorRf", "bank_read", "entry_address", "entry_read", "entry_words"]
+__all__ = ["VectorRf", "bank_read", "entry_address", "entry_words"]
 
 
 def entry_address(config: Config) -> range:
@@ -20,11 +20,6 @@ def entry_address(config: Config) -> range:
 def bank_read(config: Config) -> data.StructLayout:
     """Read of one bank: entry `index` of those that the bank holds."""
     return data.StructLayout({"valid": 1, "index": bits_for(max(1, config.vector_rf // config.tile_engines - 1))})
-
-
-def entry_read(config: Config) -> data.StructLayout:
-    """Request for one entry; the entry arrives one cycle after the grant."""
-    return data.StructLayout({"valid": 1, "address": address_bits(config)})
 
 
 def entry_words(config: Config) -> data.StructLayout:
@@ -44,10 +39,8 @@ class VectorRf(wiring.Component):
     Members:
         write: In {valid, address, words, entry}. Words of an entry to write.
         columns: In {valid, index}, [bank]. Reads of a product, always served.
-        gather, host: In {valid, address}. Reads of single entries. gather_grant, host_grant: Out(1). The read is served
-            now.
+        gather, host: In(`entry_reads`). Reads of single entries.
         o: Out. Entry that each bank has read for `columns`.
-        gather_entry, host_entry: Out. Entry of the last grant.
 
     Timing:
         Entries follow their reads by one cycle. What is written can be read from the next cycle on; what a read of the
@@ -56,27 +49,25 @@ class VectorRf(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        engines, single = config.tile_engines, In(entry_read(config))
+        engines = config.tile_engines
         super().__init__({
             "write": In(entry_words(config)), "columns": In(data.ArrayLayout(bank_read(config), engines)),
-            "gather": single, "gather_grant": Out(1), "gather_entry": Out(entry(config)),
-            "host": single, "host_grant": Out(1), "host_entry": Out(entry(config)),
+            "gather": In(entry_reads(config)), "host": In(entry_reads(config)),
             "o": Out(data.ArrayLayout(entry(config), engines))})
 
     def elaborate(self, platform):
         m = Module()
-        banks = self.config.tile_engines
+        banks, gather, host = self.config.tile_engines, self.gather.request, self.host.request
         # At most one of the two is granted in a cycle, so that one multiplexer serves both.
-        address = Mux(self.gather.valid, self.gather.address, self.host.address)[:len(self.write.address)]
+        address = Mux(gather.valid, gather.address, host.address)[:len(self.write.address)]
         bank, index = low_high(address, banks)
         free = ~Cat(self.columns[j].valid & (bank == j) for j in range(banks)).any()
-        m.d.comb += [self.gather_grant.eq(self.gather.valid & free),
-                     self.host_grant.eq(self.host.valid & ~self.gather.valid & free)]
+        m.d.comb += [self.gather.grant.eq(gather.valid & free), self.host.grant.eq(host.valid & ~gather.valid & free)]
         for j in range(banks):
             self._bank(m, j, index)
         came_from = Signal(range(max(2, banks)))  # at least a bit: Verilog has no signals without bits
         m.d.sync += came_from.eq(bank)
-        for single in (self.gather_entry, self.host_entry):
+        for single in (self.gather.entry, self.host.entry):
             m.d.comb += single.eq(self.o.as_value().word_select(came_from[:len(bank)], entry(self.config).size))
         return m
 

@@ -5,11 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import MVM, NET, address_bits, blocked, progress, word
 from concord.hw.schedule.jobs import source_fields
-from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS
-from concord.spec.memories import VRFS
+from concord.spec.isa.instructions import REGISTER_BITS
+from concord.spec.isa.memories import VRFS
+from concord.spec.machine.config import Config
 
-__all__ = ["AddressGenerator", "read_request", "walk"]
+__all__ = ["AddressGenerator", "read_request", "vector_reads", "walk"]
 
 
 def walk(config: Config) -> data.StructLayout:
@@ -18,8 +18,13 @@ def walk(config: Config) -> data.StructLayout:
 
 
 def read_request(config: Config) -> data.StructLayout:
-    """Read request to a vector memory; the word arrives one cycle after the grant."""
+    """Read request to a vector memory."""
     return data.StructLayout({"valid": 1, "memory": range(len(VRFS)), "address": address_bits(config)})
+
+
+def vector_reads(config: Config) -> wiring.Signature:
+    """Reads of the vector memories: a request, its grant, and the word one cycle after the grant."""
+    return wiring.Signature({"request": Out(read_request(config)), "grant": In(1), "data": In(word(config))})
 
 
 class AddressGenerator(wiring.Component):
@@ -29,7 +34,7 @@ class AddressGenerator(wiring.Component):
         job: In(`walk`). The present chain; held until `last` is taken.
         hold: In(1). The pipeline cannot take a word now.
         mfu, copy: In(`progress`). Progress of the two pipelines that write vector memories.
-        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        vectors: Out(`vector_reads`). Reads of the vector memories.
         net, pop: In(stream word). Words from NetQ and from MvmQ.
         go: Out(1). A word is taken in this cycle. word: Out. That word, one cycle later.
         index, iteration: Out. Number of the present word within its iteration, and number of the iteration.
@@ -45,7 +50,7 @@ class AddressGenerator(wiring.Component):
         self.config = config
         super().__init__({
             "job": In(walk(config)), "hold": In(1), "mfu": In(progress(config)), "copy": In(progress(config)),
-            "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
+            "vectors": Out(vector_reads(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
             "go": Out(1), "word": Out(word(config)), "index": Out(REGISTER_BITS), "iteration": Out(REGISTER_BITS),
             "last_word": Out(1), "last_iteration": Out(1), "last": Out(1), "starved": Out(1), "waits": Out(1)})
@@ -65,17 +70,17 @@ class AddressGenerator(wiring.Component):
         written = ~Cat(blocked(job.source[pipe], getattr(self, pipe), low, address) for pipe, low in lows.items()).any()
 
         from_net, from_pop = job.memory == NET, job.memory == MVM
-        active = job.valid & ~self.hold
+        active, request = job.valid & ~self.hold, self.vectors.request
         m.d.comb += [
-            self.request.valid.eq(active & job.source.valid & written), self.request.memory.eq(job.memory),
-            self.request.address.eq(address),
-            self.go.eq(active & Mux(from_net, self.net.valid, Mux(from_pop, self.pop.valid, written & self.grant))),
+            request.valid.eq(active & job.source.valid & written), request.memory.eq(job.memory),
+            request.address.eq(address), self.go.eq(active & Mux(
+                from_net, self.net.valid, Mux(from_pop, self.pop.valid, written & self.vectors.grant))),
             self.net.ready.eq(active & from_net), self.pop.ready.eq(active & from_pop),
             self.starved.eq(active & from_net & ~self.net.valid), self.waits.eq(active & ~self.go)]
 
         queued, word_queued = Signal(), Signal(word(self.config))
         m.d.sync += [queued.eq(from_net | from_pop), word_queued.eq(Mux(from_net, self.net.payload, self.pop.payload))]
-        m.d.comb += self.word.eq(Mux(queued, word_queued, self.data))
+        m.d.comb += self.word.eq(Mux(queued, word_queued, self.vectors.data))
         return m
 
     def walk(self, job) -> list:

@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import TICKET, Load, progress, waiting, word
 from concord.hw.lib.read_ahead import ReadAhead
-from concord.hw.schedule.address_generator import AddressGenerator, read_request
+from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
 from concord.hw.schedule.jobs import copy_job, write_job
 from concord.hw.schedule.writeback import Writeback, write_request
-from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS
-from concord.spec.memories import VRFS
+from concord.spec.isa.instructions import REGISTER_BITS
+from concord.spec.isa.memories import VRFS
+from concord.spec.machine.config import Config
 
 __all__ = ["Copy"]
 
@@ -23,7 +23,7 @@ class Copy(wiring.Component):
         job, write_job: In(stream copy_job, write_job). Sources and writes of chains; `m_rd` has no write_job.
         mfu: In(`progress`). Progress of the multi-function units. fetch, product: In. Tickets of the last chain whose
             vectors, and of the last chain whose tiles, have been read.
-        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        vectors: Out(`vector_reads`). Reads of the vector memories.
         net: In(stream word). Words from NetQ.
         writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
         out: Out(stream `message_payloads.outgoing`). Words for the host.
@@ -41,7 +41,7 @@ class Copy(wiring.Component):
         super().__init__({
             "job": In(stream.Signature(copy_job(config))), "write_job": In(stream.Signature(write_job(config))),
             "mfu": In(progress(config)), "fetch": In(TICKET), "product": In(TICKET),
-            "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
+            "vectors": Out(vector_reads(config)),
             "net": In(stream.Signature(word(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
             "out": Out(stream.Signature(message_payloads.outgoing(config))),
@@ -61,10 +61,10 @@ class Copy(wiring.Component):
         # The first word of a tile also sends its load request.
         first = self.job.valid & job.matrix & (source.index == 0)
         wiring.connect(m, wiring.flipped(self.net), source.net)
+        wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
         m.d.comb += source.walk(job)
         m.d.comb += [
             source.job.valid.eq(self.job.valid & ~ending), source.mfu.eq(self.mfu), source.copy.eq(self.progress),
-            source.grant.eq(self.grant), source.data.eq(self.data), self.request.eq(source.request),
             source.hold.eq(~ahead.room | waiting(job.fetch, self.fetch) | waiting(job.mfu, self.mfu.done)
                            | waiting(job.product, self.product) | (job.serial & ~ahead.empty)
                            | (first & ~(self.load.ready & (ahead.empty | (source.iteration != 0))))),

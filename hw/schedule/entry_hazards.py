@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import ENTRY_WRITERS, TICKET, Wait, address_bits, entry_writers, waiting
 from concord.hw.schedule.youngest import youngest
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["PRODUCTS", "EntryHazards"]
 

@@ -8,20 +8,20 @@ from concord.hw.lib.payloads import (
     Mode,
     address_bits,
     blocked,
-    entry,
     entry_blocked,
     entry_progress,
+    entry_reads,
     entry_writers,
     lane_group,
     progress,
     word,
 )
 from concord.hw.lib.pipeline import delay
-from concord.hw.schedule.address_generator import read_request
+from concord.hw.schedule.address_generator import vector_reads
 from concord.hw.schedule.jobs import gather_job
-from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS
-from concord.spec.memories import VRFS
+from concord.spec.isa.instructions import REGISTER_BITS
+from concord.spec.isa.memories import VRFS
+from concord.spec.machine.config import Config
 
 __all__ = ["Gather", "pixel"]
 
@@ -46,8 +46,8 @@ class Gather(wiring.Component):
         job: In(stream gather_job). Chains.
         mfu, copy: In(`progress`). Progress of the two pipelines that write vector memories.
         writers, entries: In(entry_writers, entry_progress). Chains that write VectorRf, and their progress.
-        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
-        entry_read, entry_grant, entry: Read of VectorRf, its grant, and the entry one cycle later.
+        vectors: Out(`vector_reads`). Reads of the vector memories.
+        vector_rf: Out(`entry_reads`). Reads of VectorRf.
         room: In(1). There is space for a word of the chain. take: Out(1). A pixel begins such a word.
         o: Out {valid, p: `pixel`}. Pixels, always taken.
         busy, waits: Out(1). Activity for the counters.
@@ -61,9 +61,8 @@ class Gather(wiring.Component):
         super().__init__({
             "job": In(stream.Signature(gather_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
             "writers": In(entry_writers(config)), "entries": In(entry_progress(config)),
-            "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
-            "entry_read": Out(data.StructLayout({"valid": 1, "address": address_bits(config)})), "entry_grant": In(1),
-            "entry": In(entry(config)), "room": In(1), "take": Out(1),
+            "vectors": Out(vector_reads(config)),
+            "vector_rf": Out(entry_reads(config)), "room": In(1), "take": Out(1),
             "o": Out(data.StructLayout({"valid": 1, "p": pixel(config)})), "busy": Out(1), "waits": Out(1)})
 
     def elaborate(self, platform):
@@ -77,12 +76,12 @@ class Gather(wiring.Component):
         ready = Signal()  # the pixel is written, and there is space for its word
         m.d.comb += [
             address.eq(job.source.lo + offset), ready.eq(self.job.valid & (self.room | ~first)),
-            self.request.valid.eq(ready & ~from_entries & ~self._unwritten(m, address)),
-            self.request.memory.eq(job.memory), self.request.address.eq(address),
-            self.entry_read.valid.eq(
+            self.vectors.request.valid.eq(ready & ~from_entries & ~self._unwritten(m, address)),
+            self.vectors.request.memory.eq(job.memory), self.vectors.request.address.eq(address),
+            self.vector_rf.request.valid.eq(
                 ready & from_entries & ~entry_blocked(self.writers, job.older, self.entries, address)),
-            self.entry_read.address.eq(address),
-            go.eq((self.request.valid & self.grant) | (self.entry_read.valid & self.entry_grant)),
+            self.vector_rf.request.address.eq(address),
+            go.eq(Cat(reads.request.valid & reads.grant for reads in (self.vectors, self.vector_rf)).any()),
             self.take.eq(go & first), self.busy.eq(go), self.waits.eq(self.job.valid & ~go)]
         self._output(m, go, first, last, part)
         return m
@@ -152,8 +151,8 @@ class Gather(wiring.Component):
         marks = {
             "mode": job.mode, "from_entries": job.memory == ENTRIES, "first": first, "last": last, "pool": job.pool}
         m.d.comb += [o[name].eq(delay(m, Value.cast(mark), 2)) for name, mark in marks.items()]
-        mantissas = Value.cast(self.entry.mantissas).word_select(
+        mantissas = Value.cast(self.vector_rf.entry.mantissas).word_select(
             delay(m, part, 1), config.mfu_lanes * config.activations.bits)
-        m.d.comb += [Value.cast(o.word).eq(delay(m, Value.cast(self.data), 1)),
+        m.d.comb += [Value.cast(o.word).eq(delay(m, Value.cast(self.vectors.data), 1)),
                      Value.cast(o.lanes.mantissas).eq(delay(m, mantissas, 1)),
-                     o.lanes.exponent.eq(delay(m, self.entry.exponent, 1))]
+                     o.lanes.exponent.eq(delay(m, self.vector_rf.entry.exponent, 1))]

@@ -28,8 +28,8 @@ from concord.hw.schedule.jobs import (
     write_job,
 )
 from concord.hw.schedule.youngest import youngest
-from concord.spec.config import Config
-from concord.spec.memories import VRFS
+from concord.spec.isa.memories import VRFS
+from concord.spec.machine.config import Config
 
 __all__ = ["PIPES", "Done", "Interlock"]
 

@@ -5,11 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.payloads import MVM, OPERANDS, TICKET, Controls, address_bits, blocked, progress, waiting, word
-from concord.hw.schedule.address_generator import AddressGenerator, read_request
+from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
 from concord.hw.schedule.jobs import issue_job
-from concord.spec.config import Config
-from concord.spec.isa import STAGES
-from concord.spec.operations import Stage
+from concord.spec.isa.instructions import STAGES
+from concord.spec.isa.operations import Stage
+from concord.spec.machine import timing
+from concord.spec.machine.config import Config
 
 __all__ = ["Issue"]
 
@@ -21,14 +22,13 @@ class Issue(wiring.Component):
     operand is certain if its write will have landed by the time at which its stage reads it.
 
     Args:
-        latency: Cycles from the `go` of a word to its write.
-        due: Cycles from `go` to the read of each operand.
+        config: The machine.
 
     Members:
         job: In(stream issue_job). Chains.
         mfu, copy: In(`progress`). Progress of both writing pipelines. fetch, product: In. Number of chains that operand
             fetch, and of products (tiles read), have finished.
-        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        vectors: Out(`vector_reads`). Reads of the vector memories.
         net, pop, gathered: In(stream word). Words from NetQ, from MvmQ and from the gather unit.
         net_room: In(1). NetQ has space for one more word.
         landed: In(1). A word has left the units and is written.
@@ -42,12 +42,12 @@ class Issue(wiring.Component):
         One word in each cycle, without a gap between chains that do not depend on each other.
     """
 
-    def __init__(self, config: Config, *, latency: int, due: tuple[int, ...]):
-        self.config, self.latency, self.due = config, latency, due
+    def __init__(self, config: Config):
+        self.config = config
         entries = {"gathered": In(stream.Signature(word(config))), "product": In(TICKET)} if config.vector_rf else {}
         super().__init__({
             "job": In(stream.Signature(issue_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
-            "fetch": In(TICKET), "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
+            "fetch": In(TICKET), "vectors": Out(vector_reads(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
             "net_room": In(1), "landed": In(1), "go": Out(1), "word": Out(word(config)),
             "control": Out(Controls),
@@ -61,15 +61,15 @@ class Issue(wiring.Component):
         job = self.job.p
         m.d.comb += source.walk(job)
         wiring.connect(m, wiring.flipped(self.net), source.net)
+        wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
         behind = self._pop(m, source)
 
-        inside = Signal(bits_for(self.latency + 1))
+        inside = Signal(bits_for(timing.MFU_PIPELINE + 1))
         m.d.sync += inside.eq(inside + self.go - self.landed)
         operands_written = self._operands(m, source)
         no_room = job.net & ~self.net_room
         m.d.comb += [
             source.job.valid.eq(self.job.valid), source.mfu.eq(self.mfu), source.copy.eq(self.copy),
-            source.grant.eq(self.grant), source.data.eq(self.data), self.request.eq(source.request),
             source.hold.eq(waiting(job.fetch, self.fetch) | waiting(job.copy, self.copy.done) | ~behind
                            | ~operands_written | no_room | (job.serial & (inside != 0))),
             self.go.eq(source.go), self.word.eq(source.word), self.control.eq(job.control),
@@ -113,7 +113,7 @@ class Issue(wiring.Component):
             low = Signal(address_bits(self.config), name=f"low{k}")
             here = target.lo + source.index + Mux(target.inc, moved, 0)
             m.d.comb += low.eq(Mux(self.job.valid, Mux(target.rising | source.last_iteration, here, target.lo), 0))
-            mfu = self._progress(m, issued, low, self.latency - self.due[k])
+            mfu = self._progress(m, issued, low, timing.MFU_PIPELINE - timing.OPERANDS_DUE[k])
             waits = (blocked(operand.mfu, mfu, mfu.low, address)
                      | blocked(operand.copy, self.copy, self.copy.low[OPERANDS[k]], address))
             written.append(~(operand.valid & waits))

@@ -16,9 +16,9 @@ from concord.hw.lib.payloads import (
     window,
     write,
 )
-from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
-from concord.spec.memories import VRFS
+from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.isa.memories import VRFS
+from concord.spec.machine.config import Config
 
 __all__ = ["ProductJob", "copy_job", "fetch_job", "gather_job", "issue_job", "source_fields", "write_job"]
 

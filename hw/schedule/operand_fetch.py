@@ -5,9 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import TICKET, operand_word, progress, waiting, word
 from concord.hw.lib.read_ahead import ReadAhead
-from concord.hw.schedule.address_generator import AddressGenerator, read_request
+from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
 from concord.hw.schedule.jobs import fetch_job
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 __all__ = ["OperandFetch"]
 
@@ -18,7 +18,7 @@ class OperandFetch(wiring.Component):
     Members:
         job: In(stream fetch_job). Sources of products.
         mfu, copy: In(`progress`). Progress of the two pipelines that write vector memories.
-        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        vectors: Out(`vector_reads`). Reads of the vector memories.
         net: In(stream word). Words from NetQ.
         o: Out(stream operand_word). Words of the vectors; `last` marks the last word of an iteration.
         done: Out. Number of chains whose source has been read.
@@ -29,7 +29,7 @@ class OperandFetch(wiring.Component):
         self.config = config
         super().__init__({
             "job": In(stream.Signature(fetch_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
-            "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
+            "vectors": Out(vector_reads(config)),
             "net": In(stream.Signature(word(config))),
             "o": Out(stream.Signature(operand_word(config.mfu_lanes))), "done": Out(TICKET),
             "busy": Out(1), "waits": Out(1), "starved": Out(1)})
@@ -43,13 +43,13 @@ class OperandFetch(wiring.Component):
         own = (job.own.ticket - self.mfu.done)[:TICKET].as_signed()
         landed = (own <= 0) | ((own == 1) & (self.mfu.iteration >= source.iteration))
         wiring.connect(m, wiring.flipped(self.net), source.net)
+        wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
         m.d.comb += source.walk(job)
         m.d.comb += [
             source.job.valid.eq(self.job.valid),
             source.hold.eq(~ahead.room | waiting(job.mfu, self.mfu.done) | waiting(job.copy, self.copy.done)
                            | (job.own.valid & ~landed & (source.iteration != 0))),
-            source.mfu.eq(self.mfu), source.copy.eq(self.copy), self.request.eq(source.request),
-            source.grant.eq(self.grant), source.data.eq(self.data),
+            source.mfu.eq(self.mfu), source.copy.eq(self.copy),
             ahead.take.eq(source.go), ahead.tag.eq(Cat(job.integer, job.unsigned, source.last_word)),
             ahead.word.eq(source.word),
             self.o.valid.eq(ahead.o.valid), ahead.o.ready.eq(self.o.ready), self.o.p.word.eq(ahead.o.p.word),

@@ -5,10 +5,10 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import OPERANDS, address_bits, word
-from concord.hw.schedule.address_generator import read_request
+from concord.hw.schedule.address_generator import vector_reads
 from concord.hw.schedule.writeback import write_request
-from concord.spec.config import Config
-from concord.spec.memories import VRFS, depth
+from concord.spec.isa.memories import VRFS, depth
+from concord.spec.machine.config import Config
 
 __all__ = ["VectorMemories", "readers"]
 
@@ -22,8 +22,7 @@ class VectorMemories(wiring.Component):
     """Each vector memory has one source port and one write port. Those that feed a stage have an operand port as well.
 
     Members:
-        fetch, issue, copy, gather, host: In(`read_request`). Requests to the source ports.
-        grants: Out. Readers served now. words: Out. Word for each reader, one cycle later.
+        fetch, issue, copy, gather, host: In(`vector_reads`). Reads at the source ports.
         addresses: In. Addresses of operands. operands: Out. Words of operands, one cycle later.
         mfu: In. Writes of the multi-function units, always taken.
         copies: In. Writes of the copy pipeline. free: Out. Memories that take a copy now.
@@ -37,8 +36,7 @@ class VectorMemories(wiring.Component):
         self.config, self.readers = config, readers(config)
         writes = data.ArrayLayout(write_request(config), len(VRFS))
         super().__init__({
-            **{reader: In(read_request(config)) for reader in self.readers}, "grants": Out(len(self.readers)),
-            "words": Out(data.ArrayLayout(word(config), len(self.readers))),
+            **{reader: In(vector_reads(config)) for reader in self.readers},
             "addresses": In(data.ArrayLayout(address_bits(config), len(OPERANDS))),
             "operands": Out(data.ArrayLayout(word(config), len(OPERANDS))),
             "mfu": In(writes), "copies": In(writes), "free": Out(len(VRFS)),
@@ -61,16 +59,17 @@ class VectorMemories(wiring.Component):
 
     def _source_ports(self, m, reads):
         """Give the source port of each memory to the first reader that requests it."""
-        wants = [getattr(self, reader) for reader in self.readers]
-        for k, want in enumerate(wants):
+        ports = [getattr(self, reader) for reader in self.readers]
+        wants = [port.request for port in ports]
+        for k, (port, want) in enumerate(zip(ports, wants, strict=True)):
             taken = Cat(other.valid & (other.memory == want.memory) for other in wants[:k]).any()
             asked = Signal.like(want.memory, name=f"asked{k}")
-            m.d.comb += self.grants[k].eq(~taken)
+            m.d.comb += port.grant.eq(~taken)
             m.d.sync += asked.eq(want.memory)
             with m.Switch(asked):
                 for v, read in enumerate(reads):
                     with m.Case(v):
-                        m.d.comb += self.words[k].eq(read.data)
+                        m.d.comb += port.data.eq(read.data)
         for v, read in enumerate(reads):
             for want in reversed(wants):
                 with m.If(want.valid & (want.memory == v)):

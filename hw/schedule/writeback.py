@@ -6,10 +6,10 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import address_bits, entry_word, progress, word
 from concord.hw.schedule.jobs import write_job
-from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS
-from concord.spec.memories import VRFS
-from concord.spec.mfu import TAPS
+from concord.spec.isa.instructions import REGISTER_BITS
+from concord.spec.isa.memories import VRFS
+from concord.spec.isa.taps import TAPS
+from concord.spec.machine.config import Config
 
 __all__ = ["Writeback", "results", "write_request"]
 

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from concord.nnp.lib.memory_images import Image
-    from concord.spec.config import Config
+    from concord.handover.memory_images import Image
+    from concord.spec.machine.config import Config
 
 
 def asm(
     source: Annotated[Path, typer.Argument(metavar="TEXT", help="File of program text.", show_default=False)],
     output: Annotated[Path | None, typer.Option(
-        "-o", help="File to write: instruction words if its name ends with .bin, otherwise firmware for `nnp run`.",
+        "--out", "-o", help="File to write: instruction words if its name ends with .bin, otherwise firmware for "
+                            "`nnp run`.",
         show_default="TEXT.safetensors with --preset, else TEXT.bin")] = None,
     preset: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", show_default=False,
@@ -32,11 +33,11 @@ def asm(
         show_default="all that the program writes to NetQ")] = None,
 ):
     """Assemble program text into firmware that `nnp run` takes, or into 64-bit little-endian instruction words."""
-    from concord.golden.host.firmware_file import save_firmware
-    from concord.golden.lib.atomic_files import write_all
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.memory_images import Image, assembled
-    from concord.spec.machine_file import find_config, machine_name
+    from concord.firmware.firmware_file import save_firmware
+    from concord.handover.memory_images import Image, assembled
+    from concord.lib.atomic_files import write_all
+    from concord.lib.files import check_writable
+    from concord.spec.machine.machine_file import find_config, machine_name
 
     output = output or source.with_suffix(".safetensors" if preset else ".bin")
     if output.suffix != ".bin" and not preset:
@@ -63,8 +64,8 @@ def asm(
 
 def _assembled(source: Path) -> tuple[str, list[int], list[int]]:
     """The text of a file, its instruction words, and the line number of each word."""
-    from concord.nnp.lib.files import read_text
-    from concord.spec.assembler import numbered
+    from concord.lib.files import read_text
+    from concord.spec.isa.assembler import numbered
 
     text = read_text(source)
     try:
@@ -76,8 +77,8 @@ def _assembled(source: Path) -> tuple[str, list[int], list[int]]:
 
 def _check(source: Path, words: list[int], lines: list[int], machine: "Config", images: list["Image"]):
     """Refuse a program that is not legal with these images, and name the line of the violation."""
-    from concord.nnp.lib.memory_images import filled
-    from concord.spec.check import check
+    from concord.handover.memory_images import filled
+    from concord.spec.isa.check import check
 
     violation = check(words, machine, filled(machine, images)[1].modes(machine))
     if violation:

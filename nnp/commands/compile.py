@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from concord.nnp.lib.options import Cut, Machines, Model, Preset
-from concord.nnp.lib.storage import file_name, read_model
+from concord.workflows.storage import file_name, read_model
 
 if TYPE_CHECKING:
     from concord.compiler.network import Compiled
-    from concord.nnp.lib.cascades import Wish
     from rich.console import Console
 
 WIDEST = 400  #: Most characters of a line.
@@ -20,8 +19,8 @@ def compile_model(
     model: Model,
     output: Annotated[
         Path | None, typer.Option(
-            "-o", help="Firmware file. If not given: MODEL.PRESET.safetensors in this folder; with --weights-from, "
-                       "MODEL.trained.safetensors beside MODEL.", show_default=False)
+            "--out", "-o", help="Firmware file. If not given: MODEL.PRESET.safetensors in this folder; with "
+                                "--weights-from, MODEL.trained.safetensors beside MODEL.", show_default=False)
     ] = None,
     preset: Preset = "",
     precise: Annotated[bool, typer.Option(
@@ -42,10 +41,11 @@ def compile_model(
     With --machines, the model is cut: each machine sends its results to the next one.
     """
     from concord.compiler.network import full_precision
-    from concord.golden.host.firmware_file import save_firmware
-    from concord.nnp.lib.cascades import Wish
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.presets import compile_for
+    from concord.firmware.cascade import Cascade
+    from concord.firmware.firmware_file import save_cascade
+    from concord.lib.files import check_writable
+    from concord.workflows.cascades import Wish, compile_cascade
+    from concord.workflows.presets import golden_only
     from rich.console import Console
 
     if weights_from:
@@ -54,31 +54,46 @@ def compile_model(
                              "and --listing may be given")
         _with_weights(Path(model), weights_from, output, listing)
         return
+    wish = Wish(machines=machines, cut=cut)
+    if machines > 1 and precise:
+        raise ValueError("firmware of several machines has no numbers in full precision: leave out --full-precision "
+                         "or --machines")
     if output:
         check_writable(output)
-    wish = Wish(machines=machines, cut=cut)
-    if machines > 1:
-        if precise:
-            raise ValueError("firmware of several machines has no numbers in full precision: leave out "
-                             "--full-precision or --machines")
-        _compile_cascade(model, output, preset, wish, listing, explain)
-        return
     loaded = read_model(model)
-    name, compiled = compile_for(loaded, preset, model)
-    firmware = compiled.firmware
+    name, compiled = compile_cascade(loaded, preset, wish, model)
+    cascade = compiled.cascade
     if precise:
-        firmware = replace(firmware, full_precision=full_precision(loaded, firmware))
-    output = output or Path(f"{Path(file_name(model)).stem}.{name}.safetensors")
+        cascade = Cascade.of(replace(cascade.first, full_precision=full_precision(loaded, cascade.first)))
+    where = "-".join(([str(machines)] if machines > 1 else []) + name.split(", "))
+    output = output or Path(f"{Path(file_name(model)).stem}.{where}.safetensors")
     check_writable(output)
-    save_firmware(firmware, output)
+    save_cascade(cascade, output)
     console = Console()
-    _show(console, compiled, listing, explain)
-    console.print(f"{output}: {len(compiled.firmware.instruction_words)} instructions for {name}")
+    for k, part in enumerate(compiled.parts, 1):
+        if machines > 1:
+            _title(console, k, part)
+        _show(console, part, listing, explain)
+    words = sum(len(part.instruction_words) for part in cascade.parts)
+    said = "" if preset else golden_only(name)
+    cuts = f", {machines} machines, cut after {', '.join(cascade.cuts)}" if machines > 1 else ""
+    console.print(f"{output}: {words} instructions for {name}{cuts}{said}", markup=False, soft_wrap=True)
+
+
+def _title(console: "Console", number: int, part: "Compiled"):
+    """Print the layers of one of several machines, and about how many cycles they take."""
+    from concord.compiler.explain import explain as works
+
+    layers = list(dict.fromkeys(section.layer for section in part.firmware.sections if section.layer))
+    cycles = sum(work.cycles for work in works(part.firmware))
+    console.rule(f"machine {number}: {layers[0]} to {layers[-1]}")
+    console.print(f"{len(part.firmware.instruction_words)} instructions, about {cycles:,} cycles"
+                  + " in each time step" * (part.firmware.loop is not None))
 
 
 def _show(console: "Console", compiled: "Compiled", listing: bool, explain: bool):
     """Print what is compiled for a machine."""
-    from concord.nnp.verify.tables import bound_table, explain_table, usage_table
+    from concord.verification.tables import bound_table, explain_table, usage_table
     from rich.console import Console
 
     if listing:
@@ -91,40 +106,15 @@ def _show(console: "Console", compiled: "Compiled", listing: bool, explain: bool
     console.print(usage_table(compiled), bound_table(compiled))
 
 
-def _compile_cascade(model: str, output: Path | None, preset: str, wish: "Wish", listing: bool, explain: bool):
-    """Compile for several machines into one file."""
-    from concord.compiler.explain import explain as works
-    from concord.golden.host.cascade_file import save_cascade
-    from concord.nnp.lib.cascades import compile_cascade
-    from concord.nnp.lib.files import check_writable
-    from rich.console import Console
-
-    name, compiled = compile_cascade(read_model(model), preset, wish)
-    where = "-".join(name.split(", "))
-    output = output or Path(f"{Path(file_name(model)).stem}.{wish.machines}-{where}.safetensors")
-    check_writable(output)
-    save_cascade(compiled.cascade, output)
-    console = Console()
-    for k, part in enumerate(compiled.parts):
-        layers = list(dict.fromkeys(section.layer for section in part.firmware.sections if section.layer))
-        console.rule(f"machine {k + 1}: {layers[0]} to {layers[-1]}")
-        _show(console, part, listing, explain)
-        cycles = sum(work.cycles for work in works(part.firmware))
-        console.print(f"{len(part.firmware.instruction_words)} instructions, about {cycles:,} cycles"
-                      + " in each time step" * (part.firmware.loop is not None))
-    cuts = ", ".join(compiled.cascade.cuts)
-    console.print(f"{output}: {wish.machines} machines, {name}, cut behind {cuts}", soft_wrap=True)
-
-
 def _with_weights(path: Path, weights: Path, output: Path | None, listing: bool):
     """Write firmware with the tensors of a trained twin, and compare both on random inputs."""
     import numpy as np
-    from concord.golden.host.firmware_file import load_firmware, save_firmware
-    from concord.golden.lib.tensor_file import read_arrays
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.kinds import FileKind, kind_of
-    from concord.nnp.verify.twin_source import differing_bits
+    from concord.firmware.firmware_file import load_firmware, save_firmware
+    from concord.lib.files import check_writable
+    from concord.lib.tensor_file import read_arrays
     from concord.twin.weights import twin_script, with_tensors
+    from concord.verification.twin_source import differing_bits
+    from concord.workflows.kinds import FileKind, kind_of
 
     output = output or path.with_name(f"{path.stem}.trained.safetensors")
     check_writable(output)

@@ -13,7 +13,7 @@ def disasm(
         "--addresses", help="Print address, instruction word and layer beside each line.")] = False,
 ):
     """Print a program as canonical text, which `nnp asm` takes; of several machines, one behind the other."""
-    from concord.spec.disassembler import disassemble_word
+    from concord.spec.isa.disassembler import disassemble_word
 
     for title, words, layer_at in _programs(source):
         if title:
@@ -30,15 +30,11 @@ def _programs(source: Path):
     data = source.read_bytes()
     # In a safetensors file, JSON follows the 8 bytes of its length; no opcode has the code of its first character.
     if data[8:9] == b"{":
-        from concord.golden.host.cascade import Cascade
-        from concord.nnp.verify.cascade_session import opened
+        from concord.firmware.firmware_file import load_cascade
 
-        firmware = opened(source)
-        if isinstance(firmware, Cascade):
-            count = len(firmware.parts)
-            return [(f"machine {k} of {count}", part.program(), part.layer_at)
-                    for k, part in enumerate(firmware.parts, 1)]
-        return [("", firmware.program(), firmware.layer_at)]
+        parts = load_cascade(source).parts
+        return [(f"machine {k} of {len(parts)}" if len(parts) > 1 else "", part.program(), part.layer_at)
+                for k, part in enumerate(parts, 1)]
     if not data or len(data) % 8:
         raise ValueError(f"{source}: {len(data)} bytes are not a whole number of 8-byte instructions")
     words = [int.from_bytes(data[k : k + 8], "little") for k in range(0, len(data), 8)]

@@ -1,11 +1,12 @@
 """`nnp export`: copies a model to a path or URL, or converts it to QONNX for other tools."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.golden.lib.atomic_files import write_all
+from concord.lib.atomic_files import write_all
 from concord.nnp.lib.options import Model
-from concord.nnp.lib.storage import fetched, written
+from concord.workflows.storage import fetched, is_url, written
 
 
 def export(
@@ -19,12 +20,15 @@ def export(
     batch: Annotated[int, typer.Option("--batch", help="Number of samples that one run of the QONNX graph takes.")] = 1,
 ):
     """Copy a quantised model, or convert it to a QONNX graph, which returns the same bits in other tools."""
-    from concord.model.model_file import load_model
+    from concord.net.model_file import load_model
 
     if not (destination or qonnx):
         raise ValueError("nothing to export to: name a DESTINATION, --qonnx FILE, or both")
     if batch < 1:
         raise ValueError(f"--batch {batch}: one sample at least")
+    for place in filter(None, (destination, qonnx)):
+        if not is_url(place) and not Path(place).parent.is_dir():
+            raise ValueError(f"{place}: there is no folder {Path(place).parent}; make it first, or name another place")
     with fetched(model) as path:
         loaded, content = load_model(path), path.read_bytes()
     graph = _graph(loaded, batch) if qonnx else None
@@ -37,13 +41,9 @@ def export(
 
 
 def _graph(model, batch: int):
-    try:
-        from concord.compiler.qonnx.graph import qonnx_graph
-    except ModuleNotFoundError as error:
-        if error.name != "onnx":
-            raise
-        raise ValueError("--qonnx needs ONNX: pip install onnx==1.22.0 (dependency group export)") from error
-    return qonnx_graph(model, batch)
+    from concord.lib.extras import needing
+
+    return needing("front", "concord.compiler.qonnx.graph").qonnx_graph(model, batch)
 
 
 def _write(place: str, content: bytes):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import First, Inputs, TestData
+from concord.nnp.lib.options import AxesOrder, First, Inputs, TestData
 
 DEFAULT = 3  #: Number of examples if `--samples` is not given.
 
@@ -14,27 +14,28 @@ def handover(
         Path, typer.Argument(metavar="FIRMWARE", help="Firmware file from `nnp compile` or `nnp asm`.",
                              show_default=False)],
     output: Annotated[Path | None, typer.Option(
-        "-o", help="Folder to write to; build/handover/FIRMWARE if not given.")] = None,
+        "--out", "-o", help="Folder to write to; build/handover/FIRMWARE if not given.")] = None,
     samples: Annotated[str | None, typer.Option(
         "--samples", help="Number of examples, or 'all'.", show_default="3, or as many as there are")] = None,
     first: First = 0,
     inputs: Inputs = None,
     data: TestData = None,
+    order: AxesOrder = None,
     simulation: Annotated[bool, typer.Option(
         "--simulation", help="Build the Verilated machine, too, and add it as nnp.so, on which the C program runs."
     )] = False,
 ):
     """Write firmware as byte stream and hex, examples with golden answers, a testbench, a C driver and registers."""
-    from concord.golden.host.firmware_file import load_firmware
-    from concord.golden.lib.atomic_files import write_all
-    from concord.nnp.handover.package import handover as files_of
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.steps import Steps
-    from concord.nnp.verify.inputs import Source, read
+    from concord.firmware.firmware_file import load_firmware
+    from concord.handover.package import handover as files_of
+    from concord.lib.atomic_files import write_all
+    from concord.lib.files import check_writable
+    from concord.lib.steps import Steps
     from concord.sim.machines import host
+    from concord.verification.inputs import Source, read
     from rich.console import Console
 
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=DEFAULT)
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=DEFAULT)
     loaded = load_firmware(firmware)
     output = output or Path("build/handover") / firmware.stem
     check_writable(output, folder=True)

@@ -3,8 +3,8 @@
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import First, Inputs, ManySamples, Model, TestData
-from concord.nnp.lib.storage import read_model
+from concord.nnp.lib.options import AxesOrder, First, Inputs, ManySamples, Model, TestData
+from concord.workflows.storage import read_model
 
 
 def overflow(
@@ -24,16 +24,17 @@ def overflow(
         help="Preset, or TOML file of a machine, that decides the four options above.")] = "",
     inputs: Inputs = None,
     data: TestData = None,
+    order: AxesOrder = None,
     samples: ManySamples = None,
     first: First = 0,
 ):
     """Count overflows of a model's integer sums on its test set, and print the width that is proved to be enough."""
-    from concord.model import network
-    from concord.model.data.measures import measure
-    from concord.model.layer_overflow import Widths
-    from concord.model.model_overflow import dry_run, wrapped
-    from concord.nnp.lib.results import described, real
-    from concord.nnp.verify.inputs import Source, read
+    from concord.datasets.measures import measure
+    from concord.net import network
+    from concord.net.layer_overflow import Widths
+    from concord.net.model_overflow import dry_run, wrapped
+    from concord.verification.inputs import Source, read
+    from concord.workflows.results import described, real
     from rich.console import Console
 
     given = {"accumulator": accumulator, "product": product, "output": output, "lanes": lanes}
@@ -44,7 +45,7 @@ def overflow(
             raise ValueError(f"--{option} {chosen[option]} is no width: storage has 1 to 64 bits")
     widths = Widths(sum_bits=accumulator, product_bits=chosen["product"], output_bits=chosen["output"],
                     lanes=chosen["lanes"])
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=200)
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
     loaded = read_model(model)
     given = read(loaded, source)
     samples = given.samples
@@ -53,7 +54,8 @@ def overflow(
     console.print(overflow_table(uses, widths))
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
-    console.print(f"{loaded.name}, {len(samples)} samples of {given.name}: {verdict(uses, accumulator)}")
+    console.print(f"{loaded.name}, {len(samples)} samples of {given.name}: {verdict(uses, accumulator)}",
+                  markup=False)
     if samples.labels is None:
         return
     exact, narrow = (described(measure(given.task, real(outputs), samples)) for outputs in (
@@ -73,7 +75,7 @@ def _widths(preset: str, given: dict[str, int]) -> dict[str, int]:
     if given:
         raise ValueError(f"--preset {preset} decides --accumulator, --product, --output and --lanes: leave out "
                          f"--{', --'.join(given)}")
-    from concord.spec.machine_file import find_config
+    from concord.spec.machine.machine_file import find_config
 
     machine = find_config(preset)
     # Several tile engines multiply neighbouring tiles, whose lanes follow each other where a tile is one lane group.

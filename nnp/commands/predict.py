@@ -4,28 +4,29 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import First, Inputs, Model, Quiet, Samples, TestData
-from concord.nnp.lib.storage import read_model
+from concord.nnp.lib.options import AxesOrder, First, Inputs, Model, Quiet, Samples, TestData
+from concord.workflows.storage import read_model
 
 
 def predict(
     model: Model,
     inputs: Inputs = None,
     data: TestData = None,
+    order: AxesOrder = None,
     samples: Samples = None,
     first: First = 0,
     output: Annotated[Path | None, typer.Option(
-        "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
+        "--out", "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     quiet: Quiet = False,
 ):
     """Predict classes, numbers or scores in the machine's arithmetic, also for a model that no preset can run."""
-    from concord.model import network
-    from concord.model.layers.softmax import Softmax
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.results import line, summary, write_outputs
-    from concord.nnp.verify.inputs import Source, read
+    from concord.lib.files import check_writable
+    from concord.net import network
+    from concord.net.layers.softmax import Softmax
+    from concord.verification.inputs import Source, read
+    from concord.workflows.results import line, summary, write_outputs
 
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=10)
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
     if output:
         check_writable(output)
     loaded = read_model(model)

@@ -16,11 +16,12 @@ def presets(
     fit: Annotated[str | None, typer.Option(
         "--fit", metavar="MODEL", show_default=False,
         help="Fit the machine of --preset to this model, and write a TOML file: memories that are too small grow, idle "
-             "ones shrink, formats become those of the model.")] = None,
+             "ones shrink, formats become those of the model. Or an ONNX file that is quantised already.")] = None,
     preset: Annotated[str, typer.Option(
-        "--preset", "--config", metavar="MACHINE", help="Machine from which --fit begins.")] = "vision",
+        "--preset", "--config", metavar="MACHINE", help="Machine from which --fit begins.",
+        show_default="vision, or the narrowest that is as wide as a quantised ONNX file")] = "",
     output: Annotated[Path | None, typer.Option(
-        "-o", help="TOML file that --fit writes.", show_default="MODEL.toml in this folder")] = None,
+        "--out", "-o", help="TOML file that --fit writes.", show_default="MODEL.toml in this folder")] = None,
     errors: Annotated[bool, typer.Option(
         "--errors", help="Print estimates beside measurements of everything that was synthesised.")] = False,
 ):
@@ -43,8 +44,8 @@ def presets(
 
 def _print_toml(machines: list[str]):
     """Print the text of a TOML file."""
-    from concord.nnp.machines.machine_text import full_text
-    from concord.spec.machine_file import find_config, machine_name
+    from concord.machines.machine_text import full_text
+    from concord.spec.machine.machine_file import find_config, machine_name
 
     if len(machines) != 1:
         raise ValueError("--toml prints one machine: name it, as in `nnp presets vision --toml`")
@@ -53,9 +54,9 @@ def _print_toml(machines: list[str]):
 
 def _print_tables(machines: list[str], errors: bool):
     """Print the table of errors, of all presets, or of these machines."""
-    from concord.nnp.machines import tables
-    from concord.spec.config import PRESETS
-    from concord.spec.machine_file import find_config, machine_name
+    from concord.machines import tables
+    from concord.spec.machine.config import PRESETS
+    from concord.spec.machine.machine_file import find_config, machine_name
 
     named: dict[str, str] = {}
     for place in machines:  # two files of one name go by their paths
@@ -71,20 +72,23 @@ def _print_tables(machines: list[str], errors: bool):
 
 def _fit(place: str, preset: str, output: Path | None):
     """Fit the machine `preset` to the model at `place`, and write it."""
-    from concord.golden.lib.atomic_files import write
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.storage import file_name, read_model
-    from concord.nnp.machines import tables
-    from concord.nnp.machines.fit import fit
-    from concord.nnp.machines.machine_text import changes_text
-    from concord.spec.machine_file import ENDING, find_config, machine_name
+    from concord.lib.atomic_files import write
+    from concord.lib.files import check_writable
+    from concord.machines import tables
+    from concord.machines.fit import fit
+    from concord.machines.machine_text import changes_text
+    from concord.spec.machine.machine_file import ENDING, find_config, machine_name
+    from concord.workflows.own_machine import base_for, model_to_fit
+    from concord.workflows.storage import file_name
 
     output = output or Path(f"{Path(file_name(place)).stem}{ENDING}")
     if output.suffix != ENDING:
         raise ValueError(f"{output}: the name of a machine's file ends with {ENDING}")
-    base, name = find_config(preset), machine_name(preset)
     check_writable(output)
-    fitted = fit(read_model(place), base)
+    model, of_file = model_to_fit(place)
+    preset = preset or (base_for(*of_file) if of_file else "vision")
+    base, name = find_config(preset), machine_name(preset)
+    fitted = fit(model, base)
     title = f"A machine that holds {fitted.compiled.firmware.name}, fitted from {name}."
     write(output, changes_text(fitted.config, title))
     _print(tables.fit_table(fitted, name, machine_name(str(output))))

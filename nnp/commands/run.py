@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from concord.nnp.lib.options import First, Inputs, Machine, MachineKind, Quiet, Samples, TestData
+from concord.nnp.lib.options import AxesOrder, First, Inputs, Machine, Quiet, Samples, TestData
+from concord.sim.machines.kinds import MachineKind
 
 if TYPE_CHECKING:
-    from concord.golden.host.cascade import Cascade
-    from concord.golden.host.firmware import Firmware
-    from concord.nnp.verify.twin_check import CascadeCheck, TwinCheck
+    from concord.firmware.cascade import Cascade
 
 STEPS = 2
 #: What is said where a sample differs from the twin only behind other samples.
@@ -26,17 +25,18 @@ def run(
     machine: Machine = MachineKind.GOLDEN,
     inputs: Inputs = None,
     data: TestData = None,
+    order: AxesOrder = None,
     output: Annotated[Path | None, typer.Option(
-        "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
+        "--out", "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     waves: Annotated[Path | None, typer.Option("--waves", help="File to write a waveform to (VCD).")] = None,
     keep_state: Annotated[
         bool, typer.Option(
             "--keep-state",
             help="Samples are parts of one sequence: each starts from the state that the last one left.")
     ] = False,
-    unquantised: Annotated[
+    unquantized: Annotated[
         bool, typer.Option(
-            "--unquantised",
+            "--unquantized", "--unquantised",
             help="Run the same chains in float64 with all quantisers off. The firmware must be compiled with "
                  "--full-precision; -o writes float64.")
     ] = False,
@@ -51,23 +51,25 @@ def run(
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
-    from concord.golden.unquantised import UnquantisedMachine
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.results import line, summary, values, write_outputs
-    from concord.nnp.lib.steps import Steps
-    from concord.nnp.verify.cascade_session import opened, session_of
-    from concord.nnp.verify.inputs import Source, read
-    from concord.spec.machine_file import find_config
+    from concord.firmware.firmware_file import load_cascade
+    from concord.firmware.unquantized import UnquantizedMachine
+    from concord.lib.files import check_writable
+    from concord.lib.steps import Steps
+    from concord.spec.machine.machine_file import find_config
+    from concord.verification.cascade_session import session_of
+    from concord.verification.inputs import Source, read
+    from concord.verification.twin_check import TwinCheck
+    from concord.workflows.results import line, summary, values, write_outputs
     from rich.console import Console
 
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=10)
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
     for path in output, waves:
         if path:
             check_writable(path)
-    loaded = opened(firmware, find_config(preset) if preset else None)
-    _check(loaded, firmware, machine, keep_state=keep_state, waves=waves, twin=twin, unquantised=unquantised)
-    check = _twin_check(loaded, twin) if twin else None
-    real = UnquantisedMachine(loaded) if unquantised else None
+    loaded = load_cascade(firmware, find_config(preset) if preset else None)
+    _check(loaded, firmware, machine, keep_state=keep_state, waves=waves, twin=twin, unquantized=unquantized)
+    check = TwinCheck(loaded, load_cascade(twin)) if twin else None
+    real = UnquantizedMachine(loaded.first) if unquantized else None
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
@@ -86,7 +88,7 @@ def run(
                 said = line(index, results[-1], loaded.classes, given.samples, place, given.task)
                 typer.echo(f"{said}: {values(results[-1])}")
         invalid = session.invalid
-        fault = check.locate(machine, session) if check else None
+        fault = check.locate(machine) if check else None
     typer.echo(summary(np.stack(results), given.samples, given.task))
     if invalid:
         typer.echo(f"nnp: {' and '.join(invalid)}: a quantiser met a NaN, which counts as 0, or an infinity, which "
@@ -100,40 +102,26 @@ def run(
         raise typer.Exit(1)
 
 
-def _twin_check(loaded: "Firmware | Cascade", twin: Path) -> "TwinCheck | CascadeCheck":
-    """What compares firmware with the twin of other firmware, for as many machines."""
-    from concord.golden.host.cascade import Cascade
-    from concord.golden.host.cascade_file import load_cascade
-    from concord.golden.host.firmware_file import load_firmware
-    from concord.nnp.verify.twin_check import CascadeCheck, TwinCheck
-
-    if isinstance(loaded, Cascade):
-        return CascadeCheck(loaded, load_cascade(twin))
-    return TwinCheck(loaded, load_firmware(twin, loaded.config))
-
-
 def _check(
-    loaded: "Firmware | Cascade", place: Path, machine: MachineKind, *, keep_state: bool, waves: Path | None,
-    twin: Path | None, unquantised: bool,
+    loaded: "Cascade", place: Path, machine: MachineKind, *, keep_state: bool, waves: Path | None,
+    twin: Path | None, unquantized: bool,
 ):
     """Refuse options that exclude each other, before anything runs.
 
     Raises:
         ValueError: a sentence that names both.
     """
-    from concord.golden.host.cascade import Cascade
-
-    several = isinstance(loaded, Cascade)
-    if unquantised and (machine != MachineKind.GOLDEN or keep_state):
+    several = len(loaded.parts) > 1
+    if unquantized and (machine != MachineKind.GOLDEN or keep_state):
         raise ValueError("--unquantised runs on the numpy model and takes whole sequences: leave out --machine and "
                          "--keep-state")
     if waves and machine == MachineKind.GOLDEN:
         raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
-    if twin and (keep_state or unquantised):
+    if twin and (keep_state or unquantized):
         raise ValueError("--twin computes each sample from the initial state, quantised: leave out --keep-state and "
                          "--unquantised")
     if waves and several:
         raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
-    if several and unquantised:
+    if several and unquantized:
         raise ValueError(f"{place} is firmware of several machines: --unquantised takes that of one")
     loaded.program(keep_state=keep_state)

@@ -4,18 +4,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
-from concord.model.cells.cell import Cell
-from concord.model.cells.registry import CELLS
+from concord.lib.extras import needing
+from concord.lib.files import check_writable
+from concord.net.cells.cell import Cell
+from concord.net.cells.registry import CELLS
+from concord.net.quantize.options import DEFAULTS, NetworkArithmetic, QuantizationOptions, integer_formats
+from concord.net.quantize.recipe import ActivationMethod, Gates, InitialState, Methods, WeightMethod
 from concord.nnp.commands.train_file import FILE, train_file
-from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.errors import sentences
-from concord.nnp.lib.files import check_writable
-from concord.nnp.lib.imports import is_file, result
-from concord.nnp.lib.quantisation_options import NetworkArithmetic
-from concord.nnp.lib.storage import written
-from concord.nnp.lib.training import (
+from concord.nnp.lib.quantization import GATES, quantizing
+from concord.spec.machine.machine_file import find_config
+from concord.spec.numbers.formats import Format
+from concord.workflows.imports import is_file, result
+from concord.workflows.storage import written
+from concord.workflows.training import (
     Accumulator,
     Checkpoint,
     Log,
@@ -23,21 +26,9 @@ from concord.nnp.lib.training import (
     Seed,
     check_accumulator,
     command_line,
+    epochs_of,
     followed,
-    needing_torch,
     settings,
-)
-from concord.spec.formats import Format
-from concord.spec.machine_file import find_config
-from concord.train.lib.methods import (
-    ActivationMethod,
-    ActivationTraining,
-    Gates,
-    InitialState,
-    Methods,
-    Start,
-    WeightMethod,
-    WeightTraining,
 )
 from typer.core import TyperGroup
 
@@ -45,7 +36,7 @@ from typer.core import TyperGroup
 class FilesToo(TyperGroup):
     """A group of commands whose first word may be a file as well, which the command FILE then takes."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]):
+    def resolve_command(self, ctx: typer.Context, args: list[str]):
         """The command of the first word."""
         if args and args[0] not in self.commands and is_file(args[0]):
             args = [FILE, *args]
@@ -55,7 +46,17 @@ class FilesToo(TyperGroup):
 app = typer.Typer(cls=FilesToo, help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 app.command(FILE)(sentences(train_file))
 
-Data = options.Data
+Network = Annotated[str, typer.Argument(
+    help="mlp, resnet, resnet-small, mobilenet, mobilenet-small, inception, inception-small, or module:callable, "
+         "which makes a torch.nn.Module.")]
+Preset = Annotated[str, typer.Option(
+    "--preset", "--config", metavar="MACHINE", show_default=False,
+    help="Quantise for this machine, a preset or a TOML file, which sets the bits of weights and inputs.")]
+Rows = Annotated[int, typer.Option(
+    "--rows", help="Number of rows of weights that share a scale before QAT; 0 for all rows of a layer.", min=0)]
+Data = Annotated[Path | None, typer.Option(
+    "--data", help="Folder of training and test data, with the file names of Fashion-MNIST or JapaneseVowels.",
+    show_default="the published data")]
 Epochs = Annotated[str, typer.Option(
     "--epochs", metavar="FP32,QAT,MACHINE",
     help="Epochs of FP32 training, of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.")]
@@ -82,12 +83,12 @@ def mlp(
     ] = Arithmetic.INTEGER,
     weights: Annotated[WeightMethod, typer.Option(
         help="Method that finds the scales of weights before QAT.")] = WeightMethod.MMSE,
-    rows: options.Rows = 1,
+    rows: Rows = 1,
     activations: Annotated[
         ActivationMethod, typer.Option(help="Method that finds the ranges of inputs of layers before QAT.")
     ] = ActivationMethod.SEARCH,
     accumulator: Accumulator = None,
-    preset: options.Preset = "",
+    preset: Preset = "",
     log: Log = None,
     checkpoint: Checkpoint = None,
 ):
@@ -97,7 +98,7 @@ def mlp(
     if arithmetic is Arithmetic.INTEGER:
         chosen = {}
         if preset:
-            chosen["weights_format"], chosen["input_format"] = options.formats(preset)
+            chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
         _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator, **chosen)
     elif checkpoint:
         raise ValueError(
@@ -122,7 +123,7 @@ def _recurrent(cell: Cell):
         arithmetic: Annotated[
             NetworkArithmetic, typer.Option(help="Integers, or block floating point (bfp).")
         ] = NetworkArithmetic.INTEGER,
-        preset: options.Preset = "",
+        preset: Preset = "",
         bits: Annotated[
             int | None,
             typer.Option(help="Bits of weights, inputs and hidden vectors: 2 to 16, with bfp 2 to 8.",
@@ -161,7 +162,7 @@ def _recurrent(cell: Cell):
             raise ValueError("--block is for --arithmetic bfp")
         formats = _formats(arithmetic, preset, bits, block, asymmetric)
         _train("recurrent", out, log, checkpoint, cell=cell.name, seed=seed, folder=data, hidden=hidden or (32,),
-               both=bidirectional, epochs=options.epochs(epochs), gates=gates, initial=initial, **formats)
+               both=bidirectional, epochs=epochs_of(epochs), gates=gates, initial=initial, **formats)
 
     train.__doc__ = f"{cell.title}, on JapaneseVowels, or on sequences of your own: 8 bits, or another width."
     app.command(cell.name)(train)
@@ -182,7 +183,7 @@ def _formats(
         machine = find_config(preset)
         if blocks:
             return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
-        weights, inputs = options.formats(preset, asymmetric)
+        weights, inputs = integer_formats(preset, asymmetric)
         return {"weights_format": weights, "input_format": inputs, "block": None}
     exponents = {"e_min": -11, "e_max": 4} if blocks else {}
     same = Format(bits=8 if bits is None else bits, symmetric=True, **exponents)
@@ -191,33 +192,13 @@ def _formats(
 
 @app.command()
 @sentences
+@quantizing(without=GATES)
 def image(
-    network: options.Network = "resnet",
+    network: Network = "resnet",
     out: Out = "fashion-image.safetensors",
     seed: Seed = 0,
     data: Data = None,
-    arithmetic: Annotated[
-        NetworkArithmetic, typer.Option(
-            help="Integers, or block floating point (bfp), whose mantissas have 2 to 8 bits.")
-    ] = NetworkArithmetic.INTEGER,
-    block: Annotated[int | None, typer.Option(
-        help="Number of elements that share an exponent in block floating point.",
-        show_default="16, or the machine's")] = None,
-    preset: options.Preset = "",
-    weights_bits: options.WeightsBits = None,
-    input_bits: options.InputBits = None,
-    weights_float: options.WeightsFloat = "",
-    input_float: options.InputFloat = "",
-    layer: options.Layer = None,
-    symmetric: options.Symmetric = None,
-    ptq_weights: options.PtqWeights = WeightMethod.MMSE,
-    ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
-    rows: options.Rows = 1,
-    weights: options.Weights = WeightTraining.WRPN,
-    activations: options.Activations = ActivationTraining.UNIFORM,
-    start: options.Begin = Start.PTQ,
-    batch_norm: options.BatchNorm = False,
-    keep_input: options.KeepInput = False,
+    chosen: QuantizationOptions = DEFAULTS,
     epochs: Epochs = "8,4,1",
     accumulator: Accumulator = None,
     samples: Annotated[int, typer.Option(help="Number of training images.")] = 60_000,
@@ -228,18 +209,14 @@ def image(
     checkpoint: Checkpoint = None,
 ):
     """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
-    check_accumulator(accumulator, batch_norm)
-    given = options.widths(preset, weights_bits, input_bits, symmetric, weights, (weights_float, input_float))
-    recipe = options.recipe(
-        given, options.layer_bits(layer), ptq_weights, ptq_activations, rows, weights, activations, start, batch_norm,
-        keep_input)
-    recipe = options.in_arithmetic(arithmetic, preset, recipe, given, block, symmetric, accumulator)
+    check_accumulator(accumulator, chosen.batch_norm)
+    recipe = chosen.recipe(accumulator=accumulator)
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:
         check_writable(fp32)
     _train("image", out, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data,
-           epochs=options.epochs(epochs), accumulator=accumulator, samples=samples, fp32=fp32)
+           epochs=epochs_of(epochs), accumulator=accumulator, samples=samples, fp32=fp32)
 
 
 def _lazy_formats(preset: str) -> dict:
@@ -261,10 +238,10 @@ def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **cho
     """Run `train_KIND` of `train.runs.KIND`, with a progress bar for each phase."""
     from rich.console import Console
 
-    train = getattr(needing_torch(f"concord.train.runs.{kind}"), f"train_{kind}")
+    train = getattr(needing("train", f"concord.train.runs.{kind}"), f"train_{kind}")
     deciding = {name: value for name, value in chosen.items() if name != "fp32"}
     with written(out) as path:
         check_writable(path)
         with followed(log, checkpoint, settings(kind, deciding)) as progress:
             model = train(path, command=command_line(), progress=progress, **chosen)
-    Console().print(f"{out}: {result(model)}", soft_wrap=True, highlight=False)
+    Console().print(f"{out}: {result(model)}", markup=False, soft_wrap=True, highlight=False)

@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from concord.nnp.lib.cascades import Wish
-    from concord.nnp.verify.inputs import Source
-    from concord.nnp.verify.whole import Job, Whole
+    from concord.verification.whole import Job, Whole
     from rich.console import Console
-from concord.nnp.lib import imports
+from concord.lib.processes import CORES
+from concord.net.quantize.options import NetworkArithmetic
 from concord.nnp.lib.options import (
-    CORES,
+    AxesOrder,
     Cut,
     First,
     Inputs,
     Jobs,
     Machine,
-    MachineKind,
     Machines,
     ManySamples,
     Preset,
     TestData,
 )
-from concord.nnp.lib.quantisation_options import NetworkArithmetic
-from concord.nnp.lib.storage import fetched
+from concord.sim.machines.kinds import MachineKind
+from concord.workflows import imports
+from concord.workflows.storage import fetched
 
 
 def verify(
@@ -37,6 +36,7 @@ def verify(
     ] = None,
     inputs: Inputs = None,
     data: TestData = None,
+    order: AxesOrder = None,
     samples: ManySamples = None,
     first: First = 0,
     preset: Preset = "",
@@ -55,6 +55,10 @@ def verify(
         bool, typer.Option(
             "--errors", help="Split the error of each layer into compiler, quantisation of weights and of activations, "
                              "and binary16, and print it.")] = False,
+    clock: Annotated[
+        float | None, typer.Option(
+            "--clock", metavar="MHZ", min=0.001, show_default=False,
+            help="Clock of the machine in MHz: the table and the report then give times beside cycles.")] = None,
     jobs: Jobs = CORES,
     arithmetic: Annotated[
         NetworkArithmetic | None, typer.Option(
@@ -74,17 +78,17 @@ def verify(
 
     The exit code is 1 if a bit or an event counter differs.
     """
-    from concord.model.data.dataset import DATA
-    from concord.nnp.lib.cascades import Wish
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.kinds import FileKind, kind_of
-    from concord.nnp.verify.inputs import Source
-    from concord.nnp.verify.verified import Request
-    from concord.nnp.verify.whole import Job, ready, verify_all
+    from concord.datasets.dataset import DATA
+    from concord.lib.files import check_writable
+    from concord.verification.inputs import Source
+    from concord.verification.verified import Request
+    from concord.verification.whole import Job, ready, verify_all
+    from concord.workflows.cascades import Wish
+    from concord.workflows.kinds import FileKind, kind_of
     from rich.console import Console
 
     console = Console()
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=200)
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
     check_writable(report, folder=True)
     places = models or [str(path) for path in sorted((DATA / "models").glob("*.safetensors"))]
     if not places:
@@ -93,13 +97,11 @@ def verify(
         paths = [files.enter_context(fetched(place)) for place in places]
         wish = Wish(machines=machines, cut=cut)
         if machines > 1 or any(kind_of(path) is FileKind.CASCADE for path in paths):
-            _check_several({"--errors": errors, "--layers": layers, "--waves": waves, "--arithmetic": arithmetic,
-                            "--anew": anew})
-            _verify_several(paths, wish, preset, source, machine, jobs, report)
+            _check_several(paths, {"--errors": errors, "--layers": layers, "--waves": waves})
         jobs_ = [Job(request=Request(
             path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
-            waves=waves is not False,
-            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, split=errors))
+            waves=waves is not False, wish=wish,
+            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, split=errors, clock=clock))
             for path, place in zip(paths, places, strict=True)]
         _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew})
         prepared = ready(jobs_, console)
@@ -130,7 +132,7 @@ def _check_floating(jobs: "list[Job]", given: dict[str, object]):
 
 def _print(whole: "Whole", jobs: "list[Job]", console: "Console", *, layers: bool, errors: bool):
     """Print what was found, where the report and the quantised models lie, and each fault on stderr."""
-    from concord.nnp.verify.tables import cost_table, faults, split_table, verify_table, without_costs
+    from concord.verification.tables import cost_table, faults, split_table, verify_table, without_costs
 
     done = list(whole.done)
     console.print(verify_table(done))
@@ -140,8 +142,8 @@ def _print(whole: "Whole", jobs: "list[Job]", console: "Console", *, layers: boo
         console.print(split_table(verified))
     for job, verified in zip(jobs, done, strict=True):
         if job.floating:
-            console.print(f"quantised model: {verified.request.path}", soft_wrap=True)
-    console.print("report: " + ", ".join(str(path) for path in whole.files), soft_wrap=True)
+            console.print(f"quantised model: {verified.request.path}", markup=False, soft_wrap=True)
+    console.print("report: " + ", ".join(str(path) for path in whole.files), markup=False, soft_wrap=True)
     for line in faults(done):
         typer.echo(f"nnp: {line}", err=True)
 
@@ -151,41 +153,21 @@ ONE_MACHINE = {
     "--errors": "the bits are those of one machine, and so are the errors: leave out --machines, and verify the model",
     "--layers": "leave it out; `nnp compile MODEL --machines 2 --explain` estimates the cycles of each layer",
     "--waves": "a waveform shows one machine: leave it out",
-    "--arithmetic": "they take quantised models alone: `nnp quantize` makes one",
-    "--anew": "they take quantised models alone: `nnp quantize` makes one",
 }
 
 
-def _check_several(given: dict[str, object]):
-    """Refuse options that do nothing on several machines.
+def _check_several(paths: list[Path], given: dict[str, object]):
+    """Refuse what several machines do not take.
 
     Raises:
-        ValueError: a sentence about the first of them.
+        ValueError: a sentence about the first file or option.
     """
+    from concord.workflows.kinds import FileKind, kind_of
+
+    for path in paths:
+        if kind_of(path) is FileKind.NETWORK:
+            raise ValueError(f"{path}: --machines takes quantised models, and this is a network in float32: "
+                             "quantise it first, by `nnp quantize`")
     for option in given:
         if given[option]:
             raise ValueError(f"{option} is for networks on one machine, and here are several: {ONE_MACHINE[option]}")
-
-
-def _verify_several(
-    paths: list[Path], wish: "Wish", preset: str, source: "Source", machine: MachineKind, jobs: int, report: Path,
-):
-    """Verify networks on several machines each, and exit."""
-    from concord.nnp.verify.cascades import faults, subject_of, table, verify_cascade, write_report
-    from concord.nnp.verify.inputs import read
-    from rich.console import Console
-
-    console = Console()
-    ready = []
-    for path in paths:
-        subject = subject_of(path, wish, preset)
-        ready.append((subject, read(subject.model or subject.cascade, source)))
-        for words in ready[-1][1].remarks:
-            typer.echo(f"nnp: {words}", err=True)
-    done = [verify_cascade(subject, given, machine, jobs, console) for subject, given in ready]
-    for one in done:
-        console.print(table(one))
-        console.print(f"report: {write_report(one, report)}", soft_wrap=True)
-        for line in faults(one):
-            typer.echo(f"nnp: {line}", err=True)
-    raise typer.Exit(0 if all(one.equal for one in done) else 1)

@@ -12,23 +12,23 @@ def verilog(
     unit: Annotated[str, typer.Option(
         "--unit", help="Name of the unit, which is that of its file in hw/; 'list' prints all names.")] = "nnp",
     output: Annotated[Path | None, typer.Option(
-        "-o", help="Folder to write to; build/verilog/PRESET-UNIT if not given.")] = None,
+        "--out", "-o", help="Folder to write to; build/verilog/PRESET-UNIT if not given.")] = None,
     machines: Annotated[int, typer.Option(
-        "--machines", help="Number of machines in a row, each of which sends its results to the next one.")] = 1,
+        "--machines", help="Number of machines in a pipeline, each of which sends its results to the next one.")] = 1,
 ):
     """Write Verilog, and the files that an integrator needs beside it.
 
     These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
     machine's register map as a page, in SystemRDL, in IP-XACT and as a C header.
     """
-    from concord.golden.lib.atomic_files import write_all
+    from concord.handover.integration import MACHINES
+    from concord.handover.verilog_files import verilog_files
     from concord.hw.cascade import Cascade
-    from concord.nnp.handover.verilog_files import verilog_files
-    from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.integration import MACHINES
-    from concord.nnp.lib.steps import Steps
-    from concord.sim.units import component, in_machines
-    from concord.spec.machine_file import find_config, machine_name
+    from concord.hw.units import component, in_machines
+    from concord.lib.atomic_files import write_all
+    from concord.lib.files import check_writable
+    from concord.lib.steps import Steps
+    from concord.spec.machine.machine_file import find_config, machine_name
     from rich.console import Console
 
     chosen, machine = find_config(preset), machine_name(preset)

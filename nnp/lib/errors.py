@@ -2,9 +2,12 @@
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import typer
+from concord.lib.extras import missing
+from concord.lib.names import check_printable, cleaned
 
 FAILED = 1  #: Exit code if a machine, or a tool that builds it, fails.
 BAD_INPUT = 2  #: Exit code for errors that the user can correct.
@@ -18,17 +21,32 @@ def sentences(command: Callable) -> Callable:
     @functools.wraps(command)
     def wrapped(*args, **kwargs):
         try:
+            check_printable("the argument", _texts([*args, *kwargs.values()]))
             return command(*args, **kwargs)
         except typer.Exit:
             raise
         except (ValueError, OSError) as error:
             typer.echo(f"nnp: {describe(error)}", err=True)
             raise typer.Exit(BAD_INPUT) from error
+        except ModuleNotFoundError as error:
+            if not missing(error):
+                raise
+            typer.echo(f"nnp: {missing(error)}", err=True)
+            raise typer.Exit(BAD_INPUT) from error
         except (RuntimeError, AssertionError) as error:
             typer.echo(f"nnp: {readable(str(error))}", err=True)
             raise typer.Exit(FAILED) from error
 
     return wrapped
+
+
+def _texts(values: Iterable) -> Iterator[str]:
+    """The texts and paths among the arguments of a command."""
+    for value in values:
+        if isinstance(value, str | Path):
+            yield str(value)
+        elif isinstance(value, list | tuple):
+            yield from _texts(value)
 
 
 def describe(error: ValueError | OSError) -> str:
@@ -41,5 +59,4 @@ def describe(error: ValueError | OSError) -> str:
 def readable(text: str) -> str:
     """A text with control characters as escapes, and without the middle of words that are longer than a path."""
     text = re.sub(rf"\S{{{LONGEST},}}", lambda word: f"{word[0][:100]}...{word[0][-20:]}", text)
-    return "".join(sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
-                   for sign in text)
+    return cleaned(text, "\n")

@@ -4,8 +4,9 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge, Timer
 from concord.sim.drivers.stream import start
-from concord.spec.isa import BASES, REGISTER_BITS, Instruction, Op, Reg, encode, increment
+from concord.spec.isa.instructions import BASES, REGISTER_BITS, Instruction, Op, Reg, encode, increment
 
+CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "& one_of(f.mem, BASES)", "new": ""},
     {"old": "total[REGISTER_BITS])", "new": "total[REGISTER_BITS - 1])"},

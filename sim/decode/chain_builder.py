@@ -1,6 +1,4 @@
-"""Testbench of hw.decode.chain_builder against spec.chain: the record that the instructions of a chain add up to."""
-
-import os
+"""Testbench of hw.decode.chain_builder against spec.isa.chain: the record of the instructions of a chain."""
 
 import cocotb
 import numpy as np
@@ -8,23 +6,23 @@ from cocotb.triggers import RisingEdge
 from concord.hw.decode.instruction_check import Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 from concord.sim.stimulus.chains import fields, meaning, random_chains
 from concord.sim.stimulus.entry_chains import legal_chain
-from concord.spec.assembler import assemble
-from concord.spec.chain import Chain
-from concord.spec.check import Sequencer
-from concord.spec.isa import SPECS, Op, encode
-from concord.spec.memories import ADDRESSED, depth
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import SPECS, Op, encode
+from concord.spec.isa.memories import ADDRESSED, depth
 
+CONFIGURATIONS = ("tiny_softmax", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(self.window | self.pool, v.last_pixel, 0)", "new": "Mux(self.window, v.last_pixel, 0)"},
     {"old": "v.stride_vec >= v.row_tiles", "new": "v.stride_vec > v.row_tiles"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, PLACE, VALUES = Record(chain_layout(CONFIG)), Record(Place), Record(Derived)
 
 

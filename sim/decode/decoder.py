@@ -1,6 +1,5 @@
-"""Testbench of hw.decode.decoder against spec.check: chains, errors, addresses and counts of any program."""
+"""Testbench of hw.decode.decoder against spec.isa.check: chains, errors, addresses and counts of any program."""
 
-import os
 import random
 from collections.abc import Iterator
 from itertools import islice
@@ -10,7 +9,7 @@ import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 from concord.hw.lib.payloads import Fetched, Load
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, reset, start
 from concord.sim.stimulus import memory_stimulus
@@ -19,12 +18,13 @@ from concord.sim.stimulus.entry_chains import any_chain, legal_chain, moving_loo
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.limits import limits
 from concord.sim.stimulus.program_generator import ProgramGenerator
-from concord.spec.assembler import assemble
-from concord.spec.chain import Chain
-from concord.spec.check import Sequencer
-from concord.spec.isa import WORD, Error
-from concord.spec.rules import Violation
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import WORD, Error
+from concord.spec.isa.rules import Violation
 
+CONFIGURATIONS = ("trainer", "tiny_softmax", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "total > self.config.mvmq_words", "new": "total >= self.config.mvmq_words"},
     {"file": "hw/decode/chain_builder.py", "old": "v.stride_out >= v.words", "new": "v.stride_out > v.words"},
@@ -36,7 +36,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "new": "place.position > s.position + 1"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, TILE = Record(chain_layout(CONFIG)), Record(Load)
 INSTRUCTION = Record(Fetched)
 MOST = 300  #: Most chains of one program.
@@ -95,7 +94,7 @@ class Bench:
         return count
 
     async def compare(self, program: list[int]) -> Error | None:
-        """Run a program, compare with `spec.check`, and return its error, or None if it has more chains than MOST."""
+        """Run a program, compare with `spec.isa.check`; return its error, or None if it has more chains than MOST."""
         sequencer = Sequencer(CONFIG, program, list(self.modes))
         chains, error, address = walk(sequencer)
         if len(chains) > MOST:

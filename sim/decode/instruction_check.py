@@ -1,6 +1,5 @@
-"""Testbench of hw.decode.instruction_check against spec.check: one instruction after a legal beginning."""
+"""Testbench of hw.decode.instruction_check against spec.isa.check: one instruction after a legal beginning."""
 
-import os
 from collections import deque
 from contextlib import suppress
 
@@ -10,14 +9,14 @@ from cocotb.triggers import Timer
 from concord.hw.decode.instruction_check import Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import INDEX, chain
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator
-from concord.spec.assembler import assemble
-from concord.spec.check import Sequencer, check
-from concord.spec.isa import (
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.check import Sequencer, check
+from concord.spec.isa.instructions import (
     BASES,
     REGISTER_BITS,
     SPECS,
@@ -31,10 +30,12 @@ from concord.spec.isa import (
     encode,
     increment,
 )
-from concord.spec.memories import VRFS, Mem
-from concord.spec.rules import Violation
+from concord.spec.isa.memories import VRFS, Mem
+from concord.spec.isa.rules import Violation
 
-CONFIG = from_text(os.environ["CONFIG"])
+CONFIGURATIONS = ("trainer", "tiny_softmax", "tiny", "serial", "wide")
+TESTED = ("tiny_softmax", "wide")
+
 PLACE, CHAIN, VALUES = Record(Place), Record(chain(CONFIG)), Record(Derived)
 
 

@@ -1,22 +1,20 @@
 """Testbench of hw.decode.instruction_fetch: instructions come in order, and from the target after a jump."""
 
-import os
 import random
 
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Fetched
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
-from concord.spec.isa import WORD
+from concord.spec.isa.instructions import WORD
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "following.eq(self.target)", "new": "following.eq(self.target + 1)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 SIZE = CONFIG.instructions
 WRITE = Record(message_payloads.Program)
 INSTRUCTION = Record(Fetched)

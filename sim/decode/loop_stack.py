@@ -4,8 +4,9 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge, Timer
 from concord.sim.drivers.stream import start
-from concord.spec.isa import END_BITS, LOOP_DEPTH, REGISTER_BITS
+from concord.spec.isa.instructions import END_BITS, LOOP_DEPTH, REGISTER_BITS
 
+CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "nearer.eq(further)", "new": "nearer.eq(nearer)"},
     {"old": "further.eq(nearer)", "new": "further.eq(further)"},

@@ -1,11 +1,12 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.decode.mode_table against a list of flags."""
 
-import os
 import random
 
 import cocotb
 from cocotb.triggers import RisingEdge
-from concord.hw.decode.mode_table import CHUNK, ModeRequest
+from concord.hw.decode.mode_table import CHUNK, ModeRequest, ModeTable
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 
@@ -13,7 +14,13 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "(disagree | differs) & ~ends", "new": "differs & ~ends"},
 )
 
-TILES = int(os.environ["TILES"])
+
+def component(config) -> ModeTable:
+    """A table of a number of tiles that is no power of two."""
+    return ModeTable(3 * config.matrix_tiles + 5)
+
+
+TILES = component(CONFIG).tiles
 REQUEST = Record(ModeRequest)
 
 

@@ -1,27 +1,27 @@
-"""Testbench of hw.decode.scalar_registers against spec.chain."""
+# amaranth: UnusedElaboratable=no
+"""Testbench of hw.decode.scalar_registers against spec.isa.chain."""
 
-import os
 import random
 
 import cocotb
 from cocotb.triggers import RisingEdge
-from concord.hw.decode.scalar_registers import MOST, Derived
+from concord.hw.decode.scalar_registers import MOST, Derived, ScalarRegisters
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
-from concord.spec.chain import Chain, Registers
-from concord.spec.isa import Instruction, Op, Reg
-from concord.spec.memories import Mem
+from concord.spec.isa.chain import Chain, Registers
+from concord.spec.isa.instructions import Instruction, Op, Reg
+from concord.spec.isa.memories import Mem
 
+CONFIGURATIONS = ("trainer", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "shifted >= divisor", "new": "shifted > divisor"},
     {"old": "capped.eq(product | product", "new": "capped.eq(product & product"},
     {"old": "area[REGISTER_BITS:].any()", "new": "0"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
-LATENCY = int(os.environ["LATENCY"])
+LATENCY = ScalarRegisters(CONFIG).latency
 VALUES = Record(Derived)
 CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.MV_MUL),
          Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, inc=1), Instruction(op=Op.V_WR, mem=Mem.INITIAL_VRF, inc=1))

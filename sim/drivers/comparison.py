@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import EnumType, IntEnum
 
 import numpy as np
-from concord.spec.operations import BYPASS, Stage, operations
+from concord.spec.isa.operations import BYPASS, Stage, operations
 
 SHOWN = 8  #: Most elements of an array that a message shows.
 SEED = "COCOTB_RANDOM_SEED"  #: Environment variable with the seed that repeats a run.

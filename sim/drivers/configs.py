@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 
-from concord.spec.config import Config, preset, preset_name
+from concord.spec.machine.config import Config, preset, preset_name
 
 
 def to_text(config: Config) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.mvm.elements import decode, encode
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 
 
 def stored(mantissas: np.ndarray, fmt: Format) -> np.ndarray:

@@ -1,21 +1,28 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.host.axi_streams around the lazy update, driven by cocotbext-axi and compared with golden."""
-
-import json
-import os
 
 import cocotb
 import numpy as np
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
-from concord.hw.host.axi_streams import fields
+from concord.hw.host.axi_streams import AxiStreams, fields
 from concord.hw.lazy.exponent_search import COUNTS, pass_answer
-from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
+from concord.hw.lazy.lazy_update import LazyUpdate, lazy_block, lazy_elements, lazy_parameters
 from concord.sim.drivers.axi_stream import pauses
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import start
-from concord.sim.stimulus.lazy_passes import random_pass
-from concord.spec.training import E_MIN, LazyFormat
+from concord.sim.stimulus.lazy_passes import lazy_format, random_pass
+from concord.spec.numbers.lazy import E_MIN
 
-FMT = LazyFormat(**json.loads(os.environ["FORMAT"]))
-LANES = int(os.environ["LANES"])
+CONFIGURATIONS = ("tiny", "serial")
+TESTED = ("tiny", "serial")
+
+
+def component(config) -> AxiStreams:
+    """The lazy update with AXI4-Stream ports."""
+    return AxiStreams(LazyUpdate(lazy_format(config), config.mfu_lanes))
+
+
+FMT, LANES = lazy_format(CONFIG), CONFIG.mfu_lanes
 
 
 def to_bytes(shape, transfers: list[dict]) -> bytes:

@@ -1,6 +1,5 @@
-"""Testbench of hw.host.control against spec.registers; CONFIG names the preset."""
+"""Testbench of hw.host.control against spec.host.registers; CONFIG names the preset."""
 
-import os
 import random
 
 import cocotb
@@ -8,11 +7,10 @@ from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from cocotbext.axi.axil_channels import AxiLiteAWSource, AxiLiteAWTransaction, AxiLiteWSource, AxiLiteWTransaction
 from concord.sim.drivers.axi_stream import pauses
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import start
-from concord.spec.registers import Control, Counter, Register
+from concord.spec.host.registers import Control, Counter, Register
 
-CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
 CONSTANTS = {
     Register.CONTROL: 0, Register.DIGEST: CONFIG.digest, Register.NATIVE_DIM: CONFIG.native_dim,
     Register.LANES: CONFIG.lanes, Register.TILE_ENGINES: CONFIG.tile_engines, Register.MFU_LANES: CONFIG.mfu_lanes,
@@ -73,7 +71,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def registers(dut, stall):
-    """Every address reads as spec.registers says; addresses without a register read 0."""
+    """Every address reads as spec.host.registers says; addresses without a register read 0."""
     bench = Bench(dut, stall)
     await bench.start()
     state = {Register.STATUS: 0x2A, Register.ERROR: 9, Register.ERROR_ADDRESS: 0x1BEEF}

@@ -1,16 +1,25 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.host.counters: exact totals at any moment."""
 
 import random
 
 import cocotb
 from cocotb.triggers import RisingEdge
+from concord.hw.host.counters import EventCounters
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import start
-from concord.spec.registers import Counter
+from concord.spec.host.registers import Counter
 
+CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "total[:BITS] | total[BITS].replicate(BITS)", "new": "total[:BITS]"},
 )
+
+
+def component(config) -> EventCounters:
+    """Counters with increments of many widths."""
+    return EventCounters(WIDTHS)
+
 
 MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
 LARGEST = (1 << 32) - 1

@@ -1,41 +1,38 @@
 """Testbench of hw.host.host_read: the words and entries that a READ asks for, with their place in the answer."""
 
-import os
 import random
 
 import cocotb
-from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import INDEX, address_bits, entry
-from concord.sim.drivers.configs import from_text
+from concord.hw.lib.payloads import INDEX, entry, entry_reads
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.message_cases import readable
-from concord.spec.memories import VRFS, Mem, depth
+from concord.spec.isa.memories import VRFS, Mem, depth
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "left.eq(self.i.p.count - offset)", "new": "left.eq(self.i.p.count)"},
     {"old": "~coming & ~self.entry_o.valid", "new": "~coming"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 READ, REPLY = Record(message_payloads.Read), Record(message_payloads.reply(CONFIG))
 ENTRY, ENTRY_REPLY = Record(entry(CONFIG)), Record(message_payloads.entry_reply(CONFIG))
-ENTRY_READ = Record(data.StructLayout({"valid": 1, "address": address_bits(CONFIG)}))
+ENTRY_READ = Record(entry_reads(CONFIG).members["request"].shape)
 
 
 async def entry_memory(dut, entries: list[int], chance: random.Random, stall: float):
-    """VectorRf at the ports `entry_read`, `entry_grant` and `entry`; an entry that was not requested is noise."""
-    dut.entry_grant.value = 0
+    """VectorRf at the port `vector_rf`; an entry that was not requested is noise."""
+    dut.vector_rf__grant.value = 0
     while True:
         await RisingEdge(dut.clk)
-        request = ENTRY_READ.of(int(dut.entry_read.value))
-        dut.entry.value = chance.getrandbits(ENTRY.width)
-        if request["valid"] and dut.entry_grant.value:
-            dut.entry.value = entries[request["address"]]
-        dut.entry_grant.value = int(chance.random() >= stall)
+        request = ENTRY_READ.of(int(dut.vector_rf__request.value))
+        dut.vector_rf__entry.value = chance.getrandbits(ENTRY.width)
+        if request["valid"] and dut.vector_rf__grant.value:
+            dut.vector_rf__entry.value = entries[request["address"]]
+        dut.vector_rf__grant.value = int(chance.random() >= stall)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -1,18 +1,25 @@
-"""Testbench of hw.host.message_input against spec.messages; CONFIG names the preset."""
-
-import os
+# amaranth: UnusedElaboratable=no
+"""Testbench of hw.host.message_input against spec.host.messages; CONFIG names the preset."""
 
 import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSource
-from concord.sim.drivers.axi_stream import pauses
-from concord.sim.drivers.configs import from_text
+from concord.hw.host.message_input import MessageInput
+from concord.sim.drivers.axi_stream import AxiStream, pauses
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import Sink, start
 from concord.sim.stimulus.message_cases import items, malformed, message, to_machine
-from concord.spec.messages import MessageKind, pack
+from concord.spec.host.messages import MessageKind, pack
 
-CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
+CONFIGURATIONS = ("tiny", "serial", "wide", "vision")  # the last one has the widest words
+
+
+def component(config) -> AxiStream:
+    """The unit, whose beats come over AXI4-Stream."""
+    return AxiStream(MessageInput(config), "i", "s_axis")
+
+
 OUTS = ("net", "write", "entry_write", "program", "bias", "packed", "update", "read")
 
 

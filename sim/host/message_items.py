@@ -1,18 +1,17 @@
 """Testbench of hw.host.message_items: payloads of every kind become their items."""
 
-import os
-
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus.message_cases import items, message, to_machine
-from concord.spec.messages import Message, MessageKind, item_bytes, pack, record_bytes
+from concord.spec.host.messages import Message, MessageKind, item_bytes, pack, record_bytes
 
-CONFIG = from_text(os.environ["CONFIG"])
+CONFIGURATIONS = ("tiny", "serial", "wide", "vision")  # the last one has the widest words
+
 HEADER = Record(message_payloads.Header)
 OUTS = ("net", "write", "entry_write", "program", "bias", "packed", "update")
 KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)

@@ -1,21 +1,26 @@
-"""Testbench of hw.host.message_output against spec.messages; CONFIG names the preset."""
-
-import os
+# amaranth: UnusedElaboratable=no
+"""Testbench of hw.host.message_output against spec.host.messages; CONFIG names the preset."""
 
 import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSink
+from concord.hw.host.message_output import MessageOutput
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.axi_stream import monitor, pauses
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.axi_stream import AxiStream, monitor, pauses
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import Source, pack, start
 from concord.sim.stimulus.message_cases import entry_bits
-from concord.spec.memories import VRFS, Mem
-from concord.spec.messages import Message, MessageKind, entry_bytes, unpack
-from concord.spec.messages import pack as message_bytes
+from concord.spec.host.messages import Message, MessageKind, entry_bytes, unpack
+from concord.spec.host.messages import pack as message_bytes
+from concord.spec.isa.memories import VRFS, Mem
 
-CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
+CONFIGURATIONS = ("tiny", "serial", "wide", "vision")  # the last one has the widest words
+
+
+def component(config) -> AxiStream:
+    """The unit, whose beats leave over AXI4-Stream."""
+    return AxiStream(MessageOutput(config), "o", "m_axis")
 
 
 class Bench:

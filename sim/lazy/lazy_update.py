@@ -1,7 +1,6 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.lazy.lazy_update against golden.lazy.lazy_update."""
 
-import json
-import os
 from collections import Counter
 
 import cocotb
@@ -9,12 +8,14 @@ import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 from concord.golden.lazy.lazy_update import Parameters, Pass
 from concord.hw.lazy.exponent_search import COUNTS, pass_answer
-from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
+from concord.hw.lazy.lazy_update import LazyUpdate, lazy_block, lazy_elements, lazy_parameters
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
-from concord.sim.stimulus.lazy_passes import Given, again, bins, overflowing, random_pass
-from concord.spec.training import E_MIN, LazyFormat
+from concord.sim.stimulus.lazy_passes import Given, again, bins, lazy_format, overflowing, random_pass
+from concord.spec.numbers.lazy import E_MIN
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"file": "hw/lazy/lazy_step.py", "old": 'limited = e["above"] | (e["full"] & half)', "new": 'limited = e["above"]'},
     {"file": "hw/lazy/lazy_step.py", "old": 'half & (~v[-1] | e["rounded"])', "new": "half"},
@@ -23,8 +24,14 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/lazy/rounding.py", "old": "(~value[-1] | value[:places - 1].any())", "new": "~value[-1]"},
 )
 
-FMT = LazyFormat(**json.loads(os.environ["FORMAT"]))
-LANES, SEARCH, LATENCY = (int(os.environ[name]) for name in ("LANES", "SEARCH", "LATENCY"))
+
+def component(config) -> LazyUpdate:
+    """The unit with the format that is tested on a machine."""
+    return LazyUpdate(lazy_format(config), config.mfu_lanes)
+
+
+DUT = component(CONFIG)
+FMT, LANES, SEARCH, LATENCY = DUT.fmt, DUT.lanes, DUT.search, DUT.latency
 TOTALS = (*COUNTS, "changes")
 
 

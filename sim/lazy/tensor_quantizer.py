@@ -1,24 +1,34 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.lazy.tensor_quantizer against golden.lazy.tensor."""
 
-import os
 from dataclasses import dataclass
 
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.golden.lazy.tensor import measure, requantise
-from concord.hw.lazy.tensor_quantizer import WIDTHS, block_mantissas, block_order, block_sums
+from concord.golden.lazy.tensor import measure, requantize
+from concord.hw.lazy.tensor_quantizer import WIDTHS, TensorQuantizer, block_mantissas, block_order, block_sums
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
-from concord.spec.training import E_MAX, E_MIN
+from concord.spec.machine.config import preset
+from concord.spec.numbers.lazy import E_MAX, E_MIN
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "now | Mux(first, 0, found)", "new": "now | found"},
     {"old": 'lane["rounded"][bits - 1:].any()', "new": 'lane["rounded"][bits:].any()'},
     {"old": "(~negative).replicate(len(value))", "new": "Const(-1, len(value))"},
 )
 
-SUM_BITS, LANES, LATENCY = (int(os.environ[name]) for name in ("SUM_BITS", "LANES", "LATENCY"))
+
+def component(config) -> TensorQuantizer:
+    """A quantiser of sums of the most bits, of few bits, or of 32-bit gradients times 8 bits."""
+    return TensorQuantizer({preset("tiny"): 62, preset("serial"): 12}.get(config, 48), config.mfu_lanes)
+
+
+DUT = component(CONFIG)
+SUM_BITS, LANES, LATENCY = DUT.sum_bits, DUT.lanes, DUT.latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ def bins(given: Given) -> dict[str, bool]:
         return {"zero block": not largest, "power of two": largest > 1 and largest & (largest - 1) == 0,
                 "one": largest == 1, "lowest exponent": own == E_MIN and largest > 0, "highest exponent": own == E_MAX}
     shift = given.exponent - (bits - 1) - given.lsb
-    got = requantise(given.sums, given.lsb, bits, exponent=given.exponent).mantissas
+    got = requantize(given.sums, given.lsb, bits, exponent=given.exponent).mantissas
     return {f"{bits} bits": True, "shift to the left": shift < 0, "shift to the right": shift > 0,
             "far to the left": shift < -32, "far to the right": shift > SUM_BITS,
             "saturated": bool((got == (1 << bits - 1) - 1).any()), "lowest": bool((got == -(1 << bits - 1)).any()),
@@ -99,7 +109,7 @@ class Bench:
                 continue
             count = len(given.sum_words)
             got = unpack(block_mantissas(LANES), await self.o.receive(count))
-            want = requantise(given.sum_words, given.lsb, WIDTHS[given.code], exponent=given.exponent).mantissas
+            want = requantize(given.sum_words, given.lsb, WIDTHS[given.code], exponent=given.exponent).mantissas
             assert_equal("mantissas", got["mantissas"], want, sum=given.sum_words, lsb=given.lsb,
                          bits=WIDTHS[given.code], exponent=given.exponent)
             assert_equal("last", got["last"], np.arange(count) == count - 1)

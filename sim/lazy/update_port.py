@@ -1,7 +1,5 @@
 """Testbench of hw.lazy.update_port: tensors of UPDATE messages become the UPDATED words of golden.machine."""
 
-import os
-
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
@@ -9,14 +7,15 @@ from concord.golden.host.messages import update_message, update_of, updated_mess
 from concord.golden.lazy.lazy_update import Parameters, one_pass
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
-from concord.spec.messages import unpack as message_of
-from concord.spec.training import LazyFormat
+from concord.spec.host.messages import unpack as message_of
+from concord.spec.numbers.lazy import LazyFormat
 
-CONFIG = from_text(os.environ["CONFIG"])
+CONFIGURATIONS = ("tiny", "trainer")
+
 FULL = LazyFormat()
 EVENTS = Record(UpdatePort(CONFIG).events.shape())
 

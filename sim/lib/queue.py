@@ -1,17 +1,25 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.lib.queue: first in, first out, with the promised depth."""
 
-import os
 import random
 
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
+from concord.hw.lib.queue import Queue
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import Sink, Source, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "self.i.ready.eq(queue.w_rdy)", "new": "self.i.ready.eq(1)"},
 )
 
-DEPTH = int(os.environ["DEPTH"])
+
+def component(config) -> Queue:
+    """A queue that is often full."""
+    return Queue(24, config.chain_queue)
+
+
+DEPTH = CONFIG.chain_queue
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

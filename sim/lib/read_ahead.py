@@ -1,13 +1,14 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.lib.read_ahead: requested words, which come a cycle later, are not lost and never exceed the room."""
 
-import os
 import random
 
 import cocotb
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import word
-from concord.sim.drivers.configs import from_text
+from concord.hw.lib.read_ahead import ReadAhead
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, start
 
@@ -15,7 +16,13 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "self.room.eq(under_way != self.DEPTH)", "new": "self.room.eq(queue.level != self.DEPTH)"},
 )
 
-CONFIG, TAG, DEPTH = from_text(os.environ["CONFIG"]), int(os.environ["TAG_BITS"]), int(os.environ["DEPTH"])
+
+def component(config) -> ReadAhead:
+    """A reader whose words carry tags of 3 bits."""
+    return ReadAhead(config, 3)
+
+
+TAG, DEPTH = component(CONFIG).tag_bits, ReadAhead.DEPTH
 WORD = word(CONFIG).size
 OUT = Record(data.StructLayout({"word": WORD, "tag": TAG}))
 

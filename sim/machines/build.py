@@ -19,7 +19,7 @@ from cocotb_tools.runner import get_runner
 from concord.hw.verilog import ports, verilog
 from concord.sim.machines.cache import cached, keep_only
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 TESTBENCHES = "*/sim/*.py"  #: Python files whose failing asserts show their values, which makes loading them slow.
 RUNS = Path("build/runs")  #: Folder of all testbench runs, relative to the working directory.
 PACKAGES = Path(sysconfig.get_path("platlib"))

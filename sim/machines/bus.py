@@ -6,8 +6,8 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp, AxiStreamBus, AxiStreamSink, AxiStreamSource
 from concord.sim.drivers.axi_stream import monitor, pauses
 from concord.sim.drivers.stream import start
-from concord.spec.config import Config
-from concord.spec.registers import Register, Status
+from concord.spec.host.registers import Register, Status
+from concord.spec.machine.config import Config
 
 
 class Bus:

@@ -124,6 +124,16 @@ def builds() -> list[Build]:
     return sorted(found, key=lambda build: build.used)
 
 
+def under_way() -> dict[str, tuple[int, int]]:
+    """For each build that is being made, by its name, the compiled files and all files of C++; 0 of 0 at first."""
+    found = {}
+    for folder in BUILDS.iterdir() if BUILDS.is_dir() else ():
+        if folder.is_dir() and not (folder / TIMED).exists():
+            sources = len(list(folder.glob("Vtop*.cpp")))
+            found[folder.name] = min(len(list(folder.glob("Vtop*.o"))), sources), sources
+    return found
+
+
 def trim(most: int) -> list[Path]:
     """Remove the least recently used builds, until the others take at most `most` bytes.
 

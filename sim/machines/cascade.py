@@ -1,4 +1,4 @@
-"""Several machines in a row, golden or simulated: each sends its INPUT messages to the next one, without the host.
+"""A pipeline of machines, golden or simulated: each sends its INPUT messages to the next one, without the host.
 
 The host has the streams and the control port of every machine; all simulated machines have one clock.
 """
@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Self
 
 from concord.golden.host.message_link import routed
-from concord.sim.machines.host import KINDS, GoldenMachine, HardwareMachine, Machine
-from concord.spec.config import Config
-from concord.spec.registers import Status
+from concord.sim.machines import host
+from concord.sim.machines.host import KINDS, GoldenMachine, HardwareMachine, Machine, machine
+from concord.spec.host.registers import Status
+from concord.spec.machine.config import Config
 
 
 class Cascade:
-    """Machines in a row.
+    """A pipeline of machines; one machine is the shortest.
 
     Args:
         machines: The machines, in order.
@@ -24,8 +25,8 @@ class Cascade:
     def __init__(self, machines: Sequence[Machine]):
         self.machines = tuple(machines)
         self._files = ExitStack()
-        for machine in self.machines:
-            self._files.callback(machine.close)
+        for one in self.machines:
+            self._files.callback(one.close)
 
     @property
     def cycles(self) -> int:
@@ -73,16 +74,18 @@ class LinkedGolden(GoldenMachine):
 
 
 def cascade(kind: str, configs: Sequence[Config], **options) -> Cascade:
-    """Make machines of one `kind` of `host.KINDS` in a row.
+    """Make a pipeline of machines of one `kind` of `host.KINDS`.
 
     Args:
         kind:    Kind of the machines.
         configs: Configuration of each machine; all have the same `message_bytes`.
-        options: Options of `host.machine`, but for waveforms.
+        options: Options of `host.machine`; several machines write no waveform.
 
     Raises:
         ValueError: there is no such kind.
     """
+    if len(configs) == 1:
+        return Cascade([machine(kind, configs[0], **options)])
     match kind:
         case "golden":
             machines = []
@@ -100,11 +103,7 @@ def cascade(kind: str, configs: Sequence[Config], **options) -> Cascade:
 
 def build(kind: str, configs: Sequence[Config]) -> Path | None:
     """Build what a cascade of `kind` runs on; None for golden, which needs none."""
-    match kind:
-        case "library":
-            from concord.sim.machines.library import build_library, nnp_verilog
-            return [build_library(nnp_verilog(config), config.message_bytes) for config in dict.fromkeys(configs)][-1]
-        case "cocotb":
-            from concord.sim.machines.cocotb_client import build_cascade
-            return build_cascade(configs)
-    return None
+    if kind == "cocotb" and len(configs) > 1:
+        from concord.sim.machines.cocotb_client import build_cascade
+        return build_cascade(configs)
+    return [host.build(kind, config) for config in dict.fromkeys(configs)][-1]

@@ -17,7 +17,7 @@ from concord.hw.verilog import verilog
 from concord.sim.drivers.configs import to_text
 from concord.sim.machines.build import build, simulate
 from concord.sim.machines.library import nnp_verilog
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 START = 60  #: Seconds within which a simulation must begin.
 
@@ -29,14 +29,14 @@ def build_simulation(config: Config, *, dut: Component | None = None, waves: boo
 
 
 def build_cascade(configs: Sequence[Config]) -> Path:
-    """Verilate machines in a row for cocotb, with the top module `cascade`, and return the folder of the build."""
+    """Verilate a pipeline of machines for cocotb, with the top module `cascade`, and return the folder of the build."""
     row = Cascade(configs)
     texts = [verilog(row, "cascade"), *(nnp_verilog(config, name) for config, name in row.modules.items())]
     return build("\n".join(texts), "cascade")
 
 
 class Simulation:
-    """One cocotb simulation, of one machine or of several in a row.
+    """One cocotb simulation, of one machine or of a pipeline.
 
     Args:
         built:   Folder of the build.
@@ -155,7 +155,7 @@ class CocotbClient:
 
 
 def linked(configs: Sequence[Config], **options) -> list[CocotbClient]:
-    """Machines in a row in one simulation, see `sim.machines.library.linked`."""
+    """A pipeline of machines in one simulation, see `sim.machines.library.linked`."""
     simulation = Simulation(build_cascade(configs), configs, **options)
     return [CocotbClient(config, simulation=simulation, number=k) for k, config in enumerate(configs)]
 

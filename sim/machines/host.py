@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Self
 
 from concord.golden.machine import Machine as Golden
-from concord.spec.config import Config
-from concord.spec.isa import Error
-from concord.spec.messages import MessageKind
-from concord.spec.registers import EVENTS, Control, Counter, Register, Status
+from concord.lib.extras import require
+from concord.spec.host.messages import MessageKind
+from concord.spec.host.registers import EVENTS, Control, Counter, Register, Status
+from concord.spec.isa.instructions import Error
+from concord.spec.machine.config import Config
 
 KINDS = ("golden", "library", "cocotb")
 TAKEN = 32  #: Cycles within which words whose beats were taken are written to their memory.
@@ -201,6 +202,8 @@ class HardwareMachine(Machine):
 
 def build(kind: str, config: Config) -> Path | None:
     """Build what a machine of `kind` runs on, and return its folder or file; None for golden, which needs none."""
+    if kind != "golden":
+        require("sim")
     match kind:
         case "library":
             from concord.sim.machines.library import build_library, nnp_verilog
@@ -222,8 +225,10 @@ def machine(kind: str, config: Config, **options) -> Machine:
                  waveform begins.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: there is no such kind, or the packages of its extra are not installed.
     """
+    if kind != "golden":
+        require("sim")
     match kind:
         case "golden":
             return GoldenMachine(config)

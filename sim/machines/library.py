@@ -15,7 +15,7 @@ from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
 from concord.sim.machines.build import ROOT, lean, named_signals, verilate
 from concord.sim.machines.cache import cached, keep_only
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 SHIM = Path(__file__).with_name("shim.cpp")
 OPTIMISE = "-O1"
@@ -184,7 +184,7 @@ class Library:
 
 
 def linked(configs: Sequence[Config], *, seed: int = 0, gap: float = 0.0, stall: float = 0.0) -> list[Library]:
-    """Machines in a row: each sends its INPUT messages to the next one, and all have one clock.
+    """A pipeline of machines: each sends its INPUT messages to the next one, and all have one clock.
 
     Args:
         configs: Configuration of each machine.
@@ -196,7 +196,7 @@ def linked(configs: Sequence[Config], *, seed: int = 0, gap: float = 0.0, stall:
         ValueError: beats of neighbours have different widths.
     """
     if len({config.message_bytes for config in configs}) > 1:
-        raise ValueError("machines in a row have beats of one width: choose machines of equal message_bytes")
+        raise ValueError("machines of a pipeline have beats of one width: choose machines of equal message_bytes")
     made = [Library(config, seed=seed + k, gap=gap, stall=stall) for k, config in enumerate(configs)]
     for one, behind in pairwise(made):
         one.precede(behind)

@@ -8,11 +8,11 @@ import numpy as np
 from concord.golden.host.messages import contents_of, words_of
 from concord.sim.machines.host import GoldenMachine, Machine
 from concord.sim.stimulus.programs import Case
-from concord.spec.config import Config
-from concord.spec.isa import Error
-from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
-from concord.spec.messages import Message, unpack
-from concord.spec.registers import Counter, Status
+from concord.spec.host.messages import Message, unpack
+from concord.spec.host.registers import Counter, Status
+from concord.spec.isa.instructions import Error
+from concord.spec.isa.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
+from concord.spec.machine.config import Config
 
 #: Bits of STATUS that do not depend on time.
 SHOWN = Status.DONE | Status.RUNNING | Status.INVALID_VECTOR | Status.INVALID_MATRIX

@@ -1,13 +1,14 @@
-"""Testbench of hw.mfu.activation against golden.mfu.multifunction. LATENCY is the latency of the unit."""
-
-import os
+"""Testbench of hw.mfu.activation against sim.reference.multifunction. LATENCY is the latency of the unit."""
 
 import cocotb
 import numpy as np
-from concord.golden.mfu.multifunction import stage
+from concord.hw.mfu.activation import Activation
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.spec.operations import Stage, codes
+from concord.sim.reference.multifunction import stage
+from concord.spec.isa.operations import Stage, codes
+
+CONFIGURATIONS = ("tiny",)
 
 
 @cocotb.test()
@@ -16,5 +17,5 @@ async def matches_golden(dut):
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     a = rng.integers(0, 1 << 16, 30_000, dtype=np.uint16)
     op = rng.choice(codes(Stage.ACT), a.size)
-    got = (await drive_pipeline(dut, {"a": a, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
+    got = (await drive_pipeline(dut, {"a": a, "op": op}, ["o"], Activation.latency))["o"]
     assert_equal("o", got, stage(Stage.ACT, op, a), op=(op, Stage.ACT), a=a)

@@ -1,25 +1,32 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.mfu.dequantizer against golden.lib.float16. FORMAT, LANES and LATENCY are the unit's attributes."""
-
-import json
-import os
 
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.golden.lib.float16 import from_integer
 from concord.hw.lib.payloads import Mode, lane_group
+from concord.hw.mfu.dequantizer import Dequantizer
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
-from concord.spec.formats import Format
+from concord.spec.machine.config import preset
+from concord.spec.numbers.formats import Format
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(self.mode.unsigned, fmt.zero, 0)", "new": "Mux(self.mode.unsigned, fmt.highest, 0)"},
     {"old": "Mux(self.mode.integer, 0,", "new": "Mux(self.mode.unsigned, 0,"},
 )
 
-FORMAT = Format.from_record(json.loads(os.environ["FORMAT"]))
-LANES, LATENCY = int(os.environ["LANES"]), int(os.environ["LATENCY"])
+
+def component(config) -> Dequantizer:
+    """A dequantiser of the machine's format, or of the widest, whose numbers are rounded, overflow and underflow."""
+    return Dequantizer(Format(bits=16) if config == preset("tiny") else config.activations, config.mfu_lanes)
+
+
+FORMAT, LANES, LATENCY = component(CONFIG).fmt, CONFIG.mfu_lanes, Dequantizer.latency
 
 
 @cocotb.test()

@@ -1,14 +1,14 @@
 """Testbench of hw.mfu.exponential against golden.mfu.exponential. LATENCY is the latency of the unit."""
 
-import os
-
 import cocotb
 import numpy as np
 from concord.golden.mfu.exponential import exponential
+from concord.hw.mfu.exponential import Exponential
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.spec.softmax import DISTANCE_BITS, wholes
+from concord.spec.numbers.softmax import DISTANCE_BITS, wholes
 
+CONFIGURATIONS = ("tiny_softmax",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "fall >> LOW_BITS", "new": "fall >> LOW_BITS + 1"},
     {"old": "delay(m, shift, 4)", "new": "delay(m, shift, 3)"},
@@ -23,5 +23,5 @@ async def matches_golden(dut):
     far = rng.integers(0, 1 << 33, 2000) >> rng.integers(0, 33, 2000)
     distance = np.concatenate([rng.integers(0, rows << DISTANCE_BITS, 20_000), edges, edges - 1, far, [(1 << 33) - 1]])
     rng.shuffle(distance)
-    got = (await drive_pipeline(dut, {"distance": distance}, ["o"], int(os.environ["LATENCY"])))["o"]
+    got = (await drive_pipeline(dut, {"distance": distance}, ["o"], Exponential.latency))["o"]
     assert_equal("o", got, exponential(distance), distance=distance)

@@ -1,26 +1,26 @@
-"""Testbench of hw.mfu.mfu_pipeline against golden.mfu.multifunction: two units with their operands."""
-
-import os
+"""Testbench of hw.mfu.mfu_pipeline against sim.reference.multifunction: two units with their operands."""
 
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
-from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
+from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.schedule.writeback import results
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import pack, start, unpack
-from concord.spec.memories import VRFS, depth
-from concord.spec.mfu import TAPS, Tap
-from concord.spec.operations import MFUS, Stage, codes
+from concord.sim.reference.multifunction import multifunction
+from concord.spec.isa.memories import VRFS, depth
+from concord.spec.isa.operations import MFUS, Stage, codes
+from concord.spec.isa.taps import TAPS, Tap
 
+CONFIGURATIONS = ("tiny", "serial")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "second.tap.eq(first.tap_out)", "new": "second.tap.eq(first.tap)"},
 )
 
-CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
+LATENCY = MfuPipeline.latency
 LANES = CONFIG.mfu_lanes
 ADDRESSES = data.ArrayLayout(address_bits(CONFIG), len(OPERANDS))
 READ = data.ArrayLayout(word(CONFIG), len(OPERANDS))

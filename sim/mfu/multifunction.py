@@ -1,28 +1,27 @@
-"""Testbench of hw.mfu.multifunction against golden.mfu.multifunction.
+"""Testbench of hw.mfu.multifunction against sim.reference.multifunction.
 
 CONFIG is a preset or a configuration as JSON; LATENCY and FACTOR_AT are the unit's attributes `latency` and
 `factor_at`.
 """
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import Control
+from concord.hw.mfu.multifunction import MultiFunctionUnit
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
-from concord.spec.mfu import TAPS, Tap
-from concord.spec.operations import Stage, codes
+from concord.sim.reference.multifunction import multifunction
+from concord.spec.isa.operations import Stage, codes
+from concord.spec.isa.taps import TAPS, Tap
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},
 )
 
-LANES = from_text(os.environ.get("CONFIG", "tiny")).mfu_lanes
+LANES = CONFIG.mfu_lanes
 WORD = data.ArrayLayout(16, LANES)
 BROUGHT = data.ArrayLayout(WORD, TAPS)
 
@@ -40,12 +39,12 @@ async def matches_golden(dut):
     control["tap"] = rng.integers(0, len(Tap), (count, TAPS))
     want, want_taps = multifunction(value, addend, factor, taps, **control)
 
-    late = np.roll(factor, int(os.environ["FACTOR_AT"]), axis=0)
-    late[:int(os.environ["FACTOR_AT"])] = 0x5555
+    late = np.roll(factor, MultiFunctionUnit.factor_at, axis=0)
+    late[:MultiFunctionUnit.factor_at] = 0x5555
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
               "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
-    got = await drive_pipeline(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
-    done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came before the stream ended
+    got = await drive_pipeline(dut, inputs, ["value_out", "tap_out"], MultiFunctionUnit.latency)
+    done = np.arange(count) < count - MultiFunctionUnit.factor_at  # words whose factor came before the stream ended
     given = {"value": value, "addend": addend, "factor": factor}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
     assert_equal("value_out", unpack(WORD, got["value_out"]), want, where=done[:, None], **given)

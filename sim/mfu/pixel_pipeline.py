@@ -1,6 +1,5 @@
 """Testbench of hw.mfu.pixel_pipeline against golden: pixels of vector memories and of VectorRf become words."""
 
-import os
 import random
 from collections import deque
 
@@ -10,9 +9,10 @@ from cocotb.triggers import RisingEdge
 from concord.golden.mfu.pooling import pool_max
 from concord.golden.mvm.vector_rf import numbers
 from concord.hw.lib.payloads import word
+from concord.hw.mfu.pixel_pipeline import PixelPipeline
 from concord.hw.schedule.gather import pixel
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, pack, start, unpack
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -21,7 +21,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "& last & pool", "new": "& last"},
 )
 
-CONFIG, DEPTH = from_text(os.environ["CONFIG"]), int(os.environ["DEPTH"])
+DEPTH = PixelPipeline.DEPTH
 AHEAD = 2  #: Cycles from the read of a pixel to its arrival.
 
 

@@ -1,31 +1,33 @@
 """Testbench of hw.mfu.pooling against golden.mfu.pooling: windows of one and of more pixels."""
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.golden.mfu.pooling import pool_max
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(self.i.first, new, _maximum", "new": "Mux(self.i.first & ~self.i.last, new, _maximum"},
-    {"old": "Mux(differ, a.sign, less ^ a.sign)", "new": "less ^ a.sign"},
+    {"old": "Mux(apart, a.sign, less ^ negative)", "new": "less ^ negative", "file": "hw/lib/float16.py"},
+    {"old": "a.exponent.all() & a.fraction.any()", "new": "a.exponent.all()"},
+    {"old": "b.exponent.all() & b.fraction.any()", "new": "b.exponent.all()"},
 )
 
-LANES = int(os.environ["LANES"])
+LANES = CONFIG.mfu_lanes
 PIXEL = data.StructLayout({"valid": 1, "word": data.ArrayLayout(16, LANES), "first": 1, "last": 1})
 RESULT = data.StructLayout({"valid": 1, "word": data.ArrayLayout(16, LANES)})
 
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Random patterns, small numbers of both signs and zeros among them, with random gaps between pixels."""
+    """Random patterns, with small numbers, zeros and infinities of both signs, and random gaps between pixels."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 6000
     words = rng.integers(0, 1 << 16, (count, LANES), dtype=np.uint16)
     words = np.where(rng.random((count, 1)) < 0.4, words & 0x8003, words)
+    words = np.where(rng.random((count, LANES)) < 0.1, words & 0x8000 | 0x7C00, words)
     last = rng.random(count) < 0.3
     first = np.concatenate([[True], last[:-1]])
     last[-1] = True

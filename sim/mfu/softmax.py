@@ -1,17 +1,16 @@
 """Testbench of hw.mfu.softmax against golden.mfu.softmax: messages with and without softmax, in order."""
 
-import os
-
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 from concord.golden.mfu.softmax import softmax
 from concord.hw.lib import message_payloads
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
 
+CONFIGURATIONS = ("tiny_softmax",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(place > largest)", "new": "(place < largest)"},
     {"old": "(undefined & ~first_entered)", "new": "undefined"},
@@ -23,7 +22,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "issued.eq(end_of_word)", "new": "issued.eq(0)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 LANES, WORDS = CONFIG.mfu_lanes, CONFIG.softmax_words
 OUTGOING, OUTPUT = message_payloads.outgoing(CONFIG), message_payloads.output(CONFIG)
 SPECIAL = np.array([0x7C00, 0xFC00, 0x7E01, 0xFC01, 0x7BFF, 0xFBFF, 0, 0x8000], np.uint16)

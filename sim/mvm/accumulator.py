@@ -1,6 +1,5 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.mvm.accumulator against golden.mvm.overflow: sums modulo their width, beat by beat."""
-
-import os
 
 import cocotb
 import numpy as np
@@ -8,18 +7,20 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.golden.mvm.overflow import Events, partial_events, wrap
+from concord.hw.mvm.accumulator import Accumulator
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start, unpack
 from concord.sim.stimulus.random_values import integers
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "self.totals.eq(valid & last)", "new": "self.totals.eq(valid)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
-WIDTH, LATENCY = int(os.environ["WIDTH"]), int(os.environ["LATENCY"])
+DUT = Accumulator(CONFIG)
+WIDTH, LATENCY = DUT.width, DUT.latency
 N, ENGINES = CONFIG.native_dim, CONFIG.tile_engines
 TERMS = Record(data.ArrayLayout(data.ArrayLayout(signed(WIDTH), N), ENGINES))
 WORD = data.ArrayLayout(signed(CONFIG.sum_bits), CONFIG.mfu_lanes)

@@ -1,6 +1,6 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.mvm.beat_sequencer: beats in order, none before its operand is complete and its result has room."""
 
-import os
 from collections import deque
 
 import cocotb
@@ -8,9 +8,9 @@ import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import Product
-from concord.hw.mvm.beat_sequencer import beat
+from concord.hw.mvm.beat_sequencer import BeatSequencer, beat
 from concord.hw.mvm.row_tiles import row_tile
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus import products
@@ -21,8 +21,13 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "Mux(step.from_entries, self.entries, ", "new": "Mux(self.entries, 1, "},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
-ENGINES, SPACE = CONFIG.tile_engines, int(os.environ["SPACE"])
+
+def component(config) -> BeatSequencer:
+    """A sequencer with little room for results."""
+    return BeatSequencer(config, 2 * config.vector_words + 3)
+
+
+ENGINES, SPACE = CONFIG.tile_engines, component(CONFIG).space
 PRODUCT, BEAT, ROW_TILE = Record(Product), Record(beat(CONFIG)), Record(row_tile(CONFIG))
 MARKS = Record(data.ArrayLayout(range(CONFIG.groups + 1), ENGINES))
 

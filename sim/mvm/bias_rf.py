@@ -1,23 +1,19 @@
 """Testbench of hw.mvm.bias_rf: a memory of words of integers."""
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.hdl import signed
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Source, pack, start, unpack
 from concord.sim.stimulus.random_values import integers
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "write.en.eq(self.i.valid)", "new": "write.en.eq(self.i.valid & ~self.i.p.address[3])"},
 )
-
-CONFIG = from_text(os.environ["CONFIG"])
 
 
 @cocotb.test()

@@ -1,24 +1,22 @@
-"""Testbench of hw.mvm.column_walker against spec.chain, which says where each column of a chain lies."""
-
-import os
+"""Testbench of hw.mvm.column_walker against spec.isa.chain, which says where each column of a chain lies."""
 
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import column_job
 from concord.hw.mvm.column_walker import column_addresses
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus import windows
 
+TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "m.If(go & whole)", "new": "m.If(go & ended)"},
-    {"old": "stride.eq(strides[k])", "new": "stride.eq(strides[0])"},
+    {"old": "Mux(end, step, stride)", "new": "Mux(end, step, strides[0])"},
     {"old": "[end | ended for end in ends[:COLUMNS]]", "new": "ends[:COLUMNS]", "config": "wide"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 JOB, STEP = Record(column_job(CONFIG)), Record(column_addresses(CONFIG))
 
 

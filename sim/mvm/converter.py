@@ -1,7 +1,5 @@
 """Testbench of hw.mvm.converter against golden.mvm.converter and golden.mvm.overflow."""
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.hdl import signed
@@ -9,20 +7,20 @@ from amaranth.lib import data
 from concord.golden.lib.float16 import INFINITY, from_integer
 from concord.golden.mvm.overflow import misfits, wrap
 from concord.hw.lib.payloads import word
-from concord.hw.mvm.converter import conversion
+from concord.hw.mvm.converter import Converter, conversion
 from concord.hw.mvm.overflow import OverflowCounter
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import integers
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "lane < i.lanes", "new": "lane <= i.lanes"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
-LATENCY, LANES = int(os.environ["LATENCY"]), CONFIG.mfu_lanes
+LATENCY, LANES = Converter.latency, CONFIG.mfu_lanes
 EVENTS = ("partial", "excess_partial", "output", "excess_output")
 
 

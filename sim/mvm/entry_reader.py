@@ -1,7 +1,5 @@
 """Testbench of hw.mvm.entry_reader: each beat sees the columns of its step, and none that may still be written."""
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.lib import data
@@ -10,14 +8,15 @@ from concord.hw.lib.payloads import entry
 from concord.hw.mvm.column_walker import column_addresses
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.vector_rf import bank_read
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.reference.hazards import EntryPipeline
 from concord.sim.stimulus import windows
 from concord.sim.stimulus.random_values import mantissas
 
+TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "steps.i.valid.eq(i.valid & ~blocked)", "new": "steps.i.valid.eq(i.valid)"},
     {"old": "delay(m, early[j], 1)", "new": "0", "config": "wide"},
@@ -25,7 +24,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "delay(m, self.group, 1)", "new": "self.group"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 N, LANES, ENGINES, GROUPS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.groups
 STEP, ENTRY = Record(column_addresses(CONFIG)), Record(entry(CONFIG))
 READS, OPERANDS = (Record(data.ArrayLayout(shape(CONFIG), ENGINES)) for shape in (bank_read, operand))

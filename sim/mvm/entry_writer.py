@@ -1,6 +1,5 @@
 """Testbench of hw.mvm.entry_writer against golden.mvm.quantizer: entries, where they lie, and the progress."""
 
-import os
 from collections import deque
 from itertools import product
 
@@ -11,21 +10,22 @@ from concord.golden.mvm.quantizer import invalid, quantize, split
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import ENTRY_WRITERS, entry_job, entry_progress, entry_word
 from concord.hw.mvm.vector_rf import entry_words
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.stimulus.memory_stimulus import random_words
 from concord.sim.stimulus.random_values import mantissas
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(last_column, job.skip, 0)", "new": "Mux(last_column, 0, job.skip)"},
     {"old": "Mux(modes.ready, 1, turn + 1)", "new": "1"},
     {"old": "job.rising | last_turn", "new": "1"},
     {"old": "Mux(unsigned, Const(-config.activations.zero", "new": "Mux(0, Const(-config.activations.zero"},
+    {"old": "self.host.ready.eq(~o.valid)", "new": "self.host.ready.eq(1)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 N, LANES, WORDS, ENTRIES = CONFIG.native_dim, CONFIG.mfu_lanes, CONFIG.vector_words, CONFIG.vector_rf
 JOB, WORD, WRITE, PROGRESS, HOST = (Record(shape(CONFIG)) for shape in (
     entry_job, entry_word, entry_words, entry_progress, message_payloads.entry_write))
@@ -106,19 +106,32 @@ class Memory:
                 into[k] = write["entry"]["mantissas"][k], write["entry"]["exponent"]
 
 
+def entry_of_the_host(rng) -> dict:
+    """An entry at a random address."""
+    fmt = CONFIG.activations
+    return {"address": int(rng.integers(ENTRIES)),
+            "entry": {"mantissas": dict(enumerate(mantissas(rng, fmt, N).tolist())),
+                      "exponent": int(rng.integers(fmt.e_max - fmt.e_min + 1))}}
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5, 0.95])
 async def writes_entries_in_order(dut, stall):
-    """Chains of all lengths and modes, with words in every cycle or few; the first word comes soon after its job."""
+    """Chains of all lengths and modes, with words in every cycle or few; the first word comes soon after its job.
+
+    The host writes entries between them.
+    """
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chains = [Chain(rng) for _ in range(60)]
-    source, _ = (Source(dut, name, seed=cocotb.RANDOM_SEED) for name in ("job", "host"))
+    source, host = (Source(dut, name, seed=cocotb.RANDOM_SEED) for name in ("job", "host"))
     dut.word.value = 0
     await start(dut)
     memory = Memory(dut, chains)
+    memory.hosts.extend(entry_of_the_host(rng) for _ in range(100))
+    host.put(*map(HOST.join, memory.hosts))
     words = deque((number, k, word) for number, chain in enumerate(chains) for k, word in enumerate(chain.bits))
     counts, cycle, taken, queued = {"block": 0, "invalid": 0}, 0, [], 0
-    while memory.left:
+    while memory.left or memory.hosts:
         await RisingEdge(dut.clk)
         cycle += 1
         if dut.job__valid.value:
@@ -145,16 +158,13 @@ async def writes_entries_in_order(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def takes_entries_of_the_host(dut):
     """Entries of the host are written whole."""
-    rng, fmt = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.activations
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
     host = Source(dut, "host", seed=cocotb.RANDOM_SEED, stall=0.3)
     Source(dut, "job")
     dut.word.value = 0
     await start(dut)
     memory = Memory(dut, [])
-    memory.hosts.extend({
-        "address": int(rng.integers(ENTRIES)),
-        "entry": {"mantissas": dict(enumerate(mantissas(rng, fmt, N).tolist())),
-                  "exponent": int(rng.integers(fmt.e_max - fmt.e_min + 1))}} for _ in range(100))
+    memory.hosts.extend(entry_of_the_host(rng) for _ in range(100))
     host.put(*map(HOST.join, memory.hosts))
     while memory.hosts:
         await RisingEdge(dut.clk)

@@ -1,7 +1,5 @@
 """Testbench of hw.mvm.matrix_loader against golden.mvm.quantizer and golden.mvm.packing."""
 
-import os
-
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
@@ -10,17 +8,16 @@ from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, word
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.elements import loaded, stored
 from concord.sim.drivers.stream import Source, pack, start, unpack
 from concord.sim.stimulus.random_values import legal
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(item.row == 0) & (item.group == 0)", "new": "item.group == 0"},
 )
-
-CONFIG = from_text(os.environ["CONFIG"])
 
 
 class RegisterFile:

@@ -1,14 +1,12 @@
 """Testbench of hw.mvm.matrix_rf: side-by-side tiles from any first tile, and their zero marks."""
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 
@@ -16,7 +14,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "index + (bank > j)", "new": "index + (bank >= j)", "config": "wide"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 N, ENGINES, TILES, GROUPS = CONFIG.native_dim, CONFIG.tile_engines, CONFIG.matrix_tiles, CONFIG.groups
 WRITE, MARK, RECORD = Record(record_write(CONFIG)), Record(mark_write(CONFIG)), Record(record(CONFIG))
 READ = Record(data.ArrayLayout(data.ArrayLayout(RECORD.width, N), ENGINES))

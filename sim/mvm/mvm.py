@@ -1,22 +1,19 @@
 """Testbench of hw.mvm.mvm, the whole matrix-vector multiplier, against golden.mvm.mvm."""
 
-import os
-
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.reference.product_traffic import ProductTraffic
 from concord.sim.stimulus import windows
-from concord.spec.chain import Registers
+from concord.spec.isa.chain import Registers
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "delay(m, beat.integer, rotator.latency)", "new": "delay(m, beat.integer, rotator.latency + 1)"},
     {"old": "m.If(sequencer.beat.from_entries)", "new": "m.If(sequencer.read)"},
 )
-
-CONFIG = from_text(os.environ["CONFIG"])
 
 
 async def serve(dut, *, stall: float, slow: float) -> ProductTraffic:

@@ -1,15 +1,13 @@
 """Testbench of hw.mvm.operand_buffer: one operand is read while the next one fills, against lists."""
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.quantizer import quantized
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, pack, start
 from concord.sim.stimulus.random_values import mantissas
@@ -18,7 +16,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "Cat(read_line, self.step[:high], reading)", "new": "Cat(read_line, self.step[:high], filling)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 N, LANES, ENGINES, WORDS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.vector_words
 OUT = Record(data.ArrayLayout(operand(CONFIG), ENGINES))
 

@@ -1,22 +1,22 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.mvm.operand_rotator: each column is moved to the bank of its tile."""
-
-import os
 
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.mvm.operand_buffer import operand
+from concord.hw.mvm.operand_rotator import OperandRotator
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
 
+CONFIGURATIONS = ("wide",)  # one engine turns nothing
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "e < self.columns", "new": "e <= self.columns", "config": "wide"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 ENGINES = CONFIG.tile_engines
 
 
@@ -30,7 +30,7 @@ async def every_column_meets_its_tile(dut):
     tile, columns = rng.integers(0, CONFIG.matrix_tiles, cycles), rng.integers(1, ENGINES + 1, cycles)
     i = pack(shape, {"mantissas": numbers, "exponent": exponents})
     got = unpack(shape, (await drive_pipeline(dut, {"i": i, "tile": tile, "columns": columns}, ["o"],
-                                    int(os.environ["LATENCY"])))["o"])
+                                    OperandRotator(CONFIG).latency))["o"])
     for cycle in range(cycles):
         idle = set(range(ENGINES))
         for column in range(columns[cycle]):

@@ -1,22 +1,31 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.mvm.overflow against golden.mvm.overflow."""
-
-import os
 
 import cocotb
 import numpy as np
 from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.golden.mvm.overflow import misfits
+from concord.hw.mvm.overflow import OverflowCounter
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack
 from concord.sim.stimulus.random_values import integers
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "self.used > k", "new": "self.used >= k"},
 )
 
-COUNT, WIDTH, BITS, LATENCY = (int(os.environ[name]) for name in ("COUNT", "WIDTH", "BITS", "LATENCY"))
+
+def component(config) -> OverflowCounter:
+    """A counter of values that are wider than those of most machines."""
+    return OverflowCounter(config.native_dim, 30, config.product_bits)
+
+
+DUT = component(CONFIG)
+COUNT, WIDTH, BITS = DUT.count, DUT.width, DUT.bits
 
 
 @cocotb.test()
@@ -29,7 +38,7 @@ async def matches_golden(dut):
     valid, used = rng.random(cycles) < 0.8, rng.integers(0, COUNT + 1, cycles)
     shape = data.ArrayLayout(signed(WIDTH), COUNT)
     inputs = {"values": pack(shape, values), "valid": valid, "used": used}
-    got = await drive_pipeline(dut, inputs, ["misfits", "excess"], LATENCY)
+    got = await drive_pipeline(dut, inputs, ["misfits", "excess"], DUT.latency)
     want = [misfits(row[:count], BITS) if on else (0, 0) for row, count, on in zip(values, used, valid, strict=True)]
     for k, name in enumerate(("misfits", "excess")):
         assert_equal(name, got[name], [each[k] for each in want], values=values, valid=valid, used=used)

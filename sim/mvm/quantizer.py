@@ -1,18 +1,21 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.mvm.quantizer against golden.mvm.quantizer."""
 
 import os
 
 import cocotb
 import numpy as np
+from cocotb.simtime import get_sim_time
 from cocotb.triggers import RisingEdge
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
 from concord.hw.lib.payloads import operand_word
-from concord.hw.mvm.quantizer import quantized
+from concord.hw.mvm.quantizer import Quantizer, quantized
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.elements import stored
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(value[:11].any() | value[12])", "new": "1"},
     {"old": "ones = fraction[-fmt.precision:].all()", "new": "ones = 0", "test": "test_the_quantizer_of_powers_of_two"},
@@ -20,8 +23,14 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "test": "test_the_quantizer_of_powers_of_two"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
-LANES, SIZE, SHORT = CONFIG.mfu_lanes, CONFIG.native_dim, os.environ["SHORT"] == "True"
+
+def component(config, *, short: bool = False) -> Quantizer:
+    """The quantiser of a machine's products, or of its entries if `short`."""
+    return Quantizer(config.activations, config.mfu_lanes, config.native_dim, short=short)
+
+
+LANES, SIZE = CONFIG.mfu_lanes, CONFIG.native_dim
+SHORT = os.environ.get("SHORT") == "True"  # whether blocks may end early
 WORDS = SIZE // LANES
 
 
@@ -95,7 +104,7 @@ def pulses(dut, signal):
         while True:
             await RisingEdge(dut.clk)
             if int(signal.value):
-                times.append(cocotb.simtime.get_sim_time("ns"))
+                times.append(get_sim_time("ns"))
 
     cocotb.start_soon(watch())
     return times
@@ -125,7 +134,7 @@ async def takes_and_gives_a_word_every_cycle(dut):
             given.append(cycle)
     assert len(taken) == len(given) == count
     assert taken[-1] - taken[0] == count - 1
-    latency = int(os.environ["LATENCY"])
+    latency = component(CONFIG, short=SHORT).latency
     due, first = [], 0
     for words in length:
         start_at = max(taken[first + words - 1] + latency, due[-1] + 1 if due else 0)

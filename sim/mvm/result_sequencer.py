@@ -1,13 +1,13 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.mvm.result_sequencer: every word of every row of tiles is picked up once its totals are ready."""
-
-import os
 
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.hw.mvm import converter
+from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.row_tiles import row_tile
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.stimulus import products
@@ -16,7 +16,12 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "Mux(rows > lanes, lanes, rows)", "new": "lanes"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
+
+def component(config) -> ResultSequencer:
+    """A sequencer with little room for results."""
+    return ResultSequencer(config, 4)
+
+
 ROW_TILE, CONVERSION = Record(row_tile(CONFIG)), Record(converter.conversion(CONFIG))
 ADDRESSES = 1 << (CONFIG.bias_words - 1).bit_length()
 SETTLE = 4  #: Cycles after which a row of tiles is at the head of the queue.

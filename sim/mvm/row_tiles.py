@@ -1,14 +1,12 @@
 """Testbench of hw.mvm.row_tiles against loops in Python."""
 
-import os
-
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import Product
 from concord.hw.mvm.row_tiles import column_step, row_tile
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus import products
@@ -18,7 +16,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "step.last & ~told)", "new": "step.last & self.step.ready)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 PRODUCT, STEP, ROW_TILE = Record(Product), Record(column_step(CONFIG)), Record(row_tile(CONFIG))
 
 

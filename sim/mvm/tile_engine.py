@@ -1,6 +1,5 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.mvm.tile_engine against golden.mvm.tile_engine."""
-
-import os
 
 import cocotb
 import numpy as np
@@ -11,13 +10,14 @@ from concord.golden.mvm.tile_engine import lane_sums
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.tile_engine import TileEngine
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.elements import stored
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
 
+TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "minus=top and places[k + 1] == 1", "new": "minus=False", "file": "hw/mvm/bit_planes.py"},
     {"old": "(value >> self.shift) + Cat(value[self.shift - 1], Const(0, 1)).as_signed()", "new": "value >> self.shift",
@@ -28,8 +28,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "test": "test_weights_that_are_powers_of_two[tile_engine-tiny]"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
-WIDTH, LATENCY = (int(os.environ[name]) for name in ("WIDTH", "LATENCY"))
+DUT = TileEngine(CONFIG)
+WIDTH, LATENCY = DUT.width, DUT.latency
 
 
 def exponents(rng, fmt, shape):

@@ -1,29 +1,28 @@
 """Testbench of hw.mvm.vector_rf: entries of all banks, and who reads them first."""
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
-from concord.hw.lib.payloads import entry
-from concord.hw.mvm.vector_rf import bank_read, entry_read, entry_words
+from concord.hw.lib.payloads import entry, entry_reads
+from concord.hw.mvm.vector_rf import bank_read, entry_words
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 from concord.sim.stimulus.random_values import mantissas
 
+TESTED = ("tiny", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "Mux(self.gather.valid, self.gather.address, self.host.address)", "new": "self.gather.address"},
+    {"old": "Mux(gather.valid, gather.address, host.address)", "new": "gather.address"},
     {"old": "came_from.eq(bank)", "new": "came_from.eq(bank + 1)", "config": "wide"},
     {"old": "Mux(write.valid & (bank == j), write.words, 0)", "new": "(write.valid & (bank == j)).replicate(words)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 FORMAT, N, LANES, ENGINES, ENTRIES = (
     CONFIG.activations, CONFIG.native_dim, CONFIG.mfu_lanes, CONFIG.tile_engines, CONFIG.vector_rf)
-WRITE, READ, ENTRY = Record(entry_words(CONFIG)), Record(entry_read(CONFIG)), Record(entry(CONFIG))
+WRITE, ENTRY = Record(entry_words(CONFIG)), Record(entry(CONFIG))
+READ = Record(entry_reads(CONFIG).members["request"].shape)
 COLUMNS, BANKS = (Record(data.ArrayLayout(shape, ENGINES)) for shape in (bank_read(CONFIG), entry(CONFIG)))
 SINGLE = ("gather", "host")
 
@@ -55,14 +54,14 @@ class Bench:
         dut.columns.value = COLUMNS.join([{"valid": valid, "index": index} for valid, index in self.columns.values()])
         self.single = {name: (rng.random() < 0.6, near[2 + k]) for k, name in enumerate(SINGLE)}
         for name, (valid, at) in self.single.items():
-            getattr(dut, name).value = READ.join({"valid": valid, "address": at})
+            getattr(dut, f"{name}__request").value = READ.join({"valid": valid, "address": at})
 
     def check(self):
         """Check the entries that were read in the last cycle, and the grants of this one."""
         dut = self.dut
         banks = BANKS.of(int(dut.o.value))
         shown = {b: banks[b] for b in range(ENGINES)} | {
-            name: ENTRY.of(int(getattr(dut, f"{name}_entry").value)) for name in SINGLE}
+            name: ENTRY.of(int(getattr(dut, f"{name}__entry").value)) for name in SINGLE}
         for place, want in self.wanted.items():
             assert_equal(f"entry for {place}", shown[place], want)
         self.checked += len(self.wanted)
@@ -70,7 +69,7 @@ class Bench:
         taken = False
         for name, (valid, address) in self.single.items():
             served = valid and not taken and not self.columns[address % ENGINES][0]
-            assert bool(getattr(dut, f"{name}_grant").value) == served, name
+            assert bool(getattr(dut, f"{name}__grant").value) == served, name
             taken |= valid
             if served:
                 reads[name] = address
@@ -88,7 +87,7 @@ class Bench:
 async def reads_what_was_written(dut):
     """Words are written in random order while products, the gather unit and the host read any entry."""
     bench = Bench(dut, np.random.default_rng(cocotb.RANDOM_SEED))
-    for name in ("write", "columns", *SINGLE):
+    for name in ("write", "columns", *(f"{name}__request" for name in SINGLE)):
         getattr(dut, name).value = 0
     await start(dut)
     bench.drive()

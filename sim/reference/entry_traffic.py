@@ -16,11 +16,11 @@ from concord.hw.lib.payloads import (
     entry,
     entry_job,
     entry_progress,
+    entry_reads,
     entry_word,
     entry_writers,
 )
 from concord.hw.mvm.mvm import events
-from concord.hw.mvm.vector_rf import entry_read
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source
@@ -28,8 +28,8 @@ from concord.sim.reference.hazards import ahead
 from concord.sim.stimulus import windows
 from concord.sim.stimulus.entry_addresses import columns
 from concord.sim.stimulus.memory_stimulus import random_words
-from concord.spec.chain import Chain
-from concord.spec.config import Config
+from concord.spec.isa.chain import Chain
+from concord.spec.machine.config import Config
 
 READERS = ("gather", "host")  #: Units that read single entries.
 
@@ -51,9 +51,10 @@ class EntryTraffic:
         self.sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall)
                         for name in ("columns", "entry_job", "host_write")}
         shapes = {"columns": column_job, "entry_job": entry_job, "writers": entry_writers, "word": entry_word,
-                  "progress": entry_progress, "read": entry_read, "entry": entry,
+                  "progress": entry_progress, "entry": entry,
                   "host_write": message_payloads.entry_write}
         self.record = {name: Record(shape(config)) for name, shape in shapes.items()}
+        self.record["read"] = Record(entry_reads(config).members["request"].shape)
         self.plan: deque = deque()  # writers in program order, which the interlock has not dispatched
         self.flight: deque = deque()  # (address, entry) in the order of their writes
         self.words: deque = deque()  # (number of a job, products that must be done, payload of a word)
@@ -61,7 +62,7 @@ class EntryTraffic:
         self.reads: list[tuple[int, int, int]] = []  # number of a product, and the range that it reads
         self.count = self.planned = self.jobs = self.products = self.blocks = self.checked = 0
         self.invalid, self.wanted, self.asked = False, {}, {}
-        for name in ("entry_writers", "entry_word", *(f"{reader}_read" for reader in READERS)):
+        for name in ("entry_writers", "entry_word", *(f"{reader}__request" for reader in READERS)):
             getattr(dut, name).value = 0
 
     async def fill(self):
@@ -171,15 +172,16 @@ class EntryTraffic:
             address, valid = int(self.rng.integers(self.config.vector_rf)), self.rng.random() < 0.3
             valid &= not any(ahead(slot["ticket"], done) > 0 and slot["lo"] <= address < slot["hi"]
                              for slot in self.slots.values())
-            getattr(self.dut, f"{reader}_read").value = self.record["read"].join({"valid": valid, "address": address})
+            request = self.record["read"].join({"valid": valid, "address": address})
+            getattr(self.dut, f"{reader}__request").value = request
             if valid:
                 self.asked[reader] = address
 
     def _check_reads(self):
         """Compare the entries that were granted one cycle ago, and note those that are granted now."""
         for reader, want in self.wanted.items():
-            got = self.record["entry"].of(int(getattr(self.dut, f"{reader}_entry").value))
+            got = self.record["entry"].of(int(getattr(self.dut, f"{reader}__entry").value))
             assert_equal(f"entry for {reader}", got, want)
         self.checked += len(self.wanted)
-        granted = [reader for reader in self.asked if int(getattr(self.dut, f"{reader}_grant").value)]
+        granted = [reader for reader in self.asked if int(getattr(self.dut, f"{reader}__grant").value)]
         self.wanted = {reader: self.landed[self.asked[reader]] for reader in granted}

@@ -4,8 +4,8 @@ import random
 
 from concord.hw.lib.payloads import ENTRY_WRITERS, TICKET, address_bits, entry_progress, entry_writers, progress
 from concord.sim.drivers.record import Record
-from concord.spec.config import Config
-from concord.spec.memories import VRFS
+from concord.spec.isa.memories import VRFS
+from concord.spec.machine.config import Config
 
 _NUMBERS = 1 << TICKET  #: Number of tickets; they are counted modulo this number.
 _MEMORIES = range(len(VRFS))

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from concord.hw.lib.payloads import ENTRIES, INDEX
 from concord.sim.stimulus.chains import chain_words
 from concord.sim.stimulus.entry_addresses import columns, pixels, written_entries
-from concord.spec.chain import Chain
-from concord.spec.isa import Op
-from concord.spec.memories import Mem
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.instructions import Op
+from concord.spec.isa.memories import Mem
 
 #: Places that are not (memory, address): the queues from and to the host, whose words keep their order.
 NET_IN, NET_OUT = ("net", "in"), ("net", "out")

@@ -8,9 +8,9 @@ from concord.sim.reference.entry_pipelines import EntryWriter, column_steps, pix
 from concord.sim.reference.hazards import ahead, blocked, waiting
 from concord.sim.reference.memory_order import NET_IN, NET_OUT, Order
 from concord.sim.stimulus.chains import Word, chain_words
-from concord.spec.chain import Chain
-from concord.spec.config import Config
-from concord.spec.memories import VRFS
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.memories import VRFS
+from concord.spec.machine.config import Config
 
 PACES = (0.03, 0.3, 1.0)  #: Probabilities of progress in a cycle; each pipeline changes to a random one now and then.
 

@@ -18,8 +18,8 @@ from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.stimulus import windows
 from concord.sim.stimulus.entry_addresses import columns
 from concord.sim.stimulus.random_values import legal, numbers, sparse
-from concord.spec.chain import Chain
-from concord.spec.config import Config
+from concord.spec.isa.chain import Chain
+from concord.spec.machine.config import Config
 
 COUNTS = ("beats", "tiles", "vectors", "rows_loaded", "partial", "product", "output", "entries_written", "entries_read",
           "conflict")

@@ -9,8 +9,8 @@ from concord.hw.lib.payloads import word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.writeback import write_request
 from concord.sim.drivers.record import Record
-from concord.spec.config import Config
-from concord.spec.memories import VRFS, depth
+from concord.spec.isa.memories import VRFS, depth
+from concord.spec.machine.config import Config
 
 
 class Vectors:
@@ -33,19 +33,19 @@ class Vectors:
         self.reads: list[tuple[int, int]] = []
         self.request = Record(read_request(config))
         self.write = Record(data.ArrayLayout(write_request(config), len(VRFS))) if hasattr(dut, "writes") else None
-        dut.grant.value = 0
+        dut.vectors__grant.value = 0
         cocotb.start_soon(self._run())
 
     async def _run(self):
         dut, edge = self.dut, RisingEdge(self.dut.clk)
         while True:
             await edge
-            request = self.request.of(int(dut.request.value))
-            dut.data.value = self.random.getrandbits(self.bits)
-            if request["valid"] and dut.grant.value and not dut.rst.value:
+            request = self.request.of(int(dut.vectors__request.value))
+            dut.vectors__data.value = self.random.getrandbits(self.bits)
+            if request["valid"] and dut.vectors__grant.value and not dut.rst.value:
                 self.reads.append((request["memory"], request["address"]))
-                dut.data.value = self.contents[request["memory"]][request["address"]]
-            dut.grant.value = int(self.random.random() >= self.stall)
+                dut.vectors__data.value = self.contents[request["memory"]][request["address"]]
+            dut.vectors__grant.value = int(self.random.random() >= self.stall)
             if self.write:
                 self._take_writes()
 

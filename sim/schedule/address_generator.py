@@ -1,6 +1,5 @@
 """Testbench of hw.schedule.address_generator: each source word is read as soon as it is valid."""
 
-import os
 import random
 
 import cocotb
@@ -8,7 +7,7 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import MVM, NET
 from concord.hw.schedule.address_generator import read_request, walk
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.reference.hazards import Pipeline, blocked
@@ -20,7 +19,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/lib/payloads.py", "old": "(ahead == 1) & (address < low)", "new": "(address < low)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 JOB, REQUEST = Record(walk(CONFIG)), Record(read_request(CONFIG))
 PIPES = ("mfu", "copy")
 
@@ -66,9 +64,9 @@ class Bench:
             else:
                 free = not any(blocked(job["source"][name], pipe.state, memory, address)
                                for name, pipe in self.pipes.items())
-                assert REQUEST.of(int(dut.request.value)) == {
+                assert REQUEST.of(int(dut.vectors__request.value)) == {
                     "valid": active and free, "memory": memory, "address": address}
-                there, value = free and bool(dut.grant.value), self.vectors.contents[memory][address]
+                there, value = free and bool(dut.vectors__grant.value), self.vectors.contents[memory][address]
             assert bool(dut.go.value) == (active and there)
             assert bool(dut.waits.value) == (active and not there)
             assert bool(dut.starved.value) == (active and not there and memory == NET)

@@ -1,6 +1,6 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.schedule.copy: copies and loads leave what they would leave if chains ran one after another."""
 
-import os
 import random
 from collections import deque
 
@@ -10,21 +10,21 @@ from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, progress, word
 from concord.hw.schedule.jobs import copy_job, write_job
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.hazards import Pipeline, Writers, ahead, blocked, waiting
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import chain_words, feeds_itself, fields, pipelines, random_chains
-from concord.spec.chain import Chain
-from concord.spec.memories import Mem
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.memories import Mem
 
+CONFIGURATIONS = ("tiny_softmax", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": " | (job.serial & ~ahead.empty)", "new": ""},
     {"old": "source.copy.eq(self.progress)", "new": "source.copy.eq(0)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 JOB, WRITE_JOB, LOAD = Record(copy_job(CONFIG)), Record(write_job(CONFIG)), Record(Load)
 OUTGOING = Record(message_payloads.outgoing(CONFIG))
 WORD, PROGRESS = word(CONFIG).size, Record(progress(CONFIG))

@@ -1,6 +1,5 @@
 """Testbench of hw.schedule.gather: each pixel of each window is read in order, as soon as it is valid."""
 
-import os
 import random
 from collections import deque
 
@@ -11,7 +10,7 @@ from concord.hw.lib.payloads import ENTRIES, entry
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.gather import pixel
 from concord.hw.schedule.jobs import gather_job
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.reference.hazards import EntryPipeline, Pipeline, blocked
@@ -19,7 +18,7 @@ from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import fields
 from concord.sim.stimulus.entry_addresses import pixels
 from concord.sim.stimulus.entry_chains import chains_of_entries
-from concord.spec.chain import Chain
+from concord.spec.isa.chain import Chain
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "step.eq(~from_entries | last_part)", "new": "step.eq(1)"},
@@ -28,7 +27,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "new": "(ahead > 0)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 JOB, REQUEST, ENTRY, PIXEL = (
     Record(shape(CONFIG)) for shape in (gather_job, read_request, entry, pixel))
 PIPES = ("mfu", "copy")
@@ -45,7 +43,7 @@ class Bench:
         self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in PIPES}
         self.writers, self.jobs = EntryPipeline(CONFIG, seed), Source(dut, "job", seed=seed, stall=stall)
         self.expected, self.taken, self.answer = deque(), deque(), 0
-        for name in ("mfu", "copy", "writers", "entries", "entry", "entry_grant", "room"):
+        for name in ("mfu", "copy", "writers", "entries", "vector_rf__entry", "vector_rf__grant", "room"):
             getattr(dut, name).value = 0
 
     def put(self, chain: Chain):
@@ -95,21 +93,21 @@ class Bench:
         self.check_output()
         job, address, part, first, last = self.expected[0] if self.expected else ({"memory": 0}, 0, 0, False, False)
         may, from_entries = bool(self.expected) and self.may_read(job, address, first), job["memory"] == ENTRIES
-        request, entry_read = REQUEST.of(int(dut.request.value)), int(dut.entry_read.value)
+        request, entry_read = REQUEST.of(int(dut.vectors__request.value)), int(dut.vector_rf__request.value)
         assert request["valid"] == (may and not from_entries)
         assert entry_read & 1 == (may and from_entries)
         if request["valid"]:
             assert (request["memory"], request["address"]) == (job["memory"], address)
         if entry_read & 1:
             assert entry_read >> 1 == address
-        go = may and bool((dut.entry_grant if from_entries else dut.grant).value)
+        go = may and bool((dut.vector_rf__grant if from_entries else dut.vectors__grant).value)
         assert (dut.busy.value, dut.waits.value, dut.take.value) == (
             go, bool(dut.job__valid.value) and not go, go and first)
-        dut.entry.value = self.random.getrandbits(ENTRY.width)
+        dut.vector_rf__entry.value = self.random.getrandbits(ENTRY.width)
         if go:
             self.expected.popleft()
             value = self.entries[address] if from_entries else self.vectors.contents[job["memory"]][address]
-            dut.entry.value = ENTRY.join(value) if from_entries else self.random.getrandbits(ENTRY.width)
+            dut.vector_rf__entry.value = ENTRY.join(value) if from_entries else self.random.getrandbits(ENTRY.width)
         self.taken.append((job, value, part, first, last) if go else None)
         self.drive()
         return go
@@ -121,7 +119,7 @@ class Bench:
             getattr(dut, name).value = pipe.payload
         self.writers.advance()
         dut.writers.value, dut.entries.value = self.writers.payloads
-        dut.entry_grant.value, dut.room.value = (int(self.random.random() >= self.stall) for _ in range(2))
+        dut.vector_rf__grant.value, dut.room.value = (int(self.random.random() >= self.stall) for _ in range(2))
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

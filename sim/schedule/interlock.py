@@ -1,6 +1,5 @@
 """Testbench of hw.schedule.interlock: its jobs keep the order of the program, at any pace of the pipelines."""
 
-import os
 from collections import deque
 
 import cocotb
@@ -10,14 +9,14 @@ from concord.hw.lib.payloads import TICKET, column_job, entry_job, entry_writers
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.interlock import PIPES, Done
 from concord.hw.schedule.jobs import ProductJob, copy_job, fetch_job, gather_job, issue_job, write_job
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.pipelines import Machine
 from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
-from concord.spec.assembler import assemble
-from concord.spec.check import Sequencer
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.check import Sequencer
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "once & (write.lo <= read.lo)", "new": "write.lo <= read.lo"},
@@ -31,7 +30,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "new": "m.d.comb += self.read_room.eq(1)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, DONE = Record(chain_layout(CONFIG)), Record(Done)
 JOBS = {"fetch": Record(fetch_job(CONFIG)), "product": Record(ProductJob), "issue": Record(issue_job(CONFIG)),
         "write": Record(write_job(CONFIG)), "copy": Record(copy_job(CONFIG)), "copy_write": Record(write_job(CONFIG)),

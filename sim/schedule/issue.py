@@ -1,6 +1,5 @@
 """Testbench of hw.schedule.issue: a word enters once all that it reads will be valid in time."""
 
-import os
 import random
 from collections import defaultdict, deque
 
@@ -11,23 +10,23 @@ from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits, progress
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.jobs import issue_job
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.reference.hazards import Pipeline, Writers, blocked, waiting
 from concord.sim.reference.memory_order import Order
 from concord.sim.stimulus.chains import Word, chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
-from concord.spec.chain import Chain
+from concord.spec.isa.chain import Chain
+from concord.spec.machine import timing
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "self.latency - self.due[k])", "new": "self.latency - self.due[k] - 1)"},
+    {"old": "timing.OPERANDS_DUE[k])", "new": "timing.OPERANDS_DUE[k] - 1)"},
     {"old": "| no_room |", "new": "|"},
     {"old": "~waiting(job.product, self.product)", "new": "Const(1)"},
 )
 
-CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
-DUE = tuple(map(int, os.environ["DUE"].strip("()").split(",")))
+LATENCY, DUE = timing.MFU_PIPELINE, timing.OPERANDS_DUE
 CHAIN = Record(chain_layout(CONFIG))
 JOB, CONTROL, PROGRESS = Record(issue_job(CONFIG)), Record(Controls), Record(progress(CONFIG))
 ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
@@ -69,7 +68,7 @@ class Bench:
             "job", "net", "pop", "gathered")}
         self.copy, self.fetch, self.product, self.writers, self.units = Pipeline(CONFIG, seed), 0, 0, Writers(), Units()
         self.jobs, self.unfinished, self.done, self.clock = deque(), deque(), 0, 0
-        for name in ("mfu", "copy", "fetch", "product", "grant", "data", "net_room", "landed"):
+        for name in ("mfu", "copy", "fetch", "product", "vectors__grant", "vectors__data", "net_room", "landed"):
             getattr(dut, name).value = 0
 
     def reader(self, access: dict, memory: int) -> dict:
@@ -158,7 +157,7 @@ class Bench:
         dut.landed.value = int(bool(landing) and landing[0][0] == self.clock + 1)
         dut.mfu.value, dut.copy.value = self.progress(), self.copy.payload
         dut.fetch.value, dut.product.value = self.fetch, self.product
-        dut.grant.value, dut.net_room.value = (int(self.random.random() >= self.stall) for _ in range(2))
+        dut.vectors__grant.value, dut.net_room.value = (int(self.random.random() >= self.stall) for _ in range(2))
         return went
 
 

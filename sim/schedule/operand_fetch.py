@@ -1,13 +1,11 @@
 """Testbench of hw.schedule.operand_fetch: the vectors of products arrive in order, and no word is read too early."""
 
-import os
-
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import NET, operand_word
 from concord.hw.schedule.jobs import fetch_job
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.hazards import Pipeline, ahead, blocked, waiting
@@ -18,7 +16,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "self.mfu.iteration >= source.iteration", "new": "self.mfu.iteration + 1 >= source.iteration"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 JOB, OPERAND = Record(fetch_job(CONFIG)), Record(operand_word(CONFIG.mfu_lanes))
 
 

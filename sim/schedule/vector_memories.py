@@ -1,6 +1,6 @@
+# amaranth: UnusedElaboratable=no
 """Testbench of hw.schedule.vector_memories: contents against lists of words, and the priority of readers."""
 
-import os
 import random
 
 import cocotb
@@ -11,23 +11,22 @@ from concord.hw.lib.payloads import OPERANDS, address_bits, word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.vector_memories import readers
 from concord.hw.schedule.writeback import write_request
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
-from concord.spec.memories import VRFS, depth
+from concord.spec.isa.memories import VRFS, depth
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "other.memory == want.memory", "new": "other.memory >= want.memory"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 READERS = readers(CONFIG)
 BITS, DEPTHS = word(CONFIG).size, [depth(CONFIG, mem) for mem in VRFS]
 REQUEST, LOAD = Record(read_request(CONFIG)), Record(message_payloads.write(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
 WORD = Record(word(CONFIG))
-WORDS, FOUND = (Record(data.ArrayLayout(BITS, len(ports))) for ports in (READERS, OPERANDS))
+FOUND = Record(data.ArrayLayout(BITS, len(OPERANDS)))
 ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 
@@ -67,7 +66,7 @@ class Bench:
         for k, name in enumerate(READERS):
             memory = self.random.randrange(len(VRFS))
             request = {"valid": self.random.getrandbits(1), "memory": memory, "address": self.address(memory)}
-            getattr(dut, name).value = REQUEST.join(request)
+            getattr(dut, f"{name}__request").value = REQUEST.join(request)
             self.grants |= (memory not in taken) << k
             if request["valid"] and memory not in taken:
                 self.reads[k] = memory, request["address"]
@@ -85,17 +84,19 @@ class Bench:
 async def everything_at_once(dut):
     """All readers, four operands, three writers: a read finds the last word written, the first reader has priority."""
     bench, words, found = Bench(dut), {}, {}
-    for name in ("mfu", "copies", "addresses", "load__valid", *READERS):
+    for name in ("mfu", "copies", "addresses", "load__valid", *(f"{name}__request" for name in READERS)):
         getattr(dut, name).value = 0
     await start(dut)
     for _ in range(4000):
         bench.drive()
         await RisingEdge(dut.clk)
-        got, got_operands = WORDS.of(int(dut.words.value)), FOUND.of(int(dut.operands.value))
+        got = {k: int(getattr(dut, f"{name}__data").value) for k, name in enumerate(READERS)}
+        got_operands = FOUND.of(int(dut.operands.value))
         assert_equal("words", got, words)
         assert_equal("operands", got_operands, found)
         bench.checked += len(words) + len(found)
-        assert int(dut.grants.value) == bench.grants
+        assert [int(getattr(dut, f"{name}__grant").value) for name in READERS] == [
+            bench.grants >> k & 1 for k in range(len(READERS))]
         assert int(dut.free.value) == bench.free
         assert dut.load__ready.value
         words, found = bench.expected(bench.reads), bench.expected(bench.operands)

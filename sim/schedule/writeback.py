@@ -1,7 +1,5 @@
 """Testbench of hw.schedule.writeback: every word goes where its chain says, and the reported progress is right."""
 
-import os
-
 import cocotb
 import numpy as np
 from amaranth.lib import data
@@ -10,22 +8,22 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import entry_word, progress
 from concord.hw.schedule.jobs import write_job
 from concord.hw.schedule.writeback import results, write_request
-from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus.chains import fields, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
-from concord.spec.chain import Chain
-from concord.spec.isa import Op
-from concord.spec.memories import VRFS, Mem
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.instructions import Op
+from concord.spec.isa.memories import VRFS, Mem
 
+CONFIGURATIONS = ("tiny_softmax", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "last_word & (job.tail != 0)", "new": "last_word & last_iteration"},
     {"old": "& (sent | self.net.ready) & ~fire", "new": "& self.net.ready & ~fire"},
     {"old": "choose(job.entries_select)", "new": "choose(job.net_select)"},
 )
 
-CONFIG = from_text(os.environ["CONFIG"])
 ENTRY_WORD = Record(entry_word(CONFIG))
 JOB, RESULTS, PROGRESS = Record(write_job(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))

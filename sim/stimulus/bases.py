@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from concord.spec.chain import Chain
-from concord.spec.isa import BASES, REGISTER_BITS, SPECS, Instruction, Op, decode
-from concord.spec.memories import QUEUES, Mem
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.instructions import BASES, REGISTER_BITS, SPECS, Instruction, Op, decode
+from concord.spec.isa.memories import QUEUES, Mem
 
 _STEPS = (1, 1, 2, 3, 4, 8, -1, -2, -4)  #: Words or entries; a native vector of the tested machines has 1 to 4 words.
 

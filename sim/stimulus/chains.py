@@ -7,13 +7,13 @@ import numpy as np
 from concord.hw.lib.payloads import INDEX, OPERANDS, address_bits
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.program_generator import ProgramGenerator
-from concord.spec.chain import Chain
-from concord.spec.check import Sequencer
-from concord.spec.config import Config
-from concord.spec.isa import SPECS, STAGES, Op
-from concord.spec.memories import ADDRESSED, VRFS, Mem
-from concord.spec.mfu import TAP_BEFORE, TAPS
-from concord.spec.operations import Stage
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import SPECS, STAGES, Op
+from concord.spec.isa.memories import ADDRESSED, VRFS, Mem
+from concord.spec.isa.operations import Stage
+from concord.spec.isa.taps import TAP_BEFORE, TAPS
+from concord.spec.machine.config import Config
 
 
 def random_chains(config: Config, rng: np.random.Generator, count: int,

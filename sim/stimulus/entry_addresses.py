@@ -5,9 +5,9 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from concord.spec.chain import Chain
-from concord.spec.isa import Op
-from concord.spec.memories import Mem
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.instructions import Op
+from concord.spec.isa.memories import Mem
 
 
 class Pixel(NamedTuple):

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import numpy as np
-from concord.spec.assembler import assemble
-from concord.spec.chain import Chain
-from concord.spec.check import Sequencer, check
-from concord.spec.config import Config
-from concord.spec.isa import LOOP_DEPTH, Op, decode
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import Sequencer, check
+from concord.spec.isa.instructions import LOOP_DEPTH, Op, decode
+from concord.spec.isa.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.machine.config import Config
 
 _SOURCES = ("entries", "words", "NetQ")
 _MOST = 200  #: Most words that a chain of `chains_of_entries` reads.

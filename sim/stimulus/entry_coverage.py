@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import numpy as np
-from concord.spec.chain import Chain
-from concord.spec.config import Config
-from concord.spec.isa import Op
-from concord.spec.memories import VRFS, Mem
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.instructions import Op
+from concord.spec.isa.memories import VRFS, Mem
+from concord.spec.machine.config import Config
 
 _MODES = ("block", "integer", "unsigned")
 _SOURCES = ("words", "NetQ", "MvmQ", "product", "product of entries", "entries", "pool of words", "pool of entries")

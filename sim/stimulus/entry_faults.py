@@ -1,7 +1,7 @@
 """Faults in the use of VectorRf, windows and the pooling unit, as texts by the error that they cause."""
 
-from concord.spec.isa import Error, Op
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.isa.instructions import Error, Op
+from concord.spec.isa.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 _OUT = "v_wr NetQ\nend_chain"
 _INTEGER, _UNSIGNED = 1 << 9, 1 << 11  # flags of the instruction word

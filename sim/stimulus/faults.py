@@ -2,11 +2,11 @@
 
 from concord.sim.stimulus.entry_faults import entry_faults
 from concord.sim.stimulus.program_generator import ProgramGenerator
-from concord.spec.assembler import assemble
-from concord.spec.check import check
-from concord.spec.config import Config
-from concord.spec.isa import BASES, LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.check import check
+from concord.spec.isa.instructions import BASES, LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg
+from concord.spec.isa.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.machine.config import Config
 
 ATTEMPTS = 200  #: Number of random faults that are tried before an error counts as impossible.
 _COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"

@@ -11,12 +11,12 @@ from concord.sim.stimulus.bases import BASE_BINS, base_bins
 from concord.sim.stimulus.entry_coverage import bins_of, entry_bins
 from concord.sim.stimulus.faults import errors
 from concord.sim.stimulus.programs import Case
-from concord.spec.chain import Chain
-from concord.spec.check import Sequencer
-from concord.spec.config import Config
-from concord.spec.isa import BASES, LOOP_DEPTH, REGISTER_NAMES, SPECS, Instruction, Kind, Op, Reg, decode
-from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
-from concord.spec.rules import Violation
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import BASES, LOOP_DEPTH, REGISTER_NAMES, SPECS, Instruction, Kind, Op, Reg, decode
+from concord.spec.isa.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
+from concord.spec.isa.rules import Violation
+from concord.spec.machine.config import Config
 
 NEAR = 4  #: Hazards are looked for between chains that are at most this far apart.
 _WRITERS, _READERS = ("mfu", "copy"), ("fetch", "mfu", "copy")

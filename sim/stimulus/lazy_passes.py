@@ -4,7 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Parameters, Pass, one_pass
-from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
+from concord.spec.machine.config import Config, preset
+from concord.spec.numbers.lazy import E_MAX, E_MIN, LazyFormat, Repeat
+
+
+def lazy_format(config: Config) -> LazyFormat:
+    """The format that testbenches use on a machine: the default one, small widths, a residual of more than one unit."""
+    return {preset("serial"): LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
+            preset("wide"): LazyFormat(bits=6, residual=12, shift=8, update=16, guard=4)}.get(config, LazyFormat())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Programs that are just within the limits of a machine, or one step beyond."""
 
-from concord.spec.config import Config
-from concord.spec.isa import LOOP_DEPTH, SPECS
-from concord.spec.memories import MEMORY_NAMES, VRFS, depth
+from concord.spec.isa.instructions import LOOP_DEPTH, SPECS
+from concord.spec.isa.memories import MEMORY_NAMES, VRFS, depth
+from concord.spec.machine.config import Config
 
 _OUT = "v_wr NetQ\nend_chain\n"
 _TWICE = "set_iterations 2\n"

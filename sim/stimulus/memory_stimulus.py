@@ -3,8 +3,8 @@
 import numpy as np
 from concord.golden.host.messages import bias_message, entries_message, packed_message, write_message
 from concord.sim.stimulus.random_values import legal
-from concord.spec.config import Config
-from concord.spec.memories import VRFS, depth
+from concord.spec.isa.memories import VRFS, depth
+from concord.spec.machine.config import Config
 
 _SPECIAL = np.array([
     0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x3BFF, 0x3C00, 0xBC00, 0x3C01, 0x4000, 0x4400, 0x5800, 0x7BFF,

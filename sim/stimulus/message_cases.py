@@ -4,10 +4,10 @@ import zlib
 from dataclasses import replace
 
 import numpy as np
-from concord.spec.config import Config
-from concord.spec.memories import VRFS, Mem
-from concord.spec.messages import HEADER, Message, MessageKind, check, item_bytes, limit, pack, record_bytes
-from concord.spec.training import LazyFormat
+from concord.spec.host.messages import HEADER, Message, MessageKind, check, item_bytes, limit, pack, record_bytes
+from concord.spec.isa.memories import VRFS, Mem
+from concord.spec.machine.config import Config
+from concord.spec.numbers.lazy import LazyFormat
 
 FROM_MACHINE = (MessageKind.OUTPUT, MessageKind.UPDATED)
 

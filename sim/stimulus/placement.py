@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
-from concord.spec.chain import Chain, Registers
-from concord.spec.config import Config
-from concord.spec.isa import SPECS, Instruction, Op
-from concord.spec.memories import QUEUES, Mem, depth
+from concord.spec.isa.chain import Chain, Registers
+from concord.spec.isa.instructions import SPECS, Instruction, Op
+from concord.spec.isa.memories import QUEUES, Mem, depth
+from concord.spec.machine.config import Config
 
 _HOT = 10  #: Most addresses lie below this one, so that chains access the same words and entries.
 _OUT = Instruction(op=Op.V_WR, mem=Mem.NET_Q)

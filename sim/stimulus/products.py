@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 
 
 def random_product(config: Config, rng: np.random.Generator) -> dict[str, int]:

@@ -6,12 +6,12 @@ from contextlib import suppress
 import numpy as np
 from concord.sim.stimulus.bases import movement, with_base
 from concord.sim.stimulus.placement import Placement, changed
-from concord.spec.chain import Registers
-from concord.spec.check import Sequencer
-from concord.spec.config import Config
-from concord.spec.isa import LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instruction, Op, Reg, encode
-from concord.spec.memories import VRFS, Mem
-from concord.spec.rules import Violation
+from concord.spec.isa.chain import Registers
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instruction, Op, Reg, encode
+from concord.spec.isa.memories import VRFS, Mem
+from concord.spec.isa.rules import Violation
+from concord.spec.machine.config import Config
 
 _HOT = 10  #: Most tiles lie below this one, so that chains use the same tiles.
 _SOURCES = (*VRFS, Mem.NET_Q)

@@ -7,13 +7,13 @@ from concord.golden.host.messages import input_message, program_message, read_me
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.program_generator import ProgramGenerator
-from concord.spec.assembler import assemble
-from concord.spec.check import Sequencer, check
-from concord.spec.config import Config
-from concord.spec.disassembler import disassemble
-from concord.spec.isa import Error
-from concord.spec.memories import ADDRESSED, Mem, depth
-from concord.spec.rules import Violation
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.check import Sequencer, check
+from concord.spec.isa.disassembler import disassemble
+from concord.spec.isa.instructions import Error
+from concord.spec.isa.memories import ADDRESSED, Mem, depth
+from concord.spec.isa.rules import Violation
+from concord.spec.machine.config import Config
 
 BUDGET = 1200  #: Largest number of words that the chains of a random program move.
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 from concord.golden.mvm.elements import nearest
-from concord.spec.config import Config
-from concord.spec.formats import Format
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format
 
 
 def integers(rng: np.random.Generator, bits: int, shape) -> np.ndarray:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 from concord.sim.stimulus.entry_addresses import columns
-from concord.spec.chain import Chain, Registers
-from concord.spec.config import Config
-from concord.spec.isa import Instruction, Op
-from concord.spec.memories import Mem
+from concord.spec.isa.chain import Chain, Registers
+from concord.spec.isa.instructions import Instruction, Op
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 
 def random_chain(config: Config, rng: np.random.Generator) -> Chain:

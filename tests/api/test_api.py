@@ -6,14 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import concord
 import numpy as np
 import pytest
 
-import concord
-
 torch = pytest.importorskip("torch", reason="networks are quantised with PyTorch")
 
-from concord.model.floating import run as float_run
 from concord.tests.own_digits import arrays, perceptron, written
 
 ROOT = Path(__file__).parents[2]
@@ -64,15 +62,15 @@ def test_the_package_names_its_functions():
 
 
 def test_the_room_of_training_is_still_a_package():
-    import concord.train.lib.methods as methods
-    from concord.train.lib.methods import Recipe
+    import concord.net.quantize.recipe as methods
+    from concord.net.quantize.recipe import Recipe
 
     assert methods.Recipe is Recipe
 
 
 def test_a_network_runs_in_float64(network, data):
     found = concord.run(network, data["x_test"])
-    np.testing.assert_array_equal(found, float_run.run(perceptron(), data["x_test"]))
+    np.testing.assert_array_equal(found, perceptron().run(data["x_test"]))
     assert concord.run(network, data).measures["accuracy"] == 1
 
 
@@ -105,10 +103,10 @@ def test_a_script_needs_no_guard_against_its_own_processes(files, tmp_path):
 
 
 def test_training_goes_on_from_the_weights(network, data, tmp_path):
-    trained = concord.train(network, data, preset="tiny", epochs=(1, 0), out=tmp_path / "t.safetensors")
+    trained = concord.finetune(network, data, preset="tiny", epochs=(1, 0), out=tmp_path / "t.safetensors")
     assert trained.path == tmp_path / "t.safetensors"
     assert trained.measures["golden"] > 0.5
-    assert "1 epochs of QAT" in concord.load(trained.path).quantised.provenance.method
+    assert "1 epochs of QAT" in concord.load(trained.path).quantized.provenance.method
 
 
 def test_networks_of_pytorch_are_exported(data):
@@ -153,7 +151,7 @@ def test_every_result_is_shown_as_html_and_as_text(network, model, data):
 
 
 def test_names_of_a_file_are_no_markup(data):
-    from concord.nnp.api.objects import Network
+    from concord.objects import Network
     from concord.tests.float_networks import Chain
 
     odd = Network(floating=Chain((4,)).dense("[/bold]<script>", 2, 4).network("[red]net"))
@@ -173,9 +171,9 @@ def test_verilog_of_a_unit(tmp_path):
     (lambda net, model, data: concord.load(5), "a path or a torch.nn.Module is needed"),
     (lambda net, model, data: concord.load(torch.nn.Linear(2, 2)), "give an example"),
     (lambda net, model, data: concord.load(torch.nn.GELU(), torch.zeros(1, 4)), "Gelu|Erf"),
-    (lambda net, model, data: concord.quantize(net, data), 'name the machine, such as preset="vision"'),
+    (lambda net, model, data: concord.quantize(net, data), 'name the machine, such as --preset vision'),
     (lambda net, model, data: concord.quantize(net, data, preset="tiny", ptq_weight="mmse"), "is ptq_weights meant"),
-    (lambda net, model, data: concord.train(net, data, preset="tiny", epoch=1), "is epochs meant"),
+    (lambda net, model, data: concord.finetune(net, data, preset="tiny", epoch=1), "is epochs meant"),
     (lambda net, model, data: concord.quantize(net, data, preset="tiny", xyz=1), "no option xyz: choose among"),
     (lambda net, model, data: concord.quantize(net, data, preset="tiny", gate_bits=1), "have 2 to 9 bits"),
     (lambda net, model, data: concord.quantize(net, preset="tiny"), "give data to calibrate with"),
@@ -183,14 +181,14 @@ def test_verilog_of_a_unit(tmp_path):
     (lambda net, model, data: concord.quantize(model, data, preset="tiny"), "a network in float32 is needed"),
     (lambda net, model, data: concord.quantize(net, (data["x_test"],), preset="tiny"), "a tuple of them"),
     (lambda net, model, data: concord.quantize(net, data, preset="tiny", out="/"), "it is a folder"),
-    (lambda net, model, data: concord.train(net, None, preset="tiny"), "data"),
+    (lambda net, model, data: concord.finetune(net, None, preset="tiny"), "data"),
     (lambda net, model, data: concord.compile(net), "a quantised model is needed"),
     (lambda net, model, data: concord.compile(model, preset="serial"), "cannot be compiled"),
     (lambda net, model, data: concord.verify(net), "give data to calibrate and to test with"),
     (lambda net, model, data: concord.verify(model, data, machine="rtl"), "golden, library, cocotb"),
     (lambda net, model, data: concord.run(model, data, machine="library"), "compile the model first"),
     (lambda net, model, data: concord.run(model, data["x_test"][:, :5]), r"takes numbers\[samples, 64\]"),
-    (lambda net, model, data: concord.run(net, data["x_test"][:, :5]), r"takes numbers \[samples, 64\]"),
+    (lambda net, model, data: concord.run(net, data["x_test"][:, :5]), r"takes numbers\[samples, 64\]"),
     (lambda net, model, data: concord.run(model, data["x_test"] * 1e6), "too large for binary16"),
     (lambda net, model, data: concord.run(net, data["y_test"][0]), "takes numbers"),
 ])

@@ -9,9 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="networks are quantised with PyTorch")
 pytest.importorskip("onnx", reason="networks of PyTorch are exported to ONNX")
 
-from concord.tests.own_digits import written
-
 import concord
+from concord.tests.own_digits import written
 
 DOCS = Path(__file__).parents[2] / "docs"
 

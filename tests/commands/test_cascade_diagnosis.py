@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images
 from concord.compiler.cascade import Cutter
-from concord.golden.host.cascade import Cascade
-from concord.golden.host.cascade_file import save_cascade
-from concord.model.model import Model
-from concord.nnp.verify import batches, cascades
-from concord.nnp.verify.cascade_diagnosis import first_difference_of
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.firmware.cascade import Cascade
+from concord.firmware.firmware_file import save_cascade
+from concord.net.model import Model
+from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp
-from concord.tests.image_networks import Images
+from concord.verification import batches, verification
+from concord.verification.diagnosis import first_difference_of
 
 TINY = preset("tiny")
 
@@ -53,9 +53,9 @@ def test_the_machine_with_a_changed_weight_is_found(recurrent, reference):
     cascade, sample = recurrent
     for number, layer in enumerate(["lstm0", "lstm1", "dense"]):
         found = first_difference_of(cascade, wrong(cascade, number, 0, 1), "golden", sample, 17, reference=reference)
-        assert (found.machine, found.difference.layer) == (number + 1, layer)
+        assert (found.machine, found.layer) == (number + 1, layer)
         assert str(found).startswith(f"machine {number + 1}, sample 17")
-        assert len(set(found.difference.values.values())) == 2
+        assert len(set(found.values.values())) == 2
 
 
 def test_equal_machines_differ_in_nothing(recurrent):
@@ -74,8 +74,8 @@ def test_simulated_hardware_is_named_beside_golden_and_twin():
     cascade = Cutter(model, [TINY] * 2).compiled([second]).cascade
     sample = networks.inputs(np.random.default_rng(5), 1, model.inputs)[0]
     found = first_difference_of(cascade, wrong(cascade, 1, 0, 1), "library", sample, 0)
-    assert (found.machine, found.difference.layer) == (2, third)
-    golden, rtl, twin = (found.difference.values[name] for name in ("golden", "RTL", "twin"))
+    assert (found.machine, found.layer) == (2, third)
+    golden, rtl, twin = (found.values[name] for name in ("golden", "RTL", "twin"))
     assert golden == twin != rtl
     assert "`v_wr" in str(found)
 
@@ -96,9 +96,9 @@ def test_commands_name_the_machine(model, tmp_path, monkeypatch):
     monkeypatch.setattr(batches, "_sessions", {})
     monkeypatch.setattr(batches, "session_of", lambda firmware, kind: session_of(
         firmware if kind == "golden" else wrong(firmware, 1, 0, 1), kind))
-    monkeypatch.setattr(cascades, "first_difference_of", lambda right, _, *where: first_difference_of(
+    monkeypatch.setattr(verification, "first_difference_of", lambda right, _, *where: first_difference_of(
         right, wrong(right, 1, 0, 1), *where))
     result = nnp("verify", "right", "--inputs", "x.npy", "--jobs", 1, "--report", tmp_path / "report")
     assert result.exit_code == 1
-    assert re.search(r"random: machine 2, sample \d: the first difference is in chain 1 of layer dense", result.stderr)
+    assert re.search(r"right: machine 2, sample \d: the first difference is in chain 1 of layer dense", result.stderr)
     assert ", RTL 0x" in result.stderr

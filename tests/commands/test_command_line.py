@@ -10,21 +10,22 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware_file import load_firmware, save_firmware
+from concord.datasets.dataset import DATA
+from concord.firmware.cascade import Cascade
+from concord.firmware.firmware_file import load_firmware, save_firmware
 from concord.golden.mvm.packing import pack_tiles, unpack_tiles
-from concord.model import network
-from concord.model.data.dataset import DATA
-from concord.model.layers.dense import Dense
-from concord.model.model_file import load_model, save_model
+from concord.net import network
+from concord.net.layers.dense import Dense
+from concord.net.model_file import load_model, save_model
 from concord.nnp.main import app
-from concord.nnp.verify import batches
-from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
-from concord.spec.config import PRESETS, preset
-from concord.spec.messages import MessageKind, pack, unpack
-from concord.tests import networks
+from concord.spec.host.messages import MessageKind, pack, unpack
+from concord.spec.machine.config import PRESETS, preset
 from concord.tests.command_line import nnp, refused
+from concord.verification import batches
+from concord.verification.cascade_session import session_of
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
@@ -70,6 +71,23 @@ def test_every_command_explains_itself(command):
     assert "Usage" in result.output
 
 
+@pytest.mark.parametrize("clock", [None, 17.5])
+def test_a_report_gives_times_only_for_a_clock_that_the_user_names(tmp_path, clock):
+    named = () if clock is None else ("--clock", clock)
+    result = nnp("verify", MLP, "--samples", 1, "--report", tmp_path, "--jobs", 1, *named)
+    assert result.exit_code == 0, result.output
+    (record,) = json.loads((tmp_path / "verify.json").read_text())
+    assert record["configuration"]["clock_mhz"] == 50
+    assert record["clock_mhz"] == clock
+    assert ("time per inference" in result.output) is (clock is not None)
+    if clock is None:
+        assert " us" not in result.output
+        assert record["microseconds_per_inference"] is None
+    else:
+        assert record["microseconds_per_inference"] == record["cycles_per_inference"] / clock
+        assert f"{record['microseconds_per_inference']:.1f} us at 17.5 MHz" in result.output
+
+
 def test_verify_on_golden(tmp_path):
     result = nnp("verify", LSTM, "--machine", "golden", "--samples", 3, "--report", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 0, result.output
@@ -87,6 +105,7 @@ def test_verify_on_golden(tmp_path):
     assert all(record[name] in (None, []) for name in reasons if name != "counters")
     assert reasons["mismatching_bits"] == "no other machine than golden ran"
     assert reasons["cycles_per_inference"] == "the golden machine has no clock"
+    assert reasons["clock_mhz"] == "no clock was named, as --clock MHZ does"
     assert record["samples"] == 3
     page = (tmp_path / "out" / "verify.html").read_text()
     assert page.count("<svg") == 2  # accuracy and errors of layers; cycles need a clock
@@ -109,15 +128,15 @@ def test_verify_on_golden(tmp_path):
 
 
 def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
-    def run_all(firmware, samples, kinds, *, jobs, progress):
+    def run_all(cascade, samples, kinds, *, jobs, progress):
         """Run on machines, one of which has a changed weight in its first tile."""
+        firmware = cascade.first
         mantissas = firmware.tiles.mantissas.copy()
         mantissas[0, 0, 0] ^= 1
         wrong = replace(firmware, tiles=replace(firmware.tiles, mantissas=mantissas))
         found = {}
         for kind, loaded in (("golden", firmware), ("library", wrong)):
-            monkeypatch.setattr(batches, "_firmware", loaded)
-            monkeypatch.setattr(batches, "_sessions", {kind: Session(machine("golden", loaded.config), loaded)})
+            monkeypatch.setattr(batches, "_sessions", {kind: session_of(Cascade.of(loaded), "golden")})
             part = [batches.one_sample(samples, index) for index in range(len(samples.labels))]
             found[kind] = batches._joined([batches.run_batch(kind, part, 0)])
         return found
@@ -141,9 +160,9 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
         return pack(config, replace(parsed, payload=pack_tiles(config, mantissas, exponents)))
 
     monkeypatch.setattr(batches, "run_all", run_all)
-    monkeypatch.setattr("concord.nnp.verify.verification.machine", made)
-    monkeypatch.setattr("concord.nnp.verify.waveform.machine", made)
-    monkeypatch.setattr("concord.nnp.verify.builds.Builds.wait", lambda *_: None)
+    monkeypatch.setattr("concord.verification.diagnosis.machine", made)
+    monkeypatch.setattr("concord.verification.waveform.machine", made)
+    monkeypatch.setattr("concord.verification.builds.Builds.wait", lambda *_: None)
     result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path)
     assert result.exit_code == 1
     assert "bits of the library machine differ from golden" in result.stderr
@@ -179,11 +198,12 @@ def test_a_truncated_model(tmp_path):
 
 
 @pytest.mark.parametrize("words", [
-    ("compile",), ("predict",), ("overflow", "--accumulator", "16"), ("presets", "--fit")])
+    ("compile",), ("predict",), ("overflow", "--accumulator", "16")])
 def test_a_network_in_float32_is_no_model(words, tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(b"\x08\x0a" + bytes(100))
-    assert f"{path}: not a quantised model; `nnp quantize {path} --for MACHINE --data PLACE`" in refused(*words, path)
+    said = refused(*words, path)
+    assert f"{path}: not a quantised model; `nnp quantize {path} --preset MACHINE --data PLACE`" in said
 
 
 def test_a_model_of_wrong_shapes(tmp_path):
@@ -241,7 +261,7 @@ def test_an_unsupported_layer(tmp_path):
     # The kind of the last layer in the header is replaced by another word of the same length.
     path.write_bytes(text[::-1].replace(b"Dense"[::-1], b"Gated"[::-1], 1)[::-1])
     message = refused("compile", path, "--preset", "ulx3s")
-    assert "layer 'output' (Gated): there is no such layer on this machine: use dense or recurrent layers" in message
+    assert "layer 'output' (Gated): there is no such layer on this machine: use other layers" in message
 
 
 def test_a_network_too_large(tmp_path):
@@ -419,7 +439,7 @@ def test_training_without_torch(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("concord.train.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "training and quantisation need PyTorch: pip install torch==2.13.0" in refused("train", "mlp")
+    assert "need torch, which is not installed: pip install 'concord-nnp[train]'" in refused("train", "mlp")
 
 
 def test_doctor():

@@ -6,10 +6,10 @@ import struct
 import numpy as np
 import pytest
 from concord.compiler.support import problems
-from concord.model import network
-from concord.model.data import dataset
-from concord.model.model_file import load_model
-from concord.spec.config import preset
+from concord.datasets import dataset
+from concord.net import network
+from concord.net.model_file import load_model
+from concord.spec.machine.config import preset
 from concord.tests.command_line import done, refused
 
 pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from concord.model.data.description import _KEYS, _PREPROCESSING
-from concord.model.data.read import read_data
-from concord.model.data.samples import Task
-from concord.model.model_file import save_model
+from concord.campaigns.makers import networks
+from concord.datasets.description import _KEYS, _PREPROCESSING
+from concord.datasets.read import read_data
+from concord.datasets.samples import Task
+from concord.net.model_file import save_model
 from concord.nnp.main import app
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.spec.machine.config import preset
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="an example takes a data set of scikit-learn")
@@ -52,7 +52,7 @@ def folder(tmp_path, monkeypatch):
         model = networks.mlp(RNG, preset("tiny"), [data.test.inputs.shape[1], outputs], block=True)
         kept = np.zeros(0, np.uint8)
         save_model(replace(model, name=name, data=data.name, task=data.task, classes=data.classes,
-                           description=data.description, fp32_predictions=kept, quantised_predictions=kept),
+                           description=data.description, fp32_predictions=kept, quantized_predictions=kept),
                    f"{name}.safetensors")
     return tmp_path
 

@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import mixed_networks, networks
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Firmware, Tiles
-from concord.nnp.lib.options import MachineKind
-from concord.nnp.verify.cutter import Cutter
-from concord.nnp.verify.diagnosis import first_difference
-from concord.nnp.verify.session import Session
-from concord.nnp.verify.waveform import MARGIN, write_waveform
+from concord.firmware.firmware import Firmware, Tiles
 from concord.sim.machines.host import machine
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Op, decode
-from concord.spec.memories import Mem
-from concord.spec.registers import Counter
-from concord.tests import mixed_networks, networks
+from concord.sim.machines.kinds import MachineKind
+from concord.spec.host.registers import Counter
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Op, decode
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
+from concord.verification.cutter import Cutter
+from concord.verification.diagnosis import first_difference
+from concord.verification.session import Session
+from concord.verification.waveform import MARGIN, write_waveform
 
 TINY = preset("tiny")
 

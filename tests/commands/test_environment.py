@@ -19,5 +19,5 @@ def test_packages_of_extras_are_not_needed(monkeypatch):
     _, extra, needed = environment._packages()
     assert not extra.good
     assert not extra.needed
-    assert extra.purpose.startswith("nnp import")
+    assert extra.purpose == "extra front: ONNX files (==1)"
     assert needed.needed

@@ -1,4 +1,4 @@
-"""`nnp run --unquantised`, `nnp twin --unquantised`, `nnp compile --full-precision` and `nnp verify --errors`."""
+"""`nnp run --unquantized`, `nnp twin --unquantized`, `nnp compile --full-precision` and `nnp verify --errors`."""
 
 import json
 import subprocess
@@ -8,14 +8,14 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from concord.model.data.dataset import DATA
-from concord.model.lowering.full_precision import Numbers
-from concord.model.model_file import load_model, save_model
-from concord.nnp.verify.error_split import images_of
-from concord.spec.config import preset
-from concord.spec.isa import Op, decode
-from concord.tests import networks
+from concord.campaigns.makers import networks
+from concord.datasets.dataset import DATA
+from concord.net.lowering.full_precision import Numbers
+from concord.net.model_file import load_model, save_model
+from concord.spec.isa.instructions import Op, decode
+from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
+from concord.verification.error_split import images_of
 
 TWINS = {"fashion-mlp-bfp8": "trainer", "fashion-mlp-w4a4": "ulx3s", "fashion-resnet-w8": "vision",
          "vowels-lstm-w8": "vision"}
@@ -36,9 +36,9 @@ def test_run(firmware, tmp_path):
     assert found.dtype == np.float64
     assert found.shape == (4, 10)
     done("run", firmware, "--samples", 4, "-o", out)
-    quantised = np.load(out)
-    assert quantised.dtype == np.float16
-    assert 0 < np.abs(found - quantised).max() < 0.5 * np.abs(found).max()
+    quantized = np.load(out)
+    assert quantized.dtype == np.float16
+    assert 0 < np.abs(found - quantized).max() < 0.5 * np.abs(found).max()
 
 
 def test_run_without_the_numbers(tmp_path):
@@ -79,7 +79,7 @@ def test_an_error_of_the_compiler_is_named_by_layer(tmp_path, monkeypatch):
         tiles[[first, first + 1]] = tiles[[first + 1, first]]
         return found | {Numbers.REAL: replace(real, tiles=tiles)}
 
-    monkeypatch.setattr("concord.nnp.verify.verification.images_of", wrong)
+    monkeypatch.setattr("concord.verification.verification.images_of", wrong)
     result = nnp("verify", MODEL, "--errors", "--machine", "golden", "--samples", 2, "--report", tmp_path)
     assert result.exit_code == 1
     assert "of its outputs, first at hidden2" in result.stderr
@@ -105,7 +105,7 @@ def test_verify_without_a_float_network(tmp_path):
 def test_twins(tmp_path, name):
     path = tmp_path / "firmware"
     done("compile", DATA / "models" / f"{name}.safetensors", "--full-precision", "--preset", TWINS[name], "-o", path)
-    stem = f"{name.replace('-', '_')}_unquantised"
+    stem = f"{name.replace('-', '_')}_unquantized"
     for framework in ("numpy", "torch"):
         if find_spec(framework):
             said = done("twin", path, "--unquantised", "--to", framework, "-o", tmp_path / "twin")

@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from concord.model import network as golden
-from concord.model.data.measures import measure
-from concord.model.data.read import read_data
-from concord.model.data.samples import Task
-from concord.model.floating import file
-from concord.model.floating.network import Op
-from concord.model.model_file import load_model
-from concord.nnp.lib.presets import compile_for
-from concord.nnp.lib.progress import lines
+from concord.datasets.measures import measure
+from concord.datasets.read import read_data
+from concord.datasets.samples import Task
+from concord.lib.progress import lines
+from concord.net import graph_file as file
+from concord.net import network as golden
+from concord.net.cells.gru import AFTER
+from concord.net.model_file import load_model
+from concord.net.quantize import run
 from concord.tests import float_networks
 from concord.tests.command_line import done, nnp
+from concord.workflows.presets import compile_for
 from rich.console import Console
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
@@ -20,8 +21,8 @@ from concord.train.runs import imported
 
 NETWORKS = {
     "perceptron": float_networks.perceptron, "residual": float_networks.residual, "lstm": float_networks.sequences,
-    "gru": lambda: float_networks.sequences(Op.GRU),
-    "both": lambda: float_networks.sequences(Op.GRU, both=True)}
+    "gru": lambda: float_networks.sequences(AFTER),
+    "both": lambda: float_networks.sequences(AFTER, both=True)}
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ def assert_model(path, data: str, task: Task):
     model, found = load_model(path), read_data(data)
     test = (found.as_sequences() if model.recurrent else found).test
     assert model.task is task
-    assert len(model.fp32_predictions) == len(model.quantised_predictions) == len(test)
+    assert len(model.fp32_predictions) == len(model.quantized_predictions) == len(test)
     outputs = golden.outputs(model, test.inputs, test.lengths).view(np.float16).astype(np.float64)
     assert next(iter(measure(task, outputs, test).values())) == model.provenance.golden_accuracy
     assert "data = " in model.description
@@ -62,7 +63,7 @@ def assert_model(path, data: str, task: Task):
 @pytest.mark.parametrize("arithmetic", ["integer", "bfp"])
 @pytest.mark.parametrize(("name", "data"), [
     ("perceptron", "classes.npz"), ("lstm", "steps.npz"), ("gru", "steps.npz")])
-def test_quantised_networks_are_measured_and_compile(name, data, arithmetic):
+def test_quantized_networks_are_measured_and_compile(name, data, arithmetic):
     text = done("quantize", f"{name}.safetensors", "--for", "speech", "--data", data, "--arithmetic", arithmetic,
                 "-o", "m.safetensors")
     assert "PTQ 1/" in text
@@ -119,7 +120,7 @@ def test_a_regression_in_blocks(folder):
     (("quantize", "nix.onnx", "--for", "vision"), "nix.onnx: there is no such file"),
     (("train", "nix.safetensors", "--for", "vision", "--data", "classes.npz"), "nix.safetensors: there is no such"),
     (("train", "perceptron.safetensors", "--for", "vision"), "name the data to train on with --data"),
-    (("train", "perceptron.safetensors", "--data", "classes.npz"), "name the machine, such as --for vision"),
+    (("train", "perceptron.safetensors", "--data", "classes.npz"), "name the machine, such as --preset vision"),
     (("quantize", "perceptron.safetensors", "--for", "visoin", "--data", "classes.npz"), "visoin"),
     (("quantize", "perceptron.safetensors", "--for", "speech"), "give data to calibrate with, by --data"),
     (("quantize", "perceptron.safetensors", "p", "--for", "speech"), "it holds its parameters, so leave p out"),
@@ -141,7 +142,8 @@ def test_errors_come_before_slow_work(words, message, folder, monkeypatch):
     def reached(*_, **__):
         raise AssertionError("too late")
 
-    monkeypatch.setattr(imported, "quantised", reached)
+    monkeypatch.setattr(imported, "quantized", reached)
+    monkeypatch.setattr(run, "quantized", reached)
     before = set(folder.iterdir())
     result = nnp(*words)
     assert result.exit_code == 2, result.output

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.mixed_networks import small
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware_file import save_firmware
-from concord.model import network
-from concord.model.data.dataset import DATA
-from concord.model.model import INPUT
-from concord.model.model_file import load_model, save_model
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.datasets.dataset import DATA
+from concord.firmware.firmware_file import save_firmware
+from concord.net import network
+from concord.net.model import INPUT
+from concord.net.model_file import load_model, save_model
+from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
-from concord.tests.image_networks import Images
-from concord.tests.mixed_networks import small
 
 MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
 RNG = np.random.default_rng(0)
@@ -130,7 +130,7 @@ def test_the_axes_of_images_are_those_of_the_network(folder):
     for words in ("predict", "images.safetensors"), ("run", "images.firmware"):
         for name in "flat", "image", "one":
             done(*words, "--inputs", f"{name}.npy")
-        assert "takes images of 3 x 4 x 8 (channels, rows, columns), not 4 x 8 x 3: transpose or reshape" in refused(
+        assert "a sample is 4 x 8 x 3, but random takes 3 x 4 x 8, as its file does; transpose or" in refused(
             *words, "--inputs", "last.npy")
 
 
@@ -154,7 +154,7 @@ def test_a_model_without_test_set_says_how_to_give_inputs(firmware):
 
 
 def test_a_test_set_of_another_shape_is_refused(firmware, folder):
-    assert "takes vectors of 6 numbers, the test set holds 784" in refused(
+    assert "a sample is 1 x 28 x 28, but random takes 6 numbers; give the data that it was trained on" in refused(
         "predict", "model.safetensors", "--data", DATA / "fashion-mnist")
     assert "none: there is no such file or folder" in refused("predict", MLP, "--data", "none")
     assert f"{folder}: it holds no data: neither" in refused("predict", MLP, "--data", folder)
@@ -167,7 +167,7 @@ def no_build(monkeypatch):
     def reached(*_):
         raise AssertionError("too late")
 
-    monkeypatch.setattr("concord.nnp.verify.builds.Builds.__init__", reached)
+    monkeypatch.setattr("concord.verification.builds.Builds.__init__", reached)
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
@@ -210,7 +210,7 @@ def test_an_output_that_is_a_folder(command, firmware, folder):
 def test_a_fuller_test_set_than_the_model_was_measured_on(firmware, folder):
     model = load_model(MLP)
     save_model(replace(model, fp32_predictions=model.fp32_predictions[:50],
-                       quantised_predictions=model.quantised_predictions[:50]),
+                       quantized_predictions=model.quantized_predictions[:50]),
                folder / "few.safetensors")
     assert "few carries FP32 predictions for 50 samples" in refused("verify", "few.safetensors").replace(
         "fashion-mlp-w4a4", "few")

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.nnp.verify.layer_costs import alone, layer_costs, parts
-from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
-from concord.spec.config import preset
-from concord.spec.registers import EVENTS, Counter
-from concord.tests import networks
+from concord.spec.host.registers import EVENTS, Counter
+from concord.spec.machine.config import preset
+from concord.verification.layer_costs import alone, layer_costs, parts
+from concord.verification.session import Session
 
 CONFIG = preset("ulx3s")
 SIZES = (64, 128, 96, 10)

@@ -4,11 +4,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from concord.model.data.dataset import DATA
-from concord.model.model_file import save_model
+from concord.campaigns.makers import networks
+from concord.datasets.dataset import DATA
+from concord.net.model_file import save_model
 from concord.nnp.main import app
-from concord.tests import networks
-from concord.tests.model.test_images import conv
+from concord.tests.net.test_images import conv
 from typer.testing import CliRunner
 
 MLP, LSTM, BLOCK = (DATA / "models" / f"{name}.safetensors"

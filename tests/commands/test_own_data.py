@@ -6,18 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware_file import save_firmware
-from concord.model import network
-from concord.model.data.measures import measure, predictions, text
-from concord.model.data.read import read_data
-from concord.model.data.samples import DataSet, Task
-from concord.model.model_file import save_model
-from concord.nnp.lib.imports import data_set
-from concord.nnp.lib.results import described, real
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.datasets.measures import measure, predictions, text
+from concord.datasets.read import read_data
+from concord.datasets.samples import DataSet, Task
+from concord.firmware.firmware_file import save_firmware
+from concord.net import network
+from concord.net.model_file import save_model
+from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
+from concord.tests.float_networks import Chain
+from concord.workflows.imports import data_set
+from concord.workflows.results import described, real
 from PIL import Image
 
 RNG = np.random.default_rng(0)
@@ -44,7 +45,7 @@ def made(outputs: int, labels, text: str = "test = 1", **fields) -> tuple[DataSe
     found = real(network.outputs(model, data.test.inputs))
     kept = predictions(data.task, found + 0.25 if data.task is Task.REGRESSION else found)
     model = replace(model, data="own", task=data.task, description=data.description, fp32_predictions=kept,
-                    quantised_predictions=kept, classes=data.classes, **fields)
+                    quantized_predictions=kept, classes=data.classes, **fields)
     save_model(model, "m")
     save_firmware(compile_network(model, preset("tiny")).firmware, "f")
     return data, found
@@ -116,7 +117,9 @@ def test_anomalies_are_measured_by_auc(outputs):
     assert lines[-1] == f"AUC {wanted['AUC']:.4g} of 20 samples"
     assert lines[5].endswith("(is an anomaly)")
     assert lines[6].startswith("6: score ")
-    assert done("predict", "m", "--data", "own.toml", "--first", 1, "--samples", 3, "-q") == "AUC nan of 3 samples\n"
+    alone = nnp("predict", "m", "--data", "own.toml", "--first", 1, "--samples", 3, "-q")
+    assert alone.stdout == "AUC not defined of 3 samples\n"
+    assert "own.toml: all 3 samples are normal, so that AUC is not defined; take samples of both kinds" in alone.stderr
     if outputs == 1:
         return
     record = verified("--data", "own.toml")
@@ -174,7 +177,8 @@ def test_a_folder_of_images(folder):
     (folder / "set.toml").write_text('data = "set"\ntest = 1\n')
     made(4, np.arange(20) % 4)
     assert done("predict", "m", "--data", "set.toml").count("\n") == 9
-    assert nnp("predict", "m", "--data", "set").stderr == "nnp: set: 8 images of 2 x 3 pixels, grey\n"
+    assert nnp("predict", "m", "--data", "set").stderr.startswith(
+        "nnp: set: 8 images of 2 x 3 pixels, grey\nnnp: set: the labels are texts, numbered in alphabetic order:")
 
 
 def test_sequences_of_a_recurrent_network():
@@ -204,7 +208,7 @@ def test_overflow_measures_by_task(folder):
 
 
 @pytest.mark.parametrize(("text", "arrays", "sentence"), [
-    ("", {"x": X[:, :5], "y": np.arange(20) % 4}, "takes vectors of 6 numbers, the test set holds 5"),
+    ("", {"x": X[:, :5], "y": np.arange(20) % 4}, "a sample is 5 numbers, but m takes 6 numbers; give"),
     ("", {"x": X, "y": np.arange(20) % 5}, "has class 4, m has 4 outputs"),
     ("", {"x": X, "y": X}, "the data are for regression, but m was made for classification; write `task = "),
     ('classes = ["d", "c", "b", "a"]', {"x": X, "y": np.arange(20) % 4}, "its classes are d, c, b, a, those of m a,"),
@@ -220,7 +224,7 @@ def test_data_that_do_not_fit_are_refused_before_slow_work(command, text, arrays
     made(4, np.arange(20) % 4, 'test = 1\nclasses = ["a", "b", "c", "d"]', name="m")
     np.savez("other.npz", **arrays)
     (folder / "other.toml").write_text(f'data = "other.npz"\n{text}\n')
-    monkeypatch.setattr("concord.nnp.verify.builds.Builds.__init__", reached)
+    monkeypatch.setattr("concord.verification.builds.Builds.__init__", reached)
     if sentence is None:
         assert done("predict", "m", "--data", "other.toml").count("\n") == 5
         return
@@ -230,7 +234,7 @@ def test_data_that_do_not_fit_are_refused_before_slow_work(command, text, arrays
 
 def test_commands_that_train_say_what_was_chosen_by_default(capsys):
     np.savez("own.npz", x=X, y=np.arange(20) % 4)
-    assert len(data_set("own.npz").test) == 4
+    assert len(data_set("own.npz", Chain((6,)).dense("one", 4, 6).network("net"), None).test) == 4
     assert "nnp: own.npz, x: 4 of 20 samples, a share of 0.2 by seed 0, are the test set" in capsys.readouterr().err
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import image_networks, networks
 from concord.compiler.lib.reason import Refused
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware_file import load_firmware
-from concord.model.data.dataset import DATA
-from concord.model.model import INPUT
-from concord.model.model_file import save_model
-from concord.nnp.machines.fit import fit
-from concord.spec.config import PRESETS, preset
-from concord.spec.machine_file import config_from_text, read_config
-from concord.tests import image_networks, networks
+from concord.datasets.dataset import DATA
+from concord.firmware.firmware_file import load_firmware
+from concord.machines.fit import fit
+from concord.net.model import INPUT
+from concord.net.model_file import save_model
+from concord.spec.machine.config import PRESETS, preset
+from concord.spec.machine.machine_file import config_from_text, read_config
 from concord.tests.command_line import done, refused
 
 RESNET = DATA / "models" / "fashion-resnet-w8.safetensors"

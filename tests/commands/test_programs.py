@@ -4,16 +4,16 @@ import pickle
 
 import numpy as np
 import pytest
-from concord.golden.host.firmware import Firmware, Section, Tiles
-from concord.golden.host.firmware_file import load_firmware, save_firmware
-from concord.golden.host.stops import Stopped, stopped
-from concord.nnp.verify.session import Session
+from concord.firmware.firmware import Firmware, Section, Tiles
+from concord.firmware.firmware_file import load_firmware, save_firmware
+from concord.firmware.stops import Stopped, stopped
 from concord.sim.machines.host import KINDS, machine
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Error
-from concord.spec.memories import Mem
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Error
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
+from concord.verification.session import Session
 
 TINY = preset("tiny")
 LAYER = """
@@ -144,7 +144,7 @@ def test_legality_errors_name_the_line(folder):
     (("--preset", "tiny", "-o", "."), ".: it is a folder"),
     (("--preset", "tiny", "--image", "b.npy"), "MEMORY=FILE or MEMORY@ADDRESS=FILE is needed"),
     (("--preset", "tiny", "--image", "InitialVrf@x=b.npy"), "MEMORY=FILE or MEMORY@ADDRESS=FILE is needed"),
-    (("--preset", "tiny", "--image", "NetQ=b.npy"), "no image goes to 'NetQ': choose one of InitialVrf"),
+    (("--preset", "tiny", "--image", "NetQ=b.npy"), "no image goes to 'NetQ': choose one of "),
     (("--preset", "tiny", "--image", "InitialVrf=none"), "none: there is no such file"),
     (("--preset", "tiny", "--image", "InitialVrf@61=b.npy"), "b.npy: it fills InitialVrf from 61 up to 65, and"),
     (("--preset", "tiny", "--image", "MatrixRf=b.npy"), "b.npy: MatrixRf takes a matrix [rows, columns], not [8]"),

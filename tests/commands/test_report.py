@@ -1,19 +1,20 @@
 """Results of single samples in the report of `nnp verify`."""
 
 import csv
+import io
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from concord.model.data.samples import Samples, Task
-from concord.nnp.verify import pictures, sample_results, tables
-from concord.nnp.verify.error_split import ALONE, OUTPUT, PARTS
-from concord.nnp.verify.layer_costs import WAITS, LayerCost
-from concord.nnp.verify.report import _shown, cost_record, table_names
-from concord.nnp.verify.tables import cost_rows, cost_table, split_table, without_costs
-from concord.spec.config import preset
-from concord.spec.registers import TIMES, Counter
+from concord.datasets.samples import Samples, Task
+from concord.spec.host.registers import TIMES, Counter
+from concord.spec.machine.config import preset
+from concord.verification import pictures, sample_results, tables
+from concord.verification.error_split import ALONE, OUTPUT, PARTS
+from concord.verification.layer_costs import WAITS, LayerCost
+from concord.verification.report import _shown, cost_record, table_names
+from concord.verification.tables import cost_rows, cost_table, split_table, verify_table, without_costs
 from rich.console import Console
 
 
@@ -28,10 +29,11 @@ VERIFIED = SimpleNamespace(
     other=outputs([[3, 1, 2], [0, 5, 1], [1, 4, 3]]),
     samples=Samples(inputs=np.zeros((3, 1), np.uint16), lengths=None, labels=np.array([0, 1, 2], np.uint8),
                     classes=("bag", "boot", "coat")),
-    model=SimpleNamespace(predictions={"FP32": np.arange(10) % 3, "quantised": np.arange(10) % 3}),
+    predictions={"FP32": np.arange(10) % 3, "quantised": np.arange(10) % 3},
     first=6,
     task=Task.CLASSIFICATION,
     own=True,
+    comparison=None,
     compared=True,
 )
 
@@ -91,7 +93,7 @@ def test_measures_that_are_not_finite_are_not_drawn():
 
 
 def test_measures_of_several_tasks_have_rows_of_their_own():
-    classes, numbers, bare = (SimpleNamespace(measures=found) for found in (
+    classes, numbers, bare = (SimpleNamespace(measures=found, comparison=None) for found in (
         {"golden": {"accuracy": 0.5}, "RTL": {"accuracy": 0.25}}, {"golden": {"RMSE": 3.0, "R2": 0.5}}, {}))
     assert tables.measure_names([classes, numbers, bare]) == ["accuracy", "RMSE", "R2"]
     assert tables.measure_names([bare]) == ["accuracy"]
@@ -120,8 +122,8 @@ def test_models_of_one_name_have_tables_of_their_own():
 def counted(name: str) -> SimpleNamespace:
     """A verification on a preset whose counters are all 100."""
     return SimpleNamespace(
-        cycles=300.0, samples=VERIFIED.samples, other=SimpleNamespace(counters=dict.fromkeys(Counter, 100)),
-        compiled=SimpleNamespace(firmware=SimpleNamespace(config=preset(name))))
+        cycles=300.0, samples=VERIFIED.samples, other=SimpleNamespace(counters=(dict.fromkeys(Counter, 100),)),
+        parts=(SimpleNamespace(config=preset(name)),))
 
 
 def test_the_picture_has_a_row_for_each_unit_of_the_machine():
@@ -158,8 +160,8 @@ def cost(*layers: str, **counters: int) -> LayerCost:
 
 def with_costs(*costs: LayerCost, bits: int = 0) -> SimpleNamespace:
     """A verification with these costs."""
-    return SimpleNamespace(costs=costs, bits=bits, first=6, compiled=SimpleNamespace(
-        firmware=SimpleNamespace(config=CONFIG)), request=SimpleNamespace(path=SimpleNamespace(stem="net")))
+    return SimpleNamespace(costs=costs, bits=bits, streamed=None, first=6, parts=(SimpleNamespace(config=CONFIG),),
+                           request=SimpleNamespace(path=SimpleNamespace(stem="net")))
 
 
 COSTED = with_costs(cost(CYCLES=100, MFU_WAIT_OPERAND=20), cost("a", CYCLES=300, BEATS=300, MFU_WAIT_OPERAND=30),
@@ -212,3 +214,32 @@ def test_without_costs_the_report_says_why():
 def test_the_picture_names_every_layer():
     text = pictures.layers(COSTED)
     assert all(made.title in text for made in COSTED.costs)
+
+
+KERAS = "StatefulPartitionedCall/model_1/block_7_depthwise_separable_convolution_with_a_long_name_{}/Conv2D"
+
+
+def test_long_names_leave_room_for_bars(recwarn):
+    errors = {KERAS.format(number): 0.1 * number for number in range(1, 9)}
+    drawn = pictures.errors(SimpleNamespace(errors=errors))
+    assert KERAS.format(1) not in drawn
+    assert f"{KERAS[:13]}\u2026" in drawn
+    figures = {"golden": {"accuracy": 0.5}}
+    drawn = pictures.measures([SimpleNamespace(
+        measures=figures, request=SimpleNamespace(path=SimpleNamespace(stem=KERAS)))], "accuracy")
+    assert "Conv2D</text>" in drawn
+    assert not recwarn.list
+    assert pictures.shortened("conv1") == "conv1"
+    assert len(pictures.shortened(KERAS)) == pictures.LONGEST
+
+
+def test_columns_of_models_keep_their_whole_names(monkeypatch):
+    names = [f"fashion-mlp-{kind}" for kind in ("integer-vision", "bfp-brainwave", "lazy", "lazy-2")]
+    monkeypatch.setattr("concord.verification.tables.verify_rows", lambda done: {"samples": ["200"] * len(done)})
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(verify_table([SimpleNamespace(request=SimpleNamespace(path=Path(f"{name}.onnx"))) for name in names]))
+    text = console.export_text()
+    assert "\u2026" not in text
+    columns = ["".join(line.split("\u2503")[place + 2].strip() for line in text.splitlines()
+                       if line.startswith("\u2503")) for place in range(len(names))]
+    assert columns == names

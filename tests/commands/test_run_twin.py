@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.benchmarks.twin_faults import two_layers, with_changed_weight
+from concord.campaigns.makers import mixed_networks, networks
+from concord.campaigns.twin_faults import two_layers, with_changed_weight
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware_file import save_firmware
-from concord.nnp.verify.session import Session
-from concord.nnp.verify.twin_session import TwinSession
+from concord.firmware.firmware_file import save_firmware
 from concord.sim.machines.host import machine
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.tests import mixed_networks, networks
+from concord.spec.isa.assembler import assemble
+from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
+from concord.verification.session import Session
+from concord.verification.twin_session import TwinSession
 
 TINY = preset("tiny")
 

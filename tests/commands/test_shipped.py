@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from concord.model.data.dataset import DATA
+from concord.datasets.dataset import DATA
 from concord.nnp.main import app
 from typer.testing import CliRunner
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from concord.front.read import read
-from concord.model import network as golden
-from concord.model.data.read import read_data
-from concord.model.floating import file
-from concord.model.layers.softmax import Softmax
-from concord.model.model_file import load_model
+from concord.datasets.read import read_data
+from concord.frontends.onnx.read import read
+from concord.net import graph_file as file
+from concord.net import network as golden
+from concord.net.layers.softmax import Softmax
+from concord.net.model_file import load_model
 from concord.tests.command_line import done, refused
 from concord.tests.onnx_files import Graph, written
 

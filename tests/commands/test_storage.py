@@ -9,10 +9,10 @@ import fsspec
 import numpy as np
 import onnx
 import pytest
-from concord.model.data.dataset import DATA
-from concord.model.model_file import load_model, save_model
-from concord.nnp.lib import storage
+from concord.datasets.dataset import DATA
+from concord.net.model_file import load_model, save_model
 from concord.nnp.main import app
+from concord.workflows import storage
 from typer.testing import CliRunner
 
 MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
@@ -60,15 +60,15 @@ def test_models_come_over_http(server, tmp_path, monkeypatch):
     assert nnp("overflow", url, *options) == nnp("overflow", LSTM, *options)
     nnp("compile", url)
     assert [path.name for path in tmp_path.iterdir()] == ["vowels-lstm-w8.vision.safetensors"]
-    nnp("export", url, tmp_path / "new" / "copy.safetensors")
-    assert (tmp_path / "new" / "copy.safetensors").read_bytes() == LSTM.read_bytes()
+    nnp("export", url, tmp_path / "copy.safetensors")
+    assert (tmp_path / "copy.safetensors").read_bytes() == LSTM.read_bytes()
 
 
 def test_verify_knows_a_model_by_its_url(server, monkeypatch):
     def prepare(request, console):
         raise ValueError(f"{request.path.stem} of {request.place}: {load_model(request.path).name}")
 
-    monkeypatch.setattr("concord.nnp.verify.whole.prepare", prepare)
+    monkeypatch.setattr("concord.verification.whole.prepare", prepare)
     url = f"{server}/{LSTM.name}"
     assert nnp("verify", url, code=2) == f"nnp: vowels-lstm-w8 of {url}: vowels-lstm-w8\n"
 
@@ -127,7 +127,7 @@ def test_a_failing_upload_keeps_the_file_here(memory, monkeypatch):
     def fail(*_):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("concord.nnp.lib.storage.shutil.copyfileobj", fail)
+    monkeypatch.setattr("concord.workflows.storage.shutil.copyfileobj", fail)
     with pytest.raises(ValueError, match="memory://new: the disk is full; .*/new holds what was to be there"), (
             storage.written("memory://new")) as path:
         path.write_bytes(b"whole")
@@ -150,6 +150,8 @@ def test_a_failing_upload_keeps_the_file_here(memory, monkeypatch):
     (("export", MLP, "memory://models/"), "memory://models/: name the file, too"),
     (("export", MLP, DATA), f"{DATA}: it is a folder; name the file, too"),
     (("export", MLP, "file://{folder}/none/m"), "file://{folder}/none/m: there is no such file or folder"),
+    (("export", MLP, "{folder}/none/m"), "{folder}/none/m: there is no folder {folder}/none; make it first"),
+    (("export", MLP, "--qonnx", "{folder}/none/m"), "{folder}/none/m: there is no folder {folder}/none; make it first"),
     (("export", MLP), "nothing to export to: name a DESTINATION, --qonnx FILE, or both"),
     (("export", MLP, "--qonnx", "{folder}/m", "--batch", 0), "--batch 0: one sample at least"),
     (("export", LSTM, "{folder}/m", "--qonnx", "{folder}/q"), "layer 'lstm1' (LSTM, integer) has no QONNX form"),
@@ -172,5 +174,5 @@ def test_export_without_onnx(monkeypatch, tmp_path):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "onnx", None)
     message = nnp("export", MLP, tmp_path / "m", "--qonnx", tmp_path / "q", code=2)
-    assert "--qonnx needs ONNX: pip install onnx==1.22.0" in message
+    assert "ONNX files need onnx, which is not installed: pip install 'concord-nnp[front]'" in message
     assert not list(tmp_path.iterdir())

@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from concord.model import network
-from concord.model.data import dataset
-from concord.model.model_file import load_model
+from concord.datasets import dataset
+from concord.net import network
+from concord.net.model_file import load_model
 from concord.tests.command_line import done, nnp
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
@@ -166,7 +166,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
     (("quantize", "own_layers:curved", "own.pt"), "there is no quantised form of GELU"),
     (("quantize", "mlp", "a", "--calibration", "own_layers.py"), "own_layers.py: not a whole .npy file of numbers"),
     (("quantize", "mlp", "a", "--calibration", "b.npy"), "b.npy: there is no such file"),
-    (("compare", "-o", "figure.txt"), "--out figure.txt: the name of a picture ends with .png, .svg or .pdf"),
+    (("compare", "-o", "figure.txt"), "-o figure.txt: the name of a picture ends with .png, .svg or .pdf"),
     (("compare", "-o", "own_layers.py/a.png"), "own_layers.py: it is a file"),
     (("compare", "--weights-bits", 32, "--input-bits", 32), "leave nothing to quantise"),
     (("compare", "--network", "own_layers:curved"), "there is no quantised form of GELU"),

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Direction
-from concord.golden.host.firmware_file import load_firmware, save_firmware
-from concord.model import network
-from concord.model.cells.registry import CELLS
-from concord.model.layers.concat import SequenceConcat
-from concord.model.model import INPUT, Model
-from concord.nnp.verify.session import Session
+from concord.firmware.firmware import Direction
+from concord.firmware.firmware_file import load_firmware, save_firmware
+from concord.net import network
+from concord.net.cells.registry import CELLS
+from concord.net.layers.concat import SequenceConcat
+from concord.net.model import INPUT, Model
 from concord.sim.machines.host import KINDS, machine
-from concord.spec.config import PRESETS, Config
-from concord.spec.registers import EVENTS
-from concord.tests import networks
+from concord.spec.host.registers import EVENTS
+from concord.spec.machine.config import PRESETS, Config
 from concord.tests.compiled import agree
+from concord.verification.session import Session
 
 #: Memory sizes larger than those of the presets.
 ROOM = {"initial_vrf": 512, "addsub_vrf": 512, "multiply_vrf": 1024, "matrix_tiles": 1024, "instructions": 2048}

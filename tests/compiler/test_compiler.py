@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.model import network
-from concord.model.layers.layer import Unknown
-from concord.model.model import Model
-from concord.nnp.verify.session import Session
+from concord.net import network
+from concord.net.layers.layer import Unknown
+from concord.net.model import Model
 from concord.sim.machines.host import machine
-from concord.spec.config import PRESETS, Config, preset
-from concord.spec.formats import Format
-from concord.tests import networks
+from concord.spec.machine.config import PRESETS, Config, preset
+from concord.spec.numbers.formats import Format
 from concord.tests.compiled import agree, machines_agree
+from concord.verification.session import Session
 
 #: Memory sizes larger than those of the presets; formats, dimensions and limits are those of the presets.
 ROOM = {
@@ -124,7 +124,7 @@ def test_every_unsupported_layer_is_named_with_what_to_do():
         Unknown(name="back", kind="Attention"),
     ]
     lines = refused(networks.model(layers), config).splitlines()
-    assert lines[1].startswith("layer 'front' (Conv2d): there is no such layer on this machine: use dense or recurrent")
+    assert lines[1].startswith("layer 'front' (Conv2d): there is no such layer on this machine: use other layers")
     assert (
         "layer 'dense0' (dense, integer): its input codes are symmetric 4-bit, the machine's operands full 8"
         in lines[2]

@@ -4,19 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images
 from concord.compiler.balance import Estimates, balanced
 from concord.compiler.cascade import Cutter
 from concord.compiler.cuts import crossing, cuts, parts
 from concord.compiler.lib.received import Received
-from concord.golden.host.cascade_file import load_cascade, save_cascade
-from concord.golden.host.firmware_file import load_firmware
-from concord.model.cells.lstm import LSTM
-from concord.model.layers.add import Add
-from concord.model.layers.concat import Concat
-from concord.model.model import INPUT
-from concord.nnp.lib.cascades import Wish, compile_cascade, fitted, whole
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.firmware.cascade import Cascade
+from concord.firmware.firmware_file import load_cascade, load_firmware, save_cascade
+from concord.net.cells.lstm import LSTM
+from concord.net.layers.add import Add
+from concord.net.layers.concat import Concat
+from concord.net.model import INPUT
+from concord.spec.machine.config import preset
+from concord.workflows.cascades import Wish, compile_cascade, fitted, whole
 
 TINY = preset("tiny")
 
@@ -129,9 +130,9 @@ def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(
         balanced(Cutter(model, [replace(TINY, matrix_tiles=18)] * 2), {})
     with pytest.raises(ValueError, match="can be cut at 2 places, and 4 machines need 3"):
         balanced(Cutter(model, [small] * 4), {})
-    for parts_of in (both.cascade.parts[:1], both.cascade.parts):
-        with pytest.raises(ValueError, match=f"{len(parts_of)} parts and 0 cuts are no network over several machines"):
-            replace(both.cascade, parts=parts_of, cuts=())
+    for parts_of, names in ((both.cascade.parts, ()), (both.cascade.parts[:1], ("dense1",)), ((), ())):
+        with pytest.raises(ValueError, match=f"{len(parts_of)} parts and {len(names)} cuts are no network over"):
+            replace(both.cascade, parts=parts_of, cuts=names)
     save_cascade(both.cascade, tmp_path / "both.safetensors")
     again = load_cascade(tmp_path / "both.safetensors")
     assert again.cuts == both.cascade.cuts
@@ -140,6 +141,8 @@ def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(
         part.instruction_words.tolist() for part in both.cascade.parts]
     with pytest.raises(ValueError, match="it holds firmware of several machines"):
         load_firmware(tmp_path / "both.safetensors")
+    save_cascade(Cascade.of(both.cascade.first), tmp_path / "one.safetensors")
+    assert load_cascade(tmp_path / "one.safetensors").first.inputs == load_firmware(tmp_path / "one.safetensors").inputs
 
 
 @pytest.mark.parametrize(("machines", "cut", "reason"), [
@@ -157,3 +160,28 @@ def test_machines_are_named_one_by_one_or_all_at_once(residual):
     assert len(compiled.parts) == 2
     with pytest.raises(ValueError, match="name one machine for all, or 3 with commas"):
         compile_cascade(residual, "tiny,tiny", Wish(machines=3, cut="a,sum"))
+
+
+@pytest.fixture(scope="module")
+def over_two_machines():
+    """The firmware of two convolutions, between which an image crosses."""
+    made = Images(np.random.default_rng(4), TINY, (2, 4, 4), block=False)
+    made.conv(made.conv("", 4, (1, 1)), 3, (2, 2))
+    return Cutter(made.model(), [TINY] * 2).compiled(["conv0"]).cascade
+
+
+def turned(firmware):
+    """The firmware, which takes its image in another order."""
+    return replace(firmware, input_layout=replace(firmware.input_layout, rows=2, columns=8))
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    (lambda one, other: (one, replace(other, inputs=65, input_layout=None)), "64 results are sent and 65 inputs taken"),
+    (lambda one, other: (one, turned(other)), "images are sent in another order than they are taken"),
+    (lambda one, other: (other, other), "results are sent and 64 inputs taken"),
+    (lambda one, other: (replace(one, config=replace(TINY, message_bytes=8)), other), "bytes of a beat"),
+    (lambda one, other: (one,), "1 parts and 1 cuts are no network over"),
+])
+def test_parts_that_do_not_fit_are_refused(over_two_machines, change, reason):
+    with pytest.raises(ValueError, match=reason):
+        replace(over_two_machines, parts=change(*over_two_machines.parts))

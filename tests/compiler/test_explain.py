@@ -4,19 +4,20 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.mixed_networks import small
 from concord.compiler.cascade import Cutter
-from concord.compiler.explain import LATENCY, explain
+from concord.compiler.explain import explain
 from concord.compiler.network import compile_network
-from concord.model.model import INPUT
-from concord.nnp.verify.session import Session
-from concord.nnp.verify.tables import explain_table
+from concord.net.model import INPUT
 from concord.sim.machines.host import machine
-from concord.spec.config import preset
-from concord.spec.memories import Mem
-from concord.spec.registers import Counter
-from concord.tests import networks
-from concord.tests.image_networks import Images
-from concord.tests.mixed_networks import small
+from concord.spec.host.registers import Counter
+from concord.spec.isa.memories import Mem
+from concord.spec.machine import timing
+from concord.spec.machine.config import preset
+from concord.verification.session import Session
+from concord.verification.tables import explain_table
 from rich.console import Console
 
 
@@ -61,7 +62,7 @@ def test_words_of_the_copy_pipeline_are_counted_apart():
     part = Cutter(images.model(), [config] * 2).compiled(["conv0"]).parts[0]
     (work,) = (one for one in explain(part.firmware) if one.layer == "conv0")
     assert (work.words, work.copied) == (64 * 3, 64 * 3)
-    assert work.cycles == 64 * 3 + LATENCY
+    assert work.cycles == 64 * 3 + timing.chain(config, product_of_words=True)
 
 
 def test_places_are_those_of_the_memories():

@@ -4,17 +4,17 @@ import re
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.model import network
-from concord.model.cells.lstm import LSTM
-from concord.model.layers.add import Add
-from concord.model.layers.concat import Concat
-from concord.model.layers.pool import MaxPool
-from concord.model.lowering import block_lowering
-from concord.model.model import INPUT, Model
-from concord.spec.activation import Activation
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.net import network
+from concord.net.cells.lstm import LSTM
+from concord.net.layers.add import Add
+from concord.net.layers.concat import Concat
+from concord.net.layers.pool import MaxPool
+from concord.net.lowering import block_lowering
+from concord.net.model import INPUT, Model
+from concord.spec.machine.config import preset
+from concord.spec.numbers.activation import Activation
 from concord.tests.compiled import agree
 from concord.tests.compiler.test_compiler import refused, roomy
 

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from concord.compiler.images.compile import Images as Compilation
-from concord.model.model import INPUT, Model
-from concord.spec.activation import Activation
-from concord.spec.config import Config
+from concord.campaigns.makers.image_networks import Images, geometry
+from concord.compiler.plan.compilation import Compilation
+from concord.net.model import INPUT, Model
+from concord.spec.machine.config import Config
+from concord.spec.numbers.activation import Activation
+from concord.tests.compiled import agree_on_random as agree
 from concord.tests.compiler.test_image_networks import NAMES, roomy, tight
-from concord.tests.image_networks import Images, agree, geometry
 
 ROOMY = {"initial_vrf": 4096, "addsub_vrf": 4096, "multiply_vrf": 2048, "vector_rf": 16384, "matrix_tiles": 16384,
          "instructions": 8192}

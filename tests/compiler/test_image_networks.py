@@ -5,14 +5,15 @@ from math import prod
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import ROOM, Images, geometry, without_scale
 from concord.compiler.network import compile_network
-from concord.model.model import INPUT, Model
+from concord.net.model import INPUT, Model
 from concord.sim.machines.host import machine
-from concord.spec.activation import Activation
-from concord.spec.config import PRESETS, Config
-from concord.tests import networks
+from concord.spec.machine.config import PRESETS, Config
+from concord.spec.numbers.activation import Activation
+from concord.tests.compiled import agree_on_random as agree
 from concord.tests.compiled import machines_agree
-from concord.tests.image_networks import ROOM, Images, agree, geometry, without_scale
 from concord.tests.machines import bits
 
 NAMES = ("tiny", "serial", "wide", "ulx3s", "vision", "vision_large")

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images
 from concord.compiler.network import compile_network
-from concord.model.layers.convolution import Along
-from concord.model.layers.layer import Unknown
-from concord.model.model import INPUT, Model
-from concord.spec.config import Config, preset
-from concord.tests import networks
-from concord.tests.image_networks import Images
+from concord.net.layers.convolution import Along
+from concord.net.layers.layer import Unknown
+from concord.net.model import INPUT, Model
+from concord.spec.machine.config import Config, preset
 
 VISION = preset("vision")
 

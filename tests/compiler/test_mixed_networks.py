@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
-from concord.model.cells.registry import CELLS
-from concord.model.layers.sequences import TimeAxis
-from concord.model.model import INPUT
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.mixed_networks import Mixed, anything, keyword_spotter, small
+from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.cells.registry import CELLS
+from concord.net.model import INPUT
 from concord.sim.machines.host import machine
-from concord.spec.config import PRESETS, Config
-from concord.tests import networks
+from concord.spec.machine.config import PRESETS, Config
+from concord.tests.compiled import agree_on_random as agree
 from concord.tests.compiled import machines_agree
 from concord.tests.compiler import test_image_networks
 from concord.tests.compiler.test_image_networks import NAMES
-from concord.tests.mixed_networks import Mixed, agree, anything, keyword_spotter, small
 
 BLOCK = pytest.mark.parametrize("block", [False, True])
 

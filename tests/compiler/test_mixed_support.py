@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from concord.campaigns.makers.mixed_networks import Mixed, keyword_spotter
 from concord.compiler.network import compile_network
-from concord.model.layers.sequences import TimeAxis
-from concord.model.model import INPUT, Model
-from concord.spec.config import PRESETS
-from concord.tests.mixed_networks import Mixed, keyword_spotter
+from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.model import INPUT, Model
+from concord.spec.machine.config import PRESETS
 
 VISION = PRESETS["vision"]
 

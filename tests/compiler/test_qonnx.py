@@ -6,22 +6,22 @@ from dataclasses import replace
 import numpy as np
 import onnxruntime
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.qonnx.graph import qonnx_graph
 from concord.compiler.qonnx.nodes import OPSET, Nodes
+from concord.datasets import dataset
 from concord.golden.lib import float16
-from concord.model import network
-from concord.model.data import dataset
-from concord.model.layers.add import Add
-from concord.model.layers.concat import Concat
-from concord.model.layers.layer import Layer
-from concord.model.layers.pool import MaxPool
-from concord.model.layers.softmax import Softmax
-from concord.model.lowering import image_lowering, lowering
-from concord.model.model import INPUT, Model
-from concord.model.model_file import load_model
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
-from concord.tests import networks
+from concord.net import network
+from concord.net.layers.add import Add
+from concord.net.layers.concat import Concat
+from concord.net.layers.layer import Layer
+from concord.net.layers.pool import MaxPool
+from concord.net.layers.softmax import Softmax
+from concord.net.lowering import image_lowering, lowering
+from concord.net.model import INPUT, Model
+from concord.net.model_file import load_model
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
 from onnx import TensorProto, helper
 from qonnx.core.modelwrapper import ModelWrapper
 from qonnx.core.onnx_exec import execute_onnx
@@ -47,7 +47,7 @@ def dense(name, inputs, outputs, *, bits=4, symmetric=True, **options):
     return lowering.dense(**{
         "name": name, "codes": RNG.integers(fmt.lowest, fmt.highest + 1, (outputs, inputs)),
         "gain": RNG.uniform(0.5, 1.5, outputs) / np.sqrt(inputs) / fmt.highest, "constant": RNG.normal(size=outputs),
-        "weights_format": fmt, "input_format": fmt, "unsigned": True, "s_in": 6 / fmt.levels, "quantise_input": True,
+        "weights_format": fmt, "input_format": fmt, "unsigned": True, "s_in": 6 / fmt.levels, "quantize_input": True,
         **options})
 
 
@@ -74,7 +74,7 @@ def mean(shape=(2, 6, 6), *, bits=4, **options):
     fmt = Format(bits=bits, symmetric=True)
     return image_lowering.average(**{
         "name": "mean", "shape": shape, "size": (3, 3), "stride": (2, 2), "input_format": fmt, "unsigned": True,
-        "s_in": 6 / fmt.levels, "m_in": -0.25, "quantise_input": True, **options})
+        "s_in": 6 / fmt.levels, "m_in": -0.25, "quantize_input": True, **options})
 
 
 def residual() -> Model:
@@ -82,7 +82,7 @@ def residual() -> Model:
     relu, image = {"activation": Activation.RELU}, (8, 6, 6)
     layers = [
         conv("stem", (2, 12, 12), 8, stride=(2, 2), unsigned=False, border=0x3800, **relu),
-        conv("a1", image, 8, groups=4, s_out=0.2, **relu), conv("a2", image, 8, quantise_input=False),
+        conv("a1", image, 8, groups=4, s_out=0.2, **relu), conv("a2", image, 8, quantize_input=False),
         Add(name="a", inputs=288, activation=Activation.RELU),
         conv("b1", image, 6, size=(3, 2), stride=(2, 2), symmetric=False, bias=5),
         conv("b2", image, 6, size=(3, 2), stride=(2, 2)),
@@ -135,7 +135,7 @@ def test_a_residual_network():
 
 @pytest.mark.parametrize("layer", [
     dense("unsigned", 20, 30), dense("full", 20, 30, symmetric=False), dense("signed", 20, 30, unsigned=False),
-    dense("steps", 20, 30, quantise_input=False), dense("offset", 20, 30, m_in=-0.5, activation=Activation.RELU),
+    dense("steps", 20, 30, quantize_input=False), dense("offset", 20, 30, m_in=-0.5, activation=Activation.RELU),
     dense("small", 20, 30, gain=1e-6, constant=np.zeros(30)),
     dense("tanh", 20, 30, activation=Activation.TANH), dense("sigmoid", 20, 30, activation=Activation.SIGMOID),
     dense("wide", 20, 30, bits=16), dense("signed wide", 20, 30, bits=16, unsigned=False, symmetric=False),
@@ -144,7 +144,7 @@ def test_a_residual_network():
     conv("dilated", (4, 5, 6), 6, stride=(1, 2), dilation=(2, 3), padding=(2, 1, 0, 3), border=0x3C00),
     conv("depthwise", (4, 5, 6), 8, groups=4, activation=Activation.RELU, border=0x4000),
     mean(), mean(name="wide mean", bits=16), mean(name="signed mean", unsigned=False, activation=Activation.RELU),
-    mean(name="padded mean", padding=(0, 1, 2, 0), quantise_input=False),
+    mean(name="padded mean", padding=(0, 1, 2, 0), quantize_input=False),
     pool(), pool(padding=(1, 0, 0, 1)), pool(size=(2, 3), dilation=(2, 1), activation=Activation.RELU),
 ], ids=lambda layer: layer.name)
 def test_one_layer(layer: Layer):

@@ -5,18 +5,19 @@ from functools import partial
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images
 from concord.compiler import network as compiler
-from concord.compiler.images.compile import Images as Compilation
 from concord.compiler.network import compile_network
-from concord.model.model import INPUT, Model
+from concord.compiler.plan.compilation import Compilation
+from concord.net.model import INPUT, Model
 from concord.sim.machines.host import machine
-from concord.spec.activation import Activation
-from concord.spec.config import PRESETS, Config
-from concord.spec.isa import Op, decode
-from concord.tests import networks
+from concord.spec.isa.instructions import Op, decode
+from concord.spec.machine.config import PRESETS, Config
+from concord.spec.numbers.activation import Activation
+from concord.tests.compiled import agree_on_random as agree
 from concord.tests.compiled import machines_agree
 from concord.tests.compiler.test_image_networks import NAMES, roomy
-from concord.tests.image_networks import Images, agree
 
 emit = Compilation._emit_stream
 

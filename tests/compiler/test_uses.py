@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import ROOM
 from concord.compiler.network import compile_network
-from concord.spec.config import preset
-from concord.tests import networks
-from concord.tests.image_networks import ROOM
+from concord.spec.machine.config import preset
 
 #: Attributes without which the compiler finds another program, and those of queues that the host fills and empties.
 OTHERS = {"vector_rf", "accumulator_rows", "mvmq_words", "net_in", "net_out"}

@@ -14,24 +14,23 @@ from pathlib import Path
 
 import numpy as np
 import tomli_w
+from concord.campaigns.makers import networks
 from concord.compiler.cascade import Cutter
 from concord.compiler.network import compile_network
-from concord.front.compare import difference
-from concord.front.read import read
-from concord.golden.host import cascade_file, firmware_file
-from concord.model import model_file
-from concord.model.data.dataset import DATA
-from concord.model.data.read import read_data
-from concord.model.floating import file as float_file
-from concord.model.floating.run import run
-from concord.model.kept.network import keep
-from concord.spec.config import preset
-from concord.spec.formats import Format
-from concord.spec.machine_file import read_config
-from concord.tests import networks
-from concord.tests.front import test_fuzz, test_kept, zoo_quantised
+from concord.datasets.dataset import DATA
+from concord.datasets.read import read_data
+from concord.firmware import firmware_file
+from concord.frontends.onnx.compare import difference
+from concord.frontends.onnx.read import read
+from concord.net import graph_file as float_file
+from concord.net import model_file
+from concord.net.qdq.network import keep
+from concord.spec.machine.config import preset
+from concord.spec.machine.machine_file import read_config
+from concord.spec.numbers.formats import Format
+from concord.tests.frontends import test_fuzz, test_kept, zoo_quantized
 from concord.tests.fuzz.damage import array_changed, bytes_changed, tensors_changed, text_changed, value_changed
-from concord.tests.model import test_float_files, test_model_file
+from concord.tests.net import test_float_files, test_model_file
 from PIL import Image
 
 OPERANDS = Format(bits=8)  #: The machine's, for networks that are quantised already.
@@ -63,7 +62,7 @@ class Kind:
 @cache
 def _graphs() -> tuple:
     return tuple(graph.model() for graph in (
-        zoo_quantised.network("image"), zoo_quantised.network("dense"), test_fuzz.sequences()))
+        zoo_quantized.network("image"), zoo_quantized.network("dense"), test_fuzz.sequences()))
 
 
 @cache
@@ -107,7 +106,7 @@ def _run(path: Path):
     """Read an imported network and run it on zeros."""
     network = float_file.load(path)
     if np.prod(network.shape, dtype=object) < 1e6:
-        run(network, np.zeros((1, *[1] * network.sequence, *network.shape)))
+        network.run(np.zeros((1, *[1] * network.sequence, *network.shape)))
 
 
 @cache
@@ -141,7 +140,7 @@ def _firmwares(folder: Path) -> tuple[bytes, ...]:
 def _cascades(folder: Path) -> bytes:
     path, tiny = folder / "whole.safetensors", preset("tiny")
     model = networks.recurrent(np.random.default_rng(0), tiny, [3, 5, 4], block=[False, False])
-    cascade_file.save_cascade(Cutter(model, [tiny] * 2).compiled(["lstm0"]).cascade, path)
+    firmware_file.save_cascade(Cutter(model, [tiny] * 2).compiled(["lstm0"]).cascade, path)
     return _taken(path)
 
 
@@ -262,7 +261,7 @@ KINDS = {
     "imported": Kind(make=partial(_tensors, _float_file, float_file.KIND.key), load=_run),
     "model": Kind(make=partial(_tensors, _models, model_file.KIND.key), load=model_file.load_model),
     "firmware": Kind(make=partial(_tensors, _firmwares, firmware_file.KIND.key), load=firmware_file.load_firmware),
-    "cascade": Kind(make=partial(_tensors, _cascades, firmware_file.SEVERAL.key), load=cascade_file.load_cascade),
+    "cascade": Kind(make=partial(_tensors, _cascades, firmware_file.SEVERAL.key), load=firmware_file.load_cascade),
     "npz": Kind(make=_npz, load=_data),
     "npy": Kind(make=_npy, load=_data),
     "csv": Kind(make=_csv, load=_data),

@@ -6,23 +6,23 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images, geometry
 from concord.compiler.network import compile_network
-from concord.golden.host.layout import Layout
+from concord.firmware.layout import Layout
 from concord.golden.host.messages import input_message, program_message
-from concord.model import network
-from concord.model.cells.registry import CELLS
-from concord.model.model import INPUT
-from concord.nnp.lib.memory_images import Image, assembled
+from concord.handover.memory_images import Image, assembled
+from concord.net import network
+from concord.net.cells.registry import CELLS
+from concord.net.model import INPUT
 from concord.sim.machines.library import Library
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Error, Op
-from concord.spec.memories import Mem
-from concord.spec.registers import Counter, Register, Status
-from concord.tests import networks
+from concord.spec.host.registers import Counter, Register, Status
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Error, Op
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 from concord.tests.c_driver import CLayout, Driver, Network
 from concord.tests.compiler.test_mixed_networks import small
-from concord.tests.image_networks import Images, geometry
 
 TINY = preset("tiny")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from amaranth.hdl import Fragment
-from concord.nnp.lib import integration
+from concord.handover import integration
 from concord.nnp.main import app
 from concord.sim.machines.library import nnp_verilog
-from concord.spec.config import preset
+from concord.spec.machine.config import preset
 from concord.tests.c_driver import PORTABLE, compile_c
 from typer.testing import CliRunner
 

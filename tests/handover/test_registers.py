@@ -1,15 +1,15 @@
-"""The descriptions of the registers say what `spec.registers` says, to their own readers."""
+"""The descriptions of the registers say what `spec.host.registers` says, to their own readers."""
 
 import re
 import subprocess
 from xml.etree import ElementTree
 
 import pytest
-from concord.nnp.handover.registers import constants, register_files
-from concord.spec.config import preset
-from concord.spec.isa import Error
-from concord.spec.messages import MessageKind
-from concord.spec.registers import Control, Counter, Register, Status
+from concord.handover.registers import constants, register_files
+from concord.spec.host.messages import MessageKind
+from concord.spec.host.registers import Control, Counter, Register, Status
+from concord.spec.isa.instructions import Error
+from concord.spec.machine.config import preset
 from systemrdl import RDLCompiler
 from systemrdl.node import RegNode
 

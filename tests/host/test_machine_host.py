@@ -12,12 +12,12 @@ from concord.golden.host.messages import (
     write_message,
 )
 from concord.golden.machine import Machine
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Error
-from concord.spec.memories import Mem
-from concord.spec.messages import Message, MessageKind, pack, unpack
-from concord.spec.registers import Control, Counter, Register, Status
+from concord.spec.host.messages import Message, MessageKind, pack, unpack
+from concord.spec.host.registers import Control, Counter, Register, Status
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Error
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 from concord.tests.machines import loaded, numbers, outputs, ran, words
 
 TINY = preset("tiny")

@@ -20,9 +20,9 @@ from concord.hw.host.message_output import MessageOutput
 from concord.sim.drivers.axi_stream import AxiStream
 from concord.sim.machines.build import run
 from concord.sim.stimulus.message_cases import items, malformed, message, to_machine
-from concord.spec.config import preset
-from concord.spec.memories import Mem
-from concord.spec.messages import Message, MessageKind, item_bytes, pack, unpack
+from concord.spec.host.messages import Message, MessageKind, item_bytes, pack, unpack
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 
 PRESETS = ("tiny", "serial", "wide", "vision")
 

@@ -6,9 +6,9 @@ from concord.sim.machines.host import QUIET, HardwareMachine, machine
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.message_cases import malformed
 from concord.sim.stimulus.programs import random_program, written_program
-from concord.spec.config import preset
-from concord.spec.isa import Error
-from concord.spec.registers import Counter, Status
+from concord.spec.host.registers import Counter, Status
+from concord.spec.isa.instructions import Error
+from concord.spec.machine.config import preset
 from concord.tests.machine.test_entries_on_gates import PROGRAMS
 
 CONFIGS = ("tiny", "serial")

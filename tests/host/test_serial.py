@@ -5,13 +5,13 @@ import pytest
 from concord.golden.host.messages import input_message, program_message, words_of
 from concord.golden.machine import Machine
 from concord.golden.serial import SerialPort
-from concord.spec import serial
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Error
-from concord.spec.messages import unpack
-from concord.spec.registers import Control, Register, Status
-from concord.spec.serial import Frame, FrameKind, stuff, unstuff
+from concord.spec.host import serial
+from concord.spec.host.messages import unpack
+from concord.spec.host.registers import Control, Register, Status
+from concord.spec.host.serial import Frame, FrameKind, stuff, unstuff
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Error
+from concord.spec.machine.config import preset
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,10 +6,10 @@ from concord.golden.host.messages import update_message, updated_of
 from concord.golden.lazy.lazy_update import Counts, Parameters, lazy_update
 from concord.golden.lazy.tensor import TrainingTensor
 from concord.sim.machines.host import machine
-from concord.spec.config import preset
-from concord.spec.messages import MessageKind, unpack
-from concord.spec.registers import Counter
-from concord.spec.training import E_MIN, LazyFormat, Repeat
+from concord.spec.host.messages import MessageKind, unpack
+from concord.spec.host.registers import Counter
+from concord.spec.machine.config import preset
+from concord.spec.numbers.lazy import E_MIN, LazyFormat, Repeat
 
 CONFIG = preset("tiny")
 FULL = LazyFormat()

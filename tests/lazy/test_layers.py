@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from concord.golden.lazy import tensor_layers, tensor_network, tensor_training
 from concord.golden.lazy.lazy_update import initial_parameters
-from concord.golden.lazy.tensor import TrainingTensor, quantise
+from concord.golden.lazy.tensor import TrainingTensor, to_training_tensor
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
-from concord.spec.training import E_MAX, E_MIN, LazyFormat
+from concord.spec.numbers.lazy import E_MAX, E_MIN, LazyFormat
 
 
 def half_away(x: Fraction) -> int:
@@ -24,7 +24,7 @@ def real(tensor: TrainingTensor) -> np.ndarray:
     return np.array([int(m) * scale for m in tensor.mantissas.ravel()], object).reshape(tensor.mantissas.shape)
 
 
-def requantised(values: np.ndarray, bits: int) -> TrainingTensor:
+def requantized(values: np.ndarray, bits: int) -> TrainingTensor:
     """The definition of requantisation, in fractions."""
     largest = max((abs(v) for v in values.ravel()), default=0)
     exponent = E_MIN
@@ -77,16 +77,16 @@ def test_convolution(stride, padding, seed):
     lsb = Fraction(2) ** int(x.lsb.item() + w.lsb.item())
     bias = np.array([half_away(v / lsb) * lsb for v in real(b)], object)
     got = tensor_layers.convolve(x, w, b, stride, padding)
-    equal(got, requantised(sums + bias[:, None, None], 32))
-    equal(tensor_layers.activations(got), requantised(real(got), 8))
+    equal(got, requantized(sums + bias[:, None, None], 32))
+    equal(tensor_layers.activations(got), requantized(real(got), 8))
     for bits in 16, 32:
         g = random_block(rng, got.mantissas.shape, bits)
-        g16 = requantised(real(g), 16)
+        g16 = requantized(real(g), 16)
         _, gx, gw = slow_convolution(real(x), real(w), (real(g), real(g16)), stride, padding)
         back = tensor_layers.convolve_back(x, w, g, stride, padding)
-        equal(back.inputs, requantised(real(requantised(gx, 32)), 16))
-        equal(back.weight, requantised(gw, 32))
-        equal(back.bias, requantised(real(g).sum((0, 2, 3)), 32))
+        equal(back.inputs, requantized(real(requantized(gx, 32)), 16))
+        equal(back.weight, requantized(gw, 32))
+        equal(back.bias, requantized(real(g).sum((0, 2, 3)), 32))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -122,10 +122,10 @@ def test_pooling(size, stride):
         first = np.unravel_index(np.flatnonzero(seen.ravel() == seen.max())[0], seen.shape)
         to_largest[n, c, rows, columns][first] += real(g)[n, c, p, q]
     assert (real(y) == largest).all()
-    equal(mean, requantised(means, 8))
+    equal(mean, requantized(means, 8))
     back = tensor_layers.max_pool_back(g, chosen, x.mantissas.shape, size, stride)
     if stride < size:
-        equal(back, requantised(to_largest, 32))
+        equal(back, requantized(to_largest, 32))
     else:
         assert (real(back) == to_largest).all()
     spread = tensor_layers.average_pool_back(g, x.mantissas.shape, size, stride)
@@ -150,10 +150,10 @@ def test_branches_are_added_exactly():
         if apart > tensor_layers.REACH:
             unit = Fraction(2) ** (int(a.lsb.item()) - tensor_layers.REACH)
             want = real(a) + np.vectorize(lambda v, u=unit: half_away(v / u) * u)(real(b))
-        equal(tensor_layers.add(a, b), requantised(want, 8))
-        equal(tensor_layers.add(b, a), requantised(want, 8))
+        equal(tensor_layers.add(a, b), requantized(want, 8))
+        equal(tensor_layers.add(b, a), requantized(want, 8))
     a, zeros = random_block(rng, (3,), 16, 100), whole(np.zeros(3, np.int64), E_MIN, 16)
-    equal(tensor_layers.add_gradients(a, zeros), requantised(real(a), 16))
+    equal(tensor_layers.add_gradients(a, zeros), requantized(real(a), 16))
 
 
 def test_zero_weights_leave_the_bias():
@@ -171,10 +171,10 @@ def test_update_and_momentum():
     v = tensor_training.no_momentum((20,), rates)
     for exponent in (-3, -3, 4, -9, -2):
         g = random_block(rng, (20,), 32, exponent)
-        want = requantised(momentum * real(v) + real(g), 16)
+        want = requantized(momentum * real(v) + real(g), 16)
         v = tensor_training.next_momentum(v, g, rates)
         equal(v, want)
-        equal(tensor_training.update_of(v, rates), requantised(learning_rate * real(v), 32))
+        equal(tensor_training.update_of(v, rates), requantized(learning_rate * real(v), 32))
 
 
 @pytest.mark.parametrize("wrong", [{"learning_rate": 0}, {"momentum": 1}, {"momentum_bits": 32},
@@ -216,12 +216,12 @@ def test_gradients_of_a_network_are_those_of_real_arithmetic():
     assert list(values)[2] == "3.body.0.weight"
     parameters = {name: initial_parameters(value, LazyFormat()) for name, value in values.items()}
     seen = {name: p.values for name, p in parameters.items()}
-    x, labels = quantise(rng.random((16, 1, 8, 8)), 8), rng.integers(0, 3, 16)
+    x, labels = to_training_tensor(rng.random((16, 1, 8, 8)), 8), rng.integers(0, 3, 16)
     logits, tape = tensor_network.forward(SMALL, parameters, x)
     exact = real_network(seen, x.values)
     assert np.abs(logits.values - exact).max() < 0.03 * np.abs(exact).max()
     _, gradient = tensor_training.loss_gradient(logits.values, labels, 16)
-    got = tensor_network.backward(parameters, tape, quantise(gradient, 16))
+    got = tensor_network.backward(parameters, tape, to_training_tensor(gradient, 16))
     assert set(got) == set(values)
 
     def loss(changed):
@@ -242,12 +242,12 @@ def test_training_lowers_the_loss_without_any_wider_copy():
         scale = np.sqrt(2 / np.prod(layer.shape[1:]))
         parameters[f"{name}.weight"] = initial_parameters(rng.normal(size=layer.shape) * scale, LazyFormat())
         parameters[f"{name}.bias"] = initial_parameters(np.zeros(layer.outputs), LazyFormat())
-    x, labels = quantise(rng.random((30, 1, 8, 8)), 8), np.arange(30) % 3
+    x, labels = to_training_tensor(rng.random((30, 1, 8, 8)), 8), np.arange(30) % 3
     rates, momenta, losses = tensor_training.Rates(learning_rate=0.05, momentum=0.9), {}, []
     for _ in range(40):
         logits, tape = tensor_network.forward(SMALL, parameters, x)
         loss, gradient = tensor_training.loss_gradient(logits.values, labels, 30)
         losses.append(loss)
-        gradients = tensor_network.backward(parameters, tape, quantise(gradient, 16))
+        gradients = tensor_network.backward(parameters, tape, to_training_tensor(gradient, 16))
         tensor_training.train_step(parameters, momenta, gradients, rates)
     assert losses[-1] < 0.7 * losses[0]

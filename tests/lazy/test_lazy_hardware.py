@@ -10,9 +10,9 @@ from concord.golden.lazy.lazy_update import Parameters
 from concord.hw.lazy.exponent_search import COUNTS
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.machines.stream_harness import StreamHarness
 from concord.sim.stimulus.lazy_passes import Given, bins, random_pass
-from concord.spec.training import E_MIN, LazyFormat
+from concord.spec.numbers.lazy import E_MIN, LazyFormat
+from concord.tests.stream_harness import StreamHarness
 
 SMALL = {"3-5": LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
          "5-3": LazyFormat(bits=5, residual=3, shift=2, update=5)}

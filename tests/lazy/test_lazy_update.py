@@ -16,7 +16,7 @@ from concord.golden.lazy.lazy_update import (
     one_pass,
 )
 from concord.golden.lazy.tensor import TrainingTensor
-from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
+from concord.spec.numbers.lazy import E_MAX, E_MIN, LazyFormat, Repeat
 
 FULL = LazyFormat()
 SMALL = [LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2), LazyFormat(bits=5, residual=3, shift=2, update=5),

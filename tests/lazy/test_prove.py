@@ -1,9 +1,9 @@
 """The solver proves a claim about the lazy update, and finds bugs."""
 
 import pytest
-from concord.sim.campaigns import prove
-from concord.sim.campaigns.lazy_proofs import PROOFS
-from concord.spec.training import LazyFormat
+from concord.campaigns import prove
+from concord.campaigns.lazy_proofs import PROOFS
+from concord.spec.numbers.lazy import LazyFormat
 from typer import Typer
 from typer.testing import CliRunner
 

@@ -5,8 +5,8 @@ from math import floor
 
 import numpy as np
 import pytest
-from concord.golden.lazy.tensor import TrainingTensor, ceil_log2, measure, quantise, requantise, round_shift
-from concord.spec.training import E_MAX, E_MIN
+from concord.golden.lazy.tensor import TrainingTensor, ceil_log2, measure, requantize, round_shift, to_training_tensor
+from concord.spec.numbers.lazy import E_MAX, E_MIN
 
 WIDTHS = (8, 16, 32)
 
@@ -39,7 +39,7 @@ def test_real_numbers(bits):
         values = rng.normal(size=rng.integers(1, 6)) * 2.0 ** rng.integers(-150, 150, 1)
         values = np.where(rng.random(values.shape) < 0.2, 2.0 ** rng.integers(-20, 20), values)  # powers of two
         values = np.where(rng.random(values.shape) < 0.2, 0.0, values)
-        same(quantise(values, bits), by_the_book([Fraction(v) for v in values.tolist()], bits))
+        same(to_training_tensor(values, bits), by_the_book([Fraction(v) for v in values.tolist()], bits))
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
@@ -49,38 +49,38 @@ def test_exact_sums(bits):
         sums = rng.integers(-(1 << 62), 1 << 62, rng.integers(1, 6)) >> rng.integers(0, 63)
         lsb = int(rng.choice([rng.integers(-60, 60), rng.integers(-300, 300)]))
         want = by_the_book([Fraction(s) * Fraction(2) ** lsb for s in sums.tolist()], bits)
-        same(requantise(sums, lsb, bits), want)
+        same(requantize(sums, lsb, bits), want)
         assert measure(sums, lsb).item() == want[1]
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_halves_go_away_from_zero_and_powers_of_two_saturate(bits):
     top = (1 << bits - 1) - 1
-    tensor = quantise(np.array([1.0, -1.0, 2.0**-bits, -(2.0**-bits), 2.0 ** -(bits + 1)]), bits)
+    tensor = to_training_tensor(np.array([1.0, -1.0, 2.0**-bits, -(2.0**-bits), 2.0 ** -(bits + 1)]), bits)
     assert tensor.mantissas.tolist() == [top, -top - 1, 1, -1, 0]
     assert tensor.exponent.item() == 0
 
 
 def test_ends_of_the_exponents():
-    assert quantise(np.zeros(3), 8).exponent.item() == E_MIN
-    assert quantise(np.array([2.0**200, -(2.0**120)]), 8).mantissas.tolist() == [127, -1]
-    assert quantise(np.array([2.0**-150, 2.0**-130]), 16).mantissas.tolist() == [0, 2048]
-    assert quantise(np.array([np.inf, -np.inf, np.nan]), 8).mantissas.tolist() == [127, -128, 0]
-    assert requantise(np.array([5]), 400, 8).mantissas.tolist() == [127]
-    assert requantise(np.array([5]), -400, 8).mantissas.tolist() == [0]
+    assert to_training_tensor(np.zeros(3), 8).exponent.item() == E_MIN
+    assert to_training_tensor(np.array([2.0**200, -(2.0**120)]), 8).mantissas.tolist() == [127, -1]
+    assert to_training_tensor(np.array([2.0**-150, 2.0**-130]), 16).mantissas.tolist() == [0, 2048]
+    assert to_training_tensor(np.array([np.inf, -np.inf, np.nan]), 8).mantissas.tolist() == [127, -128, 0]
+    assert requantize(np.array([5]), 400, 8).mantissas.tolist() == [127]
+    assert requantize(np.array([5]), -400, 8).mantissas.tolist() == [0]
 
 
 @pytest.mark.parametrize("axes", [None, 0, 1, 2, (0, 2), (1, 2), (0, 1, 2)])
 def test_blocks_along_any_axes(axes):
     rng = np.random.default_rng(3)
     values = rng.normal(size=(3, 4, 5)) * 2.0 ** rng.integers(-9, 9, (3, 4, 5))
-    tensor = quantise(values, 8, axes)
+    tensor = to_training_tensor(values, 8, axes)
     inside = {None: (0, 1, 2)}.get(axes, (axes,) if isinstance(axes, int) else axes)
     outside = [axis for axis in range(3) if axis not in inside]
     assert tensor.exponent.shape == tuple(1 if axis in inside else values.shape[axis] for axis in range(3))
     for place in np.ndindex(*(values.shape[axis] for axis in outside)):
         where = tuple(place[outside.index(axis)] if axis in outside else slice(None) for axis in range(3))
-        alone = quantise(values[where], 8)
+        alone = to_training_tensor(values[where], 8)
         assert (tensor.mantissas[where] == alone.mantissas).all()
         assert (tensor.exponent[where] == alone.exponent.item()).all()
     assert np.abs(tensor.values - values).max() <= 2.0 ** tensor.lsb.max()

@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from concord.golden.lib.processes import calls
+from concord.lib.processes import calls
 
 
 def divided(dividend: int, divisor: int) -> float:

@@ -8,13 +8,13 @@ from math import floor
 import numpy as np
 from concord.golden.lib.float16 import maximum
 from concord.golden.mfu.multifunction import compute
-from concord.spec.check import Sequencer
-from concord.spec.config import Config
-from concord.spec.formats import Format, Rule
-from concord.spec.isa import SPECS, Op
-from concord.spec.memories import Mem
-from concord.spec.rules import Violation
-from concord.spec.softmax import fractions, wholes
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import SPECS, Op
+from concord.spec.isa.memories import Mem
+from concord.spec.isa.rules import Violation
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format, Rule
+from concord.spec.numbers.softmax import fractions, wholes
 
 LARGEST = 65504
 
@@ -39,7 +39,7 @@ def rounded(value: Fraction) -> int:
     return sign | (0x7C00 if number > LARGEST else int(np.float16(float(number)).view(np.uint16)))
 
 
-def quantised(fmt: Format, bits: list[int], *, integer: int, unsigned: int = 0) -> tuple[list[int], int]:
+def quantized(fmt: Format, bits: list[int], *, integer: int, unsigned: int = 0) -> tuple[list[int], int]:
     """Mantissas and the stored exponent of a native vector."""
     values = [value_of(each) or Fraction(0) for each in bits]
     if integer:
@@ -54,7 +54,7 @@ def quantised(fmt: Format, bits: list[int], *, integer: int, unsigned: int = 0) 
 
 
 def softmax(bits: list[int]) -> list[int]:
-    """The softmax of binary16 patterns, term by term in the formulas of `spec.softmax`."""
+    """The softmax of binary16 patterns, term by term in the formulas of `spec.numbers.softmax`."""
     values = [float(np.uint16(each).view(np.float16)) for each in bits]
     if max(values) == float("inf") or max(values) == -float("inf") or any(value != value for value in values):
         return [0x7E00] * len(bits)
@@ -97,7 +97,7 @@ class SlowMachine:
         for tile in range(chain.target.a, chain.target.a + chain.registers.iterations):
             for row in range(n):
                 bits = sum((self.net_in.pop(0) for _ in range(self.config.vector_words)), [])
-                self.tiles[tile][row], self.rows[tile][row] = quantised(
+                self.tiles[tile][row], self.rows[tile][row] = quantized(
                     self.config.weights, bits, integer=chain.target.integer)
 
     def _chain(self, chain):
@@ -150,7 +150,7 @@ class SlowMachine:
         bits = sum(waiting, []) + [0] * (self.config.native_dim - len(waiting) * self.config.mfu_lanes)
         waiting.clear()
         skipped = iteration * registers.stride_vec + iteration // registers.iterations_x * registers.skip_vec
-        self.entries[instruction.a + k // size + instruction.inc * skipped] = quantised(
+        self.entries[instruction.a + k // size + instruction.inc * skipped] = quantized(
             self.config.activations, bits, integer=instruction.integer, unsigned=instruction.unsigned)
         self.counts.update(("WRITE_VECTOR_RF", "VECTORS"))
         self.invalid |= any(each & 0x7C00 == 0x7C00 for each in bits)
@@ -216,7 +216,7 @@ class SlowMachine:
             words = ([self.net_in.pop(0) for _ in range(size)] if chain.source.mem == Mem.NET_Q
                      else self.vectors[chain.source.mem][start + column * size:start + (column + 1) * size])
             bits = sum(words, [])
-            columns.append(quantised(self.config.activations, bits, integer=product.integer,
+            columns.append(quantized(self.config.activations, bits, integer=product.integer,
                                      unsigned=product.unsigned))
             self.counts["VECTORS"] += 1
             self.invalid |= any(each & 0x7C00 == 0x7C00 for each in bits)

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.cascade import Cutter
 from concord.compiler.cuts import parts
 from concord.compiler.lib.neighbours import Neighbours
 from concord.compiler.network import compile_network
-from concord.model import network
-from concord.model.model import Model
-from concord.nnp.verify.cascade_session import CascadeSession, Streamed
+from concord.net import network
+from concord.net.model import Model
 from concord.sim.machines.cascade import cascade
-from concord.spec.config import Config, preset
-from concord.tests import networks
-from concord.tests.image_networks import ROOM, Images
+from concord.spec.machine.config import Config, preset
+from concord.verification.cascade_session import CascadeSession, Streamed
 
 TINY = preset("tiny")
 #: No vector memory has room for a row of the image, which takes 8 words.
@@ -41,7 +41,7 @@ def stream(kind: str, config: Config, model: Model, firmware, **options) -> Stre
 def messages(config: Config, model: Model, monkeypatch) -> int:
     """Number of messages from machine to machine for four samples."""
     found = []
-    firmware = Cutter(model, [config] * 2).compiled(["conv0"]).cascade
+    firmware = Cutter(model, [config] * 2).compiled(["conv0"]).cascade.parts
     monkeypatch.setattr("concord.sim.machines.cascade.routed", lambda sent: (
         found.extend(sent := list(sent)), ([], sent))[1])
     stream("golden", config, model, firmware)
@@ -60,7 +60,7 @@ def test_without_room_each_pixel_is_a_message(monkeypatch):
 @pytest.mark.parametrize(("kind", "block"), [("library", False), ("library", True), ("cocotb", False)])
 def test_simulated_machines_take_such_messages(kind, block):
     model = image(block)
-    stream(kind, TINY, model, Cutter(model, [TINY] * 2).compiled(["conv0"]).cascade, seed=5, gap=0.2, stall=0.2)
+    stream(kind, TINY, model, Cutter(model, [TINY] * 2).compiled(["conv0"]).cascade.parts, seed=5, gap=0.2, stall=0.2)
 
 
 @pytest.mark.parametrize(("size", "concat"), [((1, 1), False), ((3, 3), True)])
@@ -71,7 +71,8 @@ def test_several_images_cross_on_simulated_machines(size, concat):
     second = made.conv(first, 4, size, padding=(size[0] // 2,) * 4)
     made.conv(made.concat(first, second) if concat else made.sum(first, second), 2, (2, 2))
     model = made.model()
-    stream("library", TINY, model, Cutter(model, [TINY] * 2).compiled([second]).cascade, seed=5, gap=0.2, stall=0.2)
+    firmware = Cutter(model, [TINY] * 2).compiled([second]).cascade.parts
+    stream("library", TINY, model, firmware, seed=5, gap=0.2, stall=0.2)
 
 
 @pytest.mark.parametrize("block", [False, True])
@@ -84,7 +85,7 @@ def test_a_term_of_a_sum_crosses(block):
     third = made.conv(made.sum(first, term), config.native_dim, (1, 1))
     made.conv(made.concat(term, third), 3, (2, 2))
     model = made.model()
-    stream("golden", config, model, Cutter(model, [config] * 2).compiled([third]).cascade)
+    stream("golden", config, model, Cutter(model, [config] * 2).compiled([third]).cascade.parts)
 
 
 def test_headers_of_every_pixel_would_take_longer():

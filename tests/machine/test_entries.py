@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.golden.host.messages import entries_message, entries_of, input_message, packed_message, read_message
-from concord.spec.config import preset
-from concord.spec.memories import Mem
-from concord.spec.messages import Message, MessageKind, pack, unpack
-from concord.spec.registers import Counter, Register, Status
+from concord.spec.host.messages import Message, MessageKind, pack, unpack
+from concord.spec.host.registers import Counter, Register, Status
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 from concord.tests.machines import bits, loaded, outputs, ran, words
 
 TINY = preset("tiny")  # N = 8, M = 2, so that a native vector is 4 words; unsigned codes have the zero point 128
@@ -38,7 +38,7 @@ def filled(text, mantissas, *, stored=0, tiles=None, integer=True, config=TINY, 
 
 
 @pytest.mark.parametrize(("mode", "padding"), [(", integer", 0), (", integer, unsigned", -128)])
-def test_padding_is_zero_before_the_quantiser(mode, padding):
+def test_padding_is_zero_before_the_quantizer(mode, padding):
     text = f"s_wr Rows, 11\nv_rd NetQ\nv_wr VectorRf, 3{mode}\nend_chain\nend"
     machine = ran(TINY, text, inputs=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 99])
     zero = -padding
@@ -52,7 +52,7 @@ def test_a_block_has_the_exponent_of_its_largest_element_padding_included():
     assert entry(machine, 0) == ([24, -96, 16, 0, 0, 0, 0, 0], 2 + 15)  # E = 2: one unit is 2**-5
 
 
-def test_what_goes_on_is_not_quantised():
+def test_what_goes_on_is_not_quantized():
     machine = ran(TINY, "s_wr Rows, 2\nv_rd NetQ\nv_wr VectorRf, 0, integer\nv_wr NetQ\nend_chain\nend",
                   inputs=[0.25, 7.75])
     assert entry(machine, 0)[0][:2] == [0, 8]

@@ -7,10 +7,10 @@ from concord.sim.machines.host import machine
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.programs import written_program
 from concord.sim.units import CONFIGURATIONS
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Error
-from concord.spec.registers import Counter
+from concord.spec.host.registers import Counter
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Error
+from concord.spec.machine.config import preset
 
 #: An image of 6 x 4 pixels, an entry each.
 IMAGE = """

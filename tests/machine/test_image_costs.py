@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.golden.lib import float16
-from concord.spec.config import preset
-from concord.spec.registers import Counter
-from concord.tests import networks
+from concord.spec.host.registers import Counter
+from concord.spec.machine.config import preset
 from rich.console import Console
 
 pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")

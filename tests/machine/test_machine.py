@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from concord.golden.host.messages import bias_message, input_message, packed_message
-from concord.spec.config import preset
-from concord.spec.memories import Mem
-from concord.spec.registers import Counter, Register, Status
+from concord.spec.host.registers import Counter, Register, Status
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 from concord.tests.machines import bits, loaded, numbers, outputs, ran, words
 
 TINY = preset("tiny")  # N = 8, M = 2, so that a native vector is 4 words

@@ -5,9 +5,9 @@ import pytest
 from concord.golden.host.messages import words_of
 from concord.golden.machine import Machine
 from concord.sim.stimulus.programs import random_illegal, random_program
-from concord.spec.config import preset
-from concord.spec.messages import unpack
-from concord.spec.registers import Counter, Status
+from concord.spec.host.messages import unpack
+from concord.spec.host.registers import Counter, Status
+from concord.spec.machine.config import preset
 from concord.tests.machine.slow_machine import SlowMachine
 
 

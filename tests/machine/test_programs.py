@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.shrink import shrink
 from concord.golden.machine import Machine
 from concord.golden.schedule import chain as golden_chain
 from concord.golden.schedule.vectorisation import Plan, plan
-from concord.sim.campaigns.shrink import shrink
 from concord.sim.stimulus.entry_faults import entry_faults
 from concord.sim.stimulus.faults import errors, fault
 from concord.sim.stimulus.functional_coverage import all_bins, bins
 from concord.sim.stimulus.limits import limits
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.sim.stimulus.programs import random_illegal, random_program
-from concord.spec.assembler import assemble
-from concord.spec.check import check
-from concord.spec.config import preset
-from concord.spec.isa import Error, Op, decode
-from concord.spec.registers import Register, Status
+from concord.spec.host.registers import Register, Status
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.check import check
+from concord.spec.isa.instructions import Error, Op, decode
+from concord.spec.machine.config import preset
 
 CONFIGS = ("tiny", "serial", "wide")
 SEEDS = range(150)

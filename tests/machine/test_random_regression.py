@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from concord.sim.campaigns import random_regression as module
-from concord.sim.campaigns.random_regression import chunk, run_programs
+from concord.campaigns import random_regression as module
+from concord.campaigns.random_regression import chunk, run_programs
 from concord.sim.units import CONFIGURATIONS
 
 

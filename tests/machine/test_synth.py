@@ -8,7 +8,7 @@ from concord.benchmarks.synth import Script, costs, main, synthesise
 from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
-from concord.spec.config import preset
+from concord.spec.machine.config import preset
 from typer.testing import CliRunner
 
 APP = typer.Typer()

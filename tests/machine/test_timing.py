@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from concord.golden.host.messages import input_message, program_message
 from concord.sim.machines.host import machine
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Error
-from concord.spec.registers import Counter
+from concord.spec.host.registers import Counter
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Error
+from concord.spec.machine.config import preset
 
 CONFIG = preset("ulx3s")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.spec.activation import FRACTION_BITS, GUARD_BITS, SLOPE_BITS, TABLE_DEPTH, Curve, blocks, table
+from concord.spec.numbers.activation import FRACTION_BITS, GUARD_BITS, SLOPE_BITS, TABLE_DEPTH, Curve, blocks, table
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
 POSITIVE = EVERY[:0x7C01]  # positive numbers, from zero to infinity

@@ -4,18 +4,18 @@
 import numpy as np
 import pytest
 from concord.golden.lib import float16
-from concord.golden.mfu.multifunction import multifunction, stage
+from concord.hw.lib.binary16_rounder import Binary16Rounder
 from concord.hw.lib.payloads import Control
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
-from concord.hw.mvm.binary16_rounder import Binary16Rounder
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import pack_rows
-from concord.sim.machines.pipeline_harness import PipelineHarness
-from concord.spec.mfu import TAPS, Tap
-from concord.spec.operations import BYPASS, Operation, Stage, codes
+from concord.sim.reference.multifunction import multifunction, stage
+from concord.spec.isa.operations import BYPASS, Operation, Stage, codes
+from concord.spec.isa.taps import TAPS, Tap
+from concord.tests.pipeline_harness import PipelineHarness
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
 

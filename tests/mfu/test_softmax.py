@@ -9,7 +9,7 @@ import pytest
 from concord.golden.lib.float16 import NAN
 from concord.golden.mfu.exponential import exponential, fraction
 from concord.golden.mfu.softmax import softmax
-from concord.spec.softmax import DISTANCE_BITS, LOW_BITS, MOST_ELEMENTS, TERM_BITS, fractions, sum_bits, wholes
+from concord.spec.numbers.softmax import DISTANCE_BITS, LOW_BITS, MOST_ELEMENTS, TERM_BITS, fractions, sum_bits, wholes
 
 UNIT = 2.0**-DISTANCE_BITS
 
@@ -39,7 +39,7 @@ def ulps(row):
 
 
 def literal(row):
-    """The softmax of finite binary16 numbers by the formulas of `spec.softmax`, one number after the other."""
+    """The softmax of finite binary16 numbers by the formulas of `spec.numbers.softmax`, one number after the other."""
     places = [math.floor(Fraction(x) * 2**16) for x in values(row).tolist()]
     terms = []
     for distance in (max(places) - place for place in places):

@@ -13,8 +13,8 @@ from concord.golden.mvm.mvm import multiply
 from concord.golden.mvm.packing import pack_entries, pack_tiles, unpack_entries, unpack_tiles
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.golden.mvm.vector_rf import numbers
-from concord.spec.config import preset
-from concord.spec.formats import Format
+from concord.spec.machine.config import preset
+from concord.spec.numbers.formats import Format
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
 LOG2, LOG3, LOG4 = (Format.floating(n, 0) for n in (2, 3, 4))

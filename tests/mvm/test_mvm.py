@@ -12,10 +12,10 @@ from concord.golden.mvm.overflow import Events, misfits
 from concord.golden.mvm.packing import marks, pack_entries, pack_tiles, unpack_entries, unpack_tiles
 from concord.golden.mvm.tile_engine import alignment, dot_products, exact_sums, lane_sums
 from concord.golden.mvm.vector_rf import VectorRf
-from concord.spec.config import preset
-from concord.spec.formats import Format
-from concord.spec.memories import Mem
-from concord.spec.messages import MessageKind, item_bytes
+from concord.spec.host.messages import MessageKind, item_bytes
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
+from concord.spec.numbers.formats import Format
 
 NARROW = replace(preset("tiny"), acc_int=2, acc_frac=9, weights=Format(bits=4, e_min=0, e_max=3), product_bits=7,
                  activations=Format(bits=5, e_min=-2, e_max=2), tile_engines=2, bias_bits=14, output_bits=8)

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
-from concord.spec.formats import Format, Rule
+from concord.spec.numbers.formats import Format, Rule
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
 FORMATS = [

@@ -14,8 +14,8 @@ from concord.hw.mvm.shared_products import PAIR, SINGLE, TRIPLE, SharedProducts,
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.verilog import verilog
 from concord.sim.machines.build import run
-from concord.spec.config import preset
-from concord.spec.formats import Format
+from concord.spec.machine.config import preset
+from concord.spec.numbers.formats import Format
 
 COPIES = 16  #: Cases that are tried in one cycle.
 

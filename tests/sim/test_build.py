@@ -63,6 +63,7 @@ class Doublings(wiring.Component):
 
 def test_an_expression_with_several_uses_is_written_once():
     assert verilog(Doublings(), "doublings").count(" + ") == 12
+    assert verilog(Doublings(), "doublings", share=False).count(" + ") == 2**12 - 1
 
 
 def test_the_reset_of_a_machine_comes_from_a_register():

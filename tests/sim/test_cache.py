@@ -119,3 +119,13 @@ def test_the_doctor_shows_and_clears_the_cache(home):
     assert "2 builds removed" in result.output
     assert "1 in use" in result.output
     assert [build.folder for build in cache.builds()] == [used]
+
+
+def test_builds_under_way_tell_how_far_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "BUILDS", tmp_path)
+    half = "Vtop__0.cpp", "Vtop__1.cpp", "Vtop__1.o"
+    for name, files in {"made": ("Vtop.cpp", cache.TIMED), "begun": (), "half": half}.items():
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).write_text("")
+    assert cache.under_way() == {"begun": (0, 0), "half": (1, 2)}

@@ -1,17 +1,21 @@
 """The campaign `mutants` finds the lines that it breaks."""
 
-import pytest
-from concord.sim.campaigns.mutants import TESTS, Mutant, mutants_of, tree
-from concord.sim.machines.build import ROOT
-from concord.sim.units import UNITS
+import os
+import subprocess
+import sys
 
-MUTANTS = [mutant for unit in UNITS.values() for mutant in mutants_of(unit)]
+import pytest
+from concord.campaigns.mutants import TESTS, Mutant, mutants_of, tree
+from concord.sim.machines.build import ROOT
+from concord.sim.units import TESTBENCHES
+
+MUTANTS = [mutant for bench in TESTBENCHES.values() for mutant in mutants_of(bench)]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.unit}: {mutant.old}")
 def test_the_line_stands_there_once(mutant):
     assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
-    assert mutant.config in UNITS[mutant.unit].configurations
+    assert mutant.config in TESTBENCHES[mutant.unit].configurations
     assert f"def {mutant.test.partition('[')[0] or 'test_unit'}(" in (ROOT / TESTS).read_text()
 
 
@@ -26,3 +30,12 @@ def test_the_tree_has_its_line_broken(tmp_path):
     assert broken == whole.replace(mutant.old, mutant.new)
     with pytest.raises(ValueError, match="has 0 times 'no such line', not once: choose another line in MUTANTS"):
         tree(tmp_path / "tree", Mutant(unit="queue", file=mutant.file, old="no such line", new=""))
+
+
+def test_the_tree_has_all_that_its_tests_import(tmp_path):
+    mutant = mutants_of(TESTBENCHES["queue"])[0]
+    tree(tmp_path / "tree", mutant)
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", *mutant.words]
+    path = {"PATH": os.environ["PATH"]}  # without PYTHONPATH: the package is that of the tree
+    done = subprocess.run(words, cwd=tmp_path / "tree", env=path, capture_output=True, text=True, check=False)
+    assert "test_unit[queue-tiny-1]" in done.stdout, done.stdout + done.stderr

@@ -6,10 +6,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from concord.sim.campaigns.coverage import merge
-from concord.sim.campaigns.regress import Job, Result, jobs, tables
+from concord.campaigns.coverage import merge
+from concord.campaigns.regress import Job, Result, jobs, tables
 from concord.sim.machines.build import ROOT
-from concord.sim.units import UNITS
+from concord.sim.units import TESTBENCHES
 from rich.console import Console
 
 
@@ -115,4 +115,4 @@ def test_coverage_adds_runs(tmp_path):
 
 
 def test_ordinary_configurations_are_among_those_of_the_regression():
-    assert all(set(unit.chosen(every=False)) <= set(unit.configurations) for unit in UNITS.values())
+    assert all(set(bench.tested) <= set(bench.configurations) for bench in TESTBENCHES.values())

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 from concord.hw.mvm.quantizer import Quantizer
-from concord.sim.drivers.configs import to_text
 from concord.sim.machines.build import run
-from concord.sim.units import CONFIGURATIONS, UNITS
-from concord.spec.config import preset
-from concord.spec.formats import Format
+from concord.sim.units import CONFIGURATIONS, TESTBENCHES
+from concord.spec.machine.config import preset
+from concord.spec.numbers.formats import Format
 
 
 def test_unit(job, record_property):
@@ -29,10 +28,7 @@ def test_unit(job, record_property):
     ("mvm", {"lanes": 8, "matrix_tiles": 64}),  # a beat for each step
 ])
 def test_two_engines_count_sums_of_more_than_62_bits(name, changes):
-    config = replace(preset("tiny"), tile_engines=2, **changes)
-    unit = UNITS[name]
-    dut = unit.driven(config)
-    run(dut, unit.testbench, CONFIG=to_text(config), **unit.environment(dut))
+    TESTBENCHES[name].run(replace(preset("tiny"), tile_engines=2, **changes))
 
 
 #: Machines whose weights are powers of two: in every exponent of a block, and with one lane.
@@ -44,21 +40,16 @@ LOGARITHMIC = {
 @pytest.mark.parametrize(("name", "config"), [
     *(("tile_engine", name) for name in LOGARITHMIC), ("matrix_loader", "tiny"), ("mvm", "tiny")])
 def test_weights_that_are_powers_of_two(name, config):
-    unit, machine = UNITS[name], LOGARITHMIC[config]
-    dut = unit.driven(machine)
-    run(dut, unit.testbench, CONFIG=to_text(machine), **unit.environment(dut))
+    TESTBENCHES[name].run(LOGARITHMIC[config])
 
 
 def test_the_quantizer_of_powers_of_two():
     config = replace(LOGARITHMIC["tiny"], activations=LOGARITHMIC["tiny"].weights)
-    unit = UNITS["quantizer"]
-    dut = unit.driven(config)
-    run(dut, unit.testbench, CONFIG=to_text(config), **unit.environment(dut))
+    TESTBENCHES["quantizer"].run(config)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_blocks_that_end_early(name):
-    config = preset(name)
-    unit = UNITS["quantizer"]
+    config, bench = preset(name), TESTBENCHES["quantizer"]
     dut = Quantizer(config.activations, config.mfu_lanes, config.native_dim, short=True)
-    run(dut, unit.testbench, CONFIG=name, **unit.environment(dut))
+    run(dut, bench.module, CONFIG=name, SHORT="True")

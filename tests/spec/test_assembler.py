@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from concord.spec.assembler import assemble
-from concord.spec.disassembler import disassemble
-from concord.spec.isa import BASES, FIELDS, SPECS, Instruction, Kind, Op, Reg, encode
-from concord.spec.memories import Mem
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.disassembler import disassemble
+from concord.spec.isa.instructions import BASES, FIELDS, SPECS, Instruction, Kind, Op, Reg, encode
+from concord.spec.isa.memories import Mem
 
 TEXT = """\
 s_wr Rows, 128

@@ -4,10 +4,10 @@ import time
 from dataclasses import replace
 
 import pytest
-from concord.spec.assembler import assemble
-from concord.spec.check import Sequencer, check
-from concord.spec.config import preset
-from concord.spec.isa import Error
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.check import Sequencer, check
+from concord.spec.isa.instructions import Error
+from concord.spec.machine.config import preset
 
 TINY = preset("tiny")  # N = 8, M = 2: 4 words a native vector; 64 words a VRF, 32 of MvmQ, 32 tiles
 COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"

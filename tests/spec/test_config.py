@@ -7,8 +7,8 @@ from dataclasses import asdict, fields, replace
 import pytest
 from concord.hw.nnp import NNP
 from concord.sim.drivers.configs import from_text, to_text
-from concord.spec.config import PRESETS, Config, preset, preset_name
-from concord.spec.formats import Format
+from concord.spec.machine.config import PRESETS, Config, preset, preset_name
+from concord.spec.numbers.formats import Format
 
 NUMBERS = [field.name for field in fields(Config) if field.type is int]
 NARROW = Format(bits=2, e_min=0, e_max=0)

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from concord.spec.assembler import assemble
-from concord.spec.check import Sequencer, check
-from concord.spec.config import preset
-from concord.spec.isa import FIELDS, LOOP_DEPTH, Error, Instruction, Op, Reg, encode
-from concord.spec.loops import _hits
-from concord.spec.memories import Mem
-from concord.spec.rules import Violation
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.check import Sequencer, check
+from concord.spec.isa.instructions import FIELDS, LOOP_DEPTH, Error, Instruction, Op, Reg, encode
+from concord.spec.isa.loops import _hits
+from concord.spec.isa.memories import Mem
+from concord.spec.isa.rules import Violation
+from concord.spec.machine.config import preset
 
 TINY = preset("tiny")  # N = 8, M = 2: 4 words a native vector; 64 words of InitialVrf, 48 entries of VectorRf
 LARGE = replace(TINY, initial_vrf=4096, addsub_vrf=4096, vector_rf=4096)

@@ -3,11 +3,11 @@
 from dataclasses import asdict, replace
 
 import pytest
-from concord.nnp.machines.attributes import ATTRIBUTES, meanings
-from concord.nnp.machines.machine_text import changes_text, full_text
-from concord.spec.config import PRESETS, preset
-from concord.spec.formats import Format, Rule
-from concord.spec.machine_file import config_from_text, find_config, machine_name, read_config
+from concord.machines.attributes import ATTRIBUTES, meanings
+from concord.machines.machine_text import changes_text, full_text
+from concord.spec.machine.config import PRESETS, preset
+from concord.spec.machine.machine_file import config_from_text, find_config, machine_name, read_config
+from concord.spec.numbers.formats import Format, Rule
 
 VISION = preset("vision")
 

@@ -5,10 +5,19 @@ from dataclasses import fields
 import pytest
 from concord.hw.lib.message_payloads import Header
 from concord.hw.lib.payloads import INDEX, MVM, NET, OPERANDS
-from concord.spec.config import PRESETS, Config
-from concord.spec.memories import MEMORY_NAMES, OPERAND_MEMORIES, QUEUES, STAGE_MEMORIES, VRFS, Mem, MemoryKind, depth
-from concord.spec.operations import MFUS, Operation
-from concord.spec.registers import EVENTS, READS, TIMES, WRITES, Counter
+from concord.spec.host.registers import EVENTS, READS, TIMES, WRITES, Counter
+from concord.spec.isa.memories import (
+    MEMORY_NAMES,
+    OPERAND_MEMORIES,
+    QUEUES,
+    STAGE_MEMORIES,
+    VRFS,
+    Mem,
+    MemoryKind,
+    depth,
+)
+from concord.spec.isa.operations import MFUS, Operation
+from concord.spec.machine.config import PRESETS, Config
 
 #: The codes from 1 on, as programs and firmware files hold them.
 CODES = ("INITIAL_VRF", "ADDSUB_VRF0", "ADDSUB_VRF1", "MULTIPLY_VRF0", "MULTIPLY_VRF1", "NET_Q", "MVM_Q", "MATRIX_RF",

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from concord.model.data import dataset
+from concord.datasets import dataset
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 from concord.golden.lazy import lazy_update, tensor_layers, tensor_network, tensor_training
 from concord.golden.lazy import tensor as golden_tensor
 from concord.golden.lazy.lazy_update import Counts
-from concord.golden.lazy.tensor import TrainingTensor, quantise
+from concord.golden.lazy.tensor import TrainingTensor, to_training_tensor
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
 from concord.golden.lazy.tensor_training import Rates
-from concord.spec.training import E_MAX, E_MIN, LazyFormat
+from concord.spec.numbers.lazy import E_MAX, E_MIN, LazyFormat
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 tensor = pytest.importorskip("concord.train.bfp.tensor")
@@ -34,7 +34,7 @@ def same(got, want: TrainingTensor):
     assert np.array_equal(got.golden().mantissas, want.mantissas)
 
 
-def test_requantising_is_goldens():
+def test_requantizing_is_goldens():
     rng = np.random.default_rng(0)
     for _ in range(500):
         width, up = int(rng.integers(1, 52)), int(rng.integers(0, 10))
@@ -48,12 +48,12 @@ def test_requantising_is_goldens():
         lsb = int(rng.choice((0, E_MIN - 25, E_MIN - 60, E_MAX - 30)))
         types = [t for t, limit in ((torch.int32, 31), (torch.float32, 24), (torch.float64, 53)) if width < limit]
         for dtype, bits, through in product(types, (8, 16, 32), (False, True)):
-            got = tensor.requantise(tensor.Exact(torch.from_numpy(sums).to(dtype), lsb, 0, up), bits, through=through)
+            got = tensor.requantize(tensor.Exact(torch.from_numpy(sums).to(dtype), lsb, 0, up), bits, through=through)
             want = sums << up, lsb
             if through:
-                wide = golden_tensor.requantise(*want, 32)
+                wide = golden_tensor.requantize(*want, 32)
                 want = wide.mantissas, int(wide.lsb.item())
-            same(got, golden_tensor.requantise(*want, bits))
+            same(got, golden_tensor.requantize(*want, bits))
 
 
 def test_branches_add_as_golden():
@@ -135,7 +135,7 @@ OVERLAPPING = (Conv(1, 3, 3), MaxPool(3, 1), Relu(), Residual((Relu(), Conv(3, 3
 
 
 def data(rng, count, size):
-    return quantise(rng.random((count, 1, size, size)) - 0.1, 8), rng.integers(0, 10, count)
+    return to_training_tensor(rng.random((count, 1, size, size)) - 0.1, 8), rng.integers(0, 10, count)
 
 
 def agree(net, parameters, momenta):
@@ -167,7 +167,7 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
         logits, tape = tensor_network.forward(layers, parameters, x)
         same(net.forward(tensor.exact(x, torch.empty(0))), logits)
         loss, gradient = tensor_training.loss_gradient(logits.values, labels, 12)
-        gradients = tensor_network.backward(parameters, tape, quantise(gradient, 16))
+        gradients = tensor_network.backward(parameters, tape, to_training_tensor(gradient, 16))
         tensor_training.train_step(parameters, momenta, gradients, rates, counts)
         assert net.step(tensor.exact(x, torch.empty(0)), labels) == loss
         agree(net, parameters, momenta)
@@ -189,7 +189,7 @@ def test_small_and_exploding_steps_are_goldens(rate):
             x, labels = data(rng, 5, 16)
             logits, tape = tensor_network.forward(layers, parameters, x)
             _, gradient = tensor_training.loss_gradient(logits.values, labels, 5)
-            gradients = tensor_network.backward(parameters, tape, quantise(gradient, 16))
+            gradients = tensor_network.backward(parameters, tape, to_training_tensor(gradient, 16))
             tensor_training.train_step(parameters, momenta, gradients, rates)
             net.step(tensor.exact(x, torch.empty(0)), labels)
             agree(net, parameters, momenta)

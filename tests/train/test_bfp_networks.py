@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from concord.datasets import dataset
 from concord.golden.mvm import quantizer
-from concord.model import network
-from concord.model.data import dataset
-from concord.model.layers.convolution import Along, BlockConv
-from concord.model.layers.dense import BlockDense
-from concord.model.model_file import load_model
+from concord.net import network
+from concord.net.layers.convolution import Along, BlockConv
+from concord.net.layers.dense import BlockDense
+from concord.net.model_file import load_model
+from concord.net.quantize.block_recipe import BlockRecipe
 from concord.nnp.main import app
-from concord.spec.formats import Format, Rule
-from concord.train.lib.block_recipe import BlockRecipe
+from concord.spec.numbers.formats import Format, Rule
 from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
@@ -55,7 +55,7 @@ def numbers(block: int) -> np.ndarray:
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 @pytest.mark.parametrize("block", [1, 3, 16])
-def test_the_quantiser_is_golden(fmt, block):
+def test_the_quantizer_is_golden(fmt, block):
     bits = numbers(block)
     mantissas, exponents = quantizer.quantize_block(bits, fmt)
     want = np.ldexp(mantissas.astype(np.float64), (exponents - (fmt.bits - 1))[:, None])
@@ -124,11 +124,11 @@ def small(name) -> tuple[nn.Module, torch.Tensor]:
     return net.eval(), x
 
 
-def assert_golden(quantised: BlockNetwork, x: torch.Tensor):
+def assert_golden(quantized: BlockNetwork, x: torch.Tensor):
     """Assert that the result of every node has golden's bits."""
-    layers, sources = quantised.lower()
+    layers, sources = quantized.lower()
     with torch.no_grad():
-        made = quantised.trace(x, lowered=True)
+        made = quantized.trace(x, lowered=True)
     passed, previous = {"": patterns(x.flatten(1))}, ""
     for layer in layers:
         enters = [passed[source] for source in sources.get(layer.name, (previous,))]
@@ -142,23 +142,23 @@ def assert_golden(quantised: BlockNetwork, x: torch.Tensor):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_are_golden_before_and_after_a_step(name, bits):
     net, x = small(name)
-    quantised = BlockNetwork(net, x, BlockRecipe(weights_bits=bits, input_bits=min(bits + 1, 8)))
-    assert_golden(quantised, x)
-    optimiser = torch.optim.SGD(quantised.groups(0.1), momentum=0.9)
-    before = [p.detach().clone() for p in quantised.parameters()]
-    cross_entropy(quantised(x, bits % 2 == 0), torch.arange(len(x)) % 10).backward()
+    quantized = BlockNetwork(net, x, BlockRecipe(weights_bits=bits, input_bits=min(bits + 1, 8)))
+    assert_golden(quantized, x)
+    optimiser = torch.optim.SGD(quantized.groups(0.1), momentum=0.9)
+    before = [p.detach().clone() for p in quantized.parameters()]
+    cross_entropy(quantized(x, bits % 2 == 0), torch.arange(len(x)) % 10).backward()
     optimiser.step()
-    quantised.bound()
-    assert all((p != q).any() == p.requires_grad for p, q in zip(quantised.parameters(), before, strict=True))
-    assert_golden(quantised, x)
+    quantized.bound()
+    assert all((p != q).any() == p.requires_grad for p, q in zip(quantized.parameters(), before, strict=True))
+    assert_golden(quantized, x)
 
 
 def test_real_numbers_and_the_machine_are_near():
     """Eight bits change results little, and binary16 between layers changes them even less."""
     net, x = small("residual")
-    quantised = BlockNetwork(net, x, BlockRecipe(weights_bits=8, input_bits=8))
+    quantized = BlockNetwork(net, x, BlockRecipe(weights_bits=8, input_bits=8))
     with torch.no_grad():
-        real, lowered, want = quantised(x), quantised(x, True), net(x)
+        real, lowered, want = quantized(x), quantized(x, True), net(x)
     assert (real - want).abs().max() < 0.05 * want.abs().max()
     assert (real - lowered).abs().max() < 0.02 * want.abs().max()
 
@@ -166,15 +166,15 @@ def test_real_numbers_and_the_machine_are_near():
 def test_what_lies_in_a_block():
     """A block lies along a patch where a network takes an image of few channels, else along channels."""
     net, x = small("depthwise")
-    quantised = BlockNetwork(net, x, BlockRecipe(bits={"1_body_1_0": (8, 6)}))
-    layers = [layer for layer in quantised.lower()[0] if isinstance(layer, BlockConv | BlockDense)]
+    quantized = BlockNetwork(net, x, BlockRecipe(bits={"1_body_1_0": (8, 6)}))
+    layers = [layer for layer in quantized.lower()[0] if isinstance(layer, BlockConv | BlockDense)]
     assert [layer.along for layer in layers[:-1]] == [Along.PATCH] + [Along.CHANNELS] * 5
     assert [layer.exponents.shape for layer in layers[:3]] == [(16, 1, 1, 2), (40, 1, 1, 1), (40, 3, 3, 3)]
     assert {layer.name: layer.weights_format.bits for layer in layers}["1_body_1_0"] == 8
     assert layers[2].input_format.bits == 6
     assert layers[1].weights_format == Format(bits=4, symmetric=True, e_min=-11, e_max=4)
     assert all(layer.real["fp32_weights"].shape == layer.mantissas.shape for layer in layers)
-    lost = quantised.layers["0_0"].lost
+    lost = quantized.layers["0_0"].lost
     assert "weights" in lost
     assert "0.0% beyond the exponents" in lost
 
@@ -183,9 +183,9 @@ def test_sums_that_float64_does_not_hold_are_refused():
     layer = nn.Linear(16, 2)
     nn.init.constant_(layer.weight, 15.0)
     recipe = BlockRecipe(weights_bits=8, input_bits=8, exponents=(-15, 12))
-    quantised = BlockLayer(layer, torch.rand(2, 16), recipe, "wide")
+    quantized = BlockLayer(layer, torch.rand(2, 16), recipe, "wide")
     with pytest.raises(ValueError, match="layer 'wide': sums up to .* in units of 2..-44 are not exact in float64"):
-        quantised(torch.rand(2, 16), True)
+        quantized(torch.rand(2, 16), True)
 
 
 @pytest.mark.parametrize(("options", "message"), [

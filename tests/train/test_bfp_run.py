@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from concord.datasets import dataset
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
 from concord.golden.lazy.tensor_training import Rates
-from concord.model.data import dataset
 from safetensors.numpy import load_file, save_file
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")

@@ -3,20 +3,21 @@
 import numpy as np
 import pytest
 import torch
-from concord.model import network, reference
-from concord.model.cells.cell import Cell
-from concord.model.cells.registry import CELLS
-from concord.model.data import dataset
-from concord.model.layers.recurrent import BlockRecurrent
-from concord.model.model_file import load_model, save_model
+from concord.campaigns.makers import networks
+from concord.datasets import dataset
+from concord.net import float_network as reference
+from concord.net import network
+from concord.net.cells.cell import Cell
+from concord.net.cells.registry import CELLS
+from concord.net.layers.recurrent import BlockRecurrent
+from concord.net.model_file import load_model, save_model
+from concord.net.quantize.recipe import Gates, InitialState
 from concord.nnp.main import app
-from concord.spec.config import PRESETS
-from concord.spec.formats import Format
-from concord.tests import networks
+from concord.spec.machine.config import PRESETS
+from concord.spec.numbers.formats import Format
 from concord.train.lib import export
-from concord.train.lib.methods import Gates, InitialState
 from concord.train.recurrent.bidirectional import Bidirectional
-from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantisedClassifier
+from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantizedClassifier
 from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs.recurrent import tensors, train_recurrent
@@ -131,7 +132,7 @@ def classifier(cell: Cell, *hidden: int, both: bool = False) -> FloatClassifier:
 def test_integers_in_training_are_the_machines(cell, bits, utterances, tmp_path):
     x, lengths, _ = tensors(utterances)
     net = classifier(cell, 6, 5)
-    qat = moved(QuantisedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=bits), lengths))
+    qat = moved(QuantizedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=bits), lengths))
     check(net, qat, utterances, tmp_path)
 
 
@@ -145,14 +146,14 @@ def test_blocks_in_training_are_the_machines(cell, utterances, tmp_path):
 def test_both_directions_in_training_are_the_machines(name, utterances, tmp_path):
     x, lengths, _ = tensors(utterances)
     net = classifier(CELLS[name], 6, 5, both=True)
-    qat = moved(QuantisedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, lengths=lengths))
+    qat = moved(QuantizedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, lengths=lengths))
     check(net, qat, utterances, tmp_path)
     check(net, moved(BlockClassifier(net, x, lengths, BLOCKS)), utterances, tmp_path)
 
 
 def test_outputs_without_a_bound_keep_their_bits(utterances, tmp_path):
     x, lengths, _ = tensors(utterances)
-    qat = QuantisedClassifier(classifier(CELLS["rnn-relu"], 3), x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=5), lengths)
+    qat = QuantizedClassifier(classifier(CELLS["rnn-relu"], 3), x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=5), lengths)
     for refused in (
         lambda: qat.lower(x, lengths),
         lambda: train_recurrent(tmp_path / "m", cell="rnn-relu", gates=Gates(outputs=5), folder=tmp_path),

@@ -3,14 +3,14 @@
 import sys
 
 import pytest
-from concord.train.lib.methods import ActivationTraining, Methods, Recipe, WeightMethod, WeightTraining
+from concord.net.quantize.recipe import ActivationTraining, Methods, Recipe, WeightMethod, WeightTraining
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from concord.net.quantize.plan import Unsupported
 from concord.train.lib import fp32_file
 from concord.train.lib.factory import build
 from concord.train.lib.networks import perceptron
 from concord.train.qat.check import check
-from concord.train.qat.graph import Unsupported
 from concord.train.runs import image, image_training
 from safetensors.torch import load_file, save_file
 from torch import nn

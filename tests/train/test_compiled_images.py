@@ -4,25 +4,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import ROOM
 from concord.compiler.network import compile_network
-from concord.model import network
-from concord.model.data import dataset
-from concord.model.model_file import load_model
-from concord.nnp.lib import quantisation_options as options
-from concord.nnp.verify.session import Session
+from concord.datasets import dataset
+from concord.net import network
+from concord.net.model_file import load_model
+from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.sim.machines.host import machine
-from concord.spec.config import preset
-from concord.tests import networks
-from concord.tests.image_networks import ROOM, agree
+from concord.spec.machine.config import preset
+from concord.tests.compiled import agree_on_random as agree
+from concord.verification.session import Session
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
+from concord.net.quantize.recipe import Recipe
 from concord.tests.train.test_image_networks import IN_BLOCKS, NETWORKS, OF_IMAGES, made
 from concord.train.lib import data
-from concord.train.lib.methods import Recipe
 from concord.train.lib.networks import NETWORKS as OF_28
 from concord.train.qat.block import BlockNetwork
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs.image import train_image
 
 pytestmark = OF_IMAGES
@@ -30,9 +31,9 @@ pytestmark = OF_IMAGES
 
 def recipe(name: str, block: bool):
     """Quantise for a preset."""
-    widths = options.widths(name, None, None, None)
+    widths = QuantizationOptions(preset=name).widths()
     if block:
-        return options.block_recipe(name, widths, {}, None)
+        return QuantizationOptions(preset=name, arithmetic=NetworkArithmetic.BFP).recipe()
     return Recipe(weights_bits=widths.weights, input_bits=widths.inputs, symmetric=(True, widths.symmetric))
 
 
@@ -41,13 +42,13 @@ def assert_compiled(name: str, net, x, block: bool, apart: bool = False, **chang
 
     If `apart`, each quantiser has a range of its own, as after training, so layers share no codes of a tensor.
     """
-    quantised = (BlockNetwork if block else QuantisedNetwork)(net, x, recipe(name, block))
+    quantized = (BlockNetwork if block else QuantizedNetwork)(net, x, recipe(name, block))
     if apart:
         with torch.no_grad():
-            for layer in quantised.layers.values():
+            for layer in quantized.layers.values():
                 for value in layer.inputs.parameters() if layer.inputs else ():
                     value.mul_(0.9 + 0.2 * torch.rand(value.shape))
-    layers, sources = quantised.lower()
+    layers, sources = quantized.lower()
     return agree(replace(preset(name), **changes), networks.model(layers, sources=sources))
 
 
@@ -86,7 +87,7 @@ def test_trained_networks(style, where, block, tmp_path, monkeypatch):
     monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
     monkeypatch.setattr(dataset, "load", lambda name: few)
     path = tmp_path / "model.safetensors"
-    train_image(path, network=f"concord.benchmarks.matrix_networks:{style}", recipe=recipe(where, block),
+    train_image(path, network=f"concord.campaigns.matrix_networks:{style}", recipe=recipe(where, block),
                 epochs=(1, 1, 1), samples=20)
     model = load_model(path)
     session = Session(machine("golden", preset(where)), compile_network(model, preset(where)).firmware)

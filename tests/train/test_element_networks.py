@@ -4,24 +4,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import ROOM
 from concord.golden.mvm.elements import representable
-from concord.model.floating import file
-from concord.model.model_file import load_model, save_model
-from concord.nnp.lib import quantisation_options as options
+from concord.net import graph_file as file
+from concord.net.model_file import load_model, save_model
 from concord.nnp.main import app
-from concord.spec.config import preset
-from concord.spec.formats import Format
-from concord.spec.machine_file import find_config
-from concord.tests import float_networks, networks
+from concord.spec.machine.config import preset
+from concord.spec.machine.machine_file import find_config
+from concord.spec.numbers.formats import Format
+from concord.tests import float_networks
 from concord.tests.command_line import done
-from concord.tests.image_networks import ROOM, agree
+from concord.tests.compiled import agree_on_random as agree
 from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.tests.train.test_bfp_networks import NETWORKS, assert_golden, small
 from concord.tests.train.test_image_networks import IN_BLOCKS, made
-from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.fit import cross_entropy
 from concord.train.qat.block import BlockNetwork
 from concord.train.qat.block_quantizer import Blocks
@@ -46,14 +48,14 @@ def _one_thread():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_are_golden_before_and_after_a_step(name, kind):
     net, x = small(name)
-    quantised = BlockNetwork(net, x, RECIPES[kind])
-    assert_golden(quantised, x)
-    optimiser = torch.optim.SGD(quantised.groups(0.1), momentum=0.9)
-    before = [p.detach().clone() for p in quantised.parameters()]
-    cross_entropy(quantised(x), torch.arange(len(x)) % 10).backward()
+    quantized = BlockNetwork(net, x, RECIPES[kind])
+    assert_golden(quantized, x)
+    optimiser = torch.optim.SGD(quantized.groups(0.1), momentum=0.9)
+    before = [p.detach().clone() for p in quantized.parameters()]
+    cross_entropy(quantized(x), torch.arange(len(x)) % 10).backward()
     optimiser.step()
-    assert all((p != q).any() == p.requires_grad for p, q in zip(quantised.parameters(), before, strict=True))
-    assert_golden(quantised, x)
+    assert all((p != q).any() == p.requires_grad for p, q in zip(quantized.parameters(), before, strict=True))
+    assert_golden(quantized, x)
 
 
 @pytest.mark.parametrize("kind", MACHINES)
@@ -61,7 +63,7 @@ def test_networks_are_golden_before_and_after_a_step(name, kind):
 def test_the_golden_machine_has_the_bits_of_the_network(name, kind, tmp_path):
     place = tmp_path / "own.toml"
     place.write_text(f'based_on = "vision"\nmultipliers = 0\nacc_frac = 46\n{MACHINES[kind]}')
-    recipe = options.block_recipe(str(place), options.widths(str(place), None, None, None), {}, None)
+    recipe = QuantizationOptions(preset=str(place), arithmetic=NetworkArithmetic.BFP).recipe()
     net, x = made(name, IN_BLOCKS)
     layers, sources = BlockNetwork(net, x, recipe).lower()
     model = networks.model(layers, sources=sources)

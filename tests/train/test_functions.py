@@ -7,13 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
-from concord.train.lib.block_recipe import BlockRecipe
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.plan import Unsupported
+from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe
 from concord.train.lib.export import patterns
-from concord.train.lib.methods import ActivationMethod, Methods, Recipe
 from concord.train.qat.check import layers as layers_of
-from concord.train.qat.graph import Unsupported, nodes
+from concord.train.qat.graph import nodes
 from concord.train.qat.modules import Kind
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from torch import nn
 from torch.nn import functional
 
@@ -74,8 +75,8 @@ def net():
     return Functional().eval()
 
 
-def test_functions_are_quantised_as_modules(net, images):
-    by_function, by_module = (QuantisedNetwork(each, images, RECIPE) for each in (net, Modules(net).eval()))
+def test_functions_are_quantized_as_modules(net, images):
+    by_function, by_module = (QuantizedNetwork(each, images, RECIPE) for each in (net, Modules(net).eval()))
     kinds = [node.kind for node in by_function.nodes]
     assert kinds == [node.kind for node in by_module.nodes]
     assert kinds.count(Kind.MAX) == 1
@@ -86,17 +87,17 @@ def test_functions_are_quantised_as_modules(net, images):
 
 
 def test_a_functional_network_equals_golden(net, images):
-    quantised = QuantisedNetwork(net, images, RECIPE)
+    quantized = QuantizedNetwork(net, images, RECIPE)
     with torch.no_grad():
-        assert np.array_equal(outputs(*quantised.lower(), images), patterns(quantised(images, True)))
+        assert np.array_equal(outputs(*quantized.lower(), images), patterns(quantized(images, True)))
 
 
 def test_a_network_may_end_with_a_convolution(images):
     torch.manual_seed(2)
     net = nn.Sequential(nn.Conv2d(1, 3, 10), nn.Flatten())
-    quantised = QuantisedNetwork(net, images, RECIPE)
+    quantized = QuantizedNetwork(net, images, RECIPE)
     with torch.no_grad():
-        assert quantised(images).shape == net(images).shape == (20, 3)
+        assert quantized(images).shape == net(images).shape == (20, 3)
 
 
 class Wrong(nn.Module):
@@ -169,31 +170,31 @@ def wide(images):
 
 @pytest.mark.parametrize("method", [ActivationMethod.SEARCH, ActivationMethod.UNIFORM])
 def test_codes_clip_a_relu6(wide, images, method):
-    quantised = QuantisedNetwork(wide, images, replace(RECIPE, methods=Methods(activations=method)))
+    quantized = QuantizedNetwork(wide, images, replace(RECIPE, methods=Methods(activations=method)))
     for name in "second", "around", "third":
-        inputs = quantised.layers[name].inputs
+        inputs = quantized.layers[name].inputs
         assert 3 < (inputs.saturation + inputs.offset).item() < 6.00001
     with torch.no_grad():
-        assert torch.allclose(quantised(images), wide(images), atol=0.2)
-        assert np.array_equal(outputs(*quantised.lower(), images), patterns(quantised(images, True)))
+        assert torch.allclose(quantized(images), wide(images), atol=0.2)
+        assert np.array_equal(outputs(*quantized.lower(), images), patterns(quantized(images, True)))
 
 
 def test_codes_clip_a_relu6_behind_a_maximum(wide, images):
     """The maximum is in steps of the codes there, in which 6 means nothing."""
     torch.manual_seed(6)
     net = nn.Sequential(wide.first, nn.MaxPool2d(2), nn.ReLU6(), nn.Conv2d(4, 3, 4), nn.Flatten()).eval()
-    quantised = QuantisedNetwork(net, images, RECIPE)
+    quantized = QuantizedNetwork(net, images, RECIPE)
     with torch.no_grad():
-        assert torch.allclose(quantised(images), net(images), atol=0.1)
-        assert torch.allclose(quantised(images), quantised(images, True), atol=0.1)
+        assert torch.allclose(quantized(images), net(images), atol=0.1)
+        assert torch.allclose(quantized(images), quantized(images, True), atol=0.1)
 
 
 def test_training_keeps_the_clip_of_a_relu6(wide, images):
-    quantised = QuantisedNetwork(wide, images, RECIPE)
-    for layer in quantised.layers.values():
+    quantized = QuantizedNetwork(wide, images, RECIPE)
+    for layer in quantized.layers.values():
         torch.nn.init.constant_(layer.inputs.saturation, 9)
-    quantised.bound()
-    tops = [(layer.inputs.saturation + layer.inputs.offset).item() for layer in quantised.layers.values()]
+    quantized.bound()
+    tops = [(layer.inputs.saturation + layer.inputs.offset).item() for layer in quantized.layers.values()]
     assert tops[0] >= 9
     assert tops[1:] == pytest.approx([6, 6, 6])
 

@@ -2,22 +2,24 @@
 
 import numpy as np
 import pytest
-from concord.model import network, reference
-from concord.model.arithmetic.places import adjacent, flattened, joined
-from concord.model.layers.average import Average, BlockAverage
-from concord.model.layers.convolution import Along
-from concord.tests import networks
-from concord.train.lib.block_recipe import BlockRecipe
-from concord.train.lib.methods import ActivationTraining, Recipe, WeightTraining
+from concord.campaigns.makers import networks
+from concord.net import float_network as reference
+from concord.net import layer_errors, network
+from concord.net.arithmetic.places import adjacent, flattened, joined
+from concord.net.layers.average import Average, BlockAverage
+from concord.net.layers.convolution import Along
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.recipe import ActivationTraining, Recipe, WeightTraining
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
+from concord.net.quantize.plan import Unsupported
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import cross_entropy
 from concord.train.lib.networks import Branches, Residual, convolution
 from concord.train.qat.block import BlockNetwork
-from concord.train.qat.graph import Unsupported, nodes
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.graph import nodes
+from concord.train.qat.network import QuantizedNetwork
 from torch import nn
 from torch.nn import functional
 
@@ -132,25 +134,25 @@ def made(name: str, known=NETWORKS) -> tuple[nn.Module, torch.Tensor]:
     return net.eval(), x
 
 
-def assert_golden(quantised: QuantisedNetwork, x: torch.Tensor):
+def assert_golden(quantized: QuantizedNetwork, x: torch.Tensor):
     """Assert that the result of every layer has golden's bits, and that golden's model can be compared with FP32."""
-    layers, sources = quantised.lower()
+    layers, sources = quantized.lower()
     model, bits = networks.model(layers, sources=sources), patterns(x.flatten(1))
     with torch.no_grad():
-        want = quantised.trace(x, lowered=True)
+        want = quantized.trace(x, lowered=True)
     found = network.forward(model, bits)
     for layer, trace in zip(layers, found, strict=True):
         assert np.array_equal(trace.outputs, patterns(want[layer.name].flatten(1))), layer.name
     assert (found[-1].outputs != found[-1].outputs[0]).any(), "every image gives the same"
 
 
-def step(quantised: QuantisedNetwork, x: torch.Tensor, lowered: bool):
+def step(quantized: QuantizedNetwork, x: torch.Tensor, lowered: bool):
     """Train one step."""
-    optimiser = torch.optim.SGD(quantised.groups(0.02), momentum=0.9)
-    cross_entropy(quantised.train()(x, lowered), torch.arange(len(x)) % 10).backward()
+    optimiser = torch.optim.SGD(quantized.groups(0.02), momentum=0.9)
+    cross_entropy(quantized.train()(x, lowered), torch.arange(len(x)) % 10).backward()
     optimiser.step()
-    quantised.bound()
-    quantised.eval()
+    quantized.bound()
+    quantized.eval()
 
 
 @pytest.mark.parametrize("of_weights", list(WeightTraining))
@@ -158,12 +160,12 @@ def step(quantised: QuantisedNetwork, x: torch.Tensor, lowered: bool):
 def test_integers(name, of_weights):
     net, x = made(name)
     for bits, of_activations in zip((4, 7, 4, 7, 4), ActivationTraining, strict=True):
-        quantised = QuantisedNetwork(net, x, Recipe(
+        quantized = QuantizedNetwork(net, x, Recipe(
             weights_bits=bits, input_bits=bits + 1, symmetric=(True, True), weights=of_weights,
             activations=of_activations, normalise=bits == 7))
         for lowered in (False, True):
-            step(quantised, x, lowered)
-        assert_golden(quantised, x)
+            step(quantized, x, lowered)
+        assert_golden(quantized, x)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -171,38 +173,38 @@ def test_integers(name, of_weights):
 def test_block_floating_point(name, bits):
     net, x = made(name, IN_BLOCKS)
     for block in (4, 16):
-        quantised = BlockNetwork(net, x, BlockRecipe(weights_bits=bits, input_bits=bits, block=block))
-        assert_golden(quantised, x)
+        quantized = BlockNetwork(net, x, BlockRecipe(weights_bits=bits, input_bits=bits, block=block))
+        assert_golden(quantized, x)
         for lowered in (False, True):
-            step(quantised, x, lowered)
-        assert_golden(quantised, x)
+            step(quantized, x, lowered)
+        assert_golden(quantized, x)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_eight_bits_are_near_fp32(name):
     """What networks of other geometry compute is what PyTorch computes, in FP32 by golden's layers too."""
-    for make, known in ((QuantisedNetwork, NETWORKS), (BlockNetwork, IN_BLOCKS)):
+    for make, known in ((QuantizedNetwork, NETWORKS), (BlockNetwork, IN_BLOCKS)):
         net, x = made(name, known)
-        quantised = make(net, x, Recipe(weights_bits=8, input_bits=8) if make is QuantisedNetwork else BlockRecipe(
+        quantized = make(net, x, Recipe(weights_bits=8, input_bits=8) if make is QuantizedNetwork else BlockRecipe(
             weights_bits=8, input_bits=8))
         with torch.no_grad():
             want = net(x)
-            assert (quantised(x) - want).abs().max() < 0.1 * want.abs().max()
-        layers, sources = quantised.lower()
+            assert (quantized(x) - want).abs().max() < 0.1 * want.abs().max()
+        layers, sources = quantized.lower()
         model, bits = networks.model(layers, sources=sources), patterns(x.flatten(1))
         np.testing.assert_allclose(reference.forward(model, bits)[-1], want, atol=1e-4)
-        assert max(reference.errors(model, network.forward(model, bits), bits)) < 0.2
+        assert max(layer_errors.errors(model, network.forward(model, bits), bits)) < 0.2
 
 
-def test_averages_are_layers_with_a_quantiser():
+def test_averages_are_layers_with_a_quantizer():
     net, x = made("inception")
-    quantised = QuantisedNetwork(net, x, Recipe(bits={"4": (4, 6)}, input_bits=5))
-    found = {layer.name: layer for layer in quantised.lower()[0] if isinstance(layer, Average)}
+    quantized = QuantizedNetwork(net, x, Recipe(bits={"4": (4, 6)}, input_bits=5))
+    found = {layer.name: layer for layer in quantized.lower()[0] if isinstance(layer, Average)}
     assert {name: layer.input_format.bits for name, layer in found.items()} == {"2_branches_3_0": 5, "4": 6}
     assert found["4"].size == found["4"].stride == (2, 2)
     assert found["2_branches_3_0"].padding == (1, 1, 1, 1)
     assert found["4"].quant_scale is None, "the layer before it answers in steps of its code"
-    assert "clipped" in quantised.layers["4"].lost
+    assert "clipped" in quantized.layers["4"].lost
     blocks = {layer.name: layer for layer in BlockNetwork(net, x, BlockRecipe()).lower()[0]}
     assert isinstance(blocks["4"], BlockAverage)
 
@@ -241,7 +243,7 @@ def test_an_input_vector_is_dense():
     (nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.ReLU()), "a relu behind a tanh; leave one of them out"),
     (nn.AvgPool1d(2, ceil_mode=True), "no ceil_mode"),
     (nn.AdaptiveAvgPool1d(2), "use an average over the whole image, output_size 1")])
-def test_what_has_no_quantised_form_is_named(module, message):
+def test_what_has_no_quantized_form_is_named(module, message):
     net = nn.Sequential()
     net.add_module("conv", module)
     with pytest.raises(Unsupported, match=message):

@@ -4,37 +4,44 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.model import network as golden
-from concord.model.data.samples import DataSet, Samples, Task
-from concord.model.floating.network import FloatNetwork, Op
-from concord.model.floating.run import run
-from concord.model.floating.shapes import GATES
-from concord.tests import float_networks, networks
+from concord.campaigns.makers import networks
+from concord.datasets.samples import DataSet, Samples, Task
+from concord.net import network as golden
+from concord.net.cells import gru, lstm, rnn
+from concord.net.cells.registry import CELLS
+from concord.net.graph import Graph
+from concord.net.ops.convolution import Convolution
+from concord.net.ops.join import Addition
+from concord.net.ops.linear import Linear
+from concord.net.ops.pointwise import HardSigmoid, HardSwish, Relu
+from concord.net.ops.reshape import Flatten
+from concord.net.ops.scale import Affine
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.recipe import ActivationTraining, Gates, Recipe, WeightTraining
+from concord.tests import float_networks
 from concord.tests.float_networks import Chain
-from concord.train.lib.block_recipe import BlockRecipe
-from concord.train.lib.methods import ActivationTraining, Gates, Recipe, WeightTraining
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
-from concord.train.imported.choices import Choices
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.plan import Unsupported
 from concord.train.imported.folding import folded
 from concord.train.imported.module import module_of
 from concord.train.imported.names import layer_names
 from concord.train.imported.objectives import loss_of
-from concord.train.imported.quantised import check, lowered, quantised
+from concord.train.imported.quantized import check, lowered, quantized
 from concord.train.imported.source import Source, source
 from concord.train.lib.export import patterns
-from concord.train.qat.graph import Unsupported
 
 pytestmark = pytest.mark.usefixtures("seeded")
 FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.residual, "line": float_networks.line,
                 "before": float_networks.before_layers,
                 "perceptron": float_networks.perceptron}
 RECURRENT = {
-    **{str(op): (op, {}) for op in GATES}, "both": (Op.LSTM, {"both": True}), "both gru": (Op.GRU, {"both": True}),
-    "mixed": (Op.RNN_RELU, {"second": Op.GRU_BEFORE})}
+    **{name: (cell, {}) for name, cell in CELLS.items()}, "both": (lstm.LSTM, {"both": True}),
+    "both gru": (gru.AFTER, {"both": True}), "mixed": (rnn.RELU, {"second": gru.BEFORE})}
 
 
-def data_for(network: FloatNetwork, count: int = 24, task: Task = Task.CLASSIFICATION, outputs: int = 4) -> DataSet:
+def data_for(network: Graph, count: int = 24, task: Task = Task.CLASSIFICATION, outputs: int = 4) -> DataSet:
     """Random samples of a network's shape."""
     rng = np.random.default_rng(1)
     shape = (count, 6, *network.shape) if network.sequence else (count, np.prod(network.shape))
@@ -47,7 +54,7 @@ def data_for(network: FloatNetwork, count: int = 24, task: Task = Task.CLASSIFIC
                    calibration=None, description="data = \"random\"")
 
 
-def prepared(network: FloatNetwork, **options) -> Source:
+def prepared(network: Graph, **options) -> Source:
     return source(network, data_for(network, **options))
 
 
@@ -77,49 +84,50 @@ def test_modules_equal_the_float_network(name):
     network = FEED_FORWARD[name]()
     found = prepared(network)
     x = found.calibration.inputs[0]
-    want = run(network, x.reshape(len(x), *network.shape).numpy())
+    want = network.run(x.reshape(len(x), *network.shape).numpy())
     np.testing.assert_allclose(found.calibration.outputs(found.net), want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_modules_equal_the_float_network(name):
-    op, options = RECURRENT[name]
-    network = float_networks.sequences(op, **options)
+    cell, options = RECURRENT[name]
+    network = float_networks.sequences(cell, **options)
     found = prepared(network)
     x, lengths = found.calibration.inputs
-    want = run(network, x.numpy(), lengths.numpy())
+    want = network.run(x.numpy(), lengths.numpy())
     np.testing.assert_allclose(found.calibration.outputs(found.net), want, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_folded_computes_the_same():
     network = float_networks.images()
     made = folded(network)
-    assert not {Op.AFFINE, Op.HARD_SIGMOID} & {node.op for node in made.nodes}
-    assert [node.name for node in made.nodes if node.op is Op.CONV][0] == "norm", "an offset before padding is a layer"
+    assert not made.has(Affine, HardSigmoid)
+    assert [node.name for node in made.nodes if isinstance(node.op, Convolution)][0] == "norm", (
+        "an offset before padding is a layer")
     x = np.random.default_rng(0).normal(size=(3, 2, 9, 8))
-    np.testing.assert_allclose(run(made, x), run(network, x), rtol=1e-5)
-    unpadded = Chain((2, 6, 6)).norm("n", 2).conv("c", 4, 2, groups=2).add(Op.FLATTEN, "f").dense("d", 3, 64).network()
+    np.testing.assert_allclose(made.run(x), network.run(x), rtol=1e-5)
+    unpadded = Chain((2, 6, 6)).norm("n", 2).conv("c", 4, 2, groups=2).add(Flatten(), "f").dense("d", 3, 64).network()
     made = folded(unpadded)
-    assert [node.op for node in made.nodes] == [Op.CONV, Op.FLATTEN, Op.DENSE]
+    assert [type(node.op) for node in made.nodes] == [Convolution, Flatten, Linear]
     x = np.random.default_rng(0).normal(size=(3, 2, 6, 6))
-    np.testing.assert_allclose(run(made, x), run(unpadded, x), rtol=1e-4)
+    np.testing.assert_allclose(made.run(x), unpadded.run(x), rtol=1e-4)
 
 
-def test_ranges_of_a_quantised_network_are_found_anew():
+def test_ranges_of_a_quantized_network_are_found_anew():
     chain = Chain((12,)).dense("one", 8, 12)
-    chain.add(Op.QUANTIZE, "q", scale=0.1, zero_point=3, bits=8, signed=True, narrow=False).add(Op.RELU, "r")
-    chain.add(Op.QUANTIZE, "p", scale=0.1, zero_point=0, bits=8, signed=False, narrow=False).dense("two", 4, 8)
+    chain.quantizer("q", scale=0.1, zero_point=3).add(Relu(), "r")
+    chain.quantizer("p", scale=0.1, signed=False).dense("two", 4, 8)
     network = chain.network()
-    assert [node.op for node in folded(network).nodes] == [Op.DENSE, Op.RELU, Op.DENSE]
+    assert [type(node.op) for node in folded(network).nodes] == [Linear, Relu, Linear]
     found = prepared(network)
     x = found.calibration.inputs[0]
-    assert np.abs(found.calibration.outputs(found.net).numpy() - run(network, x.numpy())).max() < 0.3
-    assert_golden(found, quantised(found, Choices()))
+    assert np.abs(found.calibration.outputs(found.net).numpy() - network.run(x.numpy())).max() < 0.3
+    assert_golden(found, quantized(found, Choices()))
 
 
 def test_layers_have_the_names_of_their_nodes():
     found = prepared(float_networks.images())
-    names = [layer.name for layer in lowered(found, quantised(found, Choices()))[0]]
+    names = [layer.name for layer in lowered(found, quantized(found, Choices()))[0]]
     assert names == ["norm", "first_Conv", "pool", "type_2", "sum_1", "sum", "wide", "both", "average", "last",
                      "hidden", "out_put"]
     assert layer_names(["a/b", "a.b", "", "é"]) == {"a/b": "a_b", "a.b": "a_b_2", "": "layer", "é": "é"}
@@ -134,7 +142,7 @@ def test_integers_equal_golden(name, of_weights):
         choices = Choices(recipe=Recipe(weights_bits=6, input_bits=7, weights=of_weights, activations=activations,
                                         normalise=name == "images"))
         check(found, choices)
-        net = quantised(found, choices)
+        net = quantized(found, choices)
         for lower in (False, True):
             assert_golden(found, net)
             step(found, net, lower)
@@ -146,7 +154,7 @@ def test_block_floating_point_equals_golden(name):
     found = prepared(FEED_FORWARD[name]())
     choices = Choices(recipe=BlockRecipe(weights_bits=6, input_bits=6, block=8))
     check(found, choices)
-    net = quantised(found, choices)
+    net = quantized(found, choices)
     step(found, net, False)
     assert_golden(found, net)
 
@@ -154,14 +162,14 @@ def test_block_floating_point_equals_golden(name):
 @pytest.mark.parametrize("blocks", [False, True])
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_networks_equal_golden(name, blocks):
-    op, options = RECURRENT[name]
-    found = prepared(float_networks.sequences(op, **options))
+    cell, options = RECURRENT[name]
+    found = prepared(float_networks.sequences(cell, **options))
     recipe = BlockRecipe(weights_bits=8, input_bits=8, block=8) if blocks else Recipe(
         weights_bits=8, input_bits=8, symmetric=(True, True))
     choices = Choices(recipe=recipe, gates=Gates(shared=not blocks))
     check(found, choices)
     shown = []
-    net = quantised(found, choices, lambda *words: shown.append(words))
+    net = quantized(found, choices, lambda *words: shown.append(words))
     assert len(shown) == 2 + 2 * (not blocks)
     assert_golden(found, net)
     want = found.calibration.outputs(found.net)
@@ -172,24 +180,24 @@ def test_recurrent_networks_equal_golden(name, blocks):
 
 
 @pytest.mark.parametrize(("network", "message"), [
-    (Chain((4,)).dense("a", 3, 4).add(Op.HARD_SWISH, "h").dense("b", 2, 3), "'h': a hard swish multiplies two results"),
-    (Chain((1, 4, 4)).pool(Op.AVERAGE_POOL, "p", padding=(1, 0, 0, 0), count_padding=False), "'p': .* not count its"),
-    (Chain((1, 4, 4)).pool(Op.AVERAGE_POOL, "p", dilation=(2, 2), count_padding=True), "'p': .* with a dilation"),
-    (Chain((3,), sequence=True).dense("a", 3, 3).recurrent(Op.GRU, "g", 2, 3).add(Op.LAST, "l").dense("b", 2, 2),
+    (Chain((4,)).dense("a", 3, 4).add(HardSwish(), "h").dense("b", 2, 3), "'h': a hard swish multiplies two results"),
+    (Chain((1, 4, 4)).average_pool("p", padding=(1, 0, 0, 0), count_padding=False), "'p': .* not count its"),
+    (Chain((1, 4, 4)).average_pool("p", dilation=(2, 2), count_padding=True), "'p': .* with a dilation"),
+    (Chain((3,), sequence=True).dense("a", 3, 3).recurrent(gru.AFTER, "g", 2, 3).last("l").dense("b", 2, 2),
      "'a': a dense layer at each time step"),
-    (Chain((3,), sequence=True).recurrent(Op.GRU, "g", 2, 3).add(Op.LAST, "l"), "output: .* put a dense layer behind"),
-    (Chain((3,), sequence=True).recurrent(Op.GRU, "g", 2, 3).add(Op.LAST, "l").add(Op.ADD, "s", ("l", "l")).dense(
+    (Chain((3,), sequence=True).recurrent(gru.AFTER, "g", 2, 3).last("l"), "output: .* put a dense layer behind"),
+    (Chain((3,), sequence=True).recurrent(gru.AFTER, "g", 2, 3).last("l").add(Addition(), "s", ("l", "l")).dense(
         "b", 2, 2), "'s': add in a recurrent network"),
-    (Chain((3,), sequence=True).recurrent(Op.GRU, "g", 2, 3).add(Op.LAST, "l").dense("b", 2, 2).add(
-        Op.RELU, "r", ceiling=6.0), "'r': a relu with the ceiling 6")])
-def test_what_has_no_quantised_form_is_named(network, message):
+    (Chain((3,), sequence=True).recurrent(gru.AFTER, "g", 2, 3).last("l").dense("b", 2, 2).add(
+        Relu(ceiling=6.0), "r"), "'r': a relu with the ceiling 6")])
+def test_what_has_no_quantized_form_is_named(network, message):
     with pytest.raises(Unsupported, match=message):
         module_of(network.network())
 
 
 @pytest.mark.parametrize(("network", "change", "message"), [
     (float_networks.images, {"shape": (9, 8, 2)}, "a sample is 9 x 8 x 2, .* channels first; write `layout = \"hwc\"`"),
-    (float_networks.images, {"shape": (8, 9, 2)}, "write `shape = \\[2, 9, 8\\]`"),
+    (float_networks.images, {"shape": (8, 9, 2)}, "a sample is 8 x 9 x 2, but images takes 2 x 9 x 8"),
     (float_networks.perceptron, {"shape": (13,)}, "a sample is 13 numbers, but perceptron takes 12 numbers; give the"),
     (float_networks.sequences, {"shape": (6,)}, "a time step is 6 numbers, but sequences takes 5 numbers"),
     (float_networks.perceptron, {"train": None}, "no samples to calibrate with")])
@@ -206,10 +214,10 @@ def test_calibration_files_hold_samples_of_the_network(tmp_path):
         assert source(network, None, path).calibration.inputs[0].shape == (5, 12)
     images = float_networks.images()  # 2 x 9 x 8
     np.save(path, np.ones((5, 9, 8, 2), np.float32))
-    with pytest.raises(ValueError, match="takes 2 x 9 x 8, channels first, not 9 x 8 x 2; transpose the array"):
+    with pytest.raises(ValueError, match="a sample is 9 x 8 x 2, but images takes 2 x 9 x 8, as its file does"):
         source(images, None, path)
     np.save(path, np.ones((5, 13), np.float32))
-    with pytest.raises(ValueError, match=r"takes numbers \[samples, 12\], not float"):
+    with pytest.raises(ValueError, match=r"takes numbers\[samples, 12\], not float"):
         source(network, None, path)
 
 
@@ -233,6 +241,6 @@ def test_choices_of_another_kind_are_refused():
     with pytest.raises(ValueError, match="recurrent networks have one way of training"):
         check(found, Choices(recipe=Recipe(weights=WeightTraining.LSQ)))
     with pytest.raises(ValueError, match="has no bound, and must keep its bits"):
-        check(prepared(float_networks.sequences(Op.RNN_RELU)), Choices(gates=Gates(outputs=4)))
+        check(prepared(float_networks.sequences(rnn.RELU)), Choices(gates=Gates(outputs=4)))
     with pytest.raises(ValueError, match="--gate-bits are for recurrent networks"):
         check(prepared(float_networks.perceptron()), Choices(gates=Gates(outputs=4)))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from concord.compiler.network import compile_network
+from concord.datasets import dataset
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor_training import Rates
-from concord.model import network
-from concord.model.data import dataset
-from concord.model.model_file import load_model
-from concord.spec.config import preset
-from concord.spec.training import LazyFormat
+from concord.net import network
+from concord.net.model_file import load_model
+from concord.spec.machine.config import preset
+from concord.spec.numbers.lazy import LazyFormat
 from concord.train.bfp.parameters import UpdateRule
 from concord.train.bfp.tensor_network import network as build
 from concord.train.runs import lazy_mlp

@@ -6,27 +6,28 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
+from concord.datasets import dataset
 from concord.golden.lib import float16
-from concord.model import network, reference
-from concord.model.cells.registry import CELLS
-from concord.model.data import dataset
-from concord.model.lowering import lowering
-from concord.model.model_file import load_model
+from concord.net import float_network as reference
+from concord.net import network
+from concord.net.cells.registry import CELLS
+from concord.net.lowering import lowering
+from concord.net.model_file import load_model
+from concord.net.quantize import gates as scales
+from concord.net.quantize import tensors as ptq
+from concord.net.quantize.recipe import Gates, InitialState
 from concord.nnp.main import app
-from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
-from concord.spec.config import preset
-from concord.spec.formats import Format
-from concord.tests import networks
+from concord.spec.machine.config import preset
+from concord.spec.numbers.formats import Format
 from concord.train.lib import export
-from concord.train.lib.methods import Gates, InitialState
-from concord.train.ptq import gates as scales
-from concord.train.ptq import quantise as ptq
 from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
 from concord.train.recurrent.float_network import FloatClassifier
-from concord.train.recurrent.integer_layer import QuantisedRecurrent
+from concord.train.recurrent.integer_layer import QuantizedRecurrent
 from concord.train.runs import recurrent as lstm
+from concord.verification.session import Session
 from typer.testing import CliRunner
 
 FORMS = [Gates(asymmetric=asymmetric, shared=shared) for asymmetric, shared in product((False, True), repeat=2)]
@@ -53,31 +54,31 @@ def test_asymmetric_integers_worked_by_hand():
     values = np.array([-1.0, 0.0, 0.01, 3.0])
     affine = scales.asymmetric(values, 8)  # S = 255 / 4 = 63.75, S x_min = -63.75
     assert (affine.step, affine.zero, affine.ends) == (4 / 255, -64, (-64, 191))
-    codes = scales.quantise(values, affine)  # round(-63.75) + 64, 0 + 64, round(0.6375) + 64, round(191.25) + 64
+    codes = scales.quantize(values, affine)  # round(-63.75) + 64, 0 + 64, round(0.6375) + 64, round(191.25) + 64
     assert codes.tolist() == [0, 64, 65, 255]
     assert scales.recover(codes, affine).tolist() == [-64 * 4 / 255, 0, 4 / 255, 191 * 4 / 255]
 
 
 def test_two_roundings_that_differ_by_the_whole_range_clip():
     values = np.array([-63.5, 191.5])  # S = 1; half to even: -64 and 192, which are 256 apart
-    assert scales.quantise(values, scales.asymmetric(values, 8)).tolist() == [0, 255]
+    assert scales.quantize(values, scales.asymmetric(values, 8)).tolist() == [0, 255]
 
 
 def test_symmetric_integers_worked_by_hand():
     affine = scales.symmetric(np.array([-2.0, 0.5]), 4)  # S = 7 / 2
     assert (affine.zero, affine.ends) == (0, (-7, 7))
-    assert scales.quantise(np.array([-2.0, 0.5, 9.0]), affine).tolist() == [-7, 2, 7]
+    assert scales.quantize(np.array([-2.0, 0.5, 9.0]), affine).tolist() == [-7, 2, 7]
     assert scales.recover([-7, 2], affine).tolist() == [-2.0, 4 / 7]
 
 
 @pytest.mark.parametrize("fit", [scales.symmetric, scales.asymmetric])
 def test_ranges_without_an_extent_or_without_zero(fit):
     assert fit(np.zeros(3), 8).step == 1
-    assert not scales.recover(scales.quantise(np.zeros(3), fit(np.zeros(3), 8)), fit(np.zeros(3), 8)).any()
+    assert not scales.recover(scales.quantize(np.zeros(3), fit(np.zeros(3), 8)), fit(np.zeros(3), 8)).any()
     for values in (np.array([2.0, 5.0]), np.array([-5.0, -2.0])):  # the range is stretched to 0
         affine = fit(values, 8)
         assert affine.step == 5 / (255 if fit is scales.asymmetric else 127)
-        assert scales.recover(scales.quantise(np.zeros(1), affine), affine) == 0
+        assert scales.recover(scales.quantize(np.zeros(1), affine), affine) == 0
 
 
 @pytest.mark.parametrize("bits", range(2, 17))
@@ -85,7 +86,7 @@ def test_ranges_without_an_extent_or_without_zero(fit):
 def test_nothing_is_off_by_more_than_half_a_step_but_what_clips(fit, bits):
     values = np.random.default_rng(bits).normal(0.3, 1, 4000)
     affine = fit(values, bits)
-    codes = scales.quantise(values, affine)
+    codes = scales.quantize(values, affine)
     assert (codes.min(), codes.max()) >= (affine.lowest, affine.lowest)
     assert codes.max() <= affine.highest
     error = np.abs(scales.recover(codes, affine) - values) / affine.step
@@ -125,13 +126,13 @@ def mixed(values: np.ndarray, affine: scales.Affine) -> np.ndarray:
 
 
 def consistent(values: np.ndarray, affine: scales.Affine) -> np.ndarray:
-    return scales.recover(scales.quantise(values, affine), affine)
+    return scales.recover(scales.quantize(values, affine), affine)
 
 
-def drift(quantised, values: np.ndarray, affine: scales.Affine) -> np.ndarray:
+def drift(quantized, values: np.ndarray, affine: scales.Affine) -> np.ndarray:
     """Final distance of the recurrences c <- c + x' and c <- c + x, in quantisation steps, float64[cells]."""
     cell = exact = np.zeros(values.shape[1])
-    for now, true in zip(quantised(values, affine), values, strict=True):
+    for now, true in zip(quantized(values, affine), values, strict=True):
         cell, exact = cell + now, exact + true
     return (cell - exact) / affine.step
 
@@ -147,7 +148,7 @@ def test_a_consistent_zero_point_leaves_no_drift_and_a_mixed_pair_drifts(low, hi
     affine = scales.asymmetric(values, 8)
     lost = affine.zero - low / affine.step  # error of one value in steps, always with this sign
     assert 0.1 < abs(lost) < 0.5
-    good, bad = (drift(quantised, values, affine) for quantised in (consistent, mixed))
+    good, bad = (drift(quantized, values, affine) for quantized in (consistent, mixed))
     assert abs(good.mean()) < 5
     assert np.abs(good).max() < 40
     assert bad.mean() == pytest.approx(STEPS * lost, abs=5)
@@ -175,7 +176,7 @@ def post_training(net: FloatClassifier, x, fmt: Format, gates: Gates) -> list:
         matrices = [m.detach().double().numpy() for m in (layer.input_weights, layer.recurrent_weights)]
         pairs = [scales.of_gate(pair, fmt.bits, gates) for pair in zip(*matrices, strict=True)]
         codes = [
-            np.stack([scales.quantise(m, pair[k]) + pair[k].zero for m, pair in zip(matrices[k], pairs, strict=True)])
+            np.stack([scales.quantize(m, pair[k]) + pair[k].zero for m, pair in zip(matrices[k], pairs, strict=True)])
             for k in range(2)
         ]
         input_steps, recurrent_steps = np.array([[affine.step for affine in pair] for pair in pairs]).T
@@ -187,7 +188,7 @@ def post_training(net: FloatClassifier, x, fmt: Format, gates: Gates) -> list:
         s_in = 2.0 ** -(fmt.bits - 1)
     codes, gain = ptq.weights(net.dense[0].layer.weight.detach().double().numpy(), fmt)
     constant = net.dense[0].layer.bias.detach().numpy()
-    formats = {"weights_format": fmt, "input_format": fmt, "unsigned": False, "quantise_input": True}
+    formats = {"weights_format": fmt, "input_format": fmt, "unsigned": False, "quantize_input": True}
     layers.append(lowering.dense(name="output", codes=codes, gain=gain, constant=constant, s_in=s_in, **formats))
     return layers
 
@@ -197,7 +198,7 @@ def post_training(net: FloatClassifier, x, fmt: Format, gates: Gates) -> list:
 def test_the_first_qat_pass_is_the_ptq_network_to_the_bit(gates, bits, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     net, fmt = classifier(7, 5, seed=bits), Format(bits=bits, symmetric=True)
-    qat = lstm.QuantisedClassifier(net, x, fmt, fmt, gates)
+    qat = lstm.QuantizedClassifier(net, x, fmt, fmt, gates)
     with torch.no_grad():
         got = qat(x, lengths, lowered=True)
     wanted = post_training(net, x, fmt, gates)
@@ -226,7 +227,7 @@ def moved(net, by: float = 0.1):
 def test_a_trained_layer_says_what_its_integers_mean(gates, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
-    net = moved(lstm.QuantisedClassifier(moved(classifier(6)), x, fmt, fmt, gates), 2)
+    net = moved(lstm.QuantizedClassifier(moved(classifier(6)), x, fmt, fmt, gates), 2)
     layer = net.lower(x, lengths)[0][0]
     assert layer.weights_format.bits == (9 if gates.asymmetric else 8)
     for matrix, weights in (("input", layer.input_weights), ("recurrent", layer.recurrent_weights)):
@@ -243,7 +244,7 @@ def test_a_trained_layer_says_what_its_integers_mean(gates, utterances):
 def test_gradients_of_asymmetric_weights_stop_outside_their_range():
     torch.manual_seed(0)
     fmt = Format(bits=4, symmetric=True)
-    layer = QuantisedRecurrent(FloatRecurrent(CELLS["lstm"], 3, 4), 0.1, fmt, fmt, Gates(asymmetric=True))
+    layer = QuantizedRecurrent(FloatRecurrent(CELLS["lstm"], 3, 4), 0.1, fmt, fmt, Gates(asymmetric=True))
     low, high = layer.affines[0][1].ends
     with torch.no_grad():
         layer.input_weights[1, 0] = torch.tensor([low - 0.1, low + 0.3, high + 0.1])
@@ -258,7 +259,7 @@ def test_gradients_of_asymmetric_weights_stop_outside_their_range():
 def test_asymmetric_weights_need_a_machine_one_bit_wider(shared, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
-    net = lstm.QuantisedClassifier(moved(classifier(8)), x, fmt, fmt, Gates(asymmetric=True, shared=shared))
+    net = lstm.QuantizedClassifier(moved(classifier(8)), x, fmt, fmt, Gates(asymmetric=True, shared=shared))
     model, narrow = networks.model(*net.lower(x, lengths)), preset("speech")
     reason = r"layer 'lstm1' \(LSTM, integer\): its weights lie in .* mantissas in -127..127: .* a wider preset"
     with pytest.raises(ValueError, match=reason):
@@ -277,7 +278,7 @@ def test_two_additions_round_a_gates_output_to_its_steps(bits, utterances):
     """For all binary16 outputs of a gate, the machine's two additions, rounding, and training agree."""
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
-    net = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt, Gates(outputs=bits))
+    net = lstm.QuantizedClassifier(classifier(3), x, fmt, fmt, Gates(outputs=bits))
     centres = {gate.name: gate.centre(bits) for gate in net.layers[0].cell.gates}
     numbers = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     for gate, low, steps in (("f", 0, 2.0**bits), ("j", -1, 2.0 ** (bits - 1))):
@@ -291,10 +292,10 @@ def test_two_additions_round_a_gates_output_to_its_steps(bits, utterances):
 
 
 @pytest.mark.parametrize("bits", [2, 5, 8, 9])
-def test_quantised_outputs_of_gates_are_the_machines_too(bits, utterances):
+def test_quantized_outputs_of_gates_are_the_machines_too(bits, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
-    net = moved(lstm.QuantisedClassifier(moved(classifier(9, 5)), x, fmt, fmt, Gates(outputs=bits)))
+    net = moved(lstm.QuantizedClassifier(moved(classifier(9, 5)), x, fmt, fmt, Gates(outputs=bits)))
     with torch.no_grad():
         got = export.patterns(net(x, lengths, lowered=True))
     model = networks.model(*net.lower(x, lengths))
@@ -314,7 +315,7 @@ def test_quantised_outputs_of_gates_are_the_machines_too(bits, utterances):
 def test_outputs_of_gates_have_two_to_nine_bits(utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
-    layer = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt).lower(x, lengths)[0][0]
+    layer = lstm.QuantizedClassifier(classifier(3), x, fmt, fmt).lower(x, lengths)[0][0]
     for bits in (1, 10):
         with pytest.raises(ValueError, match=f"layer 'lstm1', gate_bits: 2 to 9, or 0 for none, not {bits}"):
             replace(layer, gate_bits=bits)
@@ -326,7 +327,7 @@ def test_a_first_state_is_the_machines_too(process, utterances):
     net, fmt = classifier(6, 5), Format(bits=8, symmetric=True)
     for index, layer in enumerate(net.layers):
         layer.first.copy_(initial_state(process, layer.first.shape, seed=(3, index)))
-    qat = moved(lstm.QuantisedClassifier(net, x, fmt, fmt))
+    qat = moved(lstm.QuantizedClassifier(net, x, fmt, fmt))
     with torch.no_grad():
         got, fp32 = qat(x, lengths, lowered=True), net(x, lengths)
     model = networks.model(*qat.lower(x, lengths))

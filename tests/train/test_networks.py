@@ -2,27 +2,28 @@
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.model import network, reference
-from concord.model.layer_overflow import Widths
-from concord.model.model_file import load_model
-from concord.model.model_overflow import dry_run
-from concord.nnp.verify.session import Session
+from concord.net import float_network as reference
+from concord.net import layer_errors, network
+from concord.net.layer_overflow import Widths
+from concord.net.model_file import load_model
+from concord.net.model_overflow import dry_run
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.recipe import Methods, Recipe, WeightMethod
 from concord.sim.machines.host import machine
-from concord.spec.config import PRESETS
-from concord.tests import networks
-from concord.train.lib.block_recipe import BlockRecipe
-from concord.train.lib.methods import Methods, Recipe, WeightMethod
+from concord.spec.machine.config import PRESETS
+from concord.verification.session import Session
 from safetensors.numpy import load_file
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
-from concord.model.data import dataset
+from concord.datasets import dataset
 from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.networks import NETWORKS, Residual, convolution
 from concord.train.qat.block import BlockNetwork
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs import compare_starts, image_training
 from concord.train.runs.compare_starts import STARTS, Setting
 from concord.train.runs.image import train_image
@@ -44,10 +45,10 @@ def images():
 def test_networks_equal_golden(name, images, tmp_path):
     net = image_training.trained(name, images, 0, 1, tmp_path)
     x = images.x[:6]
-    quantised = QuantisedNetwork(net, images.x[:50], Recipe(weights_bits=3, input_bits=3))
-    layers, sources = quantised.lower()
+    quantized = QuantizedNetwork(net, images.x[:50], Recipe(weights_bits=3, input_bits=3))
+    layers, sources = quantized.lower()
     with torch.no_grad():
-        made = quantised.trace(x, lowered=True)
+        made = quantized.trace(x, lowered=True)
     passed = {"": patterns(x.flatten(1))}
     for layer, previous in zip(layers, ("", *(layer.name for layer in layers)), strict=False):
         enters = [passed[source] for source in sources.get(layer.name, (previous,))]
@@ -71,8 +72,8 @@ def test_curves_begin_before_training(images, tmp_path):
     found = {name: compare_starts.curve(net, setting.recipe(**options), images, 0, 2)
              for name, options in STARTS.items()}
     assert all(len(curve) == 3 for curve in found.values())
-    quantised = QuantisedNetwork(net, images.x, setting.recipe())
-    assert found["PTQ"][0] == images.accuracy(quantised)
+    quantized = QuantizedNetwork(net, images.x, setting.recipe())
+    assert found["PTQ"][0] == images.accuracy(quantized)
     assert found["PTQ"][0] > found["FP32"][0]
     frozen = Setting(network="mlp", weights=None, inputs=4).recipe()
     assert frozen.frozen
@@ -122,19 +123,19 @@ class Branches(nn.Module):
 
 
 @pytest.mark.parametrize(("make", "recipe", "preset"), [
-    (QuantisedNetwork, Recipe(weights_bits=4, input_bits=4, symmetric=(True, True)), "ulx3s"),
+    (QuantizedNetwork, Recipe(weights_bits=4, input_bits=4, symmetric=(True, True)), "ulx3s"),
     (BlockNetwork, BlockRecipe(weights_bits=8, input_bits=8), "speech")])
 def test_a_network_of_branches_runs_on_a_machine(make, recipe, preset):
     torch.manual_seed(0)
     net, x = Branches(), torch.randn(64, 12).half().float()
-    quantised = make(net, x, recipe)
-    layers, sources = quantised.lower()
+    quantized = make(net, x, recipe)
+    layers, sources = quantized.lower()
     model = networks.model(layers, sources=sources)
     session = Session(machine("golden", PRESETS[preset]), compile_network(model, PRESETS[preset]).firmware)
     outputs = np.stack([session.infer(sample) for sample in patterns(x[:9])])
     with torch.no_grad():
-        assert np.array_equal(outputs, patterns(quantised(x[:9], True)))
+        assert np.array_equal(outputs, patterns(quantized(x[:9], True)))
         fp32 = reference.forward(model, patterns(x[:9]))
         np.testing.assert_allclose(fp32[-1], net(x[:9]), rtol=1e-4, atol=1e-5)
-    errors = reference.errors(model, network.forward(model, patterns(x)), patterns(x))
+    errors = layer_errors.errors(model, network.forward(model, patterns(x)), patterns(x))
     assert max(errors) < 0.5

@@ -5,31 +5,31 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from concord.datasets import dataset
+from concord.datasets.dataset import DATA
+from concord.datasets.dataset import images as images_of
 from concord.golden.mvm.overflow import Events
-from concord.model.data import dataset
-from concord.model.data.dataset import DATA
-from concord.model.data.dataset import images as images_of
-from concord.model.layer_overflow import Count, Widths
-from concord.model.model import Model, Provenance
-from concord.model.model_overflow import dry_run, wrapped
+from concord.net.layer_overflow import Count, Widths
+from concord.net.model import Model, Provenance
+from concord.net.model_overflow import dry_run, wrapped
+from concord.net.quantize.recipe import Methods, Recipe, WeightTraining
 from concord.nnp.main import app
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 from concord.train.lib import export
-from concord.train.lib.methods import Methods, Recipe, WeightTraining
 from concord.train.overflow.defaults import STEPS, NetworkKind, Steps
 from concord.train.overflow.factors import MARGIN, Factors, Room
 from concord.train.overflow.predictor import Predictor, settled
 from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
 from concord.train.overflow.record import LayerRecord, Record
 from concord.train.qat.dorefa import DoReFa
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.qat.wrpn import Wrpn
 from concord.train.runs import mlp
 from typer.testing import CliRunner
 
 WIDE = Widths(sum_bits=8, product_bits=64, output_bits=64)
 EIGHT = Format(bits=8, symmetric=True)
-NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, quantised_accuracy=0, golden_accuracy=0)
+NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, quantized_accuracy=0, golden_accuracy=0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,10 +42,10 @@ def images():
     return dataset.load("fashion-mnist").first(96)
 
 
-def quantised(images, **options) -> QuantisedNetwork:
+def quantized(images, **options) -> QuantizedNetwork:
     torch.manual_seed(0)
     recipe = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True), **options)
-    return QuantisedNetwork(mlp.Float((784, 12, 10)), export.floats(images.inputs), recipe)
+    return QuantizedNetwork(mlp.Float((784, 12, 10)), export.floats(images.inputs), recipe)
 
 
 def predictor(net, images, widths, steps=STEPS[NetworkKind.DNN]) -> Predictor:
@@ -57,7 +57,7 @@ def lowered(net) -> Model:
     layers, sources = net.lower()
     none = np.zeros(0, np.uint8)
     return Model(name="m", data="", preprocessing="", classes=(), layers=layers, sources=sources, provenance=NOWHERE,
-                 fp32_predictions=none, quantised_predictions=none)
+                 fp32_predictions=none, quantized_predictions=none)
 
 
 def steps_in(weights) -> torch.Tensor:
@@ -194,7 +194,7 @@ def test_an_adversary_cannot_make_ranges_alternate_for_ever(seed):
 
 @pytest.mark.parametrize("kind", WeightTraining)
 def test_factors_change_steps_and_not_what_they_stand_for(kind, images):
-    layer = quantised(images, weights=kind).layers["hidden1"]
+    layer = quantized(images, weights=kind).layers["hidden1"]
     gain, saturation = layer.weights()[1].detach(), layer.inputs.saturation.item()
     steps, integers, used = steps_in(layer.weights), layer.weights()[0], weights_used(layer)
     factor = np.linspace(1, 4, 12)
@@ -211,7 +211,7 @@ def test_factors_change_steps_and_not_what_they_stand_for(kind, images):
 
 @pytest.mark.parametrize("sum_bits", [16, 13])
 def test_no_event_is_left_on_the_calibration_set(sum_bits, images):
-    net, widths = quantised(images), Widths(sum_bits=sum_bits)
+    net, widths = quantized(images), Widths(sum_bits=sum_bits)
     made = predictor(net, images, widths).run()
     assert made.events == 0
     assert made.layers[0].before > 0
@@ -224,7 +224,7 @@ def test_no_event_is_left_on_the_calibration_set(sum_bits, images):
 
 
 def test_what_has_grown_shrinks_when_weights_have_become_smaller(images):
-    net = quantised(images)
+    net = quantized(images)
     made = predictor(net, images, Widths(sum_bits=16))
     grown = made.run().layers[0]
     with torch.no_grad():
@@ -237,7 +237,7 @@ def test_what_has_grown_shrinks_when_weights_have_become_smaller(images):
 
 
 def test_the_predictor_counts_as_golden_does(images):
-    net, widths = quantised(images), Widths(sum_bits=15, product_bits=13, output_bits=14, lanes=4)
+    net, widths = quantized(images), Widths(sum_bits=15, product_bits=13, output_bits=14, lanes=4)
     made, few = predictor(net, images, widths), images.first(7)
     for use in dry_run(lowered(net), images.inputs, None, widths):
         assert made.count(use.product.name).events == use.count.events
@@ -268,7 +268,7 @@ def test_convolutions_overflow_as_golden_counts_until_they_do_not(kind):
     torch.manual_seed(0)
     x, widths = torch.rand(70, 1, 8, 8).half().float(), Widths(sum_bits=13, lanes=2)
     inputs = export.patterns(x.flatten(1))
-    net = QuantisedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8, weights=kind))
+    net = QuantizedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8, weights=kind))
     made = settled(net, x, widths)
     assert net.layers["apart"]._border() > 0
     assert made.record.events == 0
@@ -289,7 +289,7 @@ def test_averages_keep_their_ones_and_get_wider_inputs():
     torch.manual_seed(0)
     x = (torch.rand(20, 2, 8, 8) / 2 + 0.5).half().float()
     averages = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(8, 3))
-    net, widths = QuantisedNetwork(averages, x, Recipe(weights_bits=4, input_bits=8)), Widths(sum_bits=12)
+    net, widths = QuantizedNetwork(averages, x, Recipe(weights_bits=4, input_bits=8)), Widths(sum_bits=12)
     step = net.layers["0"].inputs.step.item()
     made = settled(net, x, widths)
     first = made.record.layers[0]
@@ -301,14 +301,14 @@ def test_averages_keep_their_ones_and_get_wider_inputs():
     uses = dry_run(lowered(net), export.patterns(x.flatten(1)), None, widths)
     assert [use.count.number for use in uses] == [0, 0]
     with pytest.raises(ValueError, match="layer '0' adds 16 codes of 8 bits, which 11 bits do not hold: use a wider"):
-        settled(QuantisedNetwork(averages, x, Recipe(weights_bits=4, input_bits=8)), x, Widths(sum_bits=11))
+        settled(QuantizedNetwork(averages, x, Recipe(weights_bits=4, input_bits=8)), x, Widths(sum_bits=11))
 
 
 @pytest.mark.parametrize("sum_bits", [15, 12])
 def test_sums_that_wrap_are_goldens(sum_bits):
     torch.manual_seed(0)
     x = torch.rand(20, 1, 8, 8).half().float()
-    net = QuantisedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8))
+    net = QuantizedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8))
     with torch.no_grad():
         wide = net(x, lowered=True)
         for layer in net.layers.values():
@@ -320,7 +320,7 @@ def test_sums_that_wrap_are_goldens(sum_bits):
 
 
 def test_too_large_ranges_shrink_until_the_steps_are_used(images):
-    net = quantised(images)
+    net = quantized(images)
     for layer in net.layers.values():
         enlarge_parameters(layer, np.full(len(layer.constant), 8.0))
         enlarge_inputs(layer, 3.0)
@@ -366,7 +366,7 @@ def test_the_command_refuses(words, sentence):
 @pytest.mark.parametrize(("kind", "power"), [(WeightTraining.WRPN, 0), (WeightTraining.UNIFORM, 1)])
 def test_gradients_move_integers_as_before(kind, power, images):
     """Relative to the range, gradients are unchanged; in real units they follow the step."""
-    one, other = (quantised(images, weights=kind) for _ in range(2))
+    one, other = (quantized(images, weights=kind) for _ in range(2))
     x, weights = export.floats(images.inputs), torch.randn(96, 10, generator=torch.Generator().manual_seed(1))
     predictor(one, images, Widths(sum_bits=40))  # attaches its state, and finds nothing to change
     made = predictor(other, images, Widths(sum_bits=40))
@@ -387,9 +387,9 @@ def test_gradients_move_integers_as_before(kind, power, images):
 def test_a_layer_that_cannot_be_mended_is_named(images):
     steps = Steps(rounds=1)
     with pytest.raises(ValueError, match=r"layer 'hidden1' still overflows \d+ times in 12 bits after 1 rounds"):
-        predictor(quantised(images), images, Widths(sum_bits=12), steps).run()
+        predictor(quantized(images), images, Widths(sum_bits=12), steps).run()
     x = torch.rand(4, 1, 8, 8)
-    real = QuantisedNetwork(Convolutions(), x, Recipe(input_bits=None))
+    real = QuantizedNetwork(Convolutions(), x, Recipe(input_bits=None))
     with pytest.raises(ValueError, match="layer 'first' keeps FP32 weights or inputs, so it has no sums to keep in 12"):
         Predictor(real, x, Widths(sum_bits=12), steps)
 
@@ -414,7 +414,7 @@ def test_the_record_in_words():
 
 
 def test_one_range_for_the_matrix_where_it_has_one_scale(images):
-    net = quantised(images, methods=Methods(rows=0))
+    net = quantized(images, methods=Methods(rows=0))
     made = settled(net, export.floats(images.inputs), Widths(sum_bits=16))
     (first, _), weights = made.record.layers, net.layers["hidden1"].weights
     assert (made.record.events, made.steps.rows) == (0, False)
@@ -423,11 +423,11 @@ def test_one_range_for_the_matrix_where_it_has_one_scale(images):
 
 
 def test_convolutions_in_coarse_steps_are_trained_more_slowly(images):
-    made = predictor(quantised(images), images, Widths(sum_bits=40))
+    made = predictor(quantized(images), images, Widths(sum_bits=40))
     made.factors["hidden1"].parameters *= 1e6
     assert made.rate(0.01) == 0.01  # dense layers
     x = torch.rand(4, 1, 8, 8)
-    made = Predictor(QuantisedNetwork(Convolutions(), x, Recipe()), x, Widths(sum_bits=40), Steps())
+    made = Predictor(QuantizedNetwork(Convolutions(), x, Recipe()), x, Widths(sum_bits=40), Steps())
     for grown, rate in (1.0, 0.01), (9.0, 0.01), (11.0, 0.003):
         for found in made.factors.values():
             found.parameters[:] = grown

@@ -5,12 +5,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from concord.model import network
-from concord.model.lowering import lowering
-from concord.model.model import Model, Provenance
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
-from concord.train.lib.methods import (
+from concord.net import network
+from concord.net.lowering import lowering
+from concord.net.model import Model, Provenance
+from concord.net.quantize.recipe import (
     ActivationMethod,
     ActivationTraining,
     Methods,
@@ -19,16 +17,20 @@ from concord.train.lib.methods import (
     WeightMethod,
     WeightTraining,
 )
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from concord.net.quantize import tensors as ptq
+from concord.net.quantize.grid import Grid
+from concord.net.quantize.plan import Unsupported
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import fit
 from concord.train.lib.straight_through import Codes
-from concord.train.ptq import quantise as ptq
 from concord.train.qat.activations import activations
-from concord.train.qat.average import QuantisedAverage
-from concord.train.qat.graph import Unsupported, nodes
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.average import QuantizedAverage
+from concord.train.qat.graph import nodes
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.qat.weights import weights
 from torch import nn
 
@@ -66,41 +68,41 @@ def images():
     return torch.rand(24, 1, 8, 8, generator=torch.Generator().manual_seed(1)).half().float()
 
 
-def model(quantised: QuantisedNetwork) -> Model:
-    layers, sources = quantised.lower()
-    where = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, quantised_accuracy=0.0, golden_accuracy=0.0)
+def model(quantized: QuantizedNetwork) -> Model:
+    layers, sources = quantized.lower()
+    where = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, quantized_accuracy=0.0, golden_accuracy=0.0)
     return Model(name="net", data="none", preprocessing="", classes=("a", "b", "c"), layers=layers, sources=sources,
-                 provenance=where, fp32_predictions=np.zeros(1, np.uint8), quantised_predictions=np.zeros(1, np.uint8))
+                 provenance=where, fp32_predictions=np.zeros(1, np.uint8), quantized_predictions=np.zeros(1, np.uint8))
 
 
-def equal_to_golden(quantised, images):
+def equal_to_golden(quantized, images):
     """Assert that every operation gives golden's bits."""
     with torch.no_grad():
-        made = quantised.trace(images, lowered=True)
-    made_by_golden = model(quantised)
+        made = quantized.trace(images, lowered=True)
+    made_by_golden = model(quantized)
     for layer, trace in zip(made_by_golden.layers, network.forward(made_by_golden, patterns(images.flatten(1))),
                             strict=True):
         assert np.array_equal(trace.outputs, patterns(made[layer.name].flatten(1))), layer.name
 
 
-def step(quantised, images):
+def step(quantized, images):
     """Make one step of training."""
-    optimiser = torch.optim.SGD(quantised.groups(0.02), momentum=0.9)
-    nn.functional.cross_entropy(quantised(images), torch.arange(len(images)) % 3).backward()
+    optimiser = torch.optim.SGD(quantized.groups(0.02), momentum=0.9)
+    nn.functional.cross_entropy(quantized(images), torch.arange(len(images)) % 3).backward()
     optimiser.step()
-    quantised.bound()
+    quantized.bound()
 
 
 @pytest.mark.parametrize(("of_weights", "of_activations"), PAIRS)
 def test_every_pair_equals_golden_before_and_after_training(of_weights, of_activations, net, images):
     for bits in (2, 4, 8):
         recipe = Recipe(weights_bits=bits, input_bits=bits, weights=of_weights, activations=of_activations)
-        quantised = QuantisedNetwork(net, images, recipe)
-        equal_to_golden(quantised, images)
-        before = [p.detach().clone() for p in quantised.parameters()]
-        step(quantised, images)
-        assert any((p != q).any() for p, q in zip(quantised.parameters(), before, strict=True))
-        equal_to_golden(quantised, images)
+        quantized = QuantizedNetwork(net, images, recipe)
+        equal_to_golden(quantized, images)
+        before = [p.detach().clone() for p in quantized.parameters()]
+        step(quantized, images)
+        assert any((p != q).any() for p, q in zip(quantized.parameters(), before, strict=True))
+        equal_to_golden(quantized, images)
 
 
 @pytest.mark.parametrize("start", list(Start))
@@ -111,38 +113,38 @@ def test_the_codes_of_padding_are_near_zero(shift, of_activations, start, images
     torch.manual_seed(0)
     net = nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.Conv2d(1, 2, 3, padding=(0, 1)), nn.Flatten(), nn.Linear(96, 3))
     recipe = Recipe(input_bits=4, activations=of_activations, start=start)
-    quantised = QuantisedNetwork(net, images + shift, recipe)
-    padded = [layer for layer in quantised.layers.values() if layer.geometry.padded]
+    quantized = QuantizedNetwork(net, images + shift, recipe)
+    padded = [layer for layer in quantized.layers.values() if layer.geometry.padded]
     assert len(padded) == 2
     for pushed in 0.0, 1.0, -5.0:
         for layer in padded:
             inputs = layer.inputs
             inputs.offset.data += pushed
             inputs.saturation.data -= pushed
-        step(quantised, images + shift)
+        step(quantized, images + shift)
         for layer in padded:
             inputs = layer.inputs
             assert inputs.offset <= 0 <= inputs.offset + inputs.saturation
             assert abs(layer._border() * inputs.step + inputs.offset) <= 0.51 * inputs.step
-        equal_to_golden(quantised, (images + shift).half().float())
+        equal_to_golden(quantized, (images + shift).half().float())
 
 
 @pytest.mark.parametrize(("of_weights", "input_bits"), [
     (WeightTraining.WRPN, 3), (WeightTraining.LSQ, 3), (WeightTraining.LSQ_ODD, 3), (WeightTraining.LSQ, None)])
 def test_normalisation_under_training_folds_into_rows(of_weights, input_bits, net, images):
     recipe = Recipe(weights_bits=3, input_bits=input_bits, weights=of_weights, normalise=True)
-    quantised, folded = (QuantisedNetwork(net, images, replace(recipe, normalise=kept)) for kept in (True, False))
-    assert [name for name, layer in quantised.layers.items() if layer.norm] == ["first"]
+    quantized, folded = (QuantizedNetwork(net, images, replace(recipe, normalise=kept)) for kept in (True, False))
+    assert [name for name, layer in quantized.layers.items() if layer.norm] == ["first"]
     with torch.no_grad():
-        assert torch.equal(quantised.eval()(images), folded(images))
+        assert torch.equal(quantized.eval()(images), folded(images))
         if input_bits:
-            assert torch.equal(quantised(images, lowered=True), folded(images, lowered=True))
-    before = quantised.layers["first"].norm.variance.clone()
-    step(quantised.train(), images)
-    assert (quantised.layers["first"].norm.variance != before).all()
+            assert torch.equal(quantized(images, lowered=True), folded(images, lowered=True))
+    before = quantized.layers["first"].norm.variance.clone()
+    step(quantized.train(), images)
+    assert (quantized.layers["first"].norm.variance != before).all()
     if input_bits:
-        equal_to_golden(quantised, images)
-    layer = quantised.layers["first"]
+        equal_to_golden(quantized, images)
+    layer = quantized.layers["first"]
     made = layer(images)
     assert torch.allclose(made.mean((0, 2, 3)), _wanted_mean(layer), atol=1e-4)
 
@@ -160,7 +162,7 @@ def test_training_starts_from_the_integers_of_ptq(of_weights, method, unrounded)
         for shared, parts in (1, None), (0, np.zeros(4, int)), (2, np.array([0, 0, 1, 1])), (3, np.array([0, 0, 0, 1])):
             recipe = Recipe(weights=of_weights, methods=Methods(weights=method, rows=shared), unrounded=unrounded)
             made = weights(rows, bits, recipe)
-            grid = of_weights.load().integers(bits, True)
+            grid = Grid.trained(of_weights, bits, True)
             codes, scales = ptq.weights(rows, grid, method, parts)
             integers, gain = (part.detach().numpy() for part in made())
             assert np.array_equal(integers, codes)
@@ -171,10 +173,10 @@ def test_training_starts_from_the_integers_of_ptq(of_weights, method, unrounded)
 @pytest.mark.parametrize("of_weights", [WeightTraining.DOREFA, WeightTraining.LSQ_ODD])
 def test_one_bit(of_weights, start, net, images):
     recipe = Recipe(weights_bits=1, input_bits=2, weights=of_weights, start=start)
-    quantised = QuantisedNetwork(net, images, recipe)
-    assert all(set(layer.weights()[0].unique().tolist()) <= {-1, 1} for layer in quantised.layers.values())
-    equal_to_golden(quantised, images)
-    narrow = QuantisedNetwork(net, images, Recipe(input_bits=1))
+    quantized = QuantizedNetwork(net, images, recipe)
+    assert all(set(layer.weights()[0].unique().tolist()) <= {-1, 1} for layer in quantized.layers.values())
+    equal_to_golden(quantized, images)
+    narrow = QuantizedNetwork(net, images, Recipe(input_bits=1))
     assert all(layer.inputs.levels == 1 for layer in narrow.layers.values())
     with pytest.raises(ValueError, match="layer 'first': codes of 1 bits, but operands have 2 to 16"):
         narrow(images, lowered=True)
@@ -185,68 +187,68 @@ def test_many_bits_are_nearly_fp32(net, images):
         recipe = Recipe(weights_bits=bits, input_bits=bits, methods=Methods(
             weights=WeightMethod.UNIFORM, activations=ActivationMethod.UNIFORM))
         with torch.no_grad():
-            assert (QuantisedNetwork(net, images, recipe)(images) - net(images)).abs().max() < near
+            assert (QuantizedNetwork(net, images, recipe)(images) - net(images)).abs().max() < near
 
 
 def test_weights_or_inputs_alone(net, images):
     real = net(images)
-    frozen = QuantisedNetwork(net, images, Recipe(weights_bits=None, frozen=True))
+    frozen = QuantizedNetwork(net, images, Recipe(weights_bits=None, frozen=True))
     assert not any(p.requires_grad for name, p in frozen.named_parameters() if "weight" in name)
-    inputs_real = QuantisedNetwork(net, images, Recipe(input_bits=None))
+    inputs_real = QuantizedNetwork(net, images, Recipe(input_bits=None))
     for layer in frozen.layers.values():
         layer.inputs.offset.data += 0.01
-    for quantised in frozen, inputs_real:
-        assert 0 < (quantised(images) - real).abs().max() < 1
-        step(quantised, images)
+    for quantized in frozen, inputs_real:
+        assert 0 < (quantized(images) - real).abs().max() < 1
+        step(quantized, images)
         with pytest.raises(ValueError, match="layer 'first' keeps FP32 weights or inputs"):
-            quantised(images, lowered=True)
+            quantized(images, lowered=True)
     with torch.no_grad():
-        whole = QuantisedNetwork(net, images, Recipe(weights_bits=None, input_bits=None))
+        whole = QuantizedNetwork(net, images, Recipe(weights_bits=None, input_bits=None))
         assert (whole(images) - real).abs().max() < 1e-5
 
 
 def test_a_start_from_fp32_takes_weights_before_normalisation(net, images):
-    quantised = QuantisedNetwork(net, images, Recipe(weights_bits=8, start=Start.FP32))
-    first = quantised.layers["first"].weights
+    quantized = QuantizedNetwork(net, images, Recipe(weights_bits=8, start=Start.FP32))
+    first = quantized.layers["first"].weights
     assert torch.allclose(first.weight.data, net.first.weight.detach().flatten(1).clamp(-1, 127 / 128), atol=1e-6)
     factor = net.norm.weight.detach() / (net.norm.running_var + net.norm.eps).sqrt()
     assert torch.allclose(first()[1].float(), factor / 128)
-    equal_to_golden(quantised, images)
+    equal_to_golden(quantized, images)
 
 
 def test_the_range_of_the_input_may_stay(net, images):
-    quantised = QuantisedNetwork(net, images, Recipe(input_kept=True))
-    layers = quantised.layers.values()
+    quantized = QuantizedNetwork(net, images, Recipe(input_kept=True))
+    layers = quantized.layers.values()
     before = [layer.inputs.saturation.item() for layer in layers]
-    step(quantised, images)
+    step(quantized, images)
     same = [layer.inputs.saturation.item() == b for layer, b in zip(layers, before, strict=True)]
     assert same == [True] + 6 * [False]
-    equal_to_golden(quantised, images)
+    equal_to_golden(quantized, images)
 
 
 def test_layers_may_have_bits_of_their_own(net, images):
-    quantised = QuantisedNetwork(net, images, Recipe(bits={"first": (8, 6), "last": (3, 8)}))
-    formats = {layer.name: (layer.weights_format.bits, layer.input_format) for layer in quantised.layers.values()}
+    quantized = QuantizedNetwork(net, images, Recipe(bits={"first": (8, 6), "last": (3, 8)}))
+    formats = {layer.name: (layer.weights_format.bits, layer.input_format) for layer in quantized.layers.values()}
     assert formats["first"] == (8, Format(bits=6))
     assert formats["last"] == (3, Format(bits=8))
     assert formats["wide"] == (4, Format(bits=4))
-    equal_to_golden(quantised, images)
+    equal_to_golden(quantized, images)
     with pytest.raises(ValueError, match="there is no layer 'none' to give bits to; the network has first, wide"):
-        QuantisedNetwork(net, images, Recipe(bits={"none": (8, 8)}))
+        QuantizedNetwork(net, images, Recipe(bits={"none": (8, 8)}))
 
 
 @pytest.mark.parametrize("symmetric", [(False, False), (False, True), (True, True)])
 def test_formats_may_leave_out_the_lowest_integer(symmetric, net, images):
-    quantised = QuantisedNetwork(net, images, Recipe(symmetric=symmetric))
-    for layer in quantised.layers.values():
-        ones = isinstance(layer, QuantisedAverage)
+    quantized = QuantizedNetwork(net, images, Recipe(symmetric=symmetric))
+    for layer in quantized.layers.values():
+        ones = isinstance(layer, QuantizedAverage)
         assert (layer.weights_format.symmetric, layer.input_format.symmetric) == (symmetric[0] or ones, symmetric[1])
-    step(quantised, images)
-    equal_to_golden(quantised, images)
+    step(quantized, images)
+    equal_to_golden(quantized, images)
 
 
 def test_layers_answer_in_steps_where_nobody_else_reads_them(net, images):
-    layers = QuantisedNetwork(net, images, Recipe()).layers
+    layers = QuantizedNetwork(net, images, Recipe()).layers
     after = {name: layer.after.name if layer.after else None for name, layer in layers.items()}
     assert after == {"first": None, "wide": "apart", "apart": "narrow", "narrow": None, "side": None, "mean": None,
                      "last": None}
@@ -304,7 +306,7 @@ def test_gradients_of_activations(kind):
         assert made.offset.grad is None
 
 
-def test_what_cannot_be_quantised_is_named_first():
+def test_what_cannot_be_quantized_is_named_first():
     class Odd(nn.Module):
         def __init__(self):
             super().__init__()
@@ -331,15 +333,15 @@ def test_what_cannot_be_quantised_is_named_first():
 
 def test_step_zero_is_the_ptq_network(net, images):
     """The lowered parameters of the first layer follow from PTQ's numbers alone."""
-    quantised = QuantisedNetwork(net, images, Recipe())
-    first, folded = quantised.layers["first"], quantised.layers["first"].fp32
+    quantized = QuantizedNetwork(net, images, Recipe())
+    first, folded = quantized.layers["first"], quantized.layers["first"].fp32
     codes, scales = ptq.weights(folded["weights"].reshape(6, -1), Format(bits=4, symmetric=True))
     saturation, offset = ptq.activations(images.flatten(1).numpy(), 15, padded=True)
     want = lowering.dense(
         name="first", codes=codes, gain=scales, constant=folded["bias"], weights_format=Format(bits=4, symmetric=True),
         input_format=Format(bits=4), unsigned=True, s_in=np.float32(saturation).astype(float) / 15,
-        m_in=np.float32(offset).astype(float), quantise_input=True)
-    got = model(quantised).layers[0]
+        m_in=np.float32(offset).astype(float), quantize_input=True)
+    got = model(quantized).layers[0]
     for name in "scale", "offset", "start":
         assert np.array_equal(getattr(got, name), getattr(want, name)), name
     assert got.weights.reshape(6, -1).tolist() == want.weights.tolist()
@@ -375,14 +377,14 @@ def test_gradients_of_layers(of_weights, of_activations, normalise, net, images)
     """Our gradients equal PyTorch's through the formula, with and without offsets, borders and groups."""
     recipe = Recipe(weights=WeightTraining(of_weights), activations=ActivationTraining(of_activations),
                     weights_bits=3, input_bits=3, normalise=normalise)
-    quantised = QuantisedNetwork(net, images, recipe)
+    quantized = QuantizedNetwork(net, images, recipe)
     if of_activations == "uniform":
-        for layer in quantised.layers.values():
+        for layer in quantized.layers.values():
             layer.inputs.offset.data += 0.1
     seen = {}
-    for layer in quantised.layers.values():
+    for layer in quantized.layers.values():
         layer.register_forward_pre_hook(lambda layer, x: seen.update({layer: x[0].detach()}))
-    quantised(images)
+    quantized(images)
     for layer, x in seen.items():
         x = x + torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) * 0.3  # some of it clips
         leaves = [x.requires_grad_(), *[p for part in (layer, layer.after) if part for p in (
@@ -414,17 +416,18 @@ def test_training_that_diverges_ends_with_a_sentence():
 
 
 def test_weights_that_stay_leave_the_rest_to_be_trained(net, images):
-    quantised = QuantisedNetwork(net, images, Recipe())
-    layer = quantised.layers["wide"]
+    quantized = QuantizedNetwork(net, images, Recipe())
+    layer = quantized.layers["wide"]
     layer.weights.requires_grad_(False)
-    quantised(images).sum().backward()
+    quantized(images).sum().backward()
     assert layer.weights.weight.grad is layer.weights.change.grad is None
     assert layer.constant.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize(("table", "room"), [
-    (WeightMethod, "ptq"), (ActivationMethod, "ptq"), (WeightTraining, "qat"), (ActivationTraining, "qat")])
+    (WeightMethod, "net.quantize"), (ActivationMethod, "net.quantize"), (WeightTraining, "train.qat"),
+    (ActivationTraining, "train.qat")])
 def test_the_tables_of_methods_name_what_is_there(table, room):
     for method in table:
-        assert method.load().__module__.startswith(f"concord.train.{room}.")
+        assert method.load().__module__.startswith(f"concord.{room}.")
         assert method.summary

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from concord.model.data import dataset
+from concord.datasets import dataset
 from safetensors.numpy import save_file
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
@@ -187,7 +187,7 @@ def test_tensorboard_events(tmp_path):
 
 def test_tensorboard_without_its_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(ValueError, match=r"TensorBoard events need tensorboardX: pip install tensorboardX==2.6.5"):
+    with pytest.raises(ValueError, match=r"TensorBoard events need tensorboardX: pip install tensorboardX "):
         TensorBoardLog(tmp_path / "events")
     assert not (tmp_path / "events").exists()
 

@@ -7,9 +7,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 
 from concord.benchmarks import tiny_models, tiny_networks
 from concord.benchmarks.tiny_models import MEASURED, MODELS, SINGLES
-from concord.model import network
-from concord.model.model_file import load_model
-from concord.nnp.commands.quantize import quantize
+from concord.net import network
+from concord.net.model_file import load_model
+from concord.tests.command_line import done
 from concord.tests.train import test_tiny_networks
 from concord.train.lib import fp32_file
 
@@ -27,7 +27,7 @@ def products(name: str) -> int:
 @pytest.mark.parametrize("name", MODELS)
 def test_models_have_codes_of_8_bits(name, tmp_path):
     """Making a model compares golden layers with PyTorch, bit for bit."""
-    model = tiny_models.quantised(name, tmp_path)
+    model = tiny_models.quantized(name, tmp_path)
     inputs = tiny_models.run_inputs(name, 8)
     assert inputs.shape == (8, model.inputs)
     traces = network.forward(load_model(tmp_path / f"{name}.safetensors"), inputs)
@@ -42,7 +42,7 @@ def test_models_have_codes_of_8_bits(name, tmp_path):
 
 @pytest.mark.parametrize("name", SINGLES)
 def test_the_measured_convolution_keeps_its_image(name, tmp_path):
-    single, model = SINGLES[name], tiny_models.quantised(name, tmp_path)
+    single, model = SINGLES[name], tiny_models.quantized(name, tmp_path)
     (layer,) = [layer for layer in model.layers if layer.name == MEASURED]
     assert layer.inputs == layer.outputs == single.channels * single.size ** 2
     assert layer.multiplications == single.kernel ** 2 * single.channels ** 2 * single.size ** 2
@@ -55,8 +55,8 @@ def test_the_command_makes_the_same_model(tmp_path, monkeypatch):
     inputs = tiny_networks.samples(tiny_models.shape(name), tiny_models.CALIBRATION, tiny_models.SEED)
     np.save(tmp_path / "inputs.npy", inputs.numpy())
     monkeypatch.chdir(tmp_path)
-    quantize(f"concord.benchmarks.tiny_networks:{name}", tmp_path / "fp32.safetensors", tmp_path / "made.safetensors",
-             tmp_path / "inputs.npy", preset="speech")
-    made, wanted = load_model(tmp_path / "made.safetensors"), tiny_models.quantised(name, tmp_path)
+    done("quantize", f"concord.benchmarks.tiny_networks:{name}", "fp32.safetensors", "-o", "made.safetensors",
+         "--calibration", "inputs.npy", "--preset", "speech")
+    made, wanted = load_model(tmp_path / "made.safetensors"), tiny_models.quantized(name, tmp_path)
     x = tiny_models.run_inputs(name, 3)
     assert np.array_equal(network.outputs(made, x), network.outputs(wanted, x))

@@ -28,7 +28,7 @@ def write_features(folder, count=120):
     return values
 
 
-def test_features_are_dequantised_and_calibrated_on_some_of_them(tmp_path):
+def test_features_are_dequantized_and_calibrated_on_some_of_them(tmp_path):
     values = write_features(tmp_path / "kws01")
     data, chosen = keywords(feature_folder(tmp_path), SHAPE)
     real = data.test.inputs.view(np.float16)

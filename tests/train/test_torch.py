@@ -6,27 +6,28 @@ from itertools import cycle
 import numpy as np
 import pytest
 import torch
+from concord.datasets import dataset
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.model import network
-from concord.model.arithmetic.integer import largest_sum
-from concord.model.cells.registry import CELLS
-from concord.model.data import dataset
-from concord.model.layers.dense import BlockDense
-from concord.model.layers.recurrent import BlockRecurrent
-from concord.model.lowering import lowering
-from concord.model.model import Model, Provenance
-from concord.model.model_file import load_model
-from concord.spec.formats import Format
-from concord.train.lib import export
+from concord.net import network
+from concord.net.arithmetic.integer import largest_sum
+from concord.net.cells.registry import CELLS
+from concord.net.layers.dense import BlockDense
+from concord.net.layers.recurrent import BlockRecurrent
+from concord.net.lowering import lowering
+from concord.net.model import Model, Provenance
+from concord.net.model_file import load_model
+from concord.net.quantize.recipe import ActivationMethod, Methods, WeightMethod
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
+from concord.train.lib import curves, export
 from concord.train.lib import straight_through as through
-from concord.train.lib.methods import ActivationMethod, Methods, WeightMethod
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs import mlp
 from concord.train.runs import recurrent as lstm
 
-NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, quantised_accuracy=0, golden_accuracy=0)
+NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, quantized_accuracy=0, golden_accuracy=0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,7 +38,7 @@ def one_thread():
 def model(layers) -> Model:
     none = np.zeros(0, np.uint8)
     shape = {"name": "test", "data": "test", "preprocessing": "none", "classes": (), "layers": tuple(layers)}
-    return Model(**shape, provenance=NOWHERE, fp32_predictions=none, quantised_predictions=none)
+    return Model(**shape, provenance=NOWHERE, fp32_predictions=none, quantized_predictions=none)
 
 
 def jitter(net, seed=0):
@@ -65,7 +66,7 @@ def test_an_mlp_too_wide_for_float32_equals_golden_too():
     float_net = mlp.Float((3000, 5))
     bits = np.random.default_rng(0).random((40, 3000)).astype(np.float16).view(np.uint16)
     x = export.floats(bits)
-    net = QuantisedNetwork(float_net, x, mlp.recipe(Format(bits=8), Format(bits=8)))
+    net = QuantizedNetwork(float_net, x, mlp.recipe(Format(bits=8), Format(bits=8)))
     with torch.no_grad():
         got = net(x, lowered=True)
     (layer,), _ = net.lower(mlp.ranges(float_net, x))
@@ -81,7 +82,7 @@ def test_lowered_lstm_equals_golden_in_every_bit(sizes):
     x, lengths, _ = lstm.tensors(utterances)
     torch.manual_seed(2)
     float_net = FloatClassifier(12, sizes, 9, CELLS["lstm"])
-    net = lstm.QuantisedClassifier(float_net, x, *[Format(bits=8, symmetric=True)] * 2)
+    net = lstm.QuantizedClassifier(float_net, x, *[Format(bits=8, symmetric=True)] * 2)
     jitter(net)
     with torch.no_grad():
         got = net(x, lengths, lowered=True)
@@ -111,7 +112,7 @@ class Source(torch.autograd.Function):
 
 def test_gradients_of_saturation_and_offset_are_the_sources(images, network_of_images):
     fmt, x = Format(bits=3), export.floats(images.inputs)[:50]
-    net = QuantisedNetwork(network_of_images, x, mlp.recipe(fmt, fmt))
+    net = QuantizedNetwork(network_of_images, x, mlp.recipe(fmt, fmt))
     layers = net.layers.values()
     with torch.no_grad():
         for layer in layers:
@@ -152,11 +153,12 @@ def test_rounding_to_binary16_rounds_once():
     assert through.binary16(torch.from_numpy(values).float()).tolist() == [1, 1, np.inf, 0, 0]
 
 
-@pytest.mark.parametrize("function", [activation.sigmoid, activation.tanh])
-def test_curves_are_the_tables(function):
+@pytest.mark.parametrize(("kind", "function"), [
+    (Activation.SIGMOID, activation.sigmoid), (Activation.TANH, activation.tanh)])
+def test_curves_are_the_tables(kind, function):
     bits = np.arange(1 << 16, dtype=np.uint16)
     bits = bits[~float16.is_nan(bits)]
-    got = through.Curve.apply(export.floats(bits), function)
+    got = curves.Curve.apply(export.floats(bits), kind)
     assert np.array_equal(export.patterns(got), function(bits))
 
 
@@ -214,7 +216,7 @@ def test_training_an_lstm_from_end_to_end(block, training_folder, tmp_path):
     made = lstm.train_recurrent(tmp_path / "m", **options)
     assert made.provenance.golden_accuracy > 0.6
     assert isinstance(made.layers[0], BlockRecurrent) == (block is not None)
-    assert made.layers[0].real["fp32_bias"].shape == (4, 8)
+    assert made.graph.node(made.layers[0].name).op.directions[0].bias.shape == (4, 8)
 
 
 def test_missing_training_data_are_a_clear_error(tmp_path):

@@ -1,9 +1,9 @@
 """Firmware of program text alone, without contents of memories."""
 
 import numpy as np
-from concord.golden.host.firmware import Firmware, Tiles
-from concord.spec.assembler import assemble
-from concord.spec.config import Config
+from concord.firmware.firmware import Firmware, Tiles
+from concord.spec.isa.assembler import assemble
+from concord.spec.machine.config import Config
 
 
 def bare(config: Config, text: str, *, loop: int | None = None) -> Firmware:

@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.any_networks import KINDS, draw
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Firmware
-from concord.tests import networks
-from concord.tests.any_networks import KINDS, draw
+from concord.firmware.firmware import Firmware
 from concord.tests.twin.recovered import calls, golden, results
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover

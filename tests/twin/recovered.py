@@ -2,17 +2,17 @@
 
 import numpy as np
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Firmware
-from concord.model.model import Model
-from concord.nnp.verify.session import Session
-from concord.nnp.verify.twin_session import FUNCTIONS
+from concord.firmware.firmware import Firmware
+from concord.net.model import Model
 from concord.sim.machines.host import machine
-from concord.spec.config import Config
+from concord.spec.machine.config import Config
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
 from concord.twin.vocabulary import numpy_functions
+from concord.verification.session import Session
+from concord.verification.twin_session import FUNCTIONS
 
 
 def results(script: Script, samples: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Twins of random networks; `nox -s twin_random` runs more of them."""
 
 import pytest
-from concord.tests.any_networks import KINDS
+from concord.campaigns.makers.any_networks import KINDS
 from concord.tests.twin.campaign import compiled, outcome
 
 

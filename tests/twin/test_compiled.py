@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mvm.quantizer import quantize_block
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 from concord.tests.twin.scripts import SCRIPTS, samples
 from concord.tests.twin.test_source import load
 from concord.tests.twin.test_vocabulary import pairs

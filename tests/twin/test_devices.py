@@ -13,22 +13,22 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
-from concord.benchmarks.twin_programs import firmware_of
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import ROOM, Images
+from concord.campaigns.twin_programs import firmware_of
 from concord.compiler.network import compile_network
-from concord.model.cells.registry import CELLS
-from concord.model.layers.softmax import Softmax
-from concord.model.model import INPUT
+from concord.net.cells.registry import CELLS
+from concord.net.layers.softmax import Softmax
+from concord.net.model import INPUT
 from concord.sim.stimulus.programs import random_program
-from concord.spec.config import PRESETS
-from concord.spec.formats import Format
-from concord.spec.memories import Mem
-from concord.tests import networks
-from concord.tests.image_networks import ROOM, Images
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import PRESETS
+from concord.spec.numbers.formats import Format
 from concord.tests.twin.one_device import OneDevice
 from concord.tests.twin.recovered import golden
 from concord.tests.twin.scripts import SCRIPTS
 from concord.tests.twin.test_source import load
-from concord.tests.twin.test_unquantised import carrying, with_reals
+from concord.tests.twin.test_unquantized import carrying, with_reals
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.generic.generic import generic
 from concord.twin.recovery.recover import recover
@@ -80,8 +80,8 @@ def script_of(name: str):
     return TWINS[name]()
 
 
-def without_quantisers(model, config):
-    return recover(carrying(with_reals(np.random.default_rng(1), model), config), unquantised=True)
+def without_quantizers(model, config):
+    return recover(carrying(with_reals(np.random.default_rng(1), model), config), unquantized=True)
 
 
 def program(config, seed: int):
@@ -101,9 +101,9 @@ NETWORKS = {
 TWINS = {
     **{f"script {name}": lambda script=script: script for name, script in SCRIPTS.items()},
     **{name: lambda make=make: recover(make()) for name, make in NETWORKS.items()},
-    "LSTM without quantisers": lambda: without_quantisers(lstm(False), ROOMY),
-    "images without quantisers": lambda: without_quantisers(pictures(False), ROOMY),
-    "softmax without quantisers": lambda: without_quantisers(classes(), PRESETS["tiny_softmax"]),
+    "LSTM without quantisers": lambda: without_quantizers(lstm(False), ROOMY),
+    "images without quantisers": lambda: without_quantizers(pictures(False), ROOMY),
+    "softmax without quantisers": lambda: without_quantizers(classes(), PRESETS["tiny_softmax"]),
     **{f"program {seed} word by word": lambda seed=seed: program(
         replace(PRESETS["tiny_softmax"], acc_int=20), seed) for seed in range(2)},
     "program with floats word by word": lambda: program(FLOATS, 0),
@@ -140,8 +140,8 @@ def test_these_twins_have_every_function_of_the_vocabulary():
     texts = [source(script_of(name), Framework.TORCH, "twin") for name in TWINS]
     found = {node.name for text in texts for node in ast.parse(text).body
              if isinstance(node, ast.FunctionDef | ast.ClassDef)} | set(CURVES)
-    for unquantised in False, True:
-        assert vocabulary(Framework.TORCH, unquantised=unquantised).names <= found | OTHERS
+    for unquantized in False, True:
+        assert vocabulary(Framework.TORCH, unquantized=unquantized).names <= found | OTHERS
 
 
 @pytest.mark.parametrize("first", ["move", "trainable"])

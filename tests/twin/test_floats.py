@@ -4,28 +4,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.network import compile_network
 from concord.golden.mvm.elements import nearest, representable
 from concord.golden.mvm.quantizer import quantize
 from concord.golden.mvm.vector_rf import numbers
-from concord.model.cells.registry import CELLS
-from concord.model.model import INPUT
-from concord.nnp.verify.twin_source import differing_bits
-from concord.spec.config import PRESETS, Config
-from concord.spec.formats import Format
-from concord.tests import networks
-from concord.tests.image_networks import ROOM, Images
+from concord.net.cells.registry import CELLS
+from concord.net.model import INPUT
+from concord.spec.machine.config import PRESETS, Config
+from concord.spec.numbers.formats import Format
 from concord.tests.twin.recovered import agree, calls, golden
 from concord.tests.twin.scripts import call, routine
 from concord.tests.twin.test_source import load
 from concord.tests.twin.training import train
-from concord.twin.lib.quantiser import quantiser
+from concord.twin.lib.quantizer import quantizer
 from concord.twin.lib.script import Script
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import write_twin
 from concord.twin.source.writer import tensors
 from concord.twin.weights import trainable, twin_script, with_tensors
+from concord.verification.twin_source import differing_bits
 from safetensors.numpy import load_file
 
 SHARED, ALONE = {"e_min": -11, "e_max": 4}, {"e_min": 4, "e_max": 4}
@@ -69,7 +69,7 @@ def recurrent(config: Config, cell: str):
                               cell=CELLS[cell])
 
 
-def quantisers(script) -> set[str]:
+def quantizers(script) -> set[str]:
     return {call.function for call in calls(script)} & {"integers", "floats", "blocks", "float_blocks"}
 
 
@@ -80,7 +80,7 @@ def test_perceptrons(mixture, settings):
     script = agree(config, networks.mlp(rng, config, [20, 33, 10], block=True), loud(rng, 5, 20))
     fmt = config.activations
     alone = "floats" if fmt.e_min == fmt.e_max else "float_blocks"
-    assert quantisers(script) == {alone if fmt.precision else "blocks"}
+    assert quantizers(script) == {alone if fmt.precision else "blocks"}
     assert any("wrap" in call.settings for call in calls(script)) == bool(settings)
 
 
@@ -99,7 +99,7 @@ def test_image_networks(mixture):
 def test_recurrent_networks(mixture, cell):
     config = replace(machine(mixture), mfu_lanes=4)
     script = agree(config, recurrent(config, cell), networks.inputs(np.random.default_rng(1), 3, 4, 5))
-    assert not quantisers(script) & {"integers", "blocks"}
+    assert not quantizers(script) & {"integers", "blocks"}
 
 
 def test_integers_that_are_floats():
@@ -109,7 +109,7 @@ def test_integers_that_are_floats():
     layers = [replace(layer, weights=np.clip(nearest(layer.weights.astype(float), config.weights), -12, 12).astype(
         layer.weights.dtype)) for layer in model.layers]
     script = agree(config, networks.model(layers), loud(rng, 5, 20))
-    assert quantisers(script) == {"floats"}
+    assert quantizers(script) == {"floats"}
     assert {call.settings["lowest"] for call in calls(script) if call.function == "floats"} <= {-12, 0}
 
 
@@ -177,14 +177,14 @@ def test_weights_that_are_no_elements_are_refused(mixture, element, value):
     assert recover(with_tensors(firmware, given | {name: values})).tensors["dense0.weights"].values[0, 0] == 1
 
 
-def test_graphs_in_onnx_quantise_all_numbers():
+def test_graphs_in_onnx_quantize_all_numbers():
     onnxruntime = pytest.importorskip("onnxruntime")
     from concord.twin.source.onnx_graph import onnx_graph
 
     alone, shared = replace(E4M3, e_min=4), replace(E3M0, e_min=-15, e_max=16)
     bits = np.random.default_rng(0).permutation(1 << 16).astype(np.uint16).reshape(-1, 8)
     for fmt, size in ((alone, 1), (shared, 8), (replace(E2M1, e_max=-2), 8)):
-        made = quantiser(fmt, size, integer=False)
+        made = quantizer(fmt, size, integer=False)
         body = call("c", made.function, "x", **dict(made.settings)), call("y", "numbers", "c")
         script = Script(name="q", machine="", inputs=(8,), outputs=8, classes=(), tensors={}, routines=(),
                         main=routine("main", "", "x", "y", *body))

@@ -1,9 +1,9 @@
 """The data flow of small programs."""
 
 import numpy as np
-from concord.spec.config import preset
-from concord.spec.isa import Op
-from concord.spec.memories import Mem
+from concord.spec.isa.instructions import Op
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 from concord.tests.twin.bare_firmware import bare
 from concord.twin.flow.flow import Origin
 from concord.twin.flow.flow_of import flow_of

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from concord.model.cells.registry import CELLS
-from concord.model.layers.sequences import TimeAxis
-from concord.model.model import INPUT, Model
-from concord.spec.config import PRESETS, Config
-from concord.tests import networks
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.mixed_networks import Mixed
+from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.cells.registry import CELLS
+from concord.net.model import INPUT, Model
+from concord.spec.machine.config import PRESETS, Config
 from concord.tests.compiler.test_image_networks import roomy
-from concord.tests.image_networks import Images
-from concord.tests.mixed_networks import Mixed
 from concord.tests.twin.recovered import agree, calls
 from concord.twin.lib.script import Call
 

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.benchmarks.twin_programs import chunk, differences
+from concord.campaigns.twin_programs import chunk, differences
 from concord.sim.stimulus.programs import random_program, written_program
 from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
-from concord.spec.config import preset
-from concord.spec.formats import Format
-from concord.spec.operations import Operation
-from concord.twin.generic import steps
+from concord.spec.isa.operations import Operation
+from concord.spec.machine.config import preset
+from concord.spec.numbers.formats import Format
 from concord.twin.vocabulary.generic_numpy import accumulated
 
 TINY = preset("tiny")
@@ -36,7 +35,7 @@ def test_elements_with_exponents_of_their_own(weights, activations):
 
 
 def test_a_wrong_function_is_found(monkeypatch):
-    monkeypatch.setattr(steps, "FUNCTIONS", steps.FUNCTIONS | {Operation.VV_ADD: ("subtract", False)})
+    monkeypatch.setattr(Operation.VV_ADD, "function", "subtract")
     assert chunk("tiny", 77, range(5), written=False)
 
 

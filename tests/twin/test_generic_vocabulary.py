@@ -7,8 +7,8 @@ import pytest
 from concord.golden.lib.float16 import from_integer
 from concord.golden.mfu.softmax import softmax
 from concord.golden.mvm.quantizer import quantize_block
-from concord.spec.formats import Format, Rule
-from concord.spec.softmax import fractions, wholes
+from concord.spec.numbers.formats import Format, Rule
+from concord.spec.numbers.softmax import fractions, wholes
 from concord.tests.twin.vocabularies import VOCABULARIES
 
 EDGES = np.array([0, 1, 0x3C00, 0x7BFF, 0x7C00, 0x7E00, 0x8000, 0x8001, 0xFBFF, 0xFC00, 0xFE01], np.uint16)

@@ -4,25 +4,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.cascade import Cutter
-from concord.golden.host.cascade import Cascade
-from concord.golden.host.firmware import Firmware, Tiles
-from concord.model.model import Model
-from concord.nnp.verify.cascade_session import session_of
-from concord.nnp.verify.twin_session import FUNCTIONS, TwinSession
-from concord.nnp.verify.twin_source import differing
-from concord.spec.assembler import assemble
-from concord.spec.config import preset
-from concord.spec.isa import Op, decode
-from concord.spec.memories import Mem
-from concord.tests import networks
-from concord.tests.image_networks import ROOM, Images
+from concord.firmware.cascade import Cascade
+from concord.firmware.firmware import Firmware, Tiles
+from concord.net.model import Model
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.instructions import Op, decode
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.flow.joined import joined
 from concord.twin.generic.generic import generic
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
 from concord.twin.recovery.recover import recover
+from concord.verification.cascade_session import session_of
+from concord.verification.twin_session import FUNCTIONS, TwinSession
+from concord.verification.twin_source import differing
 
 CONFIG = replace(preset("tiny"), **ROOM)
 

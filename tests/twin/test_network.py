@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import mixed_networks, networks
+from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.network import compile_network
-from concord.model.model import INPUT
-from concord.nnp.verify.session import Session
-from concord.nnp.verify.twin_session import FUNCTIONS
+from concord.net.model import INPUT
 from concord.sim.machines.host import machine
-from concord.spec.config import preset
-from concord.tests import mixed_networks, networks
+from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp
-from concord.tests.image_networks import ROOM, Images
 from concord.twin.generic.network import network
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
+from concord.verification.session import Session
+from concord.verification.twin_session import FUNCTIONS
 
 TINY = preset("tiny")
 ROOMY = replace(TINY, **ROOM)

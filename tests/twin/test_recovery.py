@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import mixed_networks, networks
+from concord.campaigns.makers.image_networks import Images, geometry
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Section, Tiles
-from concord.golden.host.firmware_file import load_firmware, save_firmware
-from concord.model import network
-from concord.model.cells.registry import CELLS
-from concord.model.model import INPUT
-from concord.model.model_file import load_model
-from concord.spec.activation import Activation
-from concord.spec.config import PRESETS
-from concord.spec.memories import Mem
-from concord.tests import mixed_networks, networks
+from concord.firmware.firmware import Section, Tiles
+from concord.firmware.firmware_file import load_firmware, save_firmware
+from concord.net import network
+from concord.net.cells.registry import CELLS
+from concord.net.model import INPUT
+from concord.net.model_file import load_model
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import PRESETS
+from concord.spec.numbers.activation import Activation
 from concord.tests.compiler.test_image_networks import roomy
-from concord.tests.image_networks import Images, geometry
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.bare_firmware import bare
 from concord.tests.twin.recovered import agree, calls, golden, results

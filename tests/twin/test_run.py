@@ -5,7 +5,7 @@ import pytest
 from concord.golden.lib import float16
 from concord.golden.mfu.activation import sigmoid, tanh
 from concord.golden.mvm.quantizer import quantize_integer
-from concord.spec.formats import Format
+from concord.spec.numbers.formats import Format
 from concord.tests.twin.scripts import SCRIPTS, samples
 from concord.twin.lib.run import run
 from concord.twin.vocabulary import numpy_functions

@@ -8,7 +8,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 
 import numpy as np
 import pytest
-from concord.nnp.verify.twin_source import TwinSource
 from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
 from concord.tests.twin.vocabularies import imported
 from concord.twin.lib.run import run
@@ -17,6 +16,7 @@ from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.twin_file import module_name, write_twin
 from concord.twin.source.writer import source, tensors
 from concord.twin.vocabulary import numpy_functions
+from concord.verification.twin_source import TwinSource
 
 
 def load(path):

@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 onnx = pytest.importorskip("onnx", reason="ONNX is in the dependency group `export`")
 
-from concord.benchmarks import twin_comparison, twin_networks, twin_ways
 from concord.benchmarks.tiny_published import PUBLISHED, digest, onnx_file, published_file
-from concord.benchmarks.twin_made_cases import published_networks
-from concord.benchmarks.twin_networks import main
-from concord.benchmarks.twin_ways import FAILED, NOT_RUN, differs, lacking, results, text, tried
-from concord.nnp.verify.twin_source import TwinSource
+from concord.campaigns import twin_comparison, twin_networks, twin_ways
+from concord.campaigns.twin_made_cases import published_networks
+from concord.campaigns.twin_networks import main
+from concord.campaigns.twin_ways import FAILED, NOT_RUN, differs, lacking, results, text, tried
 from concord.twin.source.frameworks import Framework
+from concord.verification.twin_source import TwinSource
 
 APP = typer.Typer()
 APP.command()(main)
@@ -96,7 +96,7 @@ def test_a_run_that_fails_gives_exit_code_1(models, monkeypatch):
     assert "anomaly detection, autoencoder, published: numpy failed: RuntimeError: no compiler" in said
 
 
-def test_without_quantisers(models, monkeypatch):
+def test_without_quantizers(models, monkeypatch):
     only(monkeypatch, Framework.NUMPY, Framework.TORCH)
     code, said = called("--models", models, *QUICK, "--unquantised")
     assert code == 0

@@ -28,12 +28,12 @@ def patterns(twin) -> np.ndarray:
 
 
 @pytest.mark.parametrize("framework", FORMS)
-def test_unquantised_twins_refuse_other_axes(framework, tmp_path):
+def test_unquantized_twins_refuse_other_axes(framework, tmp_path):
     """Channels in the last place would fit by their number of elements, and give other results."""
     pytest.importorskip(framework)
     image = next(each for each in SCRIPTS.values() if len(each.inputs) == 3)
     real = {name: Tensor(values=each.values.astype(np.float64)) for name, each in image.tensors.items()}
-    script = replace(image, unquantised=True, tensors=real)
+    script = replace(image, unquantized=True, tensors=real)
     twin = load(write_twin(script, framework, tmp_path, f"real_{framework}")).Twin()
     with pytest.raises(ValueError, match="no batch of samples"):
         twin(np.zeros((2, *script.inputs[1:], script.inputs[0])))

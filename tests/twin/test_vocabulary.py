@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.golden.lib import float16
-from concord.golden.mfu import activation, pooling
+from concord.golden.mfu import pooling
+from concord.golden.mfu.multifunction import compute
 from concord.golden.mvm.accumulator import accumulate
 from concord.golden.mvm.converter import convert
 from concord.golden.mvm.overflow import wrap
 from concord.golden.mvm.quantizer import quantize, quantize_block, quantize_integer
 from concord.golden.mvm.vector_rf import numbers
-from concord.spec.config import PRESETS
-from concord.spec.formats import Format, Rule
+from concord.spec.isa.operations import Operation
+from concord.spec.machine.config import PRESETS
+from concord.spec.numbers.formats import Format, Rule
 from concord.tests.twin.vocabularies import VOCABULARIES, imported
 
 ALL = np.arange(1 << 16, dtype=np.uint16)
@@ -39,19 +41,13 @@ def pairs():
     return np.concatenate([a, random[0], random[0]]), np.concatenate([b, random[1], near])
 
 
-@pytest.mark.parametrize(("name", "golden"), [
-    ("add", float16.add), ("subtract", float16.sub), ("multiply", float16.mul), ("maximum", float16.maximum)])
-def test_point_wise_operations_of_two_operands(words, name, golden):
-    a, b = pairs()
-    result = getattr(words.functions, name)(words.value(halves(a)), words.value(halves(b)))
-    assert np.array_equal(words.bits(result), golden(a, b))
-
-
-@pytest.mark.parametrize(("name", "golden"), [
-    ("relu", float16.relu), ("sigmoid", activation.sigmoid), ("tanh", activation.tanh)])
-def test_point_wise_operations_of_one_operand(words, name, golden):
-    result = getattr(words.functions, name)(words.value(halves(ALL)))
-    assert np.array_equal(words.bits(result), golden(ALL))
+@pytest.mark.parametrize("operation", Operation)
+def test_point_wise_operations(words, operation):
+    """Pairs of edge cases and random numbers for two operands, every bit pattern for one."""
+    operands = pairs() if operation.operand else (ALL,)
+    result = getattr(words.functions, operation.function)(*(words.value(halves(each)) for each in operands))
+    value, operand = (*operands[::-1], None)[:2] if operation.swapped else (*operands, None)[:2]
+    assert np.array_equal(words.bits(result), compute(operation, value, operand))
 
 
 @pytest.mark.parametrize("fmt", [Format(bits=8), Format(bits=8, symmetric=True), Format(bits=2), Format(bits=16)])

@@ -5,18 +5,20 @@ import sys
 
 import numpy as np
 import pytest
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware_file import load_firmware
-from concord.nnp.verify.twin_source import differing_bits
-from concord.spec.config import preset
-from concord.tests import networks
+from concord.firmware.firmware_file import load_firmware
+from concord.spec.machine.config import preset
 from concord.tests.command_line import compiled, done, nnp, refused
 from concord.tests.test_rooms import ROOT
+from concord.tests.twin.campaign import compiled as drawn
 from concord.tests.twin.test_source import load
 from concord.tests.twin.training import train
 from concord.twin.recovery.recover import recover
+from concord.twin.source.lines import attribute
 from concord.twin.source.writer import tensors
 from concord.twin.weights import trainable, twin_script, with_tensors
+from concord.verification.twin_source import differing_bits
 from safetensors.numpy import load_file, save_file
 
 NETWORKS = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision", "fashion-resnet-w8": "vision"}
@@ -94,6 +96,21 @@ def test_vectors_that_stand_for_several_places_are_not_trained(files):
     assert any(each.memory.startswith("multiply") for each in left)
 
 
+@pytest.mark.parametrize(("kind", "seed"), [
+    ("recurrent", 5010), ("recurrent", 5017), ("both directions", 1), ("both directions", 5006),
+    ("both directions", 5019), ("both directions", 5026), ("mixed", 5024)])
+def test_vectors_of_layers_whose_states_begin_with_other_numbers_than_zero(kind, seed):
+    """Firmware may store a first state times the scale that products need: then this scale cannot change alone."""
+    firmware, _ = drawn(kind, seed)
+    script, rng = recover(firmware), np.random.default_rng(1)
+    given = tensors(script)
+    names = [attribute(name) for name, each in trainable(script, firmware).items() if each.function == "half"]
+    assert len(names) >= 3
+    for name in names:
+        given[name] = (given[name] * rng.uniform(0.8, 1.2, given[name].shape)).astype(np.float16)
+    assert differing_bits(with_tensors(firmware, given), twin_script(firmware, given), given) == 0
+
+
 def test_what_firmware_cannot_hold_is_refused_in_a_sentence(files, tmp_path):
     mlp, lstm = files["fashion-mlp-bfp8"], files["vowels-lstm-w8"]
     blocks, whole = tensors(recover(load_firmware(mlp))), tensors(recover(load_firmware(lstm)))
@@ -126,11 +143,11 @@ def test_what_firmware_cannot_hold_is_refused_in_a_sentence(files, tmp_path):
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_twins_without_quantisers_are_no_weights(tmp_path):
+def test_twins_without_quantizers_are_no_weights(tmp_path):
     path = tmp_path / "full.safetensors"
     done("compile", "data/models/vowels-lstm-w8.safetensors", "--preset", "vision", "--full-precision", "-o", path)
     done("twin", path, "--unquantised", "-o", tmp_path, "--samples", 1)
-    given = tmp_path / "vowels_lstm_w8_unquantised_numpy.safetensors"
+    given = tmp_path / "vowels_lstm_w8_unquantized_numpy.safetensors"
     assert "writes without --unquantised" in refused("compile", path, "--weights-from", given)
 
 
@@ -154,7 +171,7 @@ def test_the_page_has_the_magnitudes_of_the_twin(files, tmp_path):
 
 
 def test_firmware_that_differs_from_its_twin_is_not_written(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("concord.nnp.verify.twin_source.differing_bits", lambda *_: 3)
+    monkeypatch.setattr("concord.verification.twin_source.differing_bits", lambda *_: 3)
     path = tmp_path / "trained.safetensors"
     save_file(tensors(recover(load_firmware(files["vowels-lstm-w8"]))), path)
     result = nnp("compile", files["vowels-lstm-w8"], "--weights-from", path, "-o", tmp_path / "out.safetensors")
@@ -164,7 +181,7 @@ def test_firmware_that_differs_from_its_twin_is_not_written(files, tmp_path, mon
 
 
 def test_trained_firmware_has_no_numbers_of_the_untrained_network(tmp_path):
-    """`--unquantised` would compute without the training."""
+    """`--unquantized` would compute without the training."""
     path = tmp_path / "full.safetensors"
     done("compile", "data/models/vowels-lstm-w8.safetensors", "--preset", "vision", "--full-precision", "-o", path)
     firmware = load_firmware(path)

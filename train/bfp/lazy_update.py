@@ -6,7 +6,7 @@ import torch
 from concord.golden.lazy import lazy_update as golden
 from concord.golden.lazy import tensor_layers
 from concord.golden.lazy.lazy_update import Counts
-from concord.spec.training import LazyFormat
+from concord.spec.numbers.lazy import LazyFormat
 from concord.train.bfp.tensor import ROUNDED, Exact, largest
 
 UNEVEN = ROUNDED[torch.float64][1]

@@ -10,11 +10,11 @@ import torch
 from concord.golden.lazy import lazy_update as golden
 from concord.golden.lazy import tensor_training
 from concord.golden.lazy.lazy_update import Counts
-from concord.golden.lazy.tensor import quantise
+from concord.golden.lazy.tensor import to_training_tensor
 from concord.golden.lazy.tensor_training import Rates
-from concord.spec.training import LazyFormat, Width
+from concord.spec.numbers.lazy import LazyFormat, Width
 from concord.train.bfp import lazy_update
-from concord.train.bfp.tensor import Exact, exact, requantise
+from concord.train.bfp.tensor import Exact, exact, requantize
 from concord.train.bfp.tensor import add as add_tensors
 
 
@@ -78,10 +78,10 @@ class Lazy:
 
     def update(self, found: Exact):
         """Take a training step, from the exact sums of a gradient."""
-        direction = requantise(found, Width.LINEAR)
+        direction = requantize(found, Width.LINEAR)
         if self.rates.momentum:
             direction = self.momentum = self._next_momentum(direction)
-        self.subtract(requantise(_product(self.learning_rate, direction), Width.LINEAR))
+        self.subtract(requantize(_product(self.learning_rate, direction), Width.LINEAR))
 
     def subtract(self, update: Exact):
         """Subtract an update with 32-bit mantissas."""
@@ -154,22 +154,22 @@ class Master:
     def __init__(self, values: np.ndarray, rates: Rates, device: str = "cpu"):
         self.master = torch.from_numpy(np.asarray(values)).to(device, torch.float32)
         self.rates, self.momentum, self.counts = rates, None, Counts()
-        self._quantise()
+        self._quantize()
 
-    def _quantise(self):
-        made = exact(quantise(self.master.cpu().numpy(), Width.PARAMETER), self.master)
+    def _quantize(self):
+        made = exact(to_training_tensor(self.master.cpu().numpy(), Width.PARAMETER), self.master)
         self.mantissas, self.lsb = made.values, made.lsb
 
     def update(self, found: Exact):
         """Take a training step, from the exact sums of a gradient."""
-        gradient = requantise(found, Width.LINEAR)
+        gradient = requantize(found, Width.LINEAR)
         direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.left_shift)).float()
         if self.rates.momentum:
             self.momentum = direction if self.momentum is None else self.momentum * self.rates.momentum + direction
             direction = self.momentum
         self.master.sub_(direction, alpha=self.rates.learning_rate)
         lsb = self.lsb
-        self._quantise()
+        self._quantize()
         self.counts.changes += self.lsb != lsb
 
 

@@ -12,7 +12,7 @@ import torch
 from concord.golden.lazy import tensor as golden_tensor
 from concord.golden.lazy import tensor_layers
 from concord.golden.lazy.tensor import TrainingTensor
-from concord.spec.training import E_MAX, E_MIN, Width
+from concord.spec.numbers.lazy import E_MAX, E_MIN, Width
 from concord.train.bfp.parallel import Alone
 
 #: For each type: the bound below which integers are rounded in it as described, and the factor that makes ties uneven.
@@ -80,8 +80,8 @@ def ceil_log2(top: int) -> int:
     return (top - 1).bit_length() if top else 0
 
 
-def requantise(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Exact:
-    """Bring exact sums to mantissas: see `golden.lazy.tensor.requantise`.
+def requantize(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Exact:
+    """Bring exact sums to mantissas: see `golden.lazy.tensor.requantize`.
 
     Args:
         x:       Exact sums, which may be overwritten, or mantissas, which are not.
@@ -132,11 +132,11 @@ def _by_golden(x: Exact, bits: int, top: int, through: bool) -> Exact:
     sums, lsb, top = x.integers(), x.lsb, np.int64(top << x.left_shift)
     if through:
         exponent = golden_tensor.measure(top, lsb)
-        wide = golden_tensor.requantise(sums, lsb, Width.LINEAR, exponent=exponent)
-        sums, tops = wide.mantissas, golden_tensor.requantise([-top], lsb, Width.LINEAR, exponent=exponent)
+        wide = golden_tensor.requantize(sums, lsb, Width.LINEAR, exponent=exponent)
+        sums, tops = wide.mantissas, golden_tensor.requantize([-top], lsb, Width.LINEAR, exponent=exponent)
         lsb, top = int(tops.lsb.item()), np.abs(tops.mantissas).max()
     exponent = int(golden_tensor.measure(top, lsb).item())
-    made = golden_tensor.requantise(sums, lsb, bits, exponent=exponent)
+    made = golden_tensor.requantize(sums, lsb, bits, exponent=exponent)
     return exact(tensor_layers.whole(made.mantissas, exponent, bits), x.values)
 
 
@@ -149,10 +149,10 @@ def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
     bound = sum(largest(t.values) << s for t, s in zip((a, b), shifts, strict=True))
     if shared < low or bound >= ROUNDED[torch.float64][0]:
         one, other = (torch.from_numpy(golden_tensor.round_shift(t.integers(), low - t.lsb)) for t in (a, b))
-        return requantise(Exact((one + other).to(a.values.device), low), bits, group)
+        return requantize(Exact((one + other).to(a.values.device), low), bits, group)
     dtype = torch.float32 if bound < ROUNDED[torch.float32][0] else torch.float64
     one, other = (_lifted(t.values, s, dtype) for t, s in zip((a, b), shifts, strict=True))
-    return requantise(Exact(one.add_(other), low, 0, shared - low), bits, group)
+    return requantize(Exact(one.add_(other), low, 0, shared - low), bits, group)
 
 
 def _lifted(values: torch.Tensor, shift: int, dtype: torch.dtype) -> torch.Tensor:

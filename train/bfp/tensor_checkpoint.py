@@ -13,8 +13,8 @@ from concord.golden.lazy import lazy_update as golden
 from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Counts
 from concord.golden.lazy.tensor_training import Rates
-from concord.golden.lib import tensor_file
-from concord.spec.training import LazyFormat
+from concord.lib import tensor_file
+from concord.spec.numbers.lazy import LazyFormat
 from concord.train.bfp.parallel import Alone
 from concord.train.bfp.parameters import Lazy, Master, Stochastic, UpdateRule, restored
 from concord.train.bfp.tensor import Exact

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
+from concord.datasets.samples import Samples
 from concord.golden.lazy.tensor_network import Conv, Dense, MaxPool, Relu
-from concord.model.data.samples import Samples
 from concord.train.bfp.tensor import Exact
 from concord.train.bfp.tensor_network import Network, batch
 from concord.train.lib.export import floats

@@ -9,9 +9,9 @@ from functools import reduce
 
 import torch
 from concord.golden.lazy import tensor_layers, tensor_network
-from concord.spec.training import Width
+from concord.spec.numbers.lazy import Width
 from concord.train.bfp.parallel import Alone
-from concord.train.bfp.tensor import Exact, add, largest, requantise, sums, widen
+from concord.train.bfp.tensor import Exact, add, largest, requantize, sums, widen
 
 
 class Products:
@@ -52,14 +52,14 @@ class Products:
         return Exact(total if low == lsb else _rounded(total.double(), low - lsb) + bias, low)
 
     def forward(self, x: Exact) -> Exact:
-        return requantise(self.linear(x), Width.ACTIVATION, self.group, through=True)
+        return requantize(self.linear(x), Width.ACTIVATION, self.group, through=True)
 
     def backward(self, gradient: Exact) -> Exact | None:
         wide = widen(gradient)
         if wide.top is None:
             wide.top = largest(wide.values, self.group)
         prepared = self.kernels.prepare(wide.values, wide.top)
-        sent = self._inputs(requantise(wide, Width.GRADIENT, self.group), wide, prepared) if self.wanted else None
+        sent = self._inputs(requantize(wide, Width.GRADIENT, self.group), wide, prepared) if self.wanted else None
         if self.convolution:
             weight, bias = self.kernels.convolve_weight(
                 prepared, self.seen, self.layer.size, self.layer.stride, self.layer.padding)
@@ -80,7 +80,7 @@ class Products:
         else:
             total = self.kernels.dense_input(prepared, self.weight.mantissas).view(self.shape)
         products = Exact(total, narrow.lsb + self.weight.lsb, 0, narrow.left_shift)
-        return requantise(products, Width.GRADIENT, self.group, through=True)
+        return requantize(products, Width.GRADIENT, self.group, through=True)
 
 
 def _rounded(values: torch.Tensor, shift: int) -> torch.Tensor:
@@ -127,7 +127,7 @@ class MaxPool:
                 total[place] = part
         self.x = self.y = None
         if overlap:
-            return requantise(Exact(total, wide.lsb, 0, wide.left_shift), Width.LINEAR, self.group)
+            return requantize(Exact(total, wide.lsb, 0, wide.left_shift), Width.LINEAR, self.group)
         return Exact(total, wide.lsb, wide.bits, wide.left_shift)
 
 
@@ -143,7 +143,7 @@ class AveragePool:
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
         total = sum(x.values[place].float() for place in places)
         means = self._divided(Exact(total, x.lsb - tensor_layers.MEAN_BITS, 0, x.left_shift + tensor_layers.MEAN_BITS))
-        return requantise(means, Width.ACTIVATION, self.group)
+        return requantize(means, Width.ACTIVATION, self.group)
 
     def backward(self, gradient: Exact) -> Exact:
         wide = widen(gradient)
@@ -216,7 +216,7 @@ def backward(layers: list, gradient: Exact | None) -> Exact | None:
 def forward(layers: list, x: Exact) -> Exact:
     """Linear values of the last layer of a network, 32 bits."""
     last = layers[-1]
-    return requantise(last.linear(_forward(layers[:-1], x)), Width.LINEAR, last.group)
+    return requantize(last.linear(_forward(layers[:-1], x)), Width.LINEAR, last.group)
 
 
 def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", wanted: bool = False) -> list:

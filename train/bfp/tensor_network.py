@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from concord.golden.lazy import tensor_network, tensor_training
 from concord.golden.lazy.lazy_update import Counts
-from concord.golden.lazy.tensor import quantise
+from concord.golden.lazy.tensor import to_training_tensor
 from concord.golden.lazy.tensor_training import Rates
-from concord.spec.training import Width
+from concord.spec.numbers.lazy import Width
 from concord.train.bfp import tensor_layers
 from concord.train.bfp.exact_products import Floating
 from concord.train.bfp.onednn_products import Integer8, available
@@ -62,15 +62,15 @@ class Network:
         logits = self.forward(x)
         count = self.group.total(torch.tensor(len(labels), dtype=torch.int64))
         loss, real = tensor_training.loss_gradient(logits.golden().values, labels, int(count))
-        for name, found in self.backward(self._quantised(real, logits.values)).items():
+        for name, found in self.backward(self._quantized(real, logits.values)).items():
             self.parameters[name].update(found)
         return self.group.total_float(loss)
 
-    def _quantised(self, real: np.ndarray, like: torch.Tensor) -> Exact:
+    def _quantized(self, real: np.ndarray, like: torch.Tensor) -> Exact:
         """A gradient in 16 bits, under the exponent of the largest element of all processes."""
         # Doubles of one sign have the order of their bits, so that an integer maximum serves.
         top = self.group.largest(int(np.abs(real).max(initial=0.0).view(np.int64)))
-        made = quantise(np.append(real, np.int64(top).view(np.float64)), Width.GRADIENT)
+        made = to_training_tensor(np.append(real, np.int64(top).view(np.float64)), Width.GRADIENT)
         mantissas = torch.from_numpy(made.mantissas[:-1].reshape(real.shape)).to(like.device, torch.int16)
         return Exact(mantissas, int(made.lsb.item()), Width.GRADIENT)
 
@@ -104,7 +104,7 @@ def network(layers, rule: UpdateRule, rates: Rates, *, seed: int = 0, values: di
 
 def inputs(values, device: str = "cpu") -> Exact:
     """Real inputs, quantised as an activation: all of them share one exponent, so that every batch has it."""
-    return exact(quantise(np.asarray(values), Width.ACTIVATION), torch.empty(0, device=device))
+    return exact(to_training_tensor(np.asarray(values), Width.ACTIVATION), torch.empty(0, device=device))
 
 
 def batch(x: Exact, index: torch.Tensor) -> Exact:
@@ -146,5 +146,5 @@ def float_network(layers) -> nn.Sequential:
 class FlatLinear(nn.Linear):
     """A dense layer whose input may be images."""
 
-    def forward(self, x):
-        return super().forward(x.flatten(1))
+    def forward(self, input):
+        return super().forward(input.flatten(1))

@@ -5,45 +5,50 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from concord.model.floating.network import INPUT, FloatNetwork, Node, Op
-from concord.model.floating.shapes import shapes
+from concord.net.graph import INPUT, Graph, Node
+from concord.net.ops.convolution import Convolution
+from concord.net.ops.join import Addition, Concatenation
+from concord.net.ops.linear import Linear
+from concord.net.ops.operator import Operator
+from concord.net.ops.pointwise import ACTIVATIONS, HardSwish, Pointwise, Relu
+from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
+from concord.net.ops.reshape import Flatten
+from concord.net.ops.scale import BatchNorm
+from concord.net.ops.weighted import Weighted
+from concord.net.quantize.plan import Unsupported
 from concord.train.imported.folding import folded
 from concord.train.imported.names import layer_names
-from concord.train.qat.graph import Unsupported
+from concord.train.lib.curves import CURVES
 from concord.train.qat.modules import PaddedMaxPool2d
 from torch import fx, nn
 from torch.nn import functional
 
-#: Operations that an activation function becomes a part of.
-CARRYING = frozenset({Op.CONV, Op.DENSE, Op.BATCH_NORM, Op.ADD, Op.MAX_POOL, Op.AVERAGE_POOL, Op.GLOBAL_AVERAGE})
+#: Operators that an activation function becomes a part of.
+CARRYING = (Weighted, BatchNorm, Addition, MaxPooling, AveragePooling, GlobalAverage)
 
 
-def graph_module(network: FloatNetwork) -> fx.GraphModule:
+def graph_module(network: Graph) -> fx.GraphModule:
     """The network as a module: float32[samples, channels, rows, columns], or float32[samples, inputs], to vectors.
 
     Raises:
         Unsupported: some operations cannot be quantised; the message has a line for each.
     """
     network = folded(network)
-    if problems := [problem for node in network.nodes if (problem := _problem(node, network))]:
+    if problems := [problem for node in network.nodes if (problem := _problem(node))]:
         raise Unsupported("\n".join(problems))
     return _Builder(network).finished()
 
 
-def plane_shape(network: FloatNetwork) -> tuple[int, ...]:
-    """Shape of one input of the module; a one-dimensional image has one row."""
-    return (network.shape[0], 1, network.shape[1]) if len(network.shape) == 2 else network.shape
-
-
-def _problem(node: Node, network: FloatNetwork) -> str | None:
+def _problem(node: Node) -> str | None:
     """Why a node has no form in PyTorch, and what to do, or None."""
-    if node.op is Op.HARD_SWISH:
+    op = node.op
+    if isinstance(op, HardSwish):
         return f"{node.name!r}: a hard swish multiplies two results, which no layer does; use a relu6 or a relu"
-    if node.op not in MODULES and node.op not in FUNCTIONS:
-        return f"{node.name!r}: there is no quantised form of {node.op} in a network of this kind; leave it out"
-    if node.op is Op.AVERAGE_POOL and tuple(node.attributes["dilation"]) != (1, 1):
+    if type(op) not in MODULES and type(op) not in FUNCTIONS:
+        return f"{node.name!r}: there is no quantised form of {op.label} in a network of this kind; leave it out"
+    if isinstance(op, AveragePooling) and op.window.dilation != (1, 1):
         return f"{node.name!r}: an average of windows with a dilation; use a dilation of 1"
-    if node.op is Op.AVERAGE_POOL and any(node.attributes["padding"]) and not node.attributes["count_padding"]:
+    if isinstance(op, AveragePooling) and any(op.window.padding) and not op.count_padding:
         return f"{node.name!r}: an average that does not count its padding; count it in (count_include_pad)"
     return None
 
@@ -51,10 +56,9 @@ def _problem(node: Node, network: FloatNetwork) -> str | None:
 class _Builder:
     """Makes the graph of a module, node by node."""
 
-    def __init__(self, network: FloatNetwork):
+    def __init__(self, network: Graph):
         self.network, self.graph = network, fx.Graph()
         self.root = nn.ModuleDict()
-        self.shapes = shapes(network)
         self.names = layer_names(node.name for node in network.nodes)
         self.made = {INPUT: self.graph.placeholder("x")}
 
@@ -62,9 +66,9 @@ class _Builder:
         """The module, in evaluation mode."""
         for node in self.network.nodes:
             sources = [self.made[name] for name in node.sources]
-            make = FUNCTIONS.get(node.op, _call_module)
+            make = FUNCTIONS.get(type(node.op), _call_module)
             self.made[node.name] = make(self, node, sources)
-        result = self.made[self.network.nodes[-1].name]
+        result = self.made[self.network.output.name]
         self.graph.output(self.call_module("flat output", nn.Flatten(), result))
         return fx.GraphModule(self.root, self.graph, "Imported").eval()
 
@@ -83,33 +87,34 @@ class _Builder:
 def _function(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
     """An activation function; a maximum of single pixels carries one of an image that others read without it."""
     name, source, (x,) = builder.names[node.name], node.sources[0], sources
-    before = next((other for other in builder.network.nodes if other.name == source), None)
-    readers = [other for other in builder.network.nodes if source in other.sources]
-    carried = before is not None and before.op in CARRYING and len(readers) == 1
-    if carried or len(builder.shapes[source]) < 3:
-        return builder.call_module(name, MODULES[node.op](node), x)
+    before = builder.network.node(source)
+    carried = before is not None and isinstance(before.op, CARRYING) and builder.network.alone(node)
+    if carried or len(builder.network.shapes[source]) < 3:
+        return builder.call_module(name, MODULES[type(node.op)](node.op), x)
     made = builder.call_module(name, PaddedMaxPool2d((1, 1), (1, 1), (0, 0, 0, 0)), x)
-    return builder.call_module(f"{name} {node.op}", MODULES[node.op](node), made)
+    return builder.call_module(f"{name} {node.op.kind}", MODULES[type(node.op)](node.op), made)
 
 
 def _call_module(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
     """A module, behind zeros around its input where it has no such padding itself."""
-    name, module = builder.names[node.name], MODULES[node.op](node)
+    name, module = builder.names[node.name], MODULES[type(node.op)](node.op)
     (x,) = sources
-    zeros = _zeros_apart(node)
+    zeros = _zeros_apart(node.op)
     if any(zeros):
         x = builder.call(f"{name}_zeros", functional.pad, x, zeros)
     made = builder.call_module(name, module, x)
-    if node.op is Op.GLOBAL_AVERAGE:
+    if isinstance(node.op, GlobalAverage):
         made = builder.call_module(f"{name} flat", nn.Flatten(), made)
     return made
 
 
-def _zeros_apart(node: Node) -> tuple[int, ...]:
-    """Zeros left, right, above and below the input that the module of a node does not put there."""
-    above, below, left, right = node.attributes.get("padding", (0, 0, 0, 0))
-    even = node.op is Op.CONV and (above, left) == (below, right)
-    return (0, 0, 0, 0) if even or node.op is Op.MAX_POOL else (left, right, above, below)
+def _zeros_apart(op: Operator) -> tuple[int, ...]:
+    """Zeros left, right, above and below the input that the module of an operator does not put there."""
+    if not isinstance(op, Convolution | AveragePooling):
+        return (0, 0, 0, 0)
+    above, below, left, right = op.window.padding
+    even = isinstance(op, Convolution) and (above, left) == (below, right)
+    return (0, 0, 0, 0) if even else (left, right, above, below)
 
 
 def _add(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
@@ -126,29 +131,24 @@ def _concat(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
 
 def _batch_norm(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
     """Batch normalisation of vectors behind a dense layer, of images behind a convolution."""
-    tensors = node.tensors
-    before = next(other for other in builder.network.nodes if other.name == node.sources[0])
-    kind = nn.BatchNorm1d if before.op is Op.DENSE else nn.BatchNorm2d
-    made = _filled(
-        kind(len(tensors["mean"]), eps=float(node.attributes["epsilon"])), weight=tensors["weight"],
-        bias=tensors["bias"], running_mean=tensors["mean"], running_var=tensors["variance"])
+    op, before = node.op, builder.network.source(node)
+    kind = nn.BatchNorm1d if isinstance(before.op, Linear) else nn.BatchNorm2d
+    made = _filled(kind(len(op.mean), eps=op.epsilon), weight=op.weight, bias=op.bias, running_mean=op.mean,
+                   running_var=op.variance)
     return builder.call_module(builder.names[node.name], made, *sources)
 
 
-def _conv(node: Node) -> nn.Module:
-    weight = node.tensors["weight"]
-    above, below, left, right = node.attributes["padding"]
-    made = nn.Conv2d(
-        weight.shape[1] * node.attributes["groups"], len(weight), weight.shape[2:], tuple(node.attributes["stride"]),
-        (above, left) if (above, left) == (below, right) else 0, tuple(node.attributes["dilation"]),
-        node.attributes["groups"])
-    return _filled(made, weight=weight, bias=node.tensors["bias"])
+def _conv(op: Convolution) -> nn.Module:
+    above, below, left, right = op.window.padding
+    padding = (above, left) if (above, left) == (below, right) else 0
+    made = nn.Conv2d(op.channels, op.outputs, op.window.size, op.window.stride, padding, op.window.dilation, op.groups)
+    return _filled(made, weight=op.weight, bias=op.bias)
 
 
-def dense(node: Node) -> nn.Linear:
-    """The dense layer of a node."""
-    rows, columns = node.tensors["weight"].shape
-    return _filled(nn.Linear(columns, rows), weight=node.tensors["weight"], bias=node.tensors["bias"])
+def dense(op: Linear) -> nn.Linear:
+    """The dense layer of an operator."""
+    rows, columns = op.weight.shape
+    return _filled(nn.Linear(columns, rows), weight=op.weight, bias=op.bias)
 
 
 def _filled(module: nn.Module, **values: np.ndarray) -> nn.Module:
@@ -159,26 +159,21 @@ def _filled(module: nn.Module, **values: np.ndarray) -> nn.Module:
     return module
 
 
-def _relu(node: Node) -> nn.Module:
-    ceiling = node.attributes.get("ceiling")
-    return nn.ReLU() if ceiling is None else nn.Hardtanh(0.0, float(ceiling))
+def _activation(op: Pointwise) -> nn.Module:
+    if isinstance(op, Relu) and op.ceiling is not None:
+        return nn.Hardtanh(0.0, float(op.ceiling))
+    return CURVES[op.activation].module()
 
 
-def _max_pool(node: Node) -> nn.Module:
-    return PaddedMaxPool2d(*(tuple(node.attributes[key]) for key in ("size", "stride", "padding", "dilation")))
+def _max_pool(op: MaxPooling) -> nn.Module:
+    return PaddedMaxPool2d(op.window.size, op.window.stride, op.window.padding, op.window.dilation)
 
 
-def _average_pool(node: Node) -> nn.Module:
-    return nn.AvgPool2d(tuple(node.attributes["size"]), tuple(node.attributes["stride"]))
-
-
-#: The module of an operation with one source.
-MODULES: dict[Op, Callable[[Node], nn.Module]] = {
-    Op.CONV: _conv, Op.DENSE: dense, Op.RELU: _relu,
-    Op.SIGMOID: lambda node: nn.Sigmoid(), Op.TANH: lambda node: nn.Tanh(), Op.MAX_POOL: _max_pool,
-    Op.AVERAGE_POOL: _average_pool, Op.GLOBAL_AVERAGE: lambda node: nn.AdaptiveAvgPool2d(1),
-    Op.FLATTEN: lambda node: nn.Flatten()}
-#: What adds an operation of other kinds to the graph.
-FUNCTIONS: dict[Op, Callable[[_Builder, Node, list[fx.Node]], fx.Node]] = {
-    Op.ADD: _add, Op.CONCAT: _concat, Op.BATCH_NORM: _batch_norm, Op.RELU: _function, Op.SIGMOID: _function,
-    Op.TANH: _function}
+#: The module of an operator with one source.
+MODULES: dict[type[Operator], Callable[[Operator], nn.Module]] = {
+    **dict.fromkeys(ACTIVATIONS, _activation), Convolution: _conv, Linear: dense,
+    MaxPooling: _max_pool, AveragePooling: lambda op: nn.AvgPool2d(op.window.size, op.window.stride),
+    GlobalAverage: lambda op: nn.AdaptiveAvgPool2d(1), Flatten: lambda op: nn.Flatten()}
+#: The function that adds an operator of another kind to the graph.
+FUNCTIONS: dict[type[Operator], Callable[[_Builder, Node, list[fx.Node]], fx.Node]] = {
+    **dict.fromkeys(ACTIVATIONS, _function), Addition: _add, Concatenation: _concat, BatchNorm: _batch_norm}

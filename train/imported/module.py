@@ -1,12 +1,12 @@
 """Any imported network as a module of PyTorch."""
 
-from concord.model.floating.network import FloatNetwork
+from concord.net.graph import Graph
 from concord.train.imported.graph_module import graph_module
 from concord.train.imported.sequences import sequence_network
 from torch import nn
 
 
-def module_of(network: FloatNetwork) -> nn.Module:
+def module_of(network: Graph) -> nn.Module:
     """The network in FP32, whose layers have the names of their nodes.
 
     Returns:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from concord.model.data.samples import Samples
+from concord.datasets.samples import Samples
 from concord.train.lib.export import floats
 from torch import nn
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from concord.golden.lib import tensor_file
+from concord.lib import tensor_file
 from concord.train.lib.observer import EpochRecord, State
 
 KIND = tensor_file.Kind(

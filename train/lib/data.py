@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from concord.model.data import dataset
-from concord.model.data.dataset import images, pad, transcript
-from concord.model.data.samples import Samples
+from concord.datasets import dataset
+from concord.datasets.dataset import images, pad, transcript
+from concord.datasets.samples import Samples
 from safetensors.numpy import save_file
 
 #: Where Debian's package dataset-fashion-mnist puts its files.

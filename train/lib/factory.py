@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import torch
-from concord.golden.lib.own_code import called, found
+from concord.lib.own_code import called, found
 from concord.train.lib.networks import NETWORKS
 from torch import nn
 
 
 def build(name: str, seed: int = 0) -> nn.Module:
-    """The FP32 network of a name, before training.
+    """Builds the untrained FP32 network of a name.
 
     Args:
         name: A name in `networks.NETWORKS`, or module:callable, where the callable takes no arguments and returns an

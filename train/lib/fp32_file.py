@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from concord.golden.lib import atomic_files
+from concord.lib import atomic_files
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as save_tensors

@@ -56,7 +56,7 @@ class TensorBoardLog:
         try:
             self.module = importlib.import_module("tensorboardX")
         except ModuleNotFoundError as error:
-            raise ValueError(f"{folder}: TensorBoard events need tensorboardX: pip install tensorboardX==2.6.5 "
+            raise ValueError(f"{folder}: TensorBoard events need tensorboardX: pip install tensorboardX "
                              "(dependency group logs), or name a file that ends with .csv") from error
 
     def write(self, record: EpochRecord):

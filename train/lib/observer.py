@@ -1,19 +1,15 @@
 """Observation of training: progress, a log of epochs, and checkpoints."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from concord.lib.progress import Show, silent
 from torch import nn
 
-#: Function that is called as progress(phase, step, steps, note): name of the phase, number of steps done, number of all
-#: steps, and a note such as the loss.
-Progress = Callable[[str, int, int, str], None]
-
-
-def silent(phase: str, step: int, steps: int, note: str):
-    """Report nothing."""
+#: Function that shows steps.
+Progress = Show
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,15 +1,12 @@
 """Rounding with straight-through gradients: the machine's values forward, the gradients of the source backward."""
 
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import torch
-from concord.golden.mfu import activation
-from concord.model.arithmetic.integer import largest_sum
-from concord.model.lowering import lowering
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
+from concord.net.arithmetic.integer import largest_sum
+from concord.net.lowering import lowering
+from concord.spec.numbers.formats import Format
 from torch.autograd import Function
 
 #: Integers below this are exact in float32.
@@ -106,33 +103,6 @@ class Codes(Function):
         return gradient, -error / saturation, None
 
 
-class Curve(Function):
-    """The machine's sigmoid or tanh, by its table of 65,536 results; the gradient is that of the function itself."""
-
-    @staticmethod
-    def forward(ctx, x, function):
-        bits = x.half().numpy().view(np.uint16)
-        y = torch.from_numpy(function(bits).view(np.float16)).float()
-        ctx.save_for_backward(y * (1 - y) if function is activation.sigmoid else 1 - y * y)
-        return y
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (slope,) = ctx.saved_tensors
-        return gradient * slope, None
-
-
-def curve(kind: Activation, lowered: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """An activation function in real numbers, or the machine's."""
-    if kind is Activation.NONE:
-        return lambda x: x
-    if not lowered:
-        return getattr(torch, kind)
-    if kind is Activation.RELU:
-        return lambda x: torch.relu(x) + 0.0  # -0 becomes +0
-    return lambda x: Curve.apply(x, getattr(activation, kind))
-
-
 def binary16(x):
     return Binary16.apply(x)
 
@@ -151,7 +121,7 @@ class Product:
         unsigned: Whether the codes are unsigned before they are lowered by half their range, see `lowering.dense`.
         gain:     float64[rows].
         constant: float64[rows].
-        units:    s_in, m_in, s_out and m_out of `lowering.requantisation`.
+        units:    s_in, m_in, s_out and m_out of `lowering.requantization`.
         rounded:  `binary16`, or `plain` for training in real numbers.
     """
 
@@ -161,7 +131,7 @@ class Product:
         self.p = lowering.places(integers, start, fmt, unsigned)
         exact = largest_sum(integers, start, lowering.largest_code(fmt, unsigned)) < FLOAT32_EXACT
         self.weights = weights if exact else weights.double()
-        scale, offset = lowering.requantisation(gain, constant, weights.double().sum(1), p=self.p, **units)
+        scale, offset = lowering.requantization(gain, constant, weights.double().sum(1), p=self.p, **units)
         self.scale, self.offset, self.rounded = rounded(scale), rounded(offset) + 0.0, rounded  # -0 becomes +0
 
     def scaled(self, codes):

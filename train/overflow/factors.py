@@ -6,7 +6,7 @@ Source: S3, steps 203 and 205: by magnitude first, then by frequency; smaller wh
 from dataclasses import dataclass, field
 
 import numpy as np
-from concord.model.layer_overflow import Count, Widths
+from concord.net.layer_overflow import Count, Widths
 from concord.train.overflow.defaults import Steps
 
 MARGIN = 1.05  #: Ranges stay larger by this factor than those that overflowed. Shrinking by less is not done.

@@ -9,14 +9,14 @@ from functools import reduce
 
 import numpy as np
 import torch
-from concord.model.layer_overflow import Count, Widths, count
-from concord.model.lowering.lowering import start_values
+from concord.net.layer_overflow import Count, Widths, count
+from concord.net.lowering.lowering import start_values
 from concord.train.lib.fit import Progress, silent
 from concord.train.overflow.defaults import COARSE, SLOWER, STEPS, NetworkKind, Steps
 from concord.train.overflow.factors import Factors, Room
 from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
 from concord.train.overflow.record import LayerRecord, Record
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 
 TOGETHER = 64  #: Number of samples that run at once, since a convolution has many patches.
 
@@ -39,7 +39,7 @@ class Predictor:
         ValueError: a layer has no integers.
     """
 
-    def __init__(self, network: QuantisedNetwork, inputs: torch.Tensor, widths: Widths, steps: Steps):
+    def __init__(self, network: QuantizedNetwork, inputs: torch.Tensor, widths: Widths, steps: Steps):
         for name, layer in network.layers.items():
             if layer.weights is None or layer.inputs is None:
                 raise ValueError(f"layer {name!r} keeps FP32 weights or inputs, so it has no sums to keep in "
@@ -154,13 +154,13 @@ class Predictor:
             return [(self.network.codes(name, part) - zero).to(torch.int16).numpy() for part in inputs.split(TOGETHER)]
 
 
-def kind(network: QuantisedNetwork) -> NetworkKind:
+def kind(network: QuantizedNetwork) -> NetworkKind:
     """Kind of a network: CNN if it has convolutions, DNN if all layers are dense."""
     return NetworkKind.DNN if all(layer.geometry.dense for layer in network.layers.values()) else NetworkKind.CNN
 
 
 def settled(
-    network: QuantisedNetwork, inputs: torch.Tensor, widths: Widths, progress: Progress = silent
+    network: QuantizedNetwork, inputs: torch.Tensor, widths: Widths, progress: Progress = silent
 ) -> Predictor:
     """A predictor with the default steps of a network's kind, after its first run, whose results are reported.
 

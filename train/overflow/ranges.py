@@ -5,10 +5,10 @@ Source: S3, first and second factor.
 
 import numpy as np
 import torch
-from concord.train.qat.layer import QuantisedLayer
+from concord.train.qat.layer import QuantizedLayer
 
 
-def enlarge_parameters(layer: QuantisedLayer, factor: np.ndarray):
+def enlarge_parameters(layer: QuantizedLayer, factor: np.ndarray):
     """Enlarge the range of the weights of each row by factor[rows]. The real weights stay, in fewer steps.
 
     A factor below 1 shrinks the range, and integers grow. No weight clips if the factor is `weights_used` or more.
@@ -16,7 +16,7 @@ def enlarge_parameters(layer: QuantisedLayer, factor: np.ndarray):
     layer.weights.enlarge(torch.from_numpy(np.asarray(factor, np.float64)))
 
 
-def weights_used(layer: QuantisedLayer) -> np.ndarray:
+def weights_used(layer: QuantizedLayer) -> np.ndarray:
     """float64[rows]: the largest weight of each row in steps, as a share of the largest integer."""
     with torch.no_grad():
         weights = layer.weights
@@ -24,7 +24,7 @@ def weights_used(layer: QuantisedLayer) -> np.ndarray:
         return steps.abs().amax(1).double().numpy() / weights.grid.highest
 
 
-def enlarge_inputs(layer: QuantisedLayer, factor: float):
+def enlarge_inputs(layer: QuantizedLayer, factor: float):
     """Enlarge the range of the inputs. The real inputs stay, in fewer steps. A factor below 1 shrinks the range."""
     with torch.no_grad():
         layer.inputs.saturation.mul_(factor)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from concord.model.layer_overflow import Widths
+from concord.net.layer_overflow import Widths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,9 +5,9 @@ Source: S0, activations; S0.c; PACT (Choi et al., 2018).
 
 import numpy as np
 import torch
-from concord.train.lib.methods import ActivationMethod, Recipe, Start
+from concord.net.quantize import tensors
+from concord.net.quantize.recipe import ActivationMethod, Recipe, Start
 from concord.train.lib.straight_through import Codes
-from concord.train.ptq import quantise
 from torch import nn
 
 
@@ -22,7 +22,6 @@ class Activations(nn.Module):
 
     Attributes:
         learns_saturation: Whether b is trained.
-        learns_offset:     Whether m is trained.
         learned_step:      Whether b is trained through the step s = b / levels, so that each value's rounding error
             moves it. It then has the learning rate of weights.
         damping:           Factor of the gradient of b.
@@ -37,7 +36,7 @@ class Activations(nn.Module):
             that this clip is a relu6.
     """
 
-    learns_saturation = learns_offset = learned_step = False
+    learns_saturation = learned_step = False
     damping = 1.0
 
     def __init__(self, samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool = False):
@@ -46,10 +45,10 @@ class Activations(nn.Module):
         self.positive, self.padded = bool(samples.min() >= 0), padded
         self.ceiling: float | None = None
         method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
-        fixed = 0.0 if self.positive and not self.learns_offset else None
-        saturation, offset = quantise.activations(samples, self.levels, method, fixed, padded=padded)
+        fixed = 0.0 if self.positive and not recipe.activations.learns_offset else None
+        saturation, offset = tensors.activations(samples, self.levels, method, fixed, padded=padded)
         self.saturation = _parameter(saturation, self.learns_saturation)
-        self.offset = _parameter(offset, self.learns_offset)
+        self.offset = _parameter(offset, recipe.activations.learns_offset)
 
     @property
     def step(self) -> torch.Tensor:
@@ -78,12 +77,6 @@ class LearnedSaturation(Activations):
     """A quantiser whose saturation b is trained, by the gradients of the values above it."""
 
     learns_saturation = True
-
-
-class LearnedSaturationAndOffset(LearnedSaturation):
-    """A quantiser whose saturation b is trained by the values above it, and m by those outside the range."""
-
-    learns_offset = True
 
 
 def activations(samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool = False) -> Activations:

@@ -28,11 +28,11 @@ class Range:
     damping: float = 1.0
 
     @classmethod
-    def of(cls, quantiser: Activations | None) -> "Range":
-        if not quantiser:
+    def of(cls, quantizer: Activations | None) -> "Range":
+        if not quantizer:
             return cls()
-        return cls(quantiser.levels, quantiser.saturation.item(), quantiser.offset.item(), quantiser.learned_step,
-                   quantiser.damping)
+        return cls(quantizer.levels, quantizer.saturation.item(), quantizer.offset.item(), quantizer.learned_step,
+                   quantizer.damping)
 
     @property
     def step(self) -> float:
@@ -40,8 +40,8 @@ class Range:
 
 
 @dataclass(slots=True)
-class Place:
-    """What a layer has beside its parameters.
+class AffineSettings:
+    """The settings of a layer, which are not trained.
 
     Attributes:
         geometry: Products of rows and inputs.
@@ -74,7 +74,7 @@ class Wanted(NamedTuple):
     m_in: bool
     b_out: bool
     m_out: bool
-    place: bool
+    settings: bool
 
 
 class Affine(Function):
@@ -85,22 +85,22 @@ class Affine(Function):
     """
 
     @staticmethod
-    def forward(ctx, x, weight, change, gain, constant, b_in, m_in, b_out, m_out, place: Place):
+    def forward(ctx, x, weight, change, gain, constant, b_in, m_in, b_out, m_out, settings: AffineSettings):
         """
         Args:
             x: float32[samples, ...], in real units or in steps.
-            weight, change: The parameters of `place.rows`. Without it they are the FP32 weights of the layer, and None.
-            gain: float64[rows], or None for the gain of `place.rows`.
+            weight, change: Parameters of `settings.rows`; without these, the FP32 weights of the layer, and None.
+            gain: float64[rows], or None for the gain of `settings.rows`.
             constant: float32[rows].
-            b_in, m_in, b_out, m_out: The parameters behind `place.into` and `place.out`, for their gradients.
+            b_in, m_in, b_out, m_out: The parameters behind `settings.into` and `settings.out`, for their gradients.
         """
-        into, out, norm, geometry = place.into, place.out, place.norm, place.geometry
+        into, out, norm, geometry = settings.into, settings.out, settings.norm, settings.geometry
         integers = weight
-        if place.rows:
-            integers, own, ctx.rows = place.rows.quantised()
+        if settings.rows:
+            integers, own, ctx.rows = settings.rows.quantized()
             integers, gain = geometry.shaped(integers), own if gain is None else gain
-        y = x if place.in_steps or not into.levels else x * (1 / into.step)
-        if into.offset and not place.in_steps:
+        y = x if settings.in_steps or not into.levels else x * (1 / into.step)
+        if into.offset and not settings.in_steps:
             y -= into.offset / into.step
         codes = y.round().clamp_(0, into.levels) if into.levels else x
         constant = constant.double()
@@ -113,18 +113,18 @@ class Affine(Function):
         if out.levels:
             scale, offset = scale / out.step, (offset - out.offset) / out.step
         small = scale.float(), offset.float()
-        results = geometry.scaled(codes, integers, *small, place.border, norm)
+        results = geometry.scaled(codes, integers, *small, settings.border, norm)
         ctx.save_for_backward(y, codes, integers, gain, scale, offset, small[0], *results[1:])
-        ctx.place = place
+        ctx.settings = settings
         return results[0]
 
     @staticmethod
     def backward(ctx, gradient):
         y, codes, integers, gain, scale, offset, narrow, *kept = ctx.saved_tensors
-        place, needs = ctx.place, Wanted(*ctx.needs_input_grad)
-        into, out, norm = place.into, place.out, place.norm
-        of_codes, of_integers, of_scale, of_offset = place.geometry.scaled_back(
-            gradient, codes, integers, narrow, place.border, norm, kept,
+        settings, needs = ctx.settings, Wanted(*ctx.needs_input_grad)
+        into, out, norm = settings.into, settings.out, settings.norm
+        of_codes, of_integers, of_scale, of_offset = settings.geometry.scaled_back(
+            gradient, codes, integers, narrow, settings.border, norm, kept,
             (needs.x or needs.b_in or needs.m_in, needs.weight or needs.change))
         of_scale, of_offset = of_scale.double(), of_offset.double()
         of_gain = of_scale * ((norm.spread if norm else into.step) / out.step)
@@ -146,35 +146,35 @@ class Affine(Function):
                 if of_integers is not None:
                     of_integers += _spread(of_offset * gain * into.offset, of_integers)
         of_weight, of_change = of_integers, None
-        if place.rows and of_integers is not None:
+        if settings.rows and of_integers is not None:
             own = torch.zeros_like(of_gain) if needs.gain else of_gain
-            of_weight, of_change = place.rows.back(of_integers.flatten(1), own, ctx.rows)
+            of_weight, of_change = settings.rows.back(of_integers.flatten(1), own, ctx.rows)
         if of_codes is not None:
-            of_x, of_b_in, below = _back(of_codes, y, codes, along, place, needs)
+            of_x, of_b_in, below = _back(of_codes, y, codes, along, settings, needs)
             if below is not None:
                 of_m_in = below if of_m_in is None else of_m_in + below
         of_gain = of_gain if needs.gain else None
         return of_x, of_weight, of_change, of_gain, of_offset.float(), of_b_in, of_m_in, of_b_out, of_m_out, None
 
 
-def _back(of_codes, y, codes, along, place: Place, needs):
+def _back(of_codes, y, codes, along, settings: AffineSettings, needs):
     """Gradients of the input of a quantiser, of its saturation and of its offset, or None for those not wanted.
 
     For the value Q = step * code + offset, the source has dQ/dx = 1 inside the range, dQ/db = 1 above it and dQ/dm = 1
     outside. A learned step has dQ/ds = code - y inside. `along` is the part of dQ/ds from the scale of the sum.
     """
-    into = place.into
+    into = settings.into
     if not into.levels:
         return of_codes, None, None
     gradient = passed(of_codes, y, 0, into.levels)
     of_b = of_m = None
     if needs.b_in:
         # The gradient is 0 where codes are clipped; inside, y is the share of the step's reciprocal in real units.
-        rounded, real = not into.learned_step, not place.in_steps
+        rounded, real = not into.learned_step, not settings.in_steps
         lost = codes if rounded and real else codes - y if rounded else y if real else None
         of_b = along - (inner(lost, gradient) if lost is not None else 0.0)
         of_b = torch.as_tensor(of_b * (into.damping / into.saturation), dtype=torch.float32)
-    if place.in_steps:
+    if settings.in_steps:
         return gradient, of_b, None
     if needs.m_in:
         of_m = -gradient.sum() / into.step
@@ -191,10 +191,10 @@ def _spread(rows, like):
     return rows.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
 
 
-def affine(x, weight, change, gain, constant, inputs: Activations | None, after: Activations | None, **place):
+def affine(x, weight, change, gain, constant, inputs: Activations | None, after: Activations | None, **settings):
     """`Affine` between two quantisers. None stands for real units."""
     ranges = [value for part in (inputs, after) for value in (
         (part.saturation, part.offset) if part else (None, None))]
-    place = Place(into=Range.of(inputs), out=Range.of(after), **place)
-    return Affine.apply(x, weight, change, gain, constant, *ranges, place)
+    settings = AffineSettings(into=Range.of(inputs), out=Range.of(after), **settings)
+    return Affine.apply(x, weight, change, gain, constant, *ranges, settings)
 

@@ -5,10 +5,10 @@ from math import prod
 
 import numpy as np
 import torch
-from concord.model.arithmetic.windows import Window
-from concord.model.layers.average import Average
-from concord.train.ptq.grid import Grid
-from concord.train.qat.layer import QuantisedLayer
+from concord.net.arithmetic.windows import Window
+from concord.net.layers.average import Average
+from concord.net.quantize.grid import Grid
+from concord.train.qat.layer import QuantizedLayer
 from concord.train.qat.weights import Weights
 from torch import nn
 
@@ -33,8 +33,8 @@ class Ones(Weights):
         return 1.0
 
 
-class QuantisedAverage(QuantisedLayer):
-    """(1 / pixels) * (sum of the codes of a window). Arguments are those of `QuantisedLayer`, for a `convolution`."""
+class QuantizedAverage(QuantizedLayer):
+    """(1 / pixels) * (sum of the codes of a window). Arguments are those of `QuantizedLayer`, for a `convolution`."""
 
     kind = Average
 
@@ -42,7 +42,7 @@ class QuantisedAverage(QuantisedLayer):
         super().__init__(*given)
         self.constant.requires_grad_(False)
 
-    def _quantiser(self, rows, bits, recipe, fold):
+    def _quantizer(self, rows, bits, recipe, fold):
         count, pixels = rows.shape
         return Ones(np.ones(rows.shape), np.full(count, 1 / pixels), ONES, 0.0, 1.0).requires_grad_(False)
 

@@ -4,21 +4,21 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from concord.model.layers.convolution import Along
-from concord.model.layers.layer import Layer
-from concord.model.lowering import block_lowering
-from concord.train.lib.block_recipe import BlockRecipe
+from concord.net.layers.convolution import Along
+from concord.net.layers.layer import Layer
+from concord.net.lowering import block_lowering
+from concord.net.quantize.block_recipe import BlockRecipe
 from concord.train.qat.average import convolution
 from concord.train.qat.block_average import BlockAverageLayer
 from concord.train.qat.block_layer import BlockLayer
 from concord.train.qat.graph import INPUT, Node
 from concord.train.qat.modules import Kind
 from concord.train.qat.native_places import entering
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 
 
-class BlockNetwork(QuantisedNetwork):
-    """A network whose layers are in block floating point. The recipe is a `BlockRecipe`; see `QuantisedNetwork`."""
+class BlockNetwork(QuantizedNetwork):
+    """A network whose layers are in block floating point. The recipe is a `BlockRecipe`; see `QuantizedNetwork`."""
 
     @cached_property
     def _places(self) -> dict[str, np.ndarray | None]:

@@ -4,11 +4,11 @@ from math import prod
 
 import numpy as np
 import torch
-from concord.model.arithmetic.windows import reciprocal
-from concord.model.layers.average import BlockAverage, identity
-from concord.model.lowering import block_lowering
+from concord.net.arithmetic.windows import reciprocal
+from concord.net.layers.average import BlockAverage, identity
+from concord.net.lowering import block_lowering
+from concord.net.quantize import tensors
 from concord.train.lib.straight_through import binary16
-from concord.train.ptq import quantise
 from concord.train.qat.block_layer import BlockLayer
 
 
@@ -21,7 +21,7 @@ class BlockAverageLayer(BlockLayer):
 
     def _lost(self, samples):
         y = self._blocks(samples, self.input_format)
-        yield f"inputs {quantise.decibels(samples.numpy(), y.numpy()):.1f} dB"
+        yield f"inputs {tensors.decibels(samples.numpy(), y.numpy()):.1f} dB"
 
     def _one(self) -> float:
         """The number by which the machine multiplies each pixel."""

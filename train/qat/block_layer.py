@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from concord.model.arithmetic.windows import Window
-from concord.model.layers.convolution import Along, BlockConv, seen
-from concord.model.layers.dense import BlockDense
-from concord.model.lowering import block_lowering
-from concord.model.lowering.lowering import recorded
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
-from concord.train.lib.block_recipe import BlockRecipe
-from concord.train.lib.straight_through import binary16, curve
-from concord.train.ptq import quantise
+from concord.net.arithmetic.windows import Window
+from concord.net.layers.convolution import Along, BlockConv, seen
+from concord.net.layers.dense import BlockDense
+from concord.net.lowering import block_lowering
+from concord.net.lowering.lowering import recorded
+from concord.net.quantize import tensors
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
+from concord.train.lib.curves import curve
+from concord.train.lib.straight_through import binary16
 from concord.train.qat.block_quantizer import Blocks
 from concord.train.qat.geometry import Geometry
 from torch import nn
@@ -37,7 +38,7 @@ class BlockLayer(nn.Module):
         recipe:  How the layer is quantised.
         name:    Name of the layer, for its bits and for messages.
         window:  Window of a convolution, or None for a dense layer.
-        places:  Places of its inputs or channels in native vectors, see `model.layers.rows.BlockRows`.
+        places:  Places of its inputs or channels in native vectors, see `net.layers.rows.BlockRows`.
         patch:   Whether a block lies along a patch, rather than along channels.
 
     Attributes:
@@ -70,8 +71,8 @@ class BlockLayer(nn.Module):
         x = self._vectors(samples)
         y = self._blocks(x, self.input_format)
         weights = self._weights().view(self.weight.shape).numpy()
-        yield f"weights {quantise.decibels(self.weight.numpy(), weights):.1f} dB"
-        yield f"inputs {quantise.decibels(x.numpy(), y.numpy()):.1f} dB"
+        yield f"weights {tensors.decibels(self.weight.numpy(), weights):.1f} dB"
+        yield f"inputs {tensors.decibels(x.numpy(), y.numpy()):.1f} dB"
         yield f"{(x.abs() >= 2.0**self.input_format.e_max).double().mean():.1%} beyond the exponents"
 
     def forward(self, x: torch.Tensor, lowered: bool = False):

@@ -4,7 +4,7 @@ Source: numerics.md of the specification, block floating point.
 """
 
 import torch
-from concord.spec.formats import Format, Rule
+from concord.spec.numbers.formats import Format, Rule
 from concord.train.lib.straight_through import passed
 from torch.autograd import Function
 from torch.compiler import is_compiling
@@ -29,7 +29,7 @@ def quantize_block(x: torch.Tensor, fmt: Format, block: int, axis: int = 1) -> t
         block: Number of neighbours along the axis that share an exponent. The last block may have fewer.
         axis:  Axis along which blocks lie, 0 or more.
     """
-    return _whole(_quantised(_cut(x, block, axis), fmt, axis + 1)[0], x, axis)
+    return _whole(_quantized(_cut(x, block, axis), fmt, axis + 1)[0], x, axis)
 
 
 def _cut(x: torch.Tensor, block: int, axis: int) -> torch.Tensor:
@@ -45,7 +45,7 @@ def _whole(blocks: torch.Tensor, like: torch.Tensor, axis: int) -> torch.Tensor:
     return y if y.shape[axis] == size else y.narrow(axis, 0, size)
 
 
-def _quantised(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _quantized(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantised blocks along an axis, and the factor 2**((bits - 1) - E) of each."""
     if fmt.bits > WIDEST and not fmt.precision:
         raise ValueError(f"mantissas of {fmt.bits} bits: training in PyTorch takes at most {WIDEST}")
@@ -61,7 +61,7 @@ def _numbers(x: torch.Tensor) -> torch.Tensor:
 
 
 def _rounded(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The results of `_quantised`, but a NaN stays a NaN."""
+    """The results of `_quantized`, but a NaN stays a NaN."""
     below = FIELD_OF_ONE - 1  # 2**(E - 1) <= largest < 2**E
     fields = _fields(blocks, axis, fmt).clamp(fmt.e_min + below << SIGNIFICAND, fmt.e_max + below << SIGNIFICAND)
     step = fields - (fmt.bits - 2 << SIGNIFICAND)
@@ -124,7 +124,7 @@ class Blocks(Function):
 
     @staticmethod
     def forward(ctx, x, fmt, block, axis, stops=True):
-        y, scale = _quantised(_cut(x, block, axis), fmt, axis + 1)
+        y, scale = _quantized(_cut(x, block, axis), fmt, axis + 1)
         ctx.save_for_backward(x, scale)
         ctx.ends, ctx.place, ctx.stops = _ends(fmt), (block, axis), stops
         return _whole(y, x, axis)

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from concord.train.lib.block_recipe import BlockRecipe
-from concord.train.lib.methods import Recipe, Start
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.grid import Grid
+from concord.net.quantize.plan import Unsupported
+from concord.net.quantize.recipe import Recipe, Start
 from concord.train.qat import operations
-from concord.train.qat.graph import Node, Unsupported, nodes, readers
+from concord.train.qat.graph import Node, nodes, readers
 from concord.train.qat.modules import QUANTISED, Kind
 from torch import nn
 
@@ -53,8 +55,8 @@ def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int]
             shapes, the recipe names a layer that is not there, or a method cannot do a width.
     """
     found = nodes(network)
-    quantised = layers(found, recipe)
-    for name, node in quantised.items() if isinstance(recipe, Recipe) else ():  # a BlockRecipe knows its own widths
+    quantized = layers(found, recipe)
+    for name, node in quantized.items() if isinstance(recipe, Recipe) else ():  # a BlockRecipe knows its own widths
         _check_bits(name, node, recipe, machine)
     _check_shapes(network, shape, classes)
     with torch.no_grad():
@@ -64,7 +66,7 @@ def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int]
 def _check_bits(name: str, node: Node, recipe: Recipe, machine: bool):
     weights_bits, input_bits = recipe.bits_of(name)
     if weights_bits is not None and node.kind is Kind.LAYER:
-        grid = recipe.weights.load().integers(weights_bits, recipe.symmetric[0])
+        grid = Grid.trained(recipe.weights, weights_bits, recipe.symmetric[0])
         if machine and not 2 <= (width := grid.bits) <= 16:
             raise ValueError(f"layer {name!r}: weights of {weights_bits} bits by {recipe.weights} multiply as integers "
                              f"of {width}, but a machine's operands have 2 to 16: choose another width")

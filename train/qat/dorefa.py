@@ -5,16 +5,11 @@ Source: DoReFa-Net (Zhou et al., 2016).
 
 import numpy as np
 import torch
-from concord.train.ptq.grid import Grid
 from concord.train.qat.weights import Weights
 
 
 class DoReFa(Weights):
     """Weights behind a tanh: n is odd, round to (2**bits - 1) * tanh(w) / normaliser; the normaliser stays."""
-
-    @classmethod
-    def integers(cls, bits, symmetric):
-        return Grid.odd(bits)
 
     def begin(self, codes, fraction):
         self.most = self.grid.highest

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable
 
 import torch
+from concord.train.lib.curves import CURVES
 from concord.train.qat.modules import Kind
 from torch import fx, nn
 from torch.nn import functional
@@ -18,9 +19,7 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     functional.avg_pool1d: nn.AvgPool1d,
     functional.adaptive_avg_pool1d: nn.AdaptiveAvgPool1d,
     functional.relu6: nn.ReLU6, functional.hardtanh: nn.Hardtanh,
-    functional.relu: nn.ReLU, torch.relu: nn.ReLU, torch.relu_: nn.ReLU, "relu": nn.ReLU, "relu_": nn.ReLU,
-    torch.sigmoid: nn.Sigmoid, "sigmoid": nn.Sigmoid, functional.sigmoid: nn.Sigmoid,
-    torch.tanh: nn.Tanh, "tanh": nn.Tanh, functional.tanh: nn.Tanh,
+    **{call: each.module for each in CURVES.values() for call in each.calls},
 }
 #: Operations of functions and methods that no module does.
 KINDS = {

@@ -3,7 +3,7 @@
 from math import prod
 
 import torch
-from concord.model.arithmetic.windows import Window
+from concord.net.arithmetic.windows import Window
 from concord.train.qat.normalisation import EPSILON, MOMENTUM, Normalisation
 from torch import nn
 from torch.nn import functional

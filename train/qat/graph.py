@@ -5,8 +5,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-from concord.model.arithmetic.windows import Window
-from concord.spec.activation import Activation
+from concord.net.arithmetic.windows import Window
+from concord.net.quantize.plan import Unsupported
+from concord.spec.numbers.activation import Activation
 from concord.train.qat import functions
 from concord.train.qat.modules import (
     ACTIVATIONS,
@@ -59,10 +60,6 @@ class Node:
     def window(self, shape: Sequence[int]) -> Window | None:
         """The window of a convolution or pooling on an input of this shape; None for a dense layer."""
         return window(self.module, shape, self.zeros)
-
-
-class Unsupported(ValueError):
-    """A network has operations that cannot be quantised; the message has a line for each."""
 
 
 def nodes(network: nn.Module) -> list[Node]:

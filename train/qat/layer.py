@@ -6,26 +6,27 @@ Source: S0; numerics.md of the specification, integer mode.
 import numpy as np
 import torch
 from concord.golden.mvm.overflow import wrap
-from concord.model.arithmetic.integer import largest_sum
-from concord.model.arithmetic.windows import Window
-from concord.model.layers.convolution import Conv
-from concord.model.lowering import lowering
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
-from concord.train.lib.methods import Recipe
-from concord.train.lib.straight_through import FLOAT32_EXACT, binary16, curve
-from concord.train.ptq import quantise
-from concord.train.ptq.search import quantised
+from concord.net.arithmetic.integer import largest_sum
+from concord.net.arithmetic.windows import Window
+from concord.net.layers.convolution import Conv
+from concord.net.lowering import lowering
+from concord.net.quantize import tensors
+from concord.net.quantize.loss import Loss
+from concord.net.quantize.ranges import quantized
+from concord.net.quantize.recipe import Recipe
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
+from concord.train.lib.curves import curve
+from concord.train.lib.straight_through import FLOAT32_EXACT, binary16
 from concord.train.qat.activations import Activations, activations
 from concord.train.qat.affine import affine, total
 from concord.train.qat.geometry import Geometry
-from concord.train.qat.loss import Loss
 from concord.train.qat.normalisation import Normalisation
 from concord.train.qat.weights import Weights, weights
 from torch import nn
 
 
-class QuantisedLayer(nn.Module):
+class QuantizedLayer(nn.Module):
     """gain * (weights x codes) + constant.
 
     The input is in real units or in steps of the layer's code. The result is in real units or in steps of the code of
@@ -67,7 +68,7 @@ class QuantisedLayer(nn.Module):
         self.fp32 = {"weights": real.numpy(), "bias": bias.numpy().copy()}
         weights_bits, input_bits = recipe.bits_of(name)
         rows, samples = real.flatten(1).numpy(), seen.flatten(1).numpy()
-        self.weights = self._quantiser(rows, weights_bits, recipe, fold)
+        self.weights = self._quantizer(rows, weights_bits, recipe, fold)
         self.inputs = None if input_bits is None else activations(
             samples, input_bits, recipe, padded=self.geometry.padded)
         if self.weights is None:
@@ -80,7 +81,7 @@ class QuantisedLayer(nn.Module):
                 self.norm = Normalisation(gain, bias.double(), total(integers), *_units(self.inputs), *norm)
         self.loss = self._loss(rows, samples)
 
-    def _quantiser(self, rows, bits: int | None, recipe: Recipe, fold) -> Weights | None:
+    def _quantizer(self, rows, bits: int | None, recipe: Recipe, fold) -> Weights | None:
         """The quantiser of the weights; None for weights that stay in FP32."""
         return None if bits is None else weights(rows, bits, recipe, fold)
 
@@ -94,14 +95,14 @@ class QuantisedLayer(nn.Module):
         if self.weights:
             integers, gain = (part.detach().numpy() for part in self.weights())
             made = gain[:, None] * integers
-            found["weights"] = quantise.decibels(rows, made)
+            found["weights"] = tensors.decibels(rows, made)
         if self.inputs:
             b, m = self.inputs.saturation.item(), self.inputs.offset.item()
-            found["inputs"] = quantise.decibels(samples, quantised(samples, b, m, self.inputs.levels))
+            found["inputs"] = tensors.decibels(samples, quantized(samples, b, m, self.inputs.levels))
             found["clipped"] = float(np.mean((samples < m) | (samples > m + b)))
         return Loss(**found)
 
-    def answer_in(self, after: "QuantisedLayer"):
+    def answer_in(self, after: "QuantizedLayer"):
         """Give results in steps of the next layer, whose clip at 0 is the relu."""
         self.activation = Activation.NONE
         object.__setattr__(self, "after", after)  # not a part of this module
@@ -141,7 +142,7 @@ class QuantisedLayer(nn.Module):
             sums = wrap(sums.long(), self.sum_bits).to(sums.dtype)
         row_sums = total(integers).double()
         gain, constant = self.folded(gain, row_sums)
-        scale, offset = lowering.requantisation(
+        scale, offset = lowering.requantization(
             gain, constant.double(), row_sums, s_in=self.inputs.step,
             m_in=self.inputs.offset.double(), s_out=s_out, m_out=m_out, p=p)
         shape = (-1, *[1] * (sums.dim() - 2))
@@ -203,8 +204,7 @@ class QuantisedLayer(nn.Module):
     @property
     def weights_format(self) -> Format:
         """Format of the integers of the weights."""
-        grid = self.weights.grid
-        return Format(bits=grid.bits, symmetric=grid.lowest == -grid.highest)
+        return self.weights.grid.format
 
     def patches(self, x: torch.Tensor) -> torch.Tensor:
         """Unsigned codes float32[groups, samples * places, columns] that rows multiply in the machine, for an input of
@@ -221,8 +221,8 @@ class QuantisedLayer(nn.Module):
         return [p for p in self.parameters() if p.requires_grad and id(p) not in apart], slow
 
 
-def _units(quantiser: Activations | None) -> tuple[torch.Tensor, torch.Tensor]:
+def _units(quantizer: Activations | None) -> tuple[torch.Tensor, torch.Tensor]:
     """Step and offset, float64, of the codes of a quantiser; 1 and 0 where there is none."""
-    if quantiser:
-        return quantiser.step, quantiser.offset.double()
+    if quantizer:
+        return quantizer.step, quantizer.offset.double()
     return torch.ones((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)

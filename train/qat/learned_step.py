@@ -5,7 +5,6 @@ Source: learned step size (Esser et al., 2020).
 
 import torch
 from concord.train.lib.straight_through import Damped, Round
-from concord.train.ptq.grid import Grid
 from concord.train.qat.activations import LearnedSaturation
 from concord.train.qat.uniform import Uniform
 
@@ -24,14 +23,6 @@ class LearnedStep(Uniform):
         apart = self.grid.step  # distance of neighbouring integers
         damping = (steps.shape[1] * self.grid.highest / apart) ** -0.5 / apart**2
         return (of_gain - (of_steps * steps).sum(1) / grown) * damping / self.unit.square()
-
-
-class OddLearnedStep(LearnedStep):
-    """`LearnedStep` with odd integers, of which there are 2**bits and none is zero."""
-
-    @classmethod
-    def integers(cls, bits, symmetric):
-        return Grid.odd(bits)
 
 
 class LearnedStepOfActivations(LearnedSaturation):

@@ -8,8 +8,9 @@ from copy import deepcopy
 from enum import StrEnum
 
 import torch
-from concord.model.arithmetic.windows import Window
-from concord.spec.activation import Activation
+from concord.net.arithmetic.windows import Window
+from concord.spec.numbers.activation import Activation
+from concord.train.lib.curves import CURVES
 from torch import fx, nn
 from torch.nn import functional
 
@@ -47,18 +48,17 @@ class PaddedMaxPool2d(nn.Module):
         return functional.max_pool2d(padded, self.kernel_size, self.stride, 0, self.dilation)
 
 
+#: The activation function of each of these modules. The upper end of a Hardtanh or ReLU6 is the ceiling of a node.
+ACTIVATIONS = {each.module: kind for kind, each in CURVES.items()} | {
+    nn.ReLU6: Activation.RELU, nn.Hardtanh: Activation.RELU}
 #: Kinds that have quantisers.
 QUANTISED = Kind.LAYER, Kind.AVERAGE
 MODULES = {
-    nn.Conv2d: Kind.LAYER, nn.Conv1d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.ACTIVATION,
-    nn.ReLU6: Kind.ACTIVATION, nn.Hardtanh: Kind.ACTIVATION, nn.Sigmoid: Kind.ACTIVATION, nn.Tanh: Kind.ACTIVATION,
+    **dict.fromkeys(ACTIVATIONS, Kind.ACTIVATION),
+    nn.Conv2d: Kind.LAYER, nn.Conv1d: Kind.LAYER, nn.Linear: Kind.LAYER,
     nn.MaxPool2d: Kind.MAX, nn.MaxPool1d: Kind.MAX,
     PaddedMaxPool2d: Kind.MAX, nn.AvgPool2d: Kind.AVERAGE, nn.AvgPool1d: Kind.AVERAGE,
     nn.AdaptiveAvgPool2d: Kind.AVERAGE, nn.AdaptiveAvgPool1d: Kind.AVERAGE}
-#: The activation function of each of these modules. The upper end of a Hardtanh or ReLU6 is the ceiling of a node.
-ACTIVATIONS = {
-    nn.ReLU: Activation.RELU, nn.ReLU6: Activation.RELU, nn.Hardtanh: Activation.RELU,
-    nn.Sigmoid: Activation.SIGMOID, nn.Tanh: Activation.TANH}
 #: Modules for vectors, and those for images that take their place.
 PLANES = {
     nn.Conv1d: nn.Conv2d, nn.MaxPool1d: nn.MaxPool2d, nn.AvgPool1d: nn.AvgPool2d,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 import numpy as np
-from concord.model.arithmetic import places
+from concord.net.arithmetic import places
 from concord.train.qat.graph import INPUT, Node
 from concord.train.qat.modules import QUANTISED, Kind
 from torch import nn

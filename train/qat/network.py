@@ -4,18 +4,18 @@ Source: S0; numerics.md of the specification, integer mode.
 """
 
 import torch
-from concord.model.layers.convolution import Conv
-from concord.model.layers.dense import Dense
-from concord.model.layers.layer import Layer
-from concord.model.lowering import image_lowering, lowering
-from concord.spec.activation import Activation
-from concord.train.lib.methods import Recipe
+from concord.net.layers.convolution import Conv
+from concord.net.layers.dense import Dense
+from concord.net.layers.layer import Layer
+from concord.net.lowering import image_lowering, lowering
+from concord.net.quantize.recipe import Recipe
+from concord.spec.numbers.activation import Activation
 from concord.train.lib.observer import Progress, silent
 from concord.train.qat import operations
-from concord.train.qat.average import QuantisedAverage, convolution
+from concord.train.qat.average import QuantizedAverage, convolution
 from concord.train.qat.check import layers
 from concord.train.qat.graph import INPUT, Node, nodes, readers, users
-from concord.train.qat.layer import QuantisedLayer
+from concord.train.qat.layer import QuantizedLayer
 from concord.train.qat.modules import QUANTISED, Kind
 from torch import nn
 
@@ -25,7 +25,7 @@ IN_STEPS = {Activation.NONE, Activation.RELU}
 QUANTISER_RATE = 0.1
 
 
-class QuantisedNetwork(nn.Module):
+class QuantizedNetwork(nn.Module):
     """A network whose layers are behind quantisers.
 
     Args:
@@ -52,20 +52,20 @@ class QuantisedNetwork(nn.Module):
         with torch.no_grad():
             made = operations.results(self.nodes, images)
             self.shapes = {name: x.shape[1:] for name, x in made.items()}
-            quantised = [node for node in self.nodes if node.kind in QUANTISED]
-            for done, node in enumerate(quantised, 1):
+            quantized = [node for node in self.nodes if node.kind in QUANTISED]
+            for done, node in enumerate(quantized, 1):
                 layer = self.layers[node.name] = self._layer(node, made[node.sources[0]], recipe)
                 layer.activation = node.activation
-                progress("PTQ", done, len(quantised), f"{node.name}: {layer.lost}")
+                progress("PTQ", done, len(quantized), f"{node.name}: {layer.lost}")
         self._join()
         self._limit()
 
     def _layer(self, node: Node, x: torch.Tensor, recipe: Recipe) -> nn.Module:
         """The quantised layer of a convolution, dense layer or average, for its inputs x."""
         window = node.window(x.shape[1:])
-        kind, module = QuantisedLayer, node.module
+        kind, module = QuantizedLayer, node.module
         if node.kind is Kind.AVERAGE:
-            kind, module = QuantisedAverage, convolution(x.shape[1], window)
+            kind, module = QuantizedAverage, convolution(x.shape[1], window)
         made = kind(module, x, recipe, node.name, node.norm, node.fold, window)
         if recipe.input_kept and INPUT in node.sources:
             made.inputs.requires_grad_(False)
@@ -90,9 +90,9 @@ class QuantisedNetwork(nn.Module):
         """Let the quantisers behind a relu6 clip there."""
         for node in (node for node in self.nodes if node.ceiling is not None):
             for reader in readers(self.nodes, node.name):
-                quantiser = self.layers[reader.name].inputs
-                quantiser.ceiling = node.ceiling
-                quantiser.bound()
+                quantizer = self.layers[reader.name].inputs
+                quantizer.ceiling = node.ceiling
+                quantizer.bound()
 
     def forward(self, x: torch.Tensor, lowered: bool = False):
         return self.trace(x, lowered)[self.nodes[-1].name].flatten(1)
@@ -117,7 +117,7 @@ class QuantisedNetwork(nn.Module):
         return made
 
     def codes(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """The codes that the rows of a layer multiply in the machine, see `QuantisedLayer.patches`."""
+        """The codes that the rows of a layer multiply in the machine, see `QuantizedLayer.patches`."""
         (source,) = next(node.sources for node in self.nodes if node.name == name)
         return self.layers[name].patches(self.trace(x, True, before=name)[source])
 
@@ -147,12 +147,12 @@ class QuantisedNetwork(nn.Module):
             return operations.lower(node, self.shapes)
         return self._lower_layer(self.layers[node.name], tuple(self.shapes[node.sources[0]]), ranges)
 
-    def _lower_layer(self, layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Layer:
+    def _lower_layer(self, layer: QuantizedLayer, shape: tuple[int, ...], ranges: dict) -> Layer:
         return lower_layer(layer, shape, ranges)
 
 
-def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Dense | Conv:
-    """The layer of the model that computes what `QuantisedLayer.forward` does."""
+def lower_layer(layer: QuantizedLayer, shape: tuple[int, ...], ranges: dict) -> Dense | Conv:
+    """The layer of the model that computes what `QuantizedLayer.forward` does."""
     with torch.no_grad():
         integers, gain = layer.weights()
         s_out, m_out = layer._behind()
@@ -162,7 +162,7 @@ def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> 
             name=layer.name, codes=integers, gain=gain.numpy(), constant=constant.double().numpy(),
             weights_format=layer.weights_format, input_format=layer.input_format, unsigned=True,
             s_in=layer.inputs.step, m_in=layer.inputs.offset,
-            s_out=s_out, m_out=m_out, quantise_input=not layer.in_steps, ranges=ranges,
+            s_out=s_out, m_out=m_out, quantize_input=not layer.in_steps, ranges=ranges,
             activation=layer.activation,
             fp32={"weights": layer.fp32["weights"].reshape(integers.shape), "bias": layer.fp32["bias"],
                   **({} if layer.inputs.ceiling is None else {"ceiling": [layer.inputs.ceiling]})})

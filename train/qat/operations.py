@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 import torch
-from concord.model.layers.add import Add
-from concord.model.layers.concat import Concat
-from concord.model.layers.layer import Layer
-from concord.model.layers.pool import MaxPool
-from concord.spec.activation import Activation
-from concord.train.lib.straight_through import binary16, curve
+from concord.net.layers.add import Add
+from concord.net.layers.concat import Concat
+from concord.net.layers.layer import Layer
+from concord.net.layers.pool import MaxPool
+from concord.spec.numbers.activation import Activation
+from concord.train.lib.curves import curve
+from concord.train.lib.straight_through import binary16
 from concord.train.qat.graph import INPUT, Node
 from concord.train.qat.modules import Kind
 from torch import nn
@@ -36,7 +37,7 @@ class Operation:
 
 
 class Product(Operation):
-    """A convolution, dense layer or average in FP32; `QuantisedLayer` and `BlockLayer` know the rest."""
+    """A convolution, dense layer or average in FP32; `QuantizedLayer` and `BlockLayer` know the rest."""
 
     def real(self, node, x):
         if isinstance(node.module, nn.Linear):

@@ -5,10 +5,10 @@ Source: S0, adjusted start.
 
 import numpy as np
 import torch
-from concord.train.lib.methods import Recipe, Start
+from concord.net.quantize import tensors
+from concord.net.quantize.grid import Grid
+from concord.net.quantize.recipe import Recipe, Start
 from concord.train.lib.straight_through import passed
-from concord.train.ptq import quantise
-from concord.train.ptq.grid import Grid
 from torch import nn
 from torch.autograd import Function
 
@@ -20,7 +20,7 @@ class Weights(nn.Module):
     """Integers n and their real value `gain` for each row: a layer computes with gain * n.
 
     A method of training is a class below this one. It says how a weight becomes an integer (`begin`, `per_weight` and
-    `bent`), how gradients come back (`of_weight` and `of_change`), and which integers there are (`integers`).
+    `bent`), and how gradients come back (`of_weight` and `of_change`).
 
     Args:
         codes:    Integers[rows, columns], from which training starts.
@@ -53,18 +53,7 @@ class Weights(nn.Module):
         """The integers, float32[rows, columns], and the gain, float64[rows]."""
         return Rows.apply(self.weight, self.change, self)
 
-    @classmethod
-    def integers(cls, bits: int, symmetric: bool) -> Grid:
-        """The integers of a width.
-
-        Args:
-            bits:      Bits of a weight.
-            symmetric: Whether the lowest integer is left out.
-        """
-        half = 1 << bits - 1
-        return Grid(symmetric - half, half - 1)
-
-    def quantised(self) -> tuple[torch.Tensor, torch.Tensor, tuple]:
+    def quantized(self) -> tuple[torch.Tensor, torch.Tensor, tuple]:
         """The results of `forward`, without a record of gradients, and what `back` needs."""
         grid, grown = self.grid, 1 + self.change.detach().double()
         per_weight = self.per_weight(grown)
@@ -121,11 +110,11 @@ class Weights(nn.Module):
 
 
 class Rows(Function):
-    """`Weights.quantised` with its gradients; the parameters are arguments so that PyTorch asks for theirs."""
+    """`Weights.quantized` with its gradients; the parameters are arguments so that PyTorch asks for theirs."""
 
     @staticmethod
     def forward(ctx, weight, change, kind: Weights):
-        integers, gain, ctx.kept = kind.quantised()
+        integers, gain, ctx.kept = kind.quantized()
         ctx.kind = kind
         return integers, gain
 
@@ -146,16 +135,14 @@ def weights(rows: np.ndarray, bits: int, recipe: Recipe, fold: torch.Tensor | fl
     Raises:
         ValueError: the method cannot search so many integers.
     """
-    kind = recipe.weights.load()
-    grid = kind.integers(bits, recipe.symmetric[0])
+    grid = Grid.trained(recipe.weights, bits, recipe.symmetric[0])
     fold = np.broadcast_to(np.asarray(fold, np.float64), len(rows))
     fold = np.where(fold == 0, 1.0, fold)
-    if recipe.start is Start.FP32:
-        scales = fold / (grid.highest + 2 - grid.step)
-        worth = np.clip(rows / scales[:, None], grid.lowest, grid.highest)
-        return kind(grid.nearest(worth), scales, grid, worth - grid.nearest(worth), fold)
-    parts = np.arange(len(rows)) // (recipe.methods.rows or len(rows))
-    codes, scales = quantise.weights(rows, grid, recipe.methods.weights, parts)
+    codes, scales = tensors.rows_of_recipe(rows, grid, recipe, fold)
     worth = np.divide(rows, scales[:, None], out=np.zeros_like(rows), where=scales[:, None] != 0)
-    limit = NEARLY_HALF * grid.step if recipe.unrounded else 0.0
-    return kind(codes, scales, grid, np.clip(worth - codes, -limit, limit), fold)
+    if recipe.start is Start.FP32:
+        fraction = np.clip(worth, grid.lowest, grid.highest) - codes
+    else:
+        limit = NEARLY_HALF * grid.step if recipe.unrounded else 0.0
+        fraction = np.clip(worth - codes, -limit, limit)
+    return recipe.weights.load()(codes, scales, grid, fraction, fold)

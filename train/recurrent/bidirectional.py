@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
-from concord.model.layers.concat import Concat, SequenceConcat
-from concord.model.layers.layer import Layer
-from concord.model.model import INPUT
+from concord.net.layers.concat import Concat, SequenceConcat
+from concord.net.layers.layer import Layer
+from concord.net.model import INPUT
 from torch import nn
 
 

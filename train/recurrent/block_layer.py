@@ -6,12 +6,12 @@ Source: numerics.md of the specification, block floating point and LSTM.
 from dataclasses import replace
 
 import torch
-from concord.model.layers.recurrent import BlockRecurrent
-from concord.model.lowering import block_lowering
-from concord.model.lowering.lowering import recorded
-from concord.spec.formats import Format
+from concord.net.layers.recurrent import BlockRecurrent
+from concord.net.lowering import block_lowering
+from concord.net.lowering.lowering import recorded
+from concord.net.quantize import tensors as ptq
+from concord.spec.numbers.formats import Format
 from concord.train.lib.straight_through import binary16
-from concord.train.ptq import quantise as ptq
 from concord.train.qat.block_quantizer import Blocks
 from concord.train.recurrent.bidirectional import Lowered
 from concord.train.recurrent.float_layer import FloatRecurrent, states_by_name
@@ -22,7 +22,7 @@ from torch import nn
 FLOAT64_EXACT = 1 << 53
 
 
-class BlockQuantisedRecurrent(nn.Module):
+class BlockQuantizedRecurrent(nn.Module):
     """One recurrent layer in block floating point. The real weights are trained; each pass brings them to blocks.
 
     Args:

@@ -6,29 +6,28 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
-from concord.train.lib.methods import Gates, Methods, Recipe
+from concord.net.quantize import tensors as ptq
+from concord.net.quantize.recipe import Gates, Methods, Recipe
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
+from concord.train.lib.curves import CURVES
 from concord.train.lib.observer import Progress, silent
-from concord.train.ptq import quantise as ptq
 from concord.train.qat.block_layer import BlockLayer
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.recurrent.bidirectional import lower_all, mapped
-from concord.train.recurrent.block_layer import BlockQuantisedRecurrent
+from concord.train.recurrent.block_layer import BlockQuantizedRecurrent
 from concord.train.recurrent.float_layer import FloatRecurrent
 from concord.train.recurrent.float_network import Dense, FloatSequenceNetwork
 from concord.train.recurrent.hidden_linear import SignedLinear
-from concord.train.recurrent.integer_layer import SYMMETRIC, QuantisedRecurrent
+from concord.train.recurrent.integer_layer import SYMMETRIC, QuantizedRecurrent
 from concord.train.recurrent.operations import widen
 from torch import nn
 
 #: Methods of post-training quantisation by default.
 MMSE = Methods()
-#: Modules of the activation functions of dense layers.
-FUNCTIONS = {Activation.RELU: nn.ReLU, Activation.SIGMOID: nn.Sigmoid, Activation.TANH: nn.Tanh}
 
 
-class QuantisedClassifier(nn.Module):
+class QuantizedClassifier(nn.Module):
     """The network in integers: in real numbers between its quantisers, or lowered, in the machine's arithmetic.
 
     Args:
@@ -54,7 +53,7 @@ class QuantisedClassifier(nn.Module):
         self.layers = nn.ModuleList()
         for name, layer, s_in, s_hidden in zip(net.names, net.layers, steps, steps[1:], strict=False):
             self.layers.append(mapped(layer, partial(
-                QuantisedRecurrent, s_in=s_in, weights_format=weights_format, input_format=input_format, gates=gates,
+                QuantizedRecurrent, s_in=s_in, weights_format=weights_format, input_format=input_format, gates=gates,
                 s_hidden=s_hidden)))
             progress("PTQ", len(self.layers), len(net.layers), f"{name}: {lost(self.layers[-1])}")
         first, *rest = net.dense
@@ -63,7 +62,7 @@ class QuantisedClassifier(nn.Module):
         if rest:
             recipe = Recipe(weights_bits=weights_format.bits, input_bits=input_format.bits,
                             symmetric=(True, input_format.symmetric), methods=methods)
-            self.rest = QuantisedNetwork(_sequential(rest), net.dense_inputs(x, lengths)[1], recipe, progress)
+            self.rest = QuantizedNetwork(_sequential(rest), net.dense_inputs(x, lengths)[1], recipe, progress)
 
     def forward(self, x, lengths, lowered: bool = False):
         for layer in self.layers:
@@ -110,7 +109,7 @@ def _sequential(dense: Sequence[Dense]) -> nn.Sequential:
     for one in dense:
         parts[one.name] = one.layer
         if one.activation is not Activation.NONE:
-            parts[f"{one.name} {one.activation}"] = FUNCTIONS[one.activation]()
+            parts[f"{one.name} {one.activation}"] = CURVES[one.activation].module()
     return nn.Sequential(parts)
 
 
@@ -161,7 +160,7 @@ class BlockClassifier(nn.Module):
         self.layers = nn.ModuleList()
         for name, layer in zip(net.names, net.layers, strict=True):
             self.layers.append(mapped(
-                layer, lambda one: BlockQuantisedRecurrent(one, formats.weights, formats.inputs, formats.block)))
+                layer, lambda one: BlockQuantizedRecurrent(one, formats.weights, formats.inputs, formats.block)))
             progress("PTQ", len(self.layers), len(net.layers), f"{name}: {lost(self.layers[-1])}")
         self.head = nn.ModuleList(
             BlockLayer(dense.layer, samples, formats, dense.name)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from concord.model.cells.cell import Cell
-from concord.train.lib.methods import InitialState
+from concord.net.cells.cell import Cell
+from concord.net.ops.recurrent import Direction
+from concord.net.quantize.recipe import InitialState
 from concord.train.recurrent.operations import TorchOperations, unroll
 from torch import nn
 
@@ -57,32 +58,19 @@ class FloatRecurrent(nn.Module):
             raise ValueError(f"{cell.title} takes the weights of torch.nn.{name} with biases and without projections, "
                              f"not of {module}")
         suffix = f"_l{layer}" + "_reverse" * reverse
-        w, r, bias, recurrent_bias = (
-            getattr(module, f"{name}{suffix}").detach().unflatten(0, (len(cell.gates), -1))
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-        return cls.from_gates(cell, w, r, bias, recurrent_bias)
+        w, r, bias, recurrent_bias = (getattr(module, f"{name}{suffix}").detach().numpy()
+                                      for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        return cls.of_direction(cell, Direction.of_gates(cell, cell.torch_gates, w, r, bias, recurrent_bias))
 
     @classmethod
-    def from_gates(cls, cell: Cell, w, r, bias, recurrent_bias) -> "FloatRecurrent":
-        """A layer with these weights, whose gates lie in the order of `torch.nn`.
-
-        Args:
-            cell:           The cell.
-            w:              float32[gates, hidden, inputs].
-            r:              float32[gates, hidden, hidden].
-            bias:           float32[gates, hidden], added to W x.
-            recurrent_bias: float32[gates, hidden], added to R h.
-        """
-        names = cell.torch_gates or tuple(gate.name for gate in cell.gates)
-        order = [names.index(gate.name) for gate in cell.gates]
-        made = cls(cell, w.shape[2], w.shape[1])
+    def of_direction(cls, cell: Cell, numbers: Direction) -> "FloatRecurrent":
+        """A layer with the numbers of one direction of a recurrent operator."""
+        made = cls(cell, numbers.input_weights.shape[2], numbers.input_weights.shape[1])
         with torch.no_grad():
-            made.input_weights.copy_(w[order])
-            made.recurrent_weights.copy_(r[order])
-            made.bias.copy_((bias + recurrent_bias)[order])
-            for vector, gate in cell.torch_biases.items():
-                made.bias[cell.index(gate)] = bias[names.index(gate)]
-                made.vectors[vector].copy_(recurrent_bias[names.index(gate)])
+            for name in ("input_weights", "recurrent_weights", "bias"):
+                getattr(made, name).copy_(torch.from_numpy(getattr(numbers, name)))
+            for name, vector in numbers.vectors.items():
+                made.vectors[name].copy_(torch.from_numpy(vector))
         return made
 
     def parameters_by_name(self) -> dict[str, np.ndarray]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from concord.model.cells.cell import Cell
-from concord.spec.activation import Activation
-from concord.train.lib.straight_through import curve
+from concord.net.cells.cell import Cell
+from concord.spec.numbers.activation import Activation
+from concord.train.lib.curves import curve
 from concord.train.recurrent.bidirectional import Bidirectional
 from concord.train.recurrent.float_layer import FloatRecurrent
 from torch import nn

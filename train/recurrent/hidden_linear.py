@@ -5,12 +5,13 @@ Source: S1; numerics.md of the specification, integer mode, items 1 to 8.
 
 import numpy as np
 import torch
-from concord.model.layers.dense import Dense
-from concord.model.lowering import lowering
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
-from concord.train.lib.straight_through import Product, Round, binary16, curve, plain
-from concord.train.ptq import quantise as ptq
+from concord.net.layers.dense import Dense
+from concord.net.lowering import lowering
+from concord.net.quantize import tensors as ptq
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
+from concord.train.lib.curves import curve
+from concord.train.lib.straight_through import Product, Round, binary16, plain
 from torch import nn
 
 
@@ -61,7 +62,7 @@ class SignedLinear(nn.Module):
                 input_format=self.input_format,
                 unsigned=False,
                 s_in=self.s_in,
-                quantise_input=True,
+                quantize_input=True,
                 activation=self.activation,
                 ranges=ranges,
                 fp32=self.fp32,

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from concord.model.layers.recurrent import IntegerRecurrent
-from concord.model.lowering import lowering
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
-from concord.train.lib.methods import Gates
+from concord.net.layers.recurrent import IntegerRecurrent
+from concord.net.lowering import lowering
+from concord.net.quantize import gates as scales
+from concord.net.quantize import tensors as ptq
+from concord.net.quantize.gates import Affine
+from concord.net.quantize.recipe import Gates
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
 from concord.train.lib.straight_through import Product, Round, binary16, plain
-from concord.train.ptq import gates as scales
-from concord.train.ptq import quantise as ptq
-from concord.train.ptq.gates import Affine
 from concord.train.recurrent.bidirectional import Lowered
 from concord.train.recurrent.float_layer import FloatRecurrent, states_by_name
 from concord.train.recurrent.operations import TorchOperations, unroll, widen
@@ -25,7 +25,7 @@ from torch import nn
 SYMMETRIC = Gates()
 
 
-class QuantisedRecurrent(nn.Module):
+class QuantizedRecurrent(nn.Module):
     """One recurrent layer in integers.
 
     Args:
@@ -165,7 +165,7 @@ def in_steps(weights: np.ndarray, affines: Sequence[Affine]) -> torch.Tensor:
     """
     starts = []
     for matrix, affine in zip(weights, affines, strict=True):
-        integers = torch.from_numpy(scales.quantise(matrix, affine) + affine.zero).float()
+        integers = torch.from_numpy(scales.quantize(matrix, affine) + affine.zero).float()
         exact = torch.from_numpy(matrix / affine.step).float()
         start = exact.clamp(*affine.ends)
         starts.append(torch.where(start.round() == integers, start, integers))

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from concord.model.cells.cell import Cell, Operations
-from concord.spec.activation import Activation
-from concord.train.lib.straight_through import binary16, curve, plain
+from concord.net.cells.cell import Cell, Operations
+from concord.train.lib.curves import CURVES, curve
+from concord.train.lib.straight_through import binary16, plain
 
 
 def unrounded(y: torch.Tensor, gate: str) -> torch.Tensor:
@@ -38,7 +38,7 @@ class TorchOperations(Operations[torch.Tensor]):
     ):
         self._cell, self._recurrent, self._outputs, self._record = cell, recurrent, outputs, record
         self._rounded = binary16 if lowered else plain
-        self._curves = {kind: curve(kind, lowered) for kind in (Activation.RELU, Activation.SIGMOID, Activation.TANH)}
+        self._curves = {kind: curve(kind, lowered) for kind in CURVES}
         self._vectors = {name: self._rounded(value) + 0.0 for name, value in vectors.items()}
         self._index = {gate.name: index for index, gate in enumerate(cell.gates)}
         self._inputs = self._on = self._operand = self._product = None

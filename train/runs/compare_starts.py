@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe, Start, WeightMethod
 from concord.train.lib.factory import build
 from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, silent
-from concord.train.lib.methods import ActivationMethod, Methods, Recipe, Start, WeightMethod
 from concord.train.lib.networks import CLASSES, SHAPE
 from concord.train.qat.check import check
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
 from torch import nn
 
@@ -94,8 +94,8 @@ def curves(
 def curve(net: nn.Module, recipe: Recipe, images: Images, seed: int, epochs: int, rate: float = 0.01,
           progress: Progress = silent) -> list[float]:
     """Accuracy before quantisation-aware training, and after each epoch of it."""
-    quantised = QuantisedNetwork(net, images.x[:CALIBRATION], recipe)
-    return followed(quantised, quantised.groups(rate), images, seed, epochs, rate, progress, quantised.bound)
+    quantized = QuantizedNetwork(net, images.x[:CALIBRATION], recipe)
+    return followed(quantized, quantized.groups(rate), images, seed, epochs, rate, progress, quantized.bound)
 
 
 def followed(net: nn.Module, groups: Iterable, images: Images, seed: int, epochs: int, rate: float = 0.01,

@@ -6,22 +6,22 @@ Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 import math
 from pathlib import Path
 
-from concord.model.layer_overflow import Widths
-from concord.model.model import Model
+from concord.net.layer_overflow import Widths
+from concord.net.model import Model
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.recipe import Recipe
 from concord.train.lib import fp32_file
-from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.data import PIXELS
 from concord.train.lib.export import finish
 from concord.train.lib.factory import build
 from concord.train.lib.fit import Progress, check_epochs, reproducible, share, silent
-from concord.train.lib.methods import Recipe
 from concord.train.lib.networks import CLASSES, SHAPE
 from concord.train.overflow.predictor import settled
 from concord.train.qat.block import BlockNetwork
 from concord.train.qat.check import check
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
-from concord.train.runs.qat_training import train_quantised
+from concord.train.runs.qat_training import train_quantized
 
 #: Recipe with all layers in 4 bits, from PTQ.
 W4A4 = Recipe()
@@ -63,25 +63,25 @@ def train_image(
     net = trained(network, images, seed, epochs[0], None, progress)
     if fp32:
         fp32_file.save(net, fp32)
-    kind = BlockNetwork if isinstance(recipe, BlockRecipe) else QuantisedNetwork
-    quantised = kind(net, images.x[:CALIBRATION], recipe)
-    for name, layer in quantised.layers.items():
+    kind = BlockNetwork if isinstance(recipe, BlockRecipe) else QuantizedNetwork
+    quantized = kind(net, images.x[:CALIBRATION], recipe)
+    for name, layer in quantized.layers.items():
         progress(f"PTQ {name}:", 1, 1, layer.lost)
     predictor = None
     if widths is not None:
-        predictor = settled(quantised, images.x[:CALIBRATION], widths, progress)
+        predictor = settled(quantized, images.x[:CALIBRATION], widths, progress)
 
     def phase(lowered: bool, rate: float, count: int):
-        train_quantised(
-            quantised, images.x, images.labels, lowered=lowered, rate=rate, epochs=count, batch=BATCH, seed=seed,
+        train_quantized(
+            quantized, images.x, images.labels, lowered=lowered, rate=rate, epochs=count, batch=BATCH, seed=seed,
             progress=progress, predictor=predictor,
-            accuracy=lambda: share(images.outputs(quantised, lowered).argmax(1), images.test_labels))
+            accuracy=lambda: share(images.outputs(quantized, lowered).argmax(1), images.test_labels))
 
     rate = predictor.rate(0.01) if predictor else 0.01
     phase(False, rate, epochs[1])
-    real = images.outputs(quantised)
+    real = images.outputs(quantized)
     phase(True, rate / 10, epochs[2])
-    layers, sources = quantised.lower()
+    layers, sources = quantized.lower()
     return finish(
         out,
         layers,
@@ -90,8 +90,8 @@ def train_image(
         data=images.sets.name,
         preprocessing=PIXELS.format(math.prod(SHAPE)),
         fp32=images.outputs(net),
-        quantised=real,
-        lowered=images.outputs(quantised, True),
+        quantized=real,
+        lowered=images.outputs(quantized, True),
         seed=seed,
         command=command,
         method=f"{network}: FP32, {epochs[0]} epochs of SGD; {recipe}; {epochs[1]} epochs of QAT; {epochs[2]} epochs "

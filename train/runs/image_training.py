@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from concord.model.data import dataset
+from concord.datasets import dataset
 from concord.train.lib import data, fp32_file
 from concord.train.lib.export import floats
 from concord.train.lib.factory import build

@@ -1,4 +1,4 @@
-"""Imported networks: post-training quantisation, and training on from their own weights.
+"""Imported networks, trained on from their own weights behind quantisers.
 
 Source: S0; S1; numerics.md of the specification, integer mode, items 4 to 8.
 """
@@ -6,17 +6,18 @@ Source: S0; S1; numerics.md of the specification, integer mode, items 4 to 8.
 from pathlib import Path
 
 import torch
+from concord.datasets import measures
+from concord.datasets.samples import NO_DATA, DataSet, Task
 from concord.golden.mfu.softmax import softmax
-from concord.model.data import measures
-from concord.model.data.samples import NO_DATA, DataSet, Task
-from concord.model.floating.network import FloatNetwork
-from concord.model.layer_overflow import Widths
-from concord.model.layers.softmax import with_softmax
-from concord.model.model import Model
-from concord.train.imported.choices import Choices
-from concord.train.imported.objectives import loss_of, trainable, with_classes
+from concord.net.graph import Graph
+from concord.net.layer_overflow import Widths
+from concord.net.layers.softmax import with_softmax
+from concord.net.model import Model
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.source import with_classes
+from concord.train.imported.objectives import loss_of, trainable
 from concord.train.imported.part import Part
-from concord.train.imported.quantised import Quantised, check, lowered, quantised
+from concord.train.imported.quantized import Quantized, check, lowered, quantized
 from concord.train.imported.source import Source, source
 from concord.train.lib.export import finish, floats, patterns
 from concord.train.lib.fit import Progress, check_epochs, fit, reproducible, silent
@@ -26,25 +27,8 @@ from concord.train.overflow.predictor import Predictor, settled
 BATCH, RATE, RECURRENT_RATE = 50, 0.01, 5e-4
 
 
-def prepared(
-    network: FloatNetwork, data: DataSet | None, choices: Choices, calibration: Path | None = None, *,
-    training: bool = False,
-) -> Source:
-    """A network with its data, which can be quantised, and trained if `training`.
-
-    Raises:
-        Unsupported: an operation of the network cannot be quantised.
-        ValueError: data are missing or do not fit, or a method cannot do a width.
-    """
-    found = source(network, data, calibration)
-    check(found, choices)
-    if training:
-        trainable(found.data, found.outputs)
-    return found
-
-
 def write(
-    out: Path, source: Source, net: Quantised, choices: Choices, method: str, *, seed: int, command: str,
+    out: Path, source: Source, net: Quantized, choices: Choices, method: str, *, seed: int, command: str,
     real: torch.Tensor | None = None, progress: Progress = silent,
 ) -> Model:
     """Write a quantised network, and measure it if there is a test set.
@@ -65,7 +49,7 @@ def write(
     layers, sources = lowered(source, net)
     measured, data = source.test or source.calibration, source.data
     qat = measured.outputs(net, False) if real is None else real
-    ends = {"fp32": measured.outputs(source.net), "quantised": qat, "lowered": measured.outputs(net, True)}
+    ends = {"fp32": measured.outputs(source.net), "quantized": qat, "lowered": measured.outputs(net, True)}
     if source.network.softmax and source.outputs <= choices.softmax:
         layers = with_softmax(layers)
         ends = {name: torch.softmax(outputs, 1) for name, outputs in ends.items()} | {
@@ -73,22 +57,14 @@ def write(
     return finish(
         out, layers, measured.samples, sources=sources, data=data.name if source.test else NO_DATA,
         preprocessing="numbers as the description of the data says, each rounded to binary16", **ends, seed=seed,
-        command=command, method=method, task=data.task, description=data.description, progress=progress)
-
-
-def quantize(out: Path, source: Source, choices: Choices, *, command: str, progress: Progress = silent) -> Model:
-    """Quantise a network without training, and write the model. Arguments and errors are those of `write`."""
-    net = quantised(source, choices, progress)
-    words = choices.words(source.network.sequence)
-    return write(
-        out, source, net, choices, f"{source.network.name}: imported; {words}; {len(source.calibration)} samples to "
-        "calibrate; not trained", seed=0, command=command, progress=progress)
+        command=command, method=method, task=data.task, description=data.description,
+        axes=source.network.input_axes, progress=progress)
 
 
 def train_imported(
     out: Path,
     *,
-    network: FloatNetwork,
+    network: Graph,
     data: DataSet,
     choices: Choices,
     seed: int = 0,
@@ -117,12 +93,14 @@ def train_imported(
         ValueError: data are missing or do not fit, a method cannot do a width, or training has diverged.
     """
     check_epochs(epochs)
-    found = prepared(network, data, choices, training=True)
+    found = source(network, data)
+    check(found, choices)
+    samples = trainable(found.data, found.outputs)
     if accumulator is not None and (network.sequence or choices.blocks):
         raise ValueError("--accumulator is for feed-forward networks in integers: leave it out")
-    part = found.part(with_classes(trainable(found.data, found.outputs), found.data.task, found.outputs))
+    part = found.part(with_classes(samples, found.data.task, found.outputs))
     reproducible(seed)
-    net = quantised(found, choices, progress)
+    net = quantized(found, choices, progress)
     predictor = None if accumulator is None else settled(
         net, found.calibration.inputs[0], Widths(sum_bits=accumulator), progress)
     rate = (RECURRENT_RATE if network.sequence else RATE) if rate is None else rate
@@ -139,7 +117,7 @@ def train_imported(
 
 
 def train_phase(
-    net: Quantised, task: Task, part: Part, *, lowered: bool, rate: float, epochs: int, seed: int,
+    net: Quantized, task: Task, part: Part, *, lowered: bool, rate: float, epochs: int, seed: int,
     progress: Progress = silent, predictor: Predictor | None = None, test: Part | None = None,
 ):
     """Train one phase: recurrent networks by Adam, others by SGD with momentum.
@@ -150,7 +128,7 @@ def train_phase(
         part:      Training samples.
         lowered:   Whether the forward pass is in the machine's arithmetic, rather than in real numbers.
         rate:      Learning rate at the beginning.
-        predictor: See `train.runs.qat_training.train_quantised`.
+        predictor: See `train.runs.qat_training.train_quantized`.
         test:      Test set, on which a log measures each epoch.
         Others:    See `fit`.
     """

@@ -13,11 +13,11 @@ import torch
 from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor_training import Rates
-from concord.model.layers.dense import BlockDense
-from concord.model.lowering.lowering import binary16, recorded
-from concord.model.model import Model
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
+from concord.net.layers.dense import BlockDense
+from concord.net.lowering.lowering import binary16, recorded
+from concord.net.model import Model
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
 from concord.train.bfp.parameters import UpdateRule
 from concord.train.bfp.tensor_network import Network, batch, float_network, initial_values, inputs, network
 from concord.train.lib import data
@@ -129,7 +129,7 @@ def train_lazy_mlp(
         data=sets.name,
         preprocessing=data.PIXELS.format(images.shape[1]),
         fp32=fp32,
-        quantised=logits,
+        quantized=logits,
         lowered=None,
         seed=seed,
         command=command,

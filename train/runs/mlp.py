@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from concord.model.layer_overflow import Widths
-from concord.model.lowering import block_lowering
-from concord.model.model import Model
-from concord.spec.activation import Activation
-from concord.spec.formats import Format
+from concord.net.layer_overflow import Widths
+from concord.net.lowering import block_lowering
+from concord.net.model import Model
+from concord.net.quantize.recipe import Methods, Recipe
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, silent
-from concord.train.lib.methods import Methods, Recipe
 from concord.train.overflow.predictor import settled
-from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs.qat_training import train_quantised
+from concord.train.qat.network import QuantizedNetwork
+from concord.train.runs.qat_training import train_quantized
 from torch import nn
 
 FOUR_BITS = Format(bits=4, symmetric=True)
@@ -111,7 +111,7 @@ def train_mlp(
     net = train_float(images, labels, sizes, seed=seed, epochs=epochs[0], progress=progress)
     fp32 = _outputs(net, floats(test.inputs))
     if block is None:
-        qat = QuantisedNetwork(net, images[:CALIBRATION], recipe(weights_format, input_format, methods))
+        qat = QuantizedNetwork(net, images[:CALIBRATION], recipe(weights_format, input_format, methods))
         real, lowered, words = _train_integers(
             qat, images, labels, floats(test.inputs), widths, seed=seed, epochs=epochs[1:], progress=progress)
         layers, _ = qat.lower(ranges(net, images[:CALIBRATION]))
@@ -125,7 +125,7 @@ def train_mlp(
         data=sets.name,
         preprocessing=data.PIXELS.format(images.shape[1]),
         fp32=fp32,
-        quantised=real,
+        quantized=real,
         lowered=lowered,
         seed=seed,
         command=command,
@@ -134,7 +134,7 @@ def train_mlp(
 
 
 def _train_integers(
-    qat: QuantisedNetwork, images, labels, x, widths: Widths | None, *, seed: int, epochs: tuple[int, int],
+    qat: QuantizedNetwork, images, labels, x, widths: Widths | None, *, seed: int, epochs: tuple[int, int],
     progress: Progress,
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
     """Train behind quantisers; return the outputs for x in real numbers and lowered, and the method in words."""
@@ -142,9 +142,9 @@ def _train_integers(
         progress(f"PTQ {name}:", 1, 1, layer.lost)
     predictor = None if widths is None else settled(qat, images[:CALIBRATION], widths, progress)
     options = {"seed": seed, "progress": progress, "predictor": predictor, "batch": BATCH}
-    train_quantised(qat, images, labels, lowered=False, epochs=epochs[0], rate=0.01, **options)
+    train_quantized(qat, images, labels, lowered=False, epochs=epochs[0], rate=0.01, **options)
     real = _outputs(qat, x)
-    train_quantised(qat, images, labels, lowered=True, epochs=epochs[1], rate=0.001, **options)
+    train_quantized(qat, images, labels, lowered=True, epochs=epochs[1], rate=0.001, **options)
     words = (f"{qat.recipe}; {epochs[0]} epochs of QAT; {epochs[1]} epochs more in the machine's arithmetic"
              + (f"; {predictor.record}" if predictor else ""))
     return real, _outputs(qat, x, True), words

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import torch
 from concord.train.lib.fit import Progress, cross_entropy, fit, silent
 from concord.train.overflow.predictor import Predictor
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 
 
-def train_quantised(
-    net: QuantisedNetwork,
+def train_quantized(
+    net: QuantizedNetwork,
     images: torch.Tensor,
     labels: torch.Tensor,
     *,

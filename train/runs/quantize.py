@@ -8,20 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from concord.model import network
-from concord.model.data.samples import NO_DATA
-from concord.model.model import Model, Provenance
-from concord.model.model_file import save_model
-from concord.model.npy_file import read_numbers
+from concord.datasets.npy_file import read_numbers
+from concord.datasets.samples import NO_DATA
+from concord.net import network
+from concord.net.finish import check_bits
+from concord.net.model import Model, Provenance
+from concord.net.model_file import save_model
+from concord.net.quantize.recipe import Recipe
 from concord.train.lib import fp32_file
 from concord.train.lib.data import PIXELS
-from concord.train.lib.export import check_bits, finish, patterns
+from concord.train.lib.export import finish, patterns
 from concord.train.lib.factory import build
 from concord.train.lib.fit import reproducible
-from concord.train.lib.methods import Recipe
 from concord.train.lib.networks import CLASSES, SHAPE
 from concord.train.qat.check import check
-from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs.image_training import CALIBRATION, MEASURED, Images
 from torch import nn
 
@@ -86,7 +87,7 @@ def trained(
     return Trained(name=network, net=net, inputs=images.x if images else inputs, images=images)
 
 
-def write(out: Path, source: Trained, quantised: QuantisedNetwork, recipe: Recipe, command: str) -> Model:
+def write(out: Path, source: Trained, quantized: QuantizedNetwork, recipe: Recipe, command: str) -> Model:
     """Write a quantised network, and measure its accuracy if there are test images.
 
     Raises:
@@ -94,22 +95,22 @@ def write(out: Path, source: Trained, quantised: QuantisedNetwork, recipe: Recip
         RuntimeError: golden and PyTorch differ in a bit, which is a defect of this program.
     """
     inputs, images = source.inputs, source.images
-    layers, sources = quantised.lower()
+    layers, sources = quantized.lower()
     method = f"{source.name}: FP32 parameters from a file; {recipe}; {len(inputs)} samples to calibrate; not trained"
     if images:
         return finish(
             out, layers, images.sets.test, sources=sources, data=images.sets.name,
             preprocessing=PIXELS.format(inputs[0].numel()), fp32=images.outputs(source.net),
-            quantised=images.outputs(quantised), lowered=images.outputs(quantised, True), seed=0, command=command,
+            quantized=images.outputs(quantized), lowered=images.outputs(quantized, True), seed=0, command=command,
             method=method)
     none = np.zeros(0, np.uint8)
     model = Model(
         name=Path(out).stem, data=NO_DATA, preprocessing="numbers as in the calibration set, each rounded to binary16",
-        classes=(), layers=layers, sources=sources, fp32_predictions=none, quantised_predictions=none,
-        provenance=Provenance(command=command, method=method, seed=0, fp32_accuracy=None, quantised_accuracy=None,
+        classes=(), layers=layers, sources=sources, fp32_predictions=none, quantized_predictions=none,
+        provenance=Provenance(command=command, method=method, seed=0, fp32_accuracy=None, quantized_accuracy=None,
                               golden_accuracy=None))
     with torch.no_grad():
-        lowered = torch.cat([quantised(part, True) for part in inputs.split(MEASURED)])
-    check_bits(network.outputs(model, patterns(inputs.flatten(1))), lowered)
+        lowered = torch.cat([quantized(part, True) for part in inputs.split(MEASURED)])
+    check_bits(network.outputs(model, patterns(inputs.flatten(1))), patterns(lowered))
     save_model(model, out)
     return model

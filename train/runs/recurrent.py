@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from concord.model.cells.cell import Cell
-from concord.model.cells.registry import CELLS
-from concord.model.data import dataset
-from concord.model.model import Model
-from concord.spec.formats import Format
+from concord.datasets import dataset
+from concord.net.cells.cell import Cell
+from concord.net.cells.registry import CELLS
+from concord.net.model import Model
+from concord.net.quantize.recipe import Gates, InitialState
+from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, check_epochs, cross_entropy, fit, reproducible, silent
-from concord.train.lib.methods import Gates, InitialState
-from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantisedClassifier
+from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantizedClassifier
 from concord.train.recurrent.float_layer import initial_state
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.recurrent.integer_layer import SYMMETRIC
@@ -73,12 +73,12 @@ def train_float(
 
 
 def retrain(
-    net: QuantisedClassifier | BlockClassifier, samples: dataset.Samples, epochs: tuple[int, int], x, lengths, **options
+    net: QuantizedClassifier | BlockClassifier, samples: dataset.Samples, epochs: tuple[int, int], x, lengths, **options
 ):
     """Quantisation-aware training, in real numbers and then in the machine's arithmetic.
 
     Args:
-        epochs:     Of the two phases.
+        epochs:     Number of epochs of each of the two phases.
         x, lengths: A test set.
         options:    seed and progress of `fit`.
 
@@ -145,7 +145,7 @@ def train_recurrent(
         fp32 = net(x, lengths)
     calibration = tensors(train)[:2]
     if block is None:
-        qat = QuantisedClassifier(net, calibration[0], weights_format, input_format, gates, calibration[1])
+        qat = QuantizedClassifier(net, calibration[0], weights_format, input_format, gates, calibration[1])
         arithmetic = f"weights of {weights_format.bits} bits, {gates}, x and h of {input_format.bits} bits"
     else:
         formats = BlockFormats(weights=weights_format, inputs=input_format, block=block)
@@ -162,7 +162,7 @@ def train_recurrent(
         data=sets.name,
         preprocessing=f"one vector of {train.inputs.shape[2]} cepstra for each frame, each binary16(cepstrum)",
         fp32=fp32,
-        quantised=real,
+        quantized=real,
         lowered=lowered,
         seed=seed,
         command=command,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
-from concord.spec.chain import Chain
-from concord.spec.memories import Mem
+from concord.firmware.firmware import Firmware
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.memories import Mem
 
 
 class Origin(StrEnum):

@@ -1,12 +1,12 @@
 """Symbolic execution of firmware: the program runs once, and memories hold references instead of words."""
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.golden.schedule.vectorisation import Plan, plan
-from concord.spec.chain import Chain
-from concord.spec.check import Sequencer
-from concord.spec.isa import SPECS, Op
-from concord.spec.memories import ADDRESSED, QUEUES, Mem, depth
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.instructions import SPECS, Op
+from concord.spec.isa.memories import ADDRESSED, QUEUES, Mem, depth
 from concord.twin.flow.flow import Flow, Origin, Refs, Step, Value
 from concord.twin.flow.joined import Joined
 from concord.twin.flow.references import Addressed, Queued, runs, shaped
@@ -102,7 +102,7 @@ class _Execution:
         """The source words of a chain without product, for each position and pixel."""
         if chain.source.mem in QUEUES:
             return shaped(self._take(chain.source.mem, last - first), last - first, 1)
-        parts = self._config.vector_words if chain.source.mem == Mem.VECTOR_RF else 1
+        parts = self._config.vector_words if chain.from_entries else 1
         return self._memories[chain.source.mem].read(addresses[first:last], parts)
 
     def _take(self, mem, count) -> Refs:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from concord.golden.host.cascade import Cascade
-from concord.golden.host.firmware import Firmware, Section, Tiles
-from concord.spec.chain import Registers
-from concord.spec.config import Config
-from concord.spec.disassembler import disassemble_word
-from concord.spec.isa import FIELDS, SPECS, Instruction, Op, Reg, decode, encode
-from concord.spec.memories import ADDRESSED, VRFS, Mem, depth
+from concord.firmware.cascade import Cascade
+from concord.firmware.firmware import Firmware, Section, Tiles
+from concord.spec.isa.chain import Registers
+from concord.spec.isa.disassembler import disassemble_word
+from concord.spec.isa.instructions import FIELDS, SPECS, Instruction, Op, Reg, decode, encode
+from concord.spec.isa.memories import ADDRESSED, FILLED, VRFS, Mem, depth
+from concord.spec.machine.config import Config
 
 #: Attributes of machines on which no bit depends: sizes, of which the joined machine has the sum, or speed.
 _SIZES = ("initial_vrf", "addsub_vrf", "multiply_vrf", "vector_rf", "matrix_tiles", "bias_words", "instructions")
@@ -162,7 +162,7 @@ def _offsets(parts: Sequence[Firmware]) -> Iterator[dict[Mem, int]]:
     A program may write to any word of a vector memory, also behind those that the firmware fills. Tiles and biases are
     those of the firmware, one machine behind the other.
     """
-    found = dict.fromkeys((*ADDRESSED, Mem.MATRIX_RF, Mem.BIAS_RF), 0)
+    found = dict.fromkeys(FILLED, 0)
     for part in parts:
         yield dict(found)
         for mem in ADDRESSED:

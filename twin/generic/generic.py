@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from concord.spec.config import preset_name
-from concord.spec.memories import Mem
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset_name
 from concord.twin.flow.flow import Flow, Origin, Refs
 from concord.twin.generic.items import INPUT, Items
 from concord.twin.generic.steps import Steps

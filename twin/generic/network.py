@@ -1,8 +1,8 @@
 """A network word by word: what its users give and get, around the words of its program."""
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
-from concord.spec.config import preset_name
+from concord.firmware.firmware import Firmware
+from concord.spec.machine.config import preset_name
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.generic.generic import generic
 from concord.twin.lib.script import Call, Routine, Script, Stored, Tensor

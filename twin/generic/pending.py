@@ -57,6 +57,6 @@ class Pending:
         return self._elements(parts, np.arange(begin, end))
 
     def _elements(self, parts, positions):
-        """Elements of the words at positions, of which `parts` has neighbours."""
+        """The elements of the words at `positions`; `parts` gives the ranges of words that are there."""
         lanes, first = self._items.config.mfu_lanes, parts[0][0]
         return (positions - first)[..., None] * lanes + np.arange(lanes), (parts[-1][1] - first) * lanes

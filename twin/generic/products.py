@@ -1,8 +1,7 @@
 """Products of a flow as calls: of tiles that the firmware brings, or of tiles that the program loads."""
 
 import numpy as np
-from concord.spec.config import Config
-from concord.spec.memories import Mem
+from concord.spec.machine.config import Config
 from concord.twin.flow.flow import Refs, Step
 from concord.twin.generic.items import Items
 from concord.twin.generic.values import codes
@@ -12,7 +11,7 @@ def product(items: Items, step: Step) -> str:
     """Name of the results [batch, iterations, rows] of the product of a step."""
     chain, lines, n = step.chain, items.lines, items.config.native_dim
     operand = _operand(items, step)
-    if step.reads[0].value.ndim == 2 or chain.source.mem != Mem.VECTOR_RF:
+    if step.reads[0].value.ndim == 2 or not chain.from_entries:
         return _multiplied(items, step, operand, 0, chain.row_tiles)
     size = chain.registers.columns * n  # elements of the operand of a row tile
     parts = [_multiplied(items, step, lines.call("part", operand, first=tile * size, last=(tile + 1) * size), tile,
@@ -38,7 +37,7 @@ def _operand(items, step) -> str:
     """Name of the codes [batch, iterations, elements], those of all row tiles side by side."""
     chain, config, refs = step.chain, items.config, step.reads[0]
     mode, iterations = chain.product, len(refs.value)
-    if chain.source.mem == Mem.VECTOR_RF:
+    if chain.from_entries:
         entries = items.taken_entries(refs, "mantissas" if mode.integer else "reals")
         return items.lines.call("reshape", entries, shape=(iterations, refs.value[0].size * config.native_dim))
     words, size = items.taken_words(refs), refs.value[0].size * config.mfu_lanes

@@ -1,21 +1,14 @@
 """One step of a flow as calls: its source, its operations, its writes."""
 
 import numpy as np
-from concord.spec.isa import SPECS, Op
-from concord.spec.memories import Mem
-from concord.spec.operations import Operation
-from concord.spec.softmax import fractions, wholes
+from concord.spec.isa.instructions import SPECS, Op
+from concord.spec.isa.memories import Mem
+from concord.spec.numbers.softmax import fractions, wholes
 from concord.twin.flow.flow import Refs, Step
 from concord.twin.generic.items import Items
 from concord.twin.generic.pending import Pending
 from concord.twin.generic.products import product
-from concord.twin.generic.values import codes, quantised_entries
-
-#: Function of each operation, and whether it takes the operand first.
-FUNCTIONS = {
-    Operation.VV_ADD: ("add", False), Operation.VV_A_SUB_B: ("subtract", False),
-    Operation.VV_B_SUB_A: ("subtract", True), Operation.VV_MAX: ("maximum", False), Operation.V_RELU: ("relu", False),
-    Operation.V_SIGM: ("sigmoid", False), Operation.V_TANH: ("tanh", False), Operation.VV_MUL: ("multiply", False)}
+from concord.twin.generic.values import codes, quantized_entries
 
 
 class Steps:
@@ -38,9 +31,9 @@ class Steps:
         for place, instruction in enumerate(step.chain.instructions):
             operation = SPECS[instruction.op].operation
             if operation:
-                function, swapped = FUNCTIONS[operation]
                 operands = [value, self._operand(step.reads[place])] if operation.operand else [value]
-                value, arithmetic = self._lines.call(function, *(operands[::-1] if swapped else operands)), True
+                value, arithmetic = self._lines.call(
+                    operation.function, *(operands[::-1] if operation.swapped else operands)), True
             elif instruction.op == Op.V_WR:
                 self._write(step, place, self._lines.call("canonical", value) if arithmetic else value)
 
@@ -64,7 +57,7 @@ class Steps:
             index = np.arange(skipped, skipped + last - first)[:, None] * self._config.mfu_lanes
             return lines.take(index + np.arange(self._config.mfu_lanes), words), True
         pixels = refs.value.shape[1]
-        take = self._numbers if chain.source.mem == Mem.VECTOR_RF else self._words
+        take = self._numbers if chain.from_entries else self._words
         words = take(chain.source, refs)
         if pixels == 1:
             return lines.call("reshape", words, shape=(last - first, self._config.mfu_lanes)), False
@@ -115,5 +108,5 @@ class Steps:
         vectors, count = self._entries.complete(step, written), self._items.flow.values[step.makes[place]].count
         if count:
             mode = chain.instructions[place]
-            self._items.entries[step.makes[place]] = quantised_entries(
+            self._items.entries[step.makes[place]] = quantized_entries(
                 self._lines, self._config, vectors, count, integer=bool(mode.integer), unsigned=bool(mode.unsigned))

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
-from concord.spec.config import Config
-from concord.spec.formats import Format
-from concord.spec.memories import Mem, depth
+from concord.firmware.firmware import Firmware
+from concord.spec.isa.memories import Mem, depth
+from concord.spec.machine.config import Config
+from concord.spec.numbers.formats import Format
 from concord.twin.generic.lines import Lines
-from concord.twin.lib.quantiser import quantiser
+from concord.twin.lib.quantizer import quantizer
 
 
 @dataclass(kw_only=True)
@@ -34,7 +34,7 @@ class Entries:
         return self.lines.call("scaled", self.mantissas, self.exponents, more=1 - self.config.activations.bits)
 
 
-def quantised_entries(lines: Lines, config: Config, vectors: str, count: int, *, integer: bool,
+def quantized_entries(lines: Lines, config: Config, vectors: str, count: int, *, integer: bool,
                       unsigned: bool) -> Entries:
     """Entries of native vectors [batch, count, N]."""
     fmt = config.activations
@@ -48,7 +48,7 @@ def quantised_entries(lines: Lines, config: Config, vectors: str, count: int, *,
 
 def codes(lines: Lines, fmt: Format, vectors: str, size: int, *, integer: bool, unsigned: bool = False) -> str:
     """Codes of numbers [..., size], native vectors or rows of a tile, as a product takes them."""
-    made = quantiser(fmt, size, integer=integer, unsigned=unsigned)
+    made = quantizer(fmt, size, integer=integer, unsigned=unsigned)
     found = lines.call(made.function, vectors, **dict(made.settings))
     return lines.call("shifted", found, distance=-made.zero) if unsigned else found
 

@@ -16,7 +16,7 @@ def arrays(script: Script) -> dict[str, np.ndarray]:
     Weights and start values of a product are float32 where no sum can reach 2**24, which the ranges of its codes
     prove; otherwise they are float64. All numbers of a script without quantisers are float64.
     """
-    if script.unquantised:
+    if script.unquantized:
         return {name: each.values for name, each in script.tensors.items()}
     narrow = _Ranges(script).narrow
     return {name: each.values if each.values.dtype in (np.float16, np.int32)

@@ -137,4 +137,4 @@ class Script:
     main: Routine
     routines: tuple[Routine, ...]
     tensors: Mapping[str, Tensor]
-    unquantised: bool = False
+    unquantized: bool = False

@@ -1,6 +1,6 @@
 """Firmware to a script at the level of layers."""
 
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.lib.script import Script
 from concord.twin.recovery.layers.layers import scripted
@@ -11,7 +11,7 @@ from concord.twin.recovery.tensors.program import drafted
 _PASSES = 4  #: Time steps of the flow that the recovery looks at: the first one has initial values, the last one ends.
 
 
-def recover(firmware: Firmware, *, unquantised: bool = False) -> Script:
+def recover(firmware: Firmware, *, unquantized: bool = False) -> Script:
     """The script of firmware.
 
     Args:
@@ -22,6 +22,6 @@ def recover(firmware: Firmware, *, unquantised: bool = False) -> Script:
     Raises:
         Unrecognised: the program does something that has no form here.
     """
-    lowered = lower(flow_of(firmware, _PASSES), unquantised=unquantised)
+    lowered = lower(flow_of(firmware, _PASSES), unquantized=unquantized)
     widen(firmware, lowered)
-    return scripted(firmware, drafted(firmware, lowered), unquantised=unquantised)
+    return scripted(firmware, drafted(firmware, lowered), unquantized=unquantized)

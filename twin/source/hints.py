@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 
 
 def without_hints(firmware: Firmware) -> Firmware:

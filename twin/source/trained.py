@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
-from concord.twin.lib.quantiser import quantiser
+from concord.firmware.firmware import Firmware
+from concord.twin.lib.quantizer import quantizer
 from concord.twin.lib.script import Loop, Script, Stored, Tensor
 
 
@@ -38,7 +38,7 @@ def _rounding(tensor: Tensor, firmware: Firmware) -> Rounding | None:
     if not tensor.bits:
         return None
     size = firmware.config.native_dim
-    made = quantiser(firmware.config.weights, size, integer=tensor.values.dtype.kind == "i")
+    made = quantizer(firmware.config.weights, size, integer=tensor.values.dtype.kind == "i")
     if made.size and not _is_in_blocks(tensor.places, size):
         return None
     return Rounding(function=made.function, settings=made.settings)

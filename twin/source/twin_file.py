@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from concord.golden.lib import atomic_files
+from concord.lib import atomic_files
 from concord.twin.lib.script import Script
-from concord.twin.source.frameworks import Framework
+from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.trained import Rounding
 from concord.twin.source.writer import source, tensors
 from safetensors.numpy import save
@@ -34,7 +34,7 @@ def write_twin(script: Script, framework: Framework, folder: Path, stem: str,
     Raises:
         ValueError: two names are the same in a source, or the framework cannot say something that the script says.
     """
-    if framework is Framework.ONNX:
+    if framework not in FORMS:
         from concord.twin.source.onnx_graph import onnx_graph
 
         atomic_files.write(folder / f"{stem}.onnx", onnx_graph(script).SerializeToString())

@@ -1,10 +1,13 @@
-"""The source of the functions that a script calls, read from a file of `twin/vocabulary/` without importing it."""
+"""The source of the functions that a script calls, read from files of `twin/vocabulary/` without importing them."""
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from concord.twin.source.frameworks import FORMS, Framework
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,16 +27,20 @@ class Vocabulary:
     """Parsed files of functions.
 
     Args:
-        paths: The files; those after the first one hold what few scripts need, or take the place of functions of the
-            first one that have the same names.
+        paths:  The files; functions take the place of those of earlier files that have the same names. What only the
+            first file has comes last in a source.
+        module: Name by which functions call the module of their framework; it takes the place of `xp`.
     """
 
-    def __init__(self, paths: Iterable[Path]):
-        texts = [path.read_text() for path in paths]
+    def __init__(self, paths: Iterable[Path], module: str):
+        texts = [_of_module(path.read_text(), module) for path in paths]
         body = [node for text in texts for node in ast.parse(text).body]
         self._functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        self._sources = {node.name: _source(text, node) for text in texts for node in ast.parse(text).body
-                         if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        shared, *own = [{node.name: _source(text, node) for node in ast.parse(text).body
+                         if isinstance(node, ast.FunctionDef | ast.ClassDef)} for text in texts]
+        self._sources: dict[str, str] = {}
+        for found in (*own, {name: each for name, each in shared.items() if not any(name in other for other in own)}):
+            self._sources.update(found)
         self._imports = {(alias.asname or alias.name).partition(".")[0]: (node, alias) for node in body
                          if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
                          if (alias.asname or alias.name) not in self._functions}
@@ -63,6 +70,12 @@ class Vocabulary:
         return frozenset(self._functions)
 
 
+def _of_module(text: str, module: str) -> str:
+    """The text of functions whose namespace `xp` is a module, without the function that finds the namespace."""
+    text = re.sub(r"def namespace\(.*\n(    .*\n)*", "", text)
+    return re.sub(r"\bxp\.", f"{module}.", re.sub(r"    xp = namespace\(.*\)\n", "", text))
+
+
 def _source(text: str, node) -> str:
     first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
     return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
@@ -83,9 +96,9 @@ def _line(node, alias) -> str:
 
 
 @cache
-def vocabulary(framework: str, *, unquantised: bool = False) -> Vocabulary:
-    """The vocabulary of a framework, such as "numpy", for twins with quantisers or without them."""
+def vocabulary(framework: Framework, *, unquantized: bool = False) -> Vocabulary:
+    """The vocabulary of a framework, for twins with quantisers or without them."""
     folder = Path(__file__).parents[1] / "vocabulary"
-    more = f"unquantised_{framework}.py" if unquantised else f"generic_{framework}.py"
-    paths = [folder / f"{framework}_functions.py", folder / more]
-    return Vocabulary(path for path in paths if path.exists())
+    more = f"unquantized_{framework}.py" if unquantized else f"generic_{framework}.py"
+    paths = [folder / name for name in ("shared.py", f"{framework}_functions.py", more)]
+    return Vocabulary((path for path in paths if path.exists()), FORMS[framework].module)

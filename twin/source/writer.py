@@ -1,5 +1,6 @@
 """A script as source text and its file of tensors."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from textwrap import wrap
@@ -13,8 +14,6 @@ from concord.twin.source.lines import WIDTH, Lines, attribute, literal, repeated
 from concord.twin.source.trained import Rounding
 from concord.twin.source.vocabulary import vocabulary
 
-#: Packages that are not of the standard library.
-OTHERS = {"numpy", "torch", "tensorflow", "safetensors"}
 #: Methods of twins that can be trained.
 _SAVE = '''
 
@@ -38,7 +37,6 @@ _NUMBERS = {
     True: "Weights lie in {stem}.safetensors. They are those before any rounding, and so are all other numbers. Only "
           "clips that are activation functions are left of the quantisers."}
 _PATTERNS = np.arange(1 << 16)
-TABLES = {"sigmoid": activation.sigmoid, "tanh": activation.tanh}
 
 
 def source(script: Script, framework: Framework, stem: str, trained: Mapping[str, Rounding] | None = None) -> str:
@@ -53,8 +51,8 @@ def source(script: Script, framework: Framework, stem: str, trained: Mapping[str
     Raises:
         ValueError: the script calls a function that the framework lacks.
     """
-    form = (UNQUANTISED if script.unquantised else FORMS)[framework]
-    words = vocabulary(framework, unquantised=script.unquantised)
+    form = (UNQUANTISED if script.unquantized else FORMS)[framework]
+    words = vocabulary(framework, unquantized=script.unquantized)
     trained = (trained or {}) if form.trains else {}
     routines = frozenset(routine.name for routine in script.routines)
     used = _used(script)
@@ -86,17 +84,17 @@ def tensors(script: Script) -> dict[str, np.ndarray]:
     if len(named) < len(stored) or taken & named.keys():
         raise ValueError(f"the twin of {script.name} has two things of one name: "
                          f"{', '.join(sorted(taken & named.keys()) or stored)}")
-    curves = {name: TABLES[name](_PATTERNS).view(np.float16) for name in CURVES
-              if name in _used(script) and not script.unquantised}
+    curves = {name: getattr(activation, name)(_PATTERNS).view(np.float16) for name in CURVES
+              if name in _used(script) and not script.unquantized}
     return {name: np.ascontiguousarray(values) for name, values in (named | curves).items()}
 
 
 def _head(script: Script, form, stem: str) -> str:
     shape = ", ".join(["batch", *("steps" if size is None else str(size) for size in script.inputs)])
     machine = f"the machine `{script.machine}`" if script.machine else "a machine that is no preset"
-    origin = f"The software twin of firmware `{_plain(script.name)}` for {machine}: {_SAYS[script.unquantised]}"
+    origin = f"The software twin of firmware `{_plain(script.name)}` for {machine}: {_SAYS[script.unquantized]}"
     text = (f"Inputs are [{shape}], and results [batch, {script.outputs}] in {form.result}. "
-            f"{_NUMBERS[script.unquantised].format(stem=stem)}")
+            f"{_NUMBERS[script.unquantized].format(stem=stem)}")
     example = [f"    from {stem} import Twin", f"    {form.example}"]
     return "\n".join([f'"""{_sentence(script.main.title)}', "", *wrap(origin, WIDTH), "", *example, "",
                       *wrap(text, WIDTH), '"""', ""])
@@ -111,7 +109,7 @@ def _imports(lines: set[str]) -> str:
         parts[module].add(name)
     merged = whole | {f"from {module} import {', '.join(sorted(names))}" for module, names in parts.items()}
     ordered = sorted(merged, key=lambda line: (line.startswith("from"), line))
-    others = [line for line in ordered if line.split()[1].partition(".")[0] in OTHERS]
+    others = [line for line in ordered if line.split()[1].partition(".")[0] not in sys.stdlib_module_names]
     standard = [line for line in ordered if line not in others]
     return "\n".join([*standard, *[""] * bool(standard), *others, ""])
 
@@ -119,7 +117,7 @@ def _imports(lines: set[str]) -> str:
 def _constants(script: Script) -> str:
     classes = wrapped("CLASSES = (", [literal(name) for name in script.classes],
                       ")" if len(script.classes) > 1 else ",)") if script.classes else []
-    held = "#: Weights." if script.unquantised else "#: Weights and tables."
+    held = "#: Weights." if script.unquantized else "#: Weights and tables."
     file = [held, 'FILE = Path(__file__).with_suffix(".safetensors")']
     return "\n".join([*file, "#: Shape of an input.", f"INPUTS = {literal(script.inputs)}",
                       *["#: Names of the results."] * bool(classes), *classes, "", ""])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.mfu import activation
+from concord.twin.vocabulary.shared import *
 
 
 def read(file):
@@ -40,20 +41,6 @@ def binary16(values, shape):
     return shaped(np.asarray(values), shape).astype(np.float16)
 
 
-def shaped(values, shape):
-    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
-    steps = shape.count(None)
-    given, wanted = squeezed(values.shape[1 + steps :]), squeezed(shape[steps:])
-    if values.ndim <= steps or given not in (wanted, [np.prod(wanted)]):
-        raise ValueError(f"inputs of shape {values.shape} are no batch of samples of shape {shape}")
-    return values.reshape(*values.shape[: 1 + steps], *shape[steps:])
-
-
-def squeezed(shape):
-    """A shape without its axes of one element."""
-    return [size for size in shape if size != 1]
-
-
 def add(a, b):
     """a + b, rounded to binary16."""
     return a + b
@@ -67,16 +54,6 @@ def subtract(a, b):
 def multiply(a, b):
     """a * b, rounded to binary16."""
     return a * b
-
-
-def maximum(a, b):
-    """The larger of a and b; +0 is larger than -0."""
-    return np.where((a == 0) & (b == 0), a + b, np.maximum(a, b))
-
-
-def relu(a):
-    """max(a, +0)."""
-    return np.where(a <= 0, a.dtype.type(0), a)
 
 
 def curve(table):
@@ -208,46 +185,6 @@ def take(index, *values):
     return join(*(flatten(value) for value in values))[:, index]
 
 
-def join(*values):
-    """Values one after the other along the last axis."""
-    return np.concatenate(values, -1)
-
-
-def part(x, first, last):
-    """Elements from `first` to before `last`, along the last axis."""
-    return x[..., first:last]
-
-
-def flatten(x):
-    """All elements of a sample as one vector."""
-    return x.reshape(len(x), np.prod(x.shape[1:]))
-
-
-def reshape(x, shape):
-    """Elements in their order in another shape."""
-    return x.reshape(len(x), *shape)
-
-
-def image(x, shape):
-    """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
-    return np.moveaxis(x.reshape(len(x), *shape), 1, -1)
-
-
 def transpose(x, axes):
     """Axes in another order; the batch is axis 0 and stays in front."""
     return x.transpose(0, *axes)
-
-
-def start(like, values):
-    """The same stored values for every sample of a batch, that of `like`."""
-    return np.broadcast_to(values, (len(like), *values.shape))
-
-
-def step(sequence, index):
-    """One time step of a sequence."""
-    return sequence[:, index]
-
-
-def sequence(steps):
-    """Values of all time steps as a sequence."""
-    return np.stack(steps, 1)

@@ -9,6 +9,7 @@ from functools import reduce
 import numpy as np
 import tensorflow as tf
 from concord.golden.mfu import activation
+from concord.twin.vocabulary.shared import *
 
 
 def curve(table):
@@ -47,11 +48,6 @@ def shaped(values, shape):
     return tf.reshape(values, [*dimensions(values)[: 1 + steps], *shape[steps:]])
 
 
-def squeezed(shape):
-    """A shape without its axes of one element."""
-    return [size for size in shape if size != 1]
-
-
 def half(x):
     """Numbers rounded once to binary16, ties to even."""
     if x.dtype == tf.float32 and tf.executing_eagerly():
@@ -87,11 +83,6 @@ def maximum(a, b):
     """The larger of a and b; +0 is larger than -0."""
     larger = tf.where(a > b, a, tf.where(a < b, b, a + b))
     return tf.where((a == b) & (a != 0), a, larger)
-
-
-def relu(a):
-    """max(a, +0)."""
-    return tf.where(a <= 0, tf.zeros_like(a), a)
 
 
 def canonical(a):
@@ -228,16 +219,6 @@ def take(index, *values):
     return tf.gather(join(*(flatten(value) for value in values)), index, axis=1)
 
 
-def join(*values):
-    """Values one after the other along the last axis."""
-    return tf.concat(values, -1)
-
-
-def part(x, first, last):
-    """Elements from `first` to before `last`, along the last axis."""
-    return x[..., first:last]
-
-
 def flatten(x):
     """All elements of a sample as one vector."""
     return tf.reshape(x, [dimensions(x)[0], int(np.prod(x.shape[1:]))])
@@ -261,16 +242,6 @@ def transpose(x, axes):
 def start(like, values):
     """The same stored values for every sample of a batch, that of `like`."""
     return tf.broadcast_to(values, [dimensions(like)[0], *values.shape])
-
-
-def step(sequence, index):
-    """One time step of a sequence."""
-    return sequence[:, index]
-
-
-def sequence(steps):
-    """Values of all time steps as a sequence."""
-    return tf.stack(steps, 1)
 
 
 def accumulated(codes, weights, start=None, scale=0, bits=32, units=(0, 0), shift=0):

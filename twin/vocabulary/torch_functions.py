@@ -4,11 +4,11 @@ Numbers are float32 tensors that hold binary16 values; see `numpy_functions` for
 roundings unchanged, and quantisers inside their range.
 """
 
-import math
 from functools import reduce
 
 import torch
 from concord.golden.mfu import activation
+from concord.twin.vocabulary.shared import *
 from torch._higher_order_ops import while_loop
 from torch.nn.functional import conv2d, pad
 from torch.nn.utils.parametrize import is_parametrized, register_parametrization
@@ -97,20 +97,6 @@ def tensor(values):
     return torch.as_tensor(values, dtype=None if hasattr(values, "dtype") else torch.float64)
 
 
-def shaped(values, shape):
-    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
-    steps, found = shape.count(None), tuple(values.shape)
-    given, wanted = squeezed(found[1 + steps :]), squeezed(shape[steps:])
-    if len(found) <= steps or given not in (wanted, [math.prod(wanted)]):
-        raise ValueError(f"inputs of shape {found} are no batch of samples of shape {shape}")
-    return values.reshape(*found[: 1 + steps], *shape[steps:])
-
-
-def squeezed(shape):
-    """A shape without its axes of one element."""
-    return [size for size in shape if size != 1]
-
-
 def half(x):
     """Numbers rounded once to binary16, ties to even, as float32."""
     y = x.detach()
@@ -144,16 +130,6 @@ def subtract(a, b):
 def multiply(a, b):
     """a * b, rounded to binary16."""
     return half(a * b)
-
-
-def maximum(a, b):
-    """The larger of a and b; +0 is larger than -0."""
-    return torch.where((a == 0) & (b == 0), a + b, torch.maximum(a, b))
-
-
-def relu(a):
-    """max(a, +0)."""
-    return torch.where(a <= 0, 0.0, a)
 
 
 def canonical(a):
@@ -289,31 +265,6 @@ def take(index, *values):
     return join(*(flatten(value) for value in values))[:, index.long()]
 
 
-def join(*values):
-    """Values one after the other along the last axis."""
-    return torch.cat(values, -1)
-
-
-def part(x, first, last):
-    """Elements from `first` to before `last`, along the last axis."""
-    return x[..., first:last]
-
-
-def flatten(x):
-    """All elements of a sample as one vector."""
-    return x.flatten(1)
-
-
-def reshape(x, shape):
-    """Elements in their order in another shape."""
-    return x.reshape(x.shape[0], *shape)
-
-
-def image(x, shape):
-    """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
-    return x.reshape(x.shape[0], *shape).movedim(1, -1)
-
-
 def transpose(x, axes):
     """Axes in another order; the batch is axis 0 and stays in front."""
     return x.permute(0, *axes)
@@ -345,18 +296,3 @@ def repeat(time_step, sequence, *states):
 def own(states):
     """States that share no memory, as a loop in compiled code wants them."""
     return tuple(state.clone(memory_format=torch.contiguous_format) for state in states)
-
-
-def start(like, values):
-    """The same stored values for every sample of a batch, that of `like`."""
-    return values.expand(like.shape[0], *values.shape)
-
-
-def step(sequence, index):
-    """One time step of a sequence."""
-    return sequence[:, index]
-
-
-def sequence(steps):
-    """Values of all time steps as a sequence."""
-    return torch.stack(steps, 1)

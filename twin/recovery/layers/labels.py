@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.twin.lib.kinds import ARRANGING, QUANTISERS, SUMS
 from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
 
@@ -28,7 +28,7 @@ def labels(firmware: Firmware, drafts: list[Draft], loop: LoopDraft | None, coun
     if not any(found.values()):
         found = _cells(drafts, loop, count) if loop is not None else _products(drafts, users, count)
     _forward(drafts, users, found)
-    _quantisers(drafts, users, found)
+    _quantizers(drafts, users, found)
     return found
 
 
@@ -103,18 +103,18 @@ def _forward(drafts, users, found):
             found[draft] = next((found[value.draft] for value in draft.reads if found.get(value.draft)), "step")
 
 
-def _quantisers(drafts, users, found):
+def _quantizers(drafts, users, found):
     """Quantisers, and the scale in front of them, belong to the layer that reads the codes."""
     for draft in reversed(drafts):
         readers = users.get(draft.result, [])
         layers = {found[user] for user in readers}
         if len(layers) != 1 or layers == {found[draft]}:
             continue
-        if draft.function in BEFORE or (is_scaling(draft) and all(_before_quantiser(user) for user in readers)):
+        if draft.function in BEFORE or (is_scaling(draft) and all(_before_quantizer(user) for user in readers)):
             found[draft] = layers.pop()
 
 
-def _before_quantiser(draft: Draft) -> bool:
+def _before_quantizer(draft: Draft) -> bool:
     # A product itself reads the scaled numbers where quantisers are off.
     return draft.function in (*QUANTISERS, "clip", *SUMS) or is_scaling(draft)
 

@@ -3,9 +3,9 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from concord.golden.host.firmware import Firmware
-from concord.spec.config import preset_name
-from concord.spec.isa import Op, decode
+from concord.firmware.firmware import Firmware
+from concord.spec.isa.instructions import Op, decode
+from concord.spec.machine.config import preset_name
 from concord.twin.lib.kinds import ARRANGING, SUMS
 from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
 from concord.twin.recovery.layers.labels import cell_kind, free, labels, routine_name
@@ -18,9 +18,9 @@ from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.tensors.program import Program
 
 
-def scripted(firmware: Firmware, program: Program, *, unquantised: bool = False) -> Script:
+def scripted(firmware: Firmware, program: Program, *, unquantized: bool = False) -> Script:
     """The script of a program, which is quantised or not."""
-    return replace(_Layers(firmware, program).script(), unquantised=unquantised)
+    return replace(_Layers(firmware, program).script(), unquantized=unquantized)
 
 
 class _Layers:

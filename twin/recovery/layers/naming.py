@@ -104,7 +104,7 @@ class Locals:
         if role == "weights" and self._states:
             joined = draft.reads[0].draft is not None and draft.reads[0].draft.function == "join"
             return role if joined else ("recurrent_weights" if state else "input_weights")
-        if role in ("scale", "offset") and is_scaling(draft) and before_quantiser(draft, self._inside):
+        if role in ("scale", "offset") and is_scaling(draft) and before_quantizer(draft, self._inside):
             return f"{'state' if state else 'input'}_{role}"
         hint = self._hints.get(draft.address, "")
         if role == "offset" and draft.reads[0].draft is not None and draft.reads[0].draft.function in SUMS:
@@ -112,7 +112,7 @@ class Locals:
         return f"{hint}_{role}" if hint else role
 
 
-def before_quantiser(draft: Draft, inside: set[Draft]) -> bool:
+def before_quantizer(draft: Draft, inside: set[Draft]) -> bool:
     """Whether a scaling works on what comes from outside of the layer, for a quantiser.
 
     Args:

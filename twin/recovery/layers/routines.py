@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from concord.spec.isa.operations import ACTIVATIONS
 from concord.twin.lib.kinds import ARRANGING
 from concord.twin.recovery.layers.order import makes, reads
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
@@ -112,7 +113,7 @@ def title(drafts: list[Draft], kind: str, step: bool) -> str:
     products = [draft for draft in drafts if draft.function in ("dense", "accumulated")]
     convolutions = [draft for draft in drafts if draft.function == "convolution"]
     if step and products:
-        size = max((draft.result.size for draft in drafts if draft.function in ("tanh", "sigmoid", "relu")), default=0)
+        size = max((draft.result.size for draft in drafts if draft.function in ACTIVATIONS), default=0)
         return f"{kind.upper() if kind != 'cell' else 'Recurrent layer'} of {size} cells, one time step."
     if convolutions:
         draft = convolutions[-1]

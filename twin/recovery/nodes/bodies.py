@@ -1,7 +1,7 @@
 """Loops to bodies: one pass as a template, its states, the items that it takes, and what others read behind it."""
 
 import numpy as np
-from concord.spec.memories import Mem
+from concord.spec.isa.memories import Mem
 from concord.twin.flow.flow import Refs
 from concord.twin.recovery.nodes.chains import Chains
 from concord.twin.recovery.nodes.elements import ZERO, is_constant, refs

@@ -1,21 +1,12 @@
 """Chains to nodes: a product or a source, then point-wise operations, softmax and writes."""
 
 import numpy as np
-from concord.spec.isa import SPECS, Op
-from concord.spec.memories import Mem
-from concord.spec.operations import Operation
+from concord.spec.isa.instructions import SPECS, Op
+from concord.spec.isa.memories import Mem
 from concord.twin.flow.flow import Origin, Refs, Step
 from concord.twin.recovery.nodes.elements import ZERO, Unrecognised, is_constant
 from concord.twin.recovery.nodes.graph import Graph
 from concord.twin.recovery.nodes.nodes import Node
-
-#: Function of the vocabulary of each operation, and whether it takes its operands in reverse.
-FUNCTIONS = {
-    Operation.VV_ADD: ("add", False), Operation.VV_A_SUB_B: ("subtract", False),
-    Operation.VV_B_SUB_A: ("subtract", True), Operation.VV_MAX: ("maximum", False),
-    Operation.V_RELU: ("relu", False), Operation.V_SIGM: ("sigmoid", False), Operation.V_TANH: ("tanh", False),
-    Operation.VV_MUL: ("multiply", False),
-}
 
 
 class Chains:
@@ -27,7 +18,7 @@ class Chains:
 
     def __init__(self, graph: Graph):
         self._graph, self._flow, self._config = graph, graph.flow, graph.config
-        self._constants, self._quantisers = graph.constants, graph.quantisers
+        self._constants, self._quantizers = graph.constants, graph.quantizers
 
     def step(self, step: Step, tables: dict[int, Refs]):
         """Add the nodes of one step.
@@ -60,8 +51,8 @@ class Chains:
         chain, lanes = step.chain, self._config.mfu_lanes
         table = self._graph.look(tables[0], lanes)  # [positions, pixels, lanes]
         table = np.moveaxis(table, 1, 2).reshape(places, chain.result_words * lanes, -1)
-        if chain.source.mem == Mem.VECTOR_RF:
-            table = self._quantisers.numbers(table, chain.source, chain.address)
+        if chain.from_entries:
+            table = self._quantizers.numbers(table, chain.source, chain.address)
         if not chain.pools:
             return table[..., 0]
         known = np.where((table == table[..., :1]).all(-1) & is_constant(table[..., 0]), table[..., 0], -1)
@@ -72,11 +63,11 @@ class Chains:
         """The results of a product."""
         chain, config, size = step.chain, self._config, self._config.native_dim
         product, rows = chain.product, chain.registers.rows
-        if chain.source.mem == Mem.VECTOR_RF:
+        if chain.from_entries:
             table = self._graph.look(tables[0], size)
         else:
             words = self._graph.look(tables[0], config.mfu_lanes)
-            table = self._quantisers.codes(words.reshape(places, -1, size), product, chain.address)
+            table = self._quantizers.codes(words.reshape(places, -1, size), product, chain.address)
         tiles = step.tiles
         if any(self._flow.values[value].origin is not Origin.IMAGE for value in np.unique(tiles.value)):
             raise Unrecognised("the program loads weights from the host")
@@ -106,10 +97,10 @@ class Chains:
         known = np.full(value.shape, -1, np.int64)
         if fixed.any():
             known[fixed] = self._constants.computed(operation, *(each[fixed] for each in operands))
-        function, turned = FUNCTIONS[operation]
         chain = step.chain
-        return self._graph.node(Node(op=function, places=value.shape[0], width=value.shape[1],
-                                     reads=operands[::-1] if turned else operands, address=chain.address + place,
+        reads = operands[::-1] if operation.swapped else operands
+        return self._graph.node(Node(op=operation.function, places=value.shape[0], width=value.shape[1],
+                                     reads=reads, address=chain.address + place,
                                      across=chain.registers.iterations_x), known)
 
     def _softmax(self, step, place, value) -> np.ndarray:
@@ -127,6 +118,6 @@ class Chains:
         if instruction.mem == Mem.VECTOR_RF:
             entries = np.full((len(written), chain.entries * size), ZERO, np.int64)
             entries[:, :written.shape[1]] = written
-            written = self._quantisers.codes(entries.reshape(len(written), -1, size), instruction,
+            written = self._quantizers.codes(entries.reshape(len(written), -1, size), instruction,
                                             chain.address + place)
         self._graph.content[step.makes[place]] = written.reshape(-1)

@@ -7,13 +7,13 @@ Two nodes hold constants: numbers (`NUMBERS`), and codes (`CODES`).
 from collections.abc import Mapping
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.golden.mfu.multifunction import compute
 from concord.golden.mvm.mvm import multiply_entries, multiply_groups
 from concord.golden.mvm.vector_rf import numbers
-from concord.spec.chain import Chain
-from concord.spec.memories import VRFS, Mem, depth
-from concord.spec.operations import Operation
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.memories import VRFS, Mem, depth
+from concord.spec.isa.operations import Operation
 
 NUMBERS, CODES = 0, 1  #: Nodes of constant numbers, and of constant codes.
 SHIFT = 32

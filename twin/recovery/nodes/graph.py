@@ -4,8 +4,8 @@ import numpy as np
 from concord.twin.flow.flow import Flow, Refs
 from concord.twin.recovery.nodes.elements import Constants, refs
 from concord.twin.recovery.nodes.nodes import Node
-from concord.twin.recovery.nodes.quantisers import Quantisers
-from concord.twin.recovery.nodes.unquantised import Clips, RealConstants
+from concord.twin.recovery.nodes.quantizers import Quantizers
+from concord.twin.recovery.nodes.unquantized import Clips, RealConstants
 
 
 class Graph:
@@ -24,15 +24,15 @@ class Graph:
         quantisers: Makes the nodes of quantisers.
     """
 
-    def __init__(self, flow: Flow, *, unquantised: bool):
+    def __init__(self, flow: Flow, *, unquantized: bool):
         self.flow, self.firmware = flow, flow.firmware
         self.config = flow.firmware.config
-        self.constants = (RealConstants if unquantised else Constants)(flow.firmware)
+        self.constants = (RealConstants if unquantized else Constants)(flow.firmware)
         self.nodes: list[Node | None] = [None, None]
         self.order: list[int] = []
         self.content: dict[int, np.ndarray] = {}
         self.shared: dict = {}
-        self.quantisers = (Clips if unquantised else Quantisers)(self)
+        self.quantizers = (Clips if unquantized else Quantizers)(self)
 
     def leaf(self, node: Node) -> int:
         """Add a leaf; returns its index."""

@@ -1,7 +1,7 @@
 """The host's side of the flow: elements of a sample in the words that it sends, and results in those that it gets."""
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.twin.recovery.nodes.elements import ZERO, Unrecognised, refs
 from concord.twin.recovery.nodes.nodes import Node
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
-from concord.spec.isa import Op, decode
+from concord.firmware.firmware import Firmware
+from concord.spec.isa.instructions import Op, decode
 from concord.twin.flow.flow import Flow, Refs
 from concord.twin.recovery.nodes.elements import Unrecognised
 

@@ -1,6 +1,6 @@
 """Data flow to nodes of elements: copies vanish, constants are folded, quantisers become operations of their own."""
 
-from concord.spec.memories import Mem
+from concord.spec.isa.memories import Mem
 from concord.twin.flow.flow import Flow, Origin
 from concord.twin.recovery.nodes import host
 from concord.twin.recovery.nodes.bodies import Bodies
@@ -10,7 +10,7 @@ from concord.twin.recovery.nodes.loops import loops
 from concord.twin.recovery.nodes.nodes import Lowered
 
 
-def lower(flow: Flow, *, unquantised: bool = False) -> Lowered:
+def lower(flow: Flow, *, unquantized: bool = False) -> Lowered:
     """The program as nodes.
 
     Args:
@@ -20,7 +20,7 @@ def lower(flow: Flow, *, unquantised: bool = False) -> Lowered:
     Raises:
         Unrecognised: the program does something that has no form here.
     """
-    graph = Graph(flow, unquantised=unquantised)
+    graph = Graph(flow, unquantized=unquantized)
     inputs = _inputs(graph)
     chains = Chains(graph)
     bodies, main, done = Bodies(graph, chains), [], 0

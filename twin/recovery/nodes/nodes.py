@@ -16,7 +16,7 @@ class Node:
         places:   Number of places: iterations, or time steps.
         width:    Elements of each place.
         reads:    References int64[places, n] of each operand; of a pool [places, n, pixels].
-        settings: Settings of the function; of a quantiser, a `Quantiser`.
+        settings: Settings of the function; of a quantiser, a `Quantizer`.
         out:      References int64[places * width]: an element of this node, or the constant that it always is.
         address:  Address of the instruction; -1 for leaves.
         across:   IterationsX of its chain.

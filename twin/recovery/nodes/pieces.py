@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by
 from concord.twin.recovery.nodes.nodes import Body, Lowered, Node
 

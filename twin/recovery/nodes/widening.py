@@ -6,7 +6,7 @@ layer back to its products.
 """
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.nodes.nodes import Body, Lowered, Node
 from concord.twin.recovery.nodes.pieces import Pieces

@@ -3,7 +3,7 @@
 import numpy as np
 from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of, refs
 from concord.twin.recovery.nodes.nodes import Node, shape_of
-from concord.twin.recovery.nodes.quantisers import QUANTISING
+from concord.twin.recovery.nodes.quantizers import QUANTISING
 from concord.twin.recovery.tensors.drafts import Constant, Value
 from concord.twin.recovery.tensors.views import NUMBERS as PLAIN
 from concord.twin.recovery.tensors.views import Views

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.host.firmware import Direction, Firmware
+from concord.firmware.firmware import Direction, Firmware
 from concord.twin.recovery.nodes.elements import Unrecognised, is_constant, read_by
 from concord.twin.recovery.nodes.liveness import liveness
 from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered
-from concord.twin.recovery.nodes.quantisers import QUANTISING
+from concord.twin.recovery.nodes.quantizers import QUANTISING
 from concord.twin.recovery.nodes.signatures import Signatures
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.tensors.statements import Statements

@@ -1,11 +1,12 @@
 """Groups of nodes to calls on whole tensors."""
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
-from concord.spec.softmax import fractions, wholes
+from concord.firmware.firmware import Firmware
+from concord.spec.isa.operations import Operation
+from concord.spec.numbers.softmax import fractions, wholes
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by
 from concord.twin.recovery.nodes.nodes import Lowered, across_of, shape_of
-from concord.twin.recovery.nodes.unquantised import RealConstants
+from concord.twin.recovery.nodes.unquantized import RealConstants
 from concord.twin.recovery.tensors.blocks import Blocks
 from concord.twin.recovery.tensors.drafts import Constant, Value
 from concord.twin.recovery.tensors.pointwise import Pointwise
@@ -14,8 +15,8 @@ from concord.twin.recovery.tensors.products import Products
 from concord.twin.recovery.tensors.views import Views
 from concord.twin.recovery.tensors.weights import RealWeights, Weights
 
-_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "floats", "numbers",
-              "clip"}
+#: Functions of single elements.
+_POINTWISE = {*(operation.function for operation in Operation), "integers", "floats", "numbers", "clip"}
 
 
 class Statements:
@@ -31,10 +32,10 @@ class Statements:
         self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, live
         self.views = Views(lowered.constants)
         self._where: dict[int, np.ndarray] = {}
-        self._unquantised = isinstance(lowered.constants, RealConstants)
+        self._unquantized = isinstance(lowered.constants, RealConstants)
         self._points = Pointwise(self.views, lowered.constants)
         self._blocks, self._pools = Blocks(self.views, lowered.constants), Pools(self.views, lowered.constants)
-        weights = (RealWeights if self._unquantised else Weights)(firmware, self.views)
+        weights = (RealWeights if self._unquantized else Weights)(firmware, self.views)
         self._products = Products(weights, self.views)
 
     def bind(self, node: int, value: Value):
@@ -129,7 +130,7 @@ class Statements:
         """The softmax of the elements of each place."""
         table = tables[0][:, :nodes[0].settings[0]]
         source = self.views.view(table.reshape(shape_of(nodes, *table.shape)), nodes[0].address)
-        tables = () if self._unquantised else ((fractions(), "fractions"), (wholes(), "wholes"))
+        tables = () if self._unquantized else ((fractions(), "fractions"), (wholes(), "wholes"))
         stored = [Constant(values=np.asarray(values, np.int32), role=role) for values, role in tables]
         return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
 

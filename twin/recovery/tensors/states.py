@@ -100,13 +100,23 @@ def _moved(loop: LoopDraft) -> bool:
         memory, places = (stored.memory, stored.places) if first.tobytes() == stored.values.tobytes() else ("", None)
         start.draft = Draft(function="start", arguments=[like, Constant(
             values=first, role="initial", memory=memory, places=places)], result=start, address=initial.draft.address)
+        if any(last is source and not _equal(begin, start) for _, begin, last in loop.carried):
+            continue  # Another state becomes the source after each pass, but begins with other numbers.
         loop.before.append(start.draft)
-        value.draft = Draft(function=draft.function, arguments=[begun, *draft.arguments[1:]],
-                            settings=draft.settings, result=value, address=draft.address)
+        others = [_stored_as(stored, each) for each in draft.arguments[1:]]
+        value.draft = Draft(function=draft.function, arguments=[begun, *others], settings=draft.settings,
+                            result=value, address=draft.address)
         loop.body.insert(0, value.draft)
         loop.carried[number] = begun, start, source
         return True
     return False
+
+
+def _stored_as(product: Constant, factor: Value | Constant) -> Value | Constant:
+    """The factor of a state, without its place where the firmware also stores its product with a first state."""
+    if isinstance(factor, Constant) and product.values.any():
+        return Constant(values=factor.values, role=factor.role)
+    return factor
 
 
 def _before(draft: Draft, stored: Constant) -> np.ndarray | None:

@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import numpy as np
-from concord.twin.lib.quantiser import Quantiser
+from concord.twin.lib.quantizer import Quantizer
 from concord.twin.recovery.nodes.elements import CODES, Constants, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
 
@@ -63,7 +63,7 @@ class Views:
             self._made[key] = result
         return self._made[key]
 
-    def codes(self, made: Quantiser, source: Value, shape: tuple[int, ...], address: int) -> Value:
+    def codes(self, made: Quantizer, source: Value, shape: tuple[int, ...], address: int) -> Value:
         """The codes of a value."""
         result = self.call(made.function, [source], shape, address, codes=NUMBERS, **dict(made.settings))
         result.codes, result.zero, result.limit = made.codes, made.zero, made.limit

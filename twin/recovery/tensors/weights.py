@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
+from concord.firmware.firmware import Firmware
 from concord.twin.recovery.nodes.elements import Unrecognised, read_by
 from concord.twin.recovery.nodes.nodes import Node
 from concord.twin.recovery.tensors.drafts import Constant, Value

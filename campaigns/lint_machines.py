@@ -1,0 +1,99 @@
+"""Lint of whole machines: the Verilog of every preset and of random machines has no warning but those that are waived.
+
+`nox -s lint_machines -- --machines 40 --seed 7` lints other random machines.
+"""
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Annotated
+
+import typer
+from concord.handover.integration import package
+from concord.hw.nnp import NNP
+from concord.lib.processes import CORES, calls
+from concord.sim.machines.build import environment
+from concord.spec.machine.config import PRESETS, Config
+from concord.spec.numbers.formats import Format, Rule
+from rich.console import Console
+
+
+def random_machine(seed: int) -> Config:
+    """A small machine for which hardware can be generated; any of its attributes may differ from those of a preset."""
+    rng = Random(seed)
+    while True:
+        try:
+            config = Config(**_attributes(rng))
+            config.require_hardware()
+        except ValueError:  # the attributes do not go together
+            continue
+        return config
+
+
+def _attributes(rng: Random) -> dict:
+    engines, depth = rng.choice((1, 2, 4)), lambda: rng.randint(3, 80)
+    weights = Format.floating(rng.randint(2, 3), 0) if rng.random() < 0.2 else _format(rng)
+    return {
+        "native_dim": rng.choice((2, 4, 8, 16)), "lanes": rng.choice((1, 2, 4, 8)), "tile_engines": engines,
+        "multipliers": 0 if weights.precision else rng.choice((0, 3, 40)), "mfu_lanes": rng.choice((2, 4)),
+        "weights": weights, "activations": _format(rng), "acc_int": rng.randint(4, 40), "acc_frac": rng.randint(8, 40),
+        "bias_bits": rng.randint(2, 32), "product_bits": rng.randint(4, 32), "output_bits": rng.randint(4, 32),
+        "count_overflows": rng.random() < 0.5, "vector_rf": engines * rng.choice((0, 7, 16)),
+        "matrix_tiles": engines * rng.randint(4, 20), "instructions": rng.randint(20, 300),
+        **{name: depth() for name in ("initial_vrf", "addsub_vrf", "multiply_vrf", "net_in", "net_out", "mvmq_words",
+                                      "bias_words", "accumulator_rows", "operand_columns")},
+        "chain_queue": rng.randint(1, 9), "message_bytes": rng.choice((4, 8, 16)),
+        "lazy_update": rng.random() < 0.2, "softmax_words": rng.choice((0, 0, 5))}
+
+
+def _format(rng: Random) -> Format:
+    low = rng.randint(-15, 0)
+    return Format(bits=rng.randint(2, 9), symmetric=rng.random() < 0.5, e_min=low, e_max=low + rng.randint(0, 15),
+                  rule=rng.choice(list(Rule)))
+
+
+def warnings(files: Mapping[str, str]) -> str:
+    """What Verilator prints about the files that `nnp verilog` writes for a machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text)
+        return subprocess.run(["verilator", "--lint-only", "nnp.vlt", "nnp.v"], cwd=folder, env=environment(),
+                              capture_output=True, text=True, check=False).stderr
+
+
+def linted(config: Config) -> str:
+    """The warnings about the Verilog of a machine."""
+    return warnings(package(NNP(config), "nnp", "", config))
+
+
+def main(
+    machines: Annotated[int, typer.Option(help="Number of random machines.", min=0)] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the first random machine; each further one has the next.")] = 1,
+    processes: Annotated[int, typer.Option("-n", help="Number of processes.")] = CORES,
+) -> None:
+    """Lint the Verilog of every preset and of random machines."""
+    chosen = {name: config for name, config in PRESETS.items() if _has_hardware(config)}
+    chosen |= {f"random machine {number}": random_machine(number) for number in range(seed, seed + machines)}
+    names = {config: name for name, config in chosen.items()}
+    console, faulty = Console(), 0
+    for (config,), found in calls(linted, [(config,) for config in names], processes):
+        faulty += bool(found)
+        console.print(f"{names[config]}: {found or 'no warnings'}", markup=False, highlight=False)
+        if found:
+            console.print(f"  {config}", markup=False, highlight=False)
+    console.print(f"{len(names)} machines, {faulty} with warnings")
+    raise typer.Exit(faulty > 0)
+
+
+def _has_hardware(config: Config) -> bool:
+    try:
+        config.require_hardware()
+    except ValueError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,116 @@
+"""Random small networks of images and recurrent layers in the formats of a machine."""
+
+from dataclasses import replace
+
+import numpy as np
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.image_networks import Images, geometry
+from concord.net.arithmetic.places import adjacent
+from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.cells.cell import Cell
+from concord.net.cells.lstm import LSTM
+from concord.net.cells.registry import CELLS
+from concord.net.layers.concat import SequenceConcat
+from concord.net.layers.sequences import ImageToSequence, SequenceToImage
+from concord.net.model import INPUT, Model
+from concord.spec.machine.config import Config
+
+
+class Mixed(Images):
+    """Builds a random network, layer by layer, whose input is an image, or sequences of `steps` vectors.
+
+    Args:
+        steps: Number of time steps of the input; 0 for an image of `shape`. Of sequences, a vector has `shape[0]`
+            elements.
+    """
+
+    def __init__(self, rng: np.random.Generator, config: Config, shape, *, block: bool, steps: int = 0):
+        super().__init__(rng, config, shape, block=block)
+        self.steps = steps
+
+    def sequence(self, source: str, time: TimeAxis = TimeAxis.COLUMNS) -> str:
+        """Read an image as a sequence; returns the name of the layer."""
+        layer = ImageToSequence(name=f"sequence{len(self.layers)}", shape=self.shapes[source], time=time)
+        return self._add(layer, (source,), (layer.outputs, 1, 1))
+
+    def image(self, source: str, steps: int) -> str:
+        """Read a sequence as an image; returns the name of the layer."""
+        layer = SequenceToImage(name=f"image{len(self.layers)}", inputs=self.shapes[source][0], steps=steps)
+        return self._add(layer, (source,), layer.made)
+
+    def recurrent(self, source: str, outputs: int, cell: Cell = LSTM, *, reverse: bool = False) -> str:
+        """Add a recurrent layer; returns its name."""
+        make = networks.block_recurrent if self.block else networks.recurrent_layer
+        layer = make(self.rng, self.config, cell, f"{cell.name}{len(self.layers)}", self.shapes[source][0], outputs)
+        return self._add(replace(layer, reverse=reverse), (source,), (outputs, 1, 1))
+
+    def both(self, a: str, b: str) -> str:
+        """Join the vectors of two sequences at each time step; returns the name of the layer."""
+        layer = SequenceConcat(name=f"both{len(self.layers)}", sizes=(self.shapes[a][0], self.shapes[b][0]))
+        return self._add(layer, (a, b), (layer.outputs, 1, 1), adjacent(layer.outputs))
+
+
+def keyword_spotter(rng: np.random.Generator, config: Config, *, block: bool, steps: int = 9, cell: Cell = LSTM,
+                    sizes=(5, 12, 9, 4)) -> Model:
+    """Convolution over time, recurrent layer, and dense layer on its last hidden vector."""
+    inputs, channels, hidden, classes = sizes
+    made = Mixed(rng, config, (inputs, 1, steps), block=block)
+    at = made.conv(made.image(INPUT, steps), channels, (1, 3), padding=(0, 0, 1, 1))
+    made.dense(made.recurrent(made.sequence(at), hidden, cell), classes)
+    return made.model()
+
+
+def small(rng: np.random.Generator, config: Config, *, block: bool, steps: int = 4) -> Model:
+    """A network of every way between images and sequences that fits the presets for tests."""
+    made = Mixed(rng, config, (2, 1, steps), block=block)
+    at = made.sequence(made.conv(made.image(INPUT, steps), 3, (1, 2), padding=(0, 0, 1, 0)))
+    at = made.recurrent(at, 3, CELLS["rnn"], reverse=True)
+    at = made.sequence(made.maximum(made.image(at, steps), (1, 2), stride=(1, 1)))
+    at = made.recurrent(at, 2, CELLS["rnn"])
+    made.dense(made.concat(made.conv(made.image(at, steps - 1), 3, (1, 2)), at), 2)
+    return made.model()
+
+
+def anything(rng: np.random.Generator, config: Config, *, block: bool, layers: int = 10) -> Model:
+    """A random graph of layers of images and recurrent layers, whose channels are such that blocks fit."""
+    steps, sizes = int(rng.integers(2, 8)), [config.native_dim, 2 * config.native_dim] if block else [3, 5, 9, 20]
+    made = Mixed(rng, config, (int(rng.choice(sizes)), 1, 1), block=block, steps=steps)
+    if rng.integers(2):
+        images, sequences = [made.image(INPUT, steps)], {INPUT: steps}
+    else:
+        made = Mixed(rng, config, (3, int(rng.integers(2, 7)), int(rng.integers(2, 7))), block=block)
+        images, sequences = [made.conv(INPUT, int(rng.choice(sizes)), (2, 2))], {}
+    vectors = []
+    for _ in range(layers):
+        at, size = str(rng.choice(images)), int(rng.choice(sizes))
+        shape = made.shapes[at]
+        match int(rng.integers(8)):
+            case 0:
+                window, geometry_of = geometry(rng, shape, 2)
+                images.append(made.conv(at, size, window, **geometry_of))
+            case 1:
+                window = tuple(int(rng.integers(1, min(3, side) + 1)) for side in shape[1:])
+                images.append(made.maximum(at, window, stride=(1, 1)) if rng.integers(2) else made.average(at, window))
+            case 2:
+                time = TimeAxis(rng.choice(list(TimeAxis)))
+                name = made.sequence(at, time)
+                sequences[name] = made.layers[-1].steps
+            case 3 | 4 if sequences:
+                source = str(rng.choice(list(sequences)))
+                name = made.recurrent(source, size, CELLS[rng.choice(["rnn", "gru"])], reverse=bool(rng.integers(2)))
+                sequences[name] = sequences[source]
+                vectors.append(name)
+            case 5 if vectors:
+                source = str(rng.choice(vectors))
+                images.append(made.image(source, sequences[source]))
+            case 6:
+                same = [one for one in images if made.shapes[one] == shape]
+                images.append(made.sum(at, str(rng.choice(same))))
+            case 7:
+                same = [one for one in images if made.shapes[one][1:] == shape[1:]]
+                images.append(made.concat(at, str(rng.choice(same))))
+    if vectors and rng.integers(2):
+        made.dense(str(rng.choice(vectors)), 3)
+    else:
+        made.dense(images[-1], 3)
+    return made.model()

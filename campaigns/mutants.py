@@ -1,0 +1,127 @@
+"""Mutation of hardware: one line of a unit is broken, and the testbench of that unit must fail.
+
+`nox -s mutants -- --unit queue` breaks the lines of one unit, each in a copy of the repository.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from concord.sim.machines.build import ROOT
+from concord.sim.units import TESTBENCHES, Testbench
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+TESTS = "tests/sim/test_units.py"  #: The tests that run testbenches.
+TREE = ("concord", "spec", "golden", "hw", "sim", "campaigns", TESTS, "pyproject.toml")  #: What a copy has.
+DEFAULT = "tiny"  #: The preset of most mutants.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mutant:
+    """One broken line. A testbench lists its own in `MUTANTS`, with the attributes that follow `unit`.
+
+    Attributes:
+        unit:   Name of the unit whose testbench must notice.
+        old:    Text that occurs once in the file.
+        new:    Text that takes its place and breaks the unit.
+        file:   Path of the file, from the root of the repository.
+        config: Preset in which the testbench notices; DEFAULT, or the unit's first one if its testbench lacks that.
+        test:   Function in TESTS that notices, with its parameters in brackets, where no preset has the line; empty for
+                `test_unit` in `config`.
+    """
+
+    unit: str
+    old: str
+    new: str
+    file: str
+    config: str = DEFAULT
+    test: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """What pytest is told to run."""
+        if self.test:
+            return [f"{TESTS}::{self.test}"]
+        return [f"{TESTS}::test_unit", "--unit", self.unit, "--config", self.config]
+
+
+def mutants_of(bench: Testbench) -> list[Mutant]:
+    """The mutants that a testbench lists."""
+    config = DEFAULT if DEFAULT in bench.configurations else bench.configurations[0]
+    return [Mutant(unit=bench.name, **{"file": f"hw/{bench.place}.py", "config": config} | record)
+            for record in bench.mutants]
+
+
+def tree(folder: Path, mutant: Mutant) -> None:
+    """Copy the repository to `folder`, and break the line of the mutant there.
+
+    Raises:
+        ValueError: the text `old` does not occur exactly once in the file.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in TREE:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, symlinks=True,
+                            ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    path = folder / mutant.file
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.file} has {text.count(mutant.old)} times {mutant.old!r}, not once: "
+                         f"choose another line in MUTANTS of the testbench of {mutant.unit}")
+    path.write_text(text.replace(mutant.old, mutant.new))
+
+
+def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:
+    """Run the testbench of a mutant: "red" and the failed assertion, "GREEN" if it passes, "ERROR" if it cannot run."""
+    tree(folder / "tree", mutant)
+    words = [sys.executable, "-m", "pytest", "-q", *mutant.words]
+    done = subprocess.run(words, cwd=folder / "tree", capture_output=True, text=True,
+                          env=os.environ | {"CONCORD_BUILD": str(folder / "build"), "COLUMNS": "200"}, check=False)
+    if done.returncode == 0:
+        return "GREEN", ""
+    found = re.search(r"^(?:AssertionError|\S*Timeout).*(?:\n *assert .*)?", done.stdout, re.MULTILINE)
+    if not found:
+        return "ERROR", (done.stdout + done.stderr)[-1000:]
+    return "red", re.sub(r"\s+", " ", found[0].removeprefix("AssertionError: "))[:100]
+
+
+def main(
+    names: Annotated[
+        list[str] | None, typer.Option("--unit", help="Unit to break; all units if left out. May be repeated.")
+    ] = None,
+) -> None:
+    """Break lines of hardware, one at a time, and list which testbenches notice."""
+    console, noticed = Console(), 0
+    table = Table("unit", "file", "line", "broken", "testbench", "assertion", title="Mutants")
+    for name in names or ():
+        if name not in TESTBENCHES:
+            raise typer.BadParameter(f"there is no testbench of a unit {name!r}: choose one of "
+                                     f"{', '.join(sorted(TESTBENCHES))}")
+    chosen = [mutant for name in names or TESTBENCHES for mutant in mutants_of(TESTBENCHES[name])]
+    if not chosen:
+        raise typer.BadParameter(f"no mutants of {', '.join(names)}: list some in MUTANTS of the testbench")
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        for mutant in track(chosen, console=console, transient=True):
+            colour, assertion = verdict(Path(folder), mutant)
+            noticed += colour == "red"
+            table.add_row(*map(escape, (mutant.unit, mutant.file, mutant.old, mutant.new, colour, assertion)))
+    console.print(table)
+    console.print(f"{len(chosen)} lines broken, {noticed} noticed")
+    raise typer.Exit(noticed < len(chosen))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,55 @@
+"""Hashes of random networks of every kind: their firmware, and their results on both machines.
+
+A network is drawn twice from each seed: for a machine whose sizes are drawn as well, which only golden runs, and for a
+preset, which the Verilated machine runs, too, so that its cycles count.
+"""
+
+import numpy as np
+from concord.benchmarks.side_by_side import side_by_side
+from concord.campaigns.digests import counted, digest, stored
+from concord.campaigns.makers import networks
+from concord.campaigns.makers.any_networks import KINDS, Drawn, draw
+from concord.compiler.network import compile_network
+from concord.sim.machines.host import machine
+from concord.spec.machine.config import PRESETS
+from concord.verification.session import Session
+from rich.console import Console
+
+#: Presets whose Verilated machines run networks.
+MACHINES = ("tiny", "speech", "ulx3s", "vision")
+SAMPLES = 2  #: Number of random samples of each network.
+STEPS = 4  #: Time steps of a sequence of any length.
+
+
+def for_preset(kind: str, seed: int) -> Drawn:
+    """A network of a kind for one of the presets.
+
+    Raises:
+        ValueError: no layers of these sizes fit each other, or the machine.
+    """
+    rng, name = np.random.default_rng([seed, len(KINDS) + list(KINDS).index(kind)]), MACHINES[seed % len(MACHINES)]
+    model = KINDS[kind](rng, PRESETS[name], bool(rng.integers(2)))
+    return Drawn(name=f"{kind} {seed}, {name}", config=PRESETS[name], model=model, steps=model.steps or STEPS)
+
+
+def one_network(kind: str, seed: int, preset: bool) -> tuple[str, dict]:
+    """A name, and the hashes of one network; of a network that the machine cannot run, that it is refused."""
+    try:
+        drawn = for_preset(kind, seed) if preset else draw(kind, seed)
+        firmware = compile_network(drawn.model, drawn.config).firmware
+    except ValueError:
+        return f"{kind} {seed}, {'preset' if preset else 'any machine'}", {"refused": True}
+    found, samples = stored(firmware), networks.inputs(np.random.default_rng(0), SAMPLES, *drawn.shape)
+    for name in ("golden", "library") if preset else ("golden",):
+        with machine(name, drawn.config) as nnp:
+            session = Session(nnp, firmware)
+            outputs = np.stack([session.infer(sample) for sample in samples])
+            found[name] = {"outputs": digest([outputs]), **counted(session.counters())}
+    return drawn.name, found
+
+
+def network_prints(count: int, processes: int, console: Console) -> dict[str, dict]:
+    """The hashes of `count` random networks, an equal number for each kind, by name."""
+    seeds = -(-count // (2 * len(KINDS)))
+    jobs = [(kind, seed, preset) for kind in KINDS for seed in range(seeds) for preset in (False, True)]
+    return dict(sorted(side_by_side("random networks", one_network, jobs, console, processes)))

@@ -1,0 +1,131 @@
+"""One network beside golden: its row in the table of `nox -s twin_networks`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from concord.campaigns.twin_cases import Network
+from concord.campaigns.twin_ways import NOT_RUN, Cell, Way, results, text, tried
+from concord.compiler.network import compile_network, full_precision
+from concord.firmware.firmware import Firmware
+from concord.firmware.unquantized import UnquantizedMachine
+from concord.sim.machines import host
+from concord.spec.machine.config import PRESETS
+from concord.spec.machine.machine_file import find_config
+from concord.twin.lib.script import Script
+from concord.twin.recovery.recover import recover
+from concord.twin.source.frameworks import Framework
+from concord.twin.source.hints import without_hints
+from concord.twin.source.runtimes import installed
+from concord.twin.source.twin_file import module_name, write_twin
+from concord.twin.source.writer import source
+from concord.verification.session import Session
+from concord.verification.twin_source import TwinSource, differing, distance
+
+#: Titles of the columns that say what a row is about.
+SOURCES = ("network", "preset", "weights", "calibration", "inputs", "samples", "lines")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A network in the table.
+
+    Attributes:
+        network: The network.
+        samples: Number of its samples.
+        lines:   Number of lines of its twin in numpy.
+        cells:   Cell of each column behind SOURCES.
+    """
+
+    network: Network
+    samples: int
+    lines: int
+    cells: list[Cell]
+
+    @property
+    def texts(self) -> list[str]:
+        """Texts of all its cells."""
+        net = self.network
+        return [net.name, Path(net.preset).stem, net.weights, net.calibration, net.inputs, str(self.samples),
+                str(self.lines), *map(text, self.cells)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """What is compared, and how.
+
+    Attributes:
+        ways:        Ways to run twins.
+        samples:     Number of samples of each network.
+        out:         Folder of the twins.
+        on_rtl:      Number of these that the simulated hardware runs, too.
+        unquantised: Whether to compare twins without quantisers with golden without quantisers.
+        say:         Prints a sentence.
+    """
+
+    ways: list[Way]
+    samples: int
+    out: Path
+    on_rtl: int
+    unquantized: bool
+    say: Callable[[str], None]
+
+    @property
+    def columns(self) -> list[str]:
+        """Titles of the columns behind SOURCES."""
+        return [*[f"RTL, {self.on_rtl}"] * (not self.unquantized), *(way.title for way in self.ways)]
+
+    def row(self, network: Network) -> Row:
+        """The row of a network, all of whose ways run."""
+        if network.make is None:
+            return Row(network=network, samples=0, lines=0, cells=[NOT_RUN] * len(self.columns))
+        model = network.make()
+        firmware = compile_network(model, find_config(network.preset)).firmware
+        if self.unquantized:
+            firmware = replace(firmware, full_precision=full_precision(model, firmware))
+        samples = network.samples(firmware, self.samples)
+        golden = self._golden(firmware, samples)
+        scripts = {way.hints: self._script(firmware, way.hints) for way in self.ways}
+        cells = [] if self.unquantized else [self._rtl(network, firmware, samples, golden)]
+        cells += [self._cell(network, way, scripts[way.hints], samples, golden) for way in self.ways]
+        lines = source(scripts[self.ways[0].hints], Framework.NUMPY, "twin").splitlines()
+        return Row(network=network, samples=len(samples), lines=len(lines), cells=cells)
+
+    def _golden(self, firmware: Firmware, samples: list[np.ndarray]) -> np.ndarray:
+        if not self.unquantized:
+            return outputs(firmware, samples, "golden")
+        machine = UnquantizedMachine(firmware)
+        return np.stack([machine.infer(sample) for sample in samples])
+
+    def _script(self, firmware: Firmware, hints: bool) -> Script:
+        return recover(firmware if hints else without_hints(firmware), unquantized=self.unquantized)
+
+    def _rtl(self, network: Network, firmware: Firmware, samples: list[np.ndarray], golden: np.ndarray) -> Cell:
+        if not self.on_rtl or network.preset not in PRESETS:  # no hardware is built for other machines
+            return NOT_RUN
+        return tried(f"{network.name}: RTL", lambda: differing(
+            golden[:self.on_rtl], outputs(firmware, samples[:self.on_rtl], "library")), self.say)
+
+    def _cell(
+        self, network: Network, way: Way, script: Script, samples: list[np.ndarray], golden: np.ndarray,
+    ) -> Cell:
+        if not installed(way.framework):
+            return NOT_RUN
+        kind = "_unquantized" * self.unquantized + "_plain" * (not way.hints)
+        stem = module_name(f"{network.name}_{Path(network.preset).stem}_{way.framework}{kind}")
+
+        def compared() -> Cell:
+            twin = TwinSource(write_twin(script, way.framework, self.out, stem), way.framework, compiled=way.compiled)
+            if self.unquantized:
+                return distance(golden, results(twin.numbers, samples, golden))
+            return differing(golden, results(twin.infer, samples, golden))
+
+        return tried(f"{network.name}: {way.title}", compared, self.say)
+
+
+def outputs(firmware: Firmware, samples: list[np.ndarray], machine: str) -> np.ndarray:
+    """uint16[samples, outputs] of a machine."""
+    with host.machine(machine, firmware.config) as made:
+        session = Session(made, firmware)
+        return np.stack([session.infer(sample) for sample in samples])

@@ -1,0 +1,113 @@
+"""Injected faults, each named with the values of twin, golden and RTL side by side: `nox -s twin_faults`.
+
+The first fault is one bit of one weight in the firmware; the second one is the rounding of products to binary16 in a
+copy of the hardware. `nnp run --twin` runs two dense layers on the simulated hardware for each of them, and must name
+layer, chain, instruction and element.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import typer
+from concord.firmware.firmware import Firmware, Section, Tiles
+from concord.firmware.firmware_file import save_firmware
+from concord.sim.machines.build import ROOT
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import preset
+from rich.console import Console
+
+#: Two dense layers of 12 and 5 elements in block floating point, on the preset `tiny`.
+PROGRAM = """s_wr Rows, 12
+s_wr Columns, 2
+v_rd NetQ
+mv_mul 0
+vv_add0 0
+v_relu0
+v_wr InitialVrf, 0
+end_chain
+s_wr Rows, 5
+v_rd InitialVrf, 0
+mv_mul 4
+vv_add0 6
+v_sigm0
+v_wr NetQ
+end_chain
+end
+"""
+INPUTS = 16
+SAMPLES = 10
+#: File, text that occurs in it once, and what takes its place: the bits below the half bit no longer round up.
+ROUNDING = "hw/lib/binary16_rounder.py", "rounded(field[:5], value)", "rounded(field[:5], value & 0x1ffc)"
+
+
+def main() -> None:
+    """Inject faults into firmware and hardware, and let `nnp run --twin` name them."""
+    console, firmware = Console(), two_layers()
+    with TemporaryDirectory(prefix="twin-faults-") as name:
+        folder = Path(name)
+        save_firmware(firmware, folder / "right.safetensors")
+        save_firmware(with_changed_weight(firmware), folder / "wrong.safetensors")
+        np.save(folder / "x.npy", np.random.default_rng(1).normal(size=(SAMPLES, INPUTS)))
+        broken = broken_tree(folder / "tree")
+        failed = False
+        for title, root, file in (("no fault", ROOT, "right"), ("one bit of one weight in the firmware", ROOT, "wrong"),
+                                  ("one rounding in a copy of the hardware", broken, "right")):
+            code, said = run(root, folder, f"{file}.safetensors")
+            console.rule(title)
+            console.print(said, markup=False, soft_wrap=True)
+            failed |= code != (title != "no fault")
+    raise typer.Exit(failed)
+
+
+def two_layers() -> Firmware:
+    """Firmware of `PROGRAM` with random weights."""
+    config, rng = preset("tiny"), np.random.default_rng(0)
+    n = config.native_dim
+    vector = rng.normal(size=(9, config.mfu_lanes)).astype(np.float16).view(np.uint16)
+    tiles = Tiles(mantissas=rng.integers(-128, 128, (6, n, n)).astype(np.int16), integer=np.zeros(6, bool),
+                  exponents=np.full((6, n), -1, np.int8))
+    return Firmware(
+        name="two-layers", config=config, data="", classes=(), inputs=INPUTS, outputs=5, loop=None, text=PROGRAM,
+        instruction_words=np.array(assemble(PROGRAM), np.uint64), tiles=tiles,
+        sections=(Section(layer="hidden", first=0, last=7), Section(layer="output", first=8, last=14)),
+        vectors={Mem.ADDSUB_VRF0: vector, Mem.INITIAL_VRF: np.zeros((8, config.mfu_lanes), np.uint16)},
+        biases=np.zeros((0, config.mfu_lanes), np.int32))
+
+
+def with_changed_weight(firmware: Firmware) -> Firmware:
+    """The same firmware with one bit of one weight of the output layer changed."""
+    mantissas = firmware.tiles.mantissas.copy()
+    mantissas[4, 3, 1] ^= 16
+    return replace(firmware, tiles=replace(firmware.tiles, mantissas=mantissas))
+
+
+def broken_tree(folder: Path) -> Path:
+    """Copy the repository's rooms to a folder, and break the rounding of the hardware there."""
+    for room in ROOT.glob("*/__init__.py"):
+        shutil.copytree(room.parent, folder / room.parent.name, symlinks=True,
+                        ignore=shutil.ignore_patterns("__pycache__"))
+    file, old, new = ROUNDING
+    text = (folder / file).read_text()
+    if text.count(old) != 1:
+        raise ValueError(f"{file} has {text.count(old)} times {old!r}, not once: choose another line in ROUNDING")
+    (folder / file).write_text(text.replace(old, new))
+    return folder
+
+
+def run(root: Path, folder: Path, firmware: str) -> tuple[int, str]:
+    """Exit code and words of `nnp run --twin` with the code in `root`, on the Verilated library."""
+    words = ["run", firmware, "--twin", "right.safetensors", "--inputs", "x.npy", "--machine", "library", "--quiet"]
+    done = subprocess.run([sys.executable, "-m", "concord.nnp.main", *words], cwd=folder, text=True, check=False,
+                          capture_output=True, env=os.environ | {"PYTHONPATH": str(root), "COLUMNS": "200"})
+    return done.returncode, "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "differ" in line)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,158 @@
+"""Networks of `nox -s twin_networks` that PyTorch quantises: with weights from a seed, and those of MLPerf Tiny."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from concord.benchmarks import tiny_models, tiny_published
+from concord.benchmarks.bench_tiny import in_eight_bits
+from concord.benchmarks.tiny_published import (
+    MODELS_SOURCE,
+    PUBLISHED,
+    SEED,
+    TEST_SEED,
+    data_of,
+    digest,
+    onnx_file,
+    published_file,
+)
+from concord.campaigns.matrix_networks import STYLES
+from concord.campaigns.twin_cases import IMAGES, VOWELS, Network, first_samples
+from concord.datasets import dataset
+from concord.datasets.samples import DataSet, Samples, Task
+from concord.firmware.firmware import Firmware
+from concord.frontends.onnx.read import read_network
+from concord.net.cells.registry import CELLS
+from concord.net.graph import Graph
+from concord.net.model import Model, Provenance
+from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.run import opened, quantize
+from concord.spec.machine.machine_file import find_config
+from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantizedClassifier
+from concord.train.recurrent.float_network import FloatClassifier
+from concord.train.recurrent.integer_layer import SYMMETRIC
+from concord.train.runs.recurrent import EIGHT_BITS, tensors
+
+HIDDEN = 20  #: Size of recurrent layers, which fills no native vector.
+CALIBRATION, WEIGHTS_SEED = 64, 7  #: Number of samples for calibration, and seed of weights.
+COMMAND = "nox -s twin_networks"
+TINY_PRESET = "vision_large"  #: Machine that each network of MLPerf Tiny fits.
+NOWHERE = Provenance(command=COMMAND, method="random weights", seed=WEIGHTS_SEED, fp32_accuracy=0, quantized_accuracy=0,
+                     golden_accuracy=0)
+
+
+def random_networks(out: Path) -> Iterator[Network]:
+    """Recurrent networks, convolutional ones and the architectures of MLPerf Tiny, with weights from seeds.
+
+    Args:
+        out: Folder of the files that come up.
+    """
+    sources = {"weights": f"seed {WEIGHTS_SEED}", "samples": first_samples}
+    for cell in CELLS:
+        for arithmetic in "integer", "bfp":
+            yield Network(name=f"{cell}, {arithmetic}", preset="speech", make=partial(recurrent, cell, arithmetic),
+                          calibration=f"{CALIBRATION} of {VOWELS}", inputs=VOWELS, **sources)
+    for style in STYLES:
+        for machine in "vision", "ulx3s":
+            for arithmetic in "integer", "bfp":
+                yield Network(name=f"{style}, {arithmetic}", preset=machine,
+                              make=partial(imported, style, STYLES[style], machine, arithmetic, out),
+                              calibration=f"{CALIBRATION} of {IMAGES}", inputs=IMAGES, **sources)
+    for name in tiny_models.REFERENCES:
+        yield Network(name=tiny_models.title(name), preset=TINY_PRESET, weights="seed 0",
+                      calibration=f"seed {tiny_models.SEED}", inputs=f"seed {tiny_models.TEST_SEED}",
+                      make=partial(tiny_models.quantized, name, out),
+                      samples=lambda _, count, name=name: list(tiny_models.run_inputs(name, count)))
+
+
+def recurrent(cell: str, arithmetic: str, machine: str = "speech") -> Model:
+    """A classifier of the shipped utterances, with one recurrent layer and random weights."""
+    torch.manual_seed(WEIGHTS_SEED)
+    x, lengths, _ = tensors(dataset.load(VOWELS).first(CALIBRATION))
+    net = FloatClassifier(x.shape[2], (HIDDEN,), 9, CELLS[cell])
+    if arithmetic == "integer":
+        made = QuantizedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, SYMMETRIC, lengths)
+    else:
+        config = find_config(machine)
+        made = BlockClassifier(net, x, lengths, BlockFormats(
+            weights=config.weights, inputs=config.activations, block=config.native_dim))
+    layers, sources = made.lower(x, lengths)
+    none = np.zeros(0, np.uint8)
+    return Model(name=f"{cell}-{arithmetic}", data=VOWELS, preprocessing="none", classes=(), layers=tuple(layers),
+                 provenance=NOWHERE, fp32_predictions=none, quantized_predictions=none, sources=sources)
+
+
+def imported(name: str, build: Callable[[], torch.nn.Module], machine: str, arithmetic: str, out: Path) -> Model:
+    """A network of images with random weights, which comes through ONNX and post-training quantisation.
+
+    Args:
+        name:       Its name.
+        build:      Function that makes it.
+        machine:    Preset or TOML file.
+        arithmetic: `integer` or `bfp`.
+        out:        Folder of the files that come up.
+    """
+    torch.manual_seed(WEIGHTS_SEED)
+    path = out / f"{name}.onnx"
+    with warnings.catch_warnings(action="ignore"):  # PyTorch announces that another exporter is its default
+        torch.onnx.export(build().eval(), (torch.zeros(1, 1, 28, 28),), path, dynamo=False)
+    images = dataset.load(IMAGES).first(CALIBRATION)
+    data = DataSet(name=IMAGES, task=Task.NONE, shape=(1, 28, 28), train=None, test=None, description="",
+                   calibration=Samples(inputs=images.inputs, lengths=None, labels=None, classes=()))
+    choices = QuantizationOptions(preset=machine, arithmetic=NetworkArithmetic(arithmetic)).choices()
+    made = out / f"{name}-{Path(machine).stem}-{arithmetic}.safetensors"
+    return quantize(made, opened(read_network(path), data, choices), choices, command=COMMAND)
+
+
+def published_networks(models: Path, features: Path | None, out: Path, converter: str) -> list[Network]:
+    """The networks of MLPerf Tiny with the weights of their published files, which are converted at once.
+
+    Args:
+        models:    Folder in or below which files of them lie; a network without a file cannot be made.
+        features:  Folder of the features of keyword spotting; see `tiny_published.keywords`.
+        out:       Folder of the files that come up.
+        converter: Python that has tf2onnx.
+
+    Raises:
+        ValueError: there is no such folder, it holds none of these files, or one of them cannot be converted.
+    """
+    if not models.is_dir():
+        raise ValueError(f"{models}: there is no such folder; the files are in {MODELS_SOURCE}")
+    found = {name: published_file(network, models) for name, network in PUBLISHED.items()}
+    if not any(found.values()):
+        names = ", ".join(network.file for network in PUBLISHED.values())
+        raise ValueError(f"{models}: none of the files {names} (.onnx or .tflite) lies in it or below it; they are in "
+                         f"benchmark/training/*/trained_models of {MODELS_SOURCE}")
+    return [_published(name, file, models, features, out, converter) for name, file in found.items()]
+
+
+def _published(
+    name: str, file: Path | None, models: Path, features: Path | None, out: Path, converter: str,
+) -> Network:
+    features = features if name == "kws" else None
+    title = f"{PUBLISHED[name].title}, published"
+    if file is None:
+        return Network(name=title, preset=TINY_PRESET, weights=f"{PUBLISHED[name].file}: no file", calibration="-",
+                       inputs="-", make=None, samples=first_samples)
+    onnx = onnx_file(PUBLISHED[name], models, out, converter)
+
+    @cache
+    def read() -> Graph:
+        return replace(read_network(onnx), name=name)
+
+    def make() -> Model:
+        data, _ = data_of(name, read().shape, features, 1)
+        return in_eight_bits(out, read(), data, COMMAND)
+
+    def samples(_: Firmware, count: int) -> list[np.ndarray]:
+        data, _ = data_of(name, read().shape, features, count)
+        return list(data.test.inputs[:count])
+
+    return Network(
+        name=title, preset=TINY_PRESET, weights=f"{file.name} ({digest(file)})",
+        calibration=f"{tiny_published.CALIBRATION} of {features.name}, seed {SEED}" if features else f"seed {SEED}",
+        inputs=features.name if features else f"seed {TEST_SEED}", make=make, samples=samples)

@@ -1,0 +1,209 @@
+"""The chains of one recurrent layer with any cell: the schedule of its formula, with places and addresses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from concord.compiler.cells import gates
+from concord.compiler.cells.formula_chains import MEMORIES, Chain, schedule
+from concord.compiler.cells.formula_trace import Product, Stored, Tracer, Value
+from concord.compiler.cells.gates import Piece
+from concord.compiler.cells.layout import Location, layout
+from concord.compiler.lib import tiling
+from concord.compiler.lib.allocation import MVM, Place
+from concord.compiler.lib.bounds import Bound
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.program import operate, read, write
+from concord.compiler.lib.reason import Reason
+from concord.net.layers.recurrent import Recurrent
+from concord.spec.isa.instructions import WRITES, Instruction
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operand:
+    """The operand of a product.
+
+    Attributes:
+        source:    Place of the vector.
+        columns:   Number of its native vectors.
+        out_scale: Number of bits by which the sum is shifted right; None in block floating point.
+    """
+
+    source: Place
+    columns: int
+    out_scale: int | None = None
+
+
+class TimeStep:
+    """The chains of a layer. Subclasses implement the arithmetic.
+
+    Args:
+        build:  Collects chains and places.
+        layer:  The layer.
+        source: Place of the input vector x, as the layer before wrote it.
+
+    Attributes:
+        content: Layer whose numbers fill the memories.
+        tracer: Class that records the formula in this arithmetic.
+        result: Memory of the hidden vector, if no chain reads it.
+        first:  Memory in which the firmware stores the initial states.
+    """
+
+    tracer: type[Tracer]
+    result: Mem
+    first: Mem
+
+    def __init__(self, build: Build, layer: Recurrent, source: Place):
+        self.build, self.layer, self.source, self.config = build, layer, source, build.config
+        self.content = build.content(layer)
+        self.trace = self.tracer(layer.cell, layer.gate_bits)
+        self.chains = schedule(self.trace)
+        self._runs = _runs(self.chains)
+        self.layout = layout(self.trace, self.chains, self._read_at, self.result)
+        self._places: dict[Location, Place] = {}
+        self._constants: dict[tuple[str, Mem], Place] = {}
+
+    @staticmethod
+    def problems(layer: Recurrent, config: Config) -> list[Reason]:
+        """Each reason why a machine cannot run a layer."""
+        raise NotImplementedError
+
+    def bounds(self) -> list[Bound]:
+        """The bounds of all products."""
+        raise NotImplementedError
+
+    def product(self, one: Product) -> Operand:
+        """The operand of a product."""
+        raise NotImplementedError
+
+    def multiply(self, one: Product, chosen: np.ndarray) -> Instruction:
+        """The instruction `mv_mul` for the chosen rows of the gates."""
+        raise NotImplementedError
+
+    def constant(self, stored: Stored) -> np.ndarray:
+        """The parameters of all gates, uint16[gates, outputs], or uint16[outputs] if the gates share them."""
+        raise NotImplementedError
+
+    def state_values(self, name: str) -> np.ndarray:
+        """A state before the first time step, uint16[outputs]."""
+        return self.content.initial[name]
+
+    @property
+    def hidden(self) -> Place:
+        """The place of the layer's result."""
+        return self.at(self.layout.reads[self.trace.results[self.layer.cell.states[0]]][0])
+
+    def begin(self):
+        """Allocate the states, and emit chains that initialise those that a time step reads before it writes them."""
+        for name, value in self.trace.results.items():
+            targets = [self.at(location) for location in self.layout.reads[value]]
+            if self.trace.stored(name, state=True) in self.layout.kept:
+                start = self.build.allocator.constant(
+                    self.first, self.state_values(name), f"{self.layer.name}, initial {name}")
+                for first in range(0, len(targets), WRITES):
+                    writes = map(write, targets[first : first + WRITES])
+                    self.build.program.chain(read(start), *writes, rows=self.layer.outputs)
+
+    def emit(self):
+        """Emit the chains of one time step."""
+        for index, chain in enumerate(self.chains):
+            self._copy(self.layout.before.get(index, []))
+            if isinstance(chain.source, Product):
+                self._emit_product(index, chain)
+            else:
+                self.build.program.note("cell")
+                self._emit(index, chain, (read(self.place(chain.source)),), 0, {"rows": self.layer.outputs})
+        self._copy(self.layout.after)
+        self.build.bounds += self.bounds()
+
+    def at(self, location: Location) -> Place:
+        """The place of a location."""
+        if location not in self._places:
+            home = location.home if isinstance(location.home, str) else "value of a cell"
+            self._places[location] = self.build.allocator.vector(
+                location.mem, self.layer.outputs, f"{self.layer.name}, {home}")
+        return self._places[location]
+
+    def place(self, value: Value, mem: Mem | None = None, word: int = 0) -> Place:
+        """The place of a value in a memory (by default its first one), without the first `word` words."""
+        location = self.layout.location(value, mem)
+        if not isinstance(value, Stored) or value.state:
+            return self.at(location).at(word)
+        if value.gate is not None:
+            word += self.layer.cell.index(value.gate) * self.config.words_of(self.layer.outputs)
+        return self._constant(value, location.mem).at(word)
+
+    def products(self) -> list[list[Product]]:
+        """The products; those that one tall product can compute are in one list."""
+        return [[self.chains[index].source for index in run] for run in self._runs]
+
+    def set_constant(self, name: str, mem: Mem, place: Place) -> Place:
+        """Set the place of parameters that chains of the time step itself write."""
+        self._constants[name, mem] = place
+        return place
+
+    def _constant(self, stored: Stored, mem: Mem) -> Place:
+        key = stored.name, mem
+        if key not in self._constants:
+            values = self.constant(stored)
+            values = tiling.stacked(self.config, values) if values.ndim == 2 else values
+            self._constants[key] = self.build.allocator.constant(mem, values, f"{self.layer.name}, {stored.name}")
+        return self._constants[key]
+
+    def _emit_product(self, index: int, chain: Chain):
+        """Emit a chain that begins with a product, which is read from MvmQ or computed in pieces."""
+        run = self._run(index)
+        operand, outputs = self.product(chain.source), self.layer.outputs
+        registers = {"columns": operand.columns, "out_scale": operand.out_scale}
+        numbers = [self.layer.cell.index(self.chains[one].source.gate) for one in run]
+        if self._pushed(run):
+            if index == run[0]:
+                chosen = gates.tall(self.config, [Piece(gate=gate, word=0, rows=outputs) for gate in numbers])
+                start = read(operand.source), self.multiply(chain.source, chosen)
+                self.build.program.chain(*start, write(MVM), rows=len(chosen), **registers)
+            self.build.program.named(chain.source.gate)
+            self._emit(index, chain, (read(MVM),), 0, {"rows": outputs})
+            return
+        for piece in gates.pieces(self.config, numbers[run.index(index)], outputs):
+            start = read(operand.source), self.multiply(chain.source, gates.tall(self.config, [piece]))
+            self.build.program.named(chain.source.gate)
+            self._emit(index, chain, start, piece.word, {"rows": piece.rows, **registers})
+
+    def _emit(self, index: int, chain: Chain, start: Sequence[Instruction], word: int, registers: dict):
+        instructions = [*start]
+        if isinstance(chain.source, Product):
+            instructions += self._writes(index, chain.source, word)
+        for step in chain.steps:
+            place = None if step.operand is None else self.place(step.operand, MEMORIES[step.stage], word)
+            instructions.append(operate(step.op, place))
+            instructions += self._writes(index, step.result, word)
+        self.build.program.chain(*instructions, **registers)
+
+    def _writes(self, index: int, value: Value, word: int) -> list[Instruction]:
+        return [write(self.at(location).at(word)) for one, location in self.layout.writes[index] if one is value]
+
+    def _copy(self, copies: list[tuple[Location, Location]]):
+        for source, target in copies:
+            self.build.program.chain(read(self.at(source)), write(self.at(target)), rows=self.layer.outputs)
+
+    def _run(self, index: int) -> list[int]:
+        return next(run for run in self._runs if index in run)
+
+    def _pushed(self, run: list[int]) -> bool:
+        return len(run) > 1 and gates.in_one(self.config, len(run), self.layer.outputs)
+
+    def _read_at(self, index: int) -> float:
+        run = self._run(index)
+        if self._pushed(run):
+            return run[0]
+        return index + 0.5 * (len(tiling.parts(self.config, self.layer.outputs)) > 1)
+
+
+def _runs(chains: list[Chain]) -> list[list[int]]:
+    """Runs of chains whose products multiply the same vector, so that one tall product can compute them all."""
+    indices = [index for index, chain in enumerate(chains) if isinstance(chain.source, Product)]
+    sources = {index: chains[index].source for index in indices}
+    return [list(run) for _, run in groupby(indices, lambda index: (sources[index].part, id(sources[index].operand)))]

@@ -1,0 +1,151 @@
+"""Chains: a source, operations and writes, which are emitted for all places or for some rows of them."""
+
+from dataclasses import dataclass, field
+
+from concord.compiler.emit.sources import Region, Source
+from concord.compiler.emit.storage import CodesView, NumbersView
+from concord.compiler.graph.stages import next_mfu, position
+from concord.compiler.lib.allocation import Place
+from concord.compiler.lib.program import Program, clipped
+from concord.compiler.lib.tiling import LARGEST, Part
+from concord.spec.isa.instructions import Instruction, Op, Reg, opcode
+from concord.spec.isa.memories import Mem
+from concord.spec.isa.operations import ACTIVATIONS, Operation, Stage
+from concord.spec.machine.config import Config
+from concord.spec.numbers.activation import Activation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """An operation or a write of a chain.
+
+    Attributes:
+        op:     Opcode.
+        at:     Constant operand, operand or target in a vector memory, target in VectorRf, or None (NetQ, or none).
+    """
+
+    op: Op
+    at: Place | NumbersView | CodesView | None = None
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Chain:
+    """A chain under construction.
+
+    Attributes:
+        source:   Source.
+        steps:    Operations and writes, in order.
+        position: Position of the last stage in use, -1 for none.
+        stride:   Words from a place to the next one in all operands and results with addresses that move, or None.
+    """
+
+    source: Source
+    steps: list[Step] = field(default_factory=list)
+    position: int = -1
+    stride: int | None = None
+
+    def stage(self, stage: Stage) -> int | None:
+        """The MFU of the next free stage of this kind, or None where there is none."""
+        return next_mfu(stage, self.position)
+
+    def apply(self, operation: Operation, mfu: int, at: Place | NumbersView | None = None):
+        """Add an operation."""
+        self.position = position(operation.stage, mfu)
+        self.steps.append(Step(op=opcode(operation, mfu), at=at))
+        if isinstance(at, NumbersView):
+            self.stride = at.stride
+
+    def activate(self, kind: Activation) -> bool:
+        """Add an activation function, if a stage is left for it."""
+        if kind not in ACTIVATIONS:
+            return True
+        mfu = self.stage(Stage.ACT)
+        if mfu is not None:
+            self.apply(ACTIVATIONS[kind], mfu)
+        return mfu is not None
+
+    def takes(self, view: NumbersView) -> bool:
+        """Whether an operand or result in a vector memory can move as all others of this chain."""
+        return self.stride is None or self.stride == view.stride
+
+    def may_write(self, mem: Mem) -> bool:
+        """Whether the chain can write another memory, and it is this one."""
+        written = [_memory(step) for step in self.steps if step.op == Op.V_WR]
+        return len(written) < 3 and mem not in written
+
+    def write(self, target: NumbersView | CodesView | None):
+        """Add a write; None stands for NetQ."""
+        self.steps.append(Step(op=Op.V_WR, at=target))
+        if isinstance(target, NumbersView):
+            self.stride = target.stride
+
+    @property
+    def moves_words(self) -> bool:
+        """Whether an operand or result in a vector memory moves, which it does by one distance only."""
+        return self.stride is not None
+
+    def emit(self, config: Config, program: Program, region: Region, part: Part):
+        """Add the instructions for some places and lanes to a program."""
+        if self.moves_words and region.columns < region.width and region.rows > 1:
+            for row in range(region.row, region.row + region.rows):
+                self.emit(config, program, Region(row=row, rows=1, column=region.column, columns=region.columns,
+                                                  width=region.width, strip=region.strip), part)
+            return
+        instructions, registers = self.source.read(config, region, part)
+        if region.inc and self.moves_words:
+            registers[Reg.STRIDE_OUT] = self.stride
+        for step in self.steps:
+            instructions.append(_instruction(config, step, region, part))
+            if isinstance(step.at, CodesView) and region.inc:
+                registers |= _vector_strides(step.at, region)
+        program.chain(*instructions, rows=part.rows, registers={
+            Reg.ITERATIONS: region.count, Reg.ITERATIONS_X: region.columns, **registers})
+
+
+class Sending(Chain):
+    """A chain that sends neighbouring pixels of a vector memory as one long vector, so that one message holds them."""
+
+    def emit(self, config: Config, program: Program, region: Region, part: Part):
+        view = self.source.view
+        first, lanes = region.pixel(view.numbers), view.stride * config.mfu_lanes
+        most = max(1, LARGEST // lanes)  # pixels of a message
+        for done in range(0, region.count, most):
+            program.chain(
+                Instruction(op=Op.V_RD, mem=view.buffer.mem, a=view.address(first + done)),
+                Instruction(op=Op.V_WR, mem=Mem.NET_Q), rows=min(most, region.count - done) * lanes)
+
+
+def _memory(step: Step) -> Mem:
+    """The memory that a write goes to."""
+    return Mem.NET_Q if step.at is None else step.at.buffer.mem
+
+
+def _instruction(config: Config, step: Step, region: Region, part: Part) -> Instruction:
+    """One operation or write of a chain."""
+    words = part.row // config.mfu_lanes
+    mem = _memory(step) if step.op == Op.V_WR else 0
+    match step.at:
+        case Place():
+            return Instruction(op=step.op, a=step.at.address + words)
+        case NumbersView():
+            address = step.at.address(region.pixel(step.at.numbers)) + words
+            return Instruction(op=step.op, mem=mem, a=address, inc=region.inc, base=region.base(step.at))
+        case CodesView():
+            view = step.at
+            if view.step is None:
+                address = view.map.address(region.row, region.column)
+            else:
+                address = view.map.address(0, 0) + (region.row * region.width + region.column) * view.step
+            address += view.vector + part.row // config.native_dim
+            made = Instruction(op=step.op, mem=mem, a=address, inc=region.inc, integer=int(view.codes.integer),
+                               unsigned=int(view.codes.unsigned), base=region.base(view))
+            return clipped(made, view.codes.clip)
+    return Instruction(op=step.op, mem=mem)
+
+
+def _vector_strides(view: CodesView, region: Region) -> dict[Reg, int]:
+    """The registers that move a target in VectorRf from place to place."""
+    step = view.map.step if view.step is None else view.step
+    pitch = view.map.pitch if view.step is None else view.step * region.width
+    skip = pitch - region.columns * step if region.rows > 1 else 0
+    return {Reg.STRIDE_VEC: step, Reg.SKIP_VEC: skip}

@@ -1,0 +1,225 @@
+"""Sources of chains, and the regions of places for which chains are emitted.
+
+A source knows its address and its registers for any region of places and any part of their lanes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from concord.compiler.emit.storage import CodeMap, CodesView, Numbers, NumbersView
+from concord.compiler.graph.values import Codes
+from concord.compiler.lib.allocation import NET, Place
+from concord.compiler.lib.program import read
+from concord.compiler.lib.tiling import Part
+from concord.net.arithmetic.windows import Window
+from concord.spec.isa.instructions import Instruction, Op, Reg
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Region:
+    """A rectangle of places.
+
+    Attributes:
+        row, rows:       First row and number of rows.
+        column, columns: First column and number of columns.
+        width:           Columns of the whole tensor of places.
+        strip:           First row of the present strip.
+        bases:           In a loop over time steps, in which the region is the first pixel: the base register that
+            holds how far the pixel of the present step is away, by the distance from one pixel to the next.
+    """
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+    width: int
+    strip: int
+    bases: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Number of places."""
+        return self.rows * self.columns
+
+    @property
+    def inc(self) -> int:
+        """Whether addresses move from place to place."""
+        return int(self.count > 1)
+
+    def base(self, view: NumbersView | CodesView) -> int:
+        """The base register for a place of the tensor; 0 for none."""
+        return 0 if moved_by(view) is None else self.bases.get(moved_by(view), 0)
+
+    def pixel(self, numbers: Numbers) -> int:
+        """Number of the first place among the pixels that a vector memory holds."""
+        return (self.row - self.strip * numbers.strip) * self.width + self.column
+
+
+def moved_by(view: NumbersView | CodesView) -> int | None:
+    """Distance from one pixel of a row to the next one; None where only the present strip is held."""
+    match view:
+        case CodesView():
+            return view.map.step if view.step is None else view.step
+        case NumbersView():
+            return None if view.numbers.strip else view.stride
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FromNet:
+    """The source NetQ, which brings the pixels in order."""
+
+    def read(self, config: Config, region: Region, part: Part) -> tuple[list[Instruction], dict[Reg, int]]:
+        """The instructions of the source, and the registers that they need."""
+        return [Instruction(op=Op.V_RD, mem=Mem.NET_Q)], {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FromPlace:
+    """The source of a vector that always lies at one place."""
+
+    place: Place
+
+    def read(self, config, region, part):
+        return [read(self.place)], {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FromNumbers:
+    """The source of numbers in a vector memory, pixel by pixel."""
+
+    view: NumbersView
+
+    def read(self, config, region, part):
+        address = self.view.address(region.pixel(self.view.numbers)) + part.row // config.mfu_lanes
+        registers = {Reg.STRIDE_X: self.view.stride, Reg.STRIDE_Y: self.view.stride * region.width}
+        first = Instruction(
+            op=Op.V_RD, mem=self.view.buffer.mem, a=address, inc=region.inc, base=region.base(self.view))
+        return [first], _moving(region, registers)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Multiplied:
+    """One part of a product: what a window of VectorRf, or a vector, is multiplied by.
+
+    Attributes:
+        part:    Outputs.
+        product: The `mv_mul`.
+        vector:  First native vector of a pixel that the first row tile reads.
+        vectors: Number of native vectors of a pixel that a row tile reads.
+        group:   Distance in native vectors from those of one row tile to those of the next one.
+    """
+
+    part: Part
+    product: Instruction
+    vector: int = 0
+    vectors: int = 0
+    group: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FromProduct:
+    """The source of products of a map in VectorRf."""
+
+    map: CodeMap
+    window: Window
+    parts: Mapping[Part, Multiplied]
+    out_scale: int | None
+
+    def read(self, config, region, part):
+        one, window, source = self.parts[part], self.window, self.map
+        down, across = window.stride
+        address = source.address(region.row * down - window.padding[0], region.column * across - window.padding[2])
+        rows, columns = window.size
+        registers = {
+            Reg.COLUMNS: one.vectors * rows * columns, Reg.WINDOW_VECTORS: one.vectors, Reg.WINDOW_X: columns,
+            Reg.WINDOW_Y: rows, **_window_steps(window, source.step, source.pitch)}
+        if config.vectors_of(part.rows) > 1:
+            registers[Reg.WINDOW_GROUP] = one.group
+        if self.out_scale is not None:
+            registers[Reg.OUT_SCALE] = self.out_scale
+        moving = {Reg.STRIDE_X: across * source.step, Reg.STRIDE_Y: down * source.pitch}
+        return [Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address + one.vector, inc=region.inc), one.product], {
+            **registers, **_moving(region, moving)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FromWords:
+    """The source of products of a vector, in words of a vector memory, or from NetQ where there is no view."""
+
+    view: NumbersView | None
+    columns: int
+    parts: Mapping[Part, Multiplied]
+    out_scale: int | None
+
+    def read(self, config, region, part):
+        first = Instruction(op=Op.V_RD, mem=self.view.buffer.mem, a=self.view.address(0)) if self.view else read(NET)
+        scale = {} if self.out_scale is None else {Reg.OUT_SCALE: self.out_scale}
+        return [first, self.parts[part].product], {Reg.COLUMNS: self.columns, **scale}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FromPool:
+    """The source of maxima of windows, of codes in VectorRf or of numbers in a vector memory.
+
+    In numbers, the padding is left out of the windows, so a region is one where all windows have the same shape.
+    """
+
+    source: CodeMap | NumbersView
+    window: Window
+    codes: Codes | None = None
+
+    @property
+    def map(self) -> CodeMap | None:
+        """The map that it reads, if it does not read numbers."""
+        return self.source if isinstance(self.source, CodeMap) else None
+
+    def read(self, config, region, part):
+        window, (down, across) = self.window, self.window.stride
+        row, column = region.row * down - window.padding[0], region.column * across - window.padding[2]
+        (rows, columns), (every, apart) = window.size, window.dilation
+        if isinstance(self.source, CodeMap):
+            step, pitch = self.source.step, self.source.pitch
+            address = self.source.address(row, column) + part.row // config.native_dim
+            first = Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, inc=region.inc, integer=1,
+                                unsigned=int(self.codes.unsigned))
+        else:
+            value = self.source.numbers.value
+            step = self.source.stride
+            pitch = step * value.shape[2]
+            (above, rows), (left, columns) = (
+                inside(at, size, between, length) for at, size, between, length in (
+                    (row, rows, every, value.shape[1]), (column, columns, apart, value.shape[2])))
+            pixel = (row + above * every) * value.shape[2] + column + left * apart
+            first = Instruction(op=Op.V_RD, mem=self.source.buffer.mem, inc=region.inc,
+                                a=self.source.address(pixel) + part.row // config.mfu_lanes)
+        registers = {Reg.WINDOW_X: columns, Reg.WINDOW_Y: rows, **_window_steps(window, step, pitch)}
+        moving = {Reg.STRIDE_X: across * step, Reg.STRIDE_Y: down * pitch}
+        return [first, Instruction(op=Op.V_POOL_MAX)], {**registers, **_moving(region, moving)}
+
+
+def inside(first: int, size: int, step: int, length: int) -> tuple[int, int]:
+    """Number of pixels of a window before those inside an image of some length, and number of those inside."""
+    before = max(0, -(first // step))
+    return before, min(size, -((first - length) // step)) - before
+
+
+def _window_steps(window: Window, step: int, pitch: int) -> dict[Reg, int]:
+    """The registers of the distances between the pixels of a window that has several."""
+    rows, columns = window.size
+    found = {Reg.WINDOW_STEP: window.dilation[1] * step} if columns > 1 else {}
+    return found | ({Reg.WINDOW_PITCH: window.dilation[0] * pitch} if rows > 1 else {})
+
+
+def _moving(region: Region, registers: dict[Reg, int]) -> dict[Reg, int]:
+    """The registers that move a source from place to place."""
+    if region.count == 1:
+        return {}
+    kept = {Reg.STRIDE_X} if region.columns > 1 else set()
+    kept |= {Reg.STRIDE_Y} if region.rows > 1 else set()
+    return {register: value for register, value in registers.items() if register in kept}
+
+
+Source = FromNet | FromPlace | FromNumbers | FromProduct | FromWords | FromPool
+Windowed = FromProduct | FromPool  #: Sources that read windows.

@@ -1,0 +1,129 @@
+"""Compiles a network: plan, addresses, program, and what the host must know about inputs and results."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from concord.compiler.emit import borders, gaps, rolling
+from concord.compiler.emit.passes import Pass
+from concord.compiler.emit.storage import CodeMap
+from concord.compiler.emit.time_loops import HostLoop, TimeLoop
+from concord.compiler.graph.network import Network
+from concord.compiler.graph.wiring import BACKWARD, wired
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.neighbours import ALONE, Neighbours
+from concord.compiler.plan import layouts
+from concord.compiler.plan.demands import Demands
+from concord.compiler.plan.planner import Planner
+from concord.compiler.plan.streams import Stream
+from concord.firmware.firmware import Direction, Entries
+from concord.firmware.layout import Layout
+from concord.net.model import Model
+from concord.spec.isa.memories import Mem
+
+
+class Compilation:
+    """The compilation of a network.
+
+    Args:
+        build:      Collects chains and places.
+        model:      A model of which all layers can be compiled.
+        neighbours: The machines before and behind, where the model is a part.
+
+    Attributes:
+        sent: Names of the tensors that leave the machine, in order.
+        host: Fields of the firmware on how the host sends inputs and receives results, and on the borders that it
+            brings.
+    """
+
+    def __init__(self, build: Build, model: Model, neighbours: Neighbours = ALONE):
+        self._build, self._config = build, build.config
+        self._steps = model.steps
+        self._network = Network(wired(model, neighbours), build.config, build.content, neighbours)
+        self._demands = Demands(build.config, self._network)
+        self._whole = neighbours.whole
+        self.sent: tuple[str, ...] = ()
+        self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
+
+    def emit(self):
+        """Emit the chains of all layers; the result goes to the host."""
+        build, config, maps = self._build, self._config, self._demands.maps
+        planner = Planner(build, self._demands, whole=self._whole)
+        passes, self.sent = planner.passes, planner.sent
+        over, streams = layouts.settle(config, maps, passes)
+        around = borders.Borders(config, maps, passes, over)
+        self._constants = {
+            one: build.allocator.constant(Mem.INITIAL_VRF, borders.content_words(build, one), "borders")
+            for one in maps if one in around.written or (one.held and one.codes.border is not None)}
+        if longest := gaps.longest(config, self._demands.numbers):
+            zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
+        build.shortages += layouts.place_numbers(config, build.allocator, self._demands, passes)
+        build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=0), "maps")
+        if build.shortages:
+            return
+        strips = [strip for made in passes for strip in made.strips]
+        holed = gaps.overwritten(config, self._demands.numbers, strips)
+        for made in passes:
+            for numbers in (one for one in holed if one.buffer.first == made.time):
+                with build.program.section(f"{numbers.buffer.name}, zeros between its parts", made.chains[0].layer):
+                    gaps.emit(build, numbers, zeros)
+            for one in around.first_in(made):
+                self._emit_border(one, made, borders.runs(one))
+            stream = next((stream for stream in streams if made in stream.passes), None)
+            if stream is None and (not build.short or isinstance(made, TimeLoop | HostLoop)):
+                made.emit(config, build.program)
+            elif stream is None:
+                rolling.emit(build, [partial(self._emit_strip_at, made, first) for first in made.firsts])
+            elif made is stream.passes[-1]:
+                self._emit_stream(stream)
+            for one in around.behind(made):
+                self._emit_border(one, made, borders.runs(one))
+        self.host = {
+            **self._layouts(),
+            "entries": (borders.real_entries if build.real else borders.entries)(config, around.brought),
+            "steps": self._steps}
+
+    def _layouts(self) -> dict[str, Layout | int | tuple[Direction, ...]]:
+        """How the input comes and the result leaves; several tensors of a machine beside this one have no layout."""
+        config, network, found = self._config, self._network, {}
+        if network.sender:
+            found["input_layout"] = network.sender.layout(config.mfu_lanes)
+        elif network.steps:
+            found["directions"] = tuple(Direction.BACKWARD if node.name == BACKWARD else Direction.AHEAD
+                                        for node in network.entering)
+        if not network.sender and (network.before or not self._demands.whole_vectors):
+            values = [node.value for node in network.entering][:1 if network.steps else None]
+            found["input_words"] = sum(value.pixels * config.words_of(value.lanes) for value in values)
+        if len(network.results) == 1 and not network.results[0].value.in_words:
+            channels, rows, columns = network.results[0].value.shape
+            found["output_layout"] = Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes)
+        return found
+
+    def _emit_border(self, one: CodeMap, made: Pass, runs: Sequence[borders.Run]):
+        """Emit the chains that write runs of the border of a map."""
+        if runs:
+            with self._build.program.section(f"{one.buffer.name}, border", made.chains[0].layer):
+                borders.emit(self._build, one, self._constants[one], runs)
+
+    def _emit_stream(self, stream: Stream):
+        """Emit passes strip by strip."""
+        strips = [partial(self._emit_strips, stream, number, ranges) for number, ranges in enumerate(stream.strips())]
+        if self._build.short:
+            rolling.emit(self._build, strips)
+            return
+        for strip in strips:
+            strip()
+
+    def _emit_strip_at(self, made: Pass, first: int):
+        """Emit the strip of a pass that begins with a row."""
+        made.emit_strip_at(self._config, self._build.program, first)
+
+    def _emit_strips(self, stream: Stream, number: int, ranges: Sequence[tuple[int, int]]):
+        """Emit strip `number` of each pass of a stream."""
+        for made, one, (low, high) in zip(stream.passes, (*stream.maps, None), ranges, strict=True):
+            first, stop = max(low, 0), min(high, made.value.shape[1])
+            if one and (low < high or number == 0):
+                one.origin = low
+                self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
+            if first < stop:
+                made.emit_strip(self._config, self._build.program, first, stop - first)

@@ -1,0 +1,163 @@
+"""How many entries of VectorRf all maps need, and what is done where there are too few."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+from concord.compiler.emit.buffers import place
+from concord.compiler.emit.passes import Pass
+from concord.compiler.emit.storage import CodeMap
+from concord.compiler.plan.slides import Slide, slides_of
+from concord.compiler.plan.streams import Stream, candidates, set_lifetimes, streams_of
+from concord.net.arithmetic.windows import Window
+from concord.spec.machine.config import Config
+
+#: Numbers of strips of passes that run together, in the order in which they are tried.
+STREAMED = (4, 8, 16, 32)
+
+
+class Room:
+    """The maps in VectorRf, and how many entries they need; at first none has conflicts of banks.
+
+    Args:
+        config: Configuration of the machine.
+        maps:   All maps.
+        passes: All passes.
+
+    Attributes:
+        kept:    The passes that write over their source.
+        streams: The passes that run strip by strip together.
+    """
+
+    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]):
+        self._config, self._maps, self._passes = config, maps, passes
+        self._buffers = [one.buffer for one in maps]
+        self.kept: list[Slide] = []
+        self.streams: list[Stream] = []
+        self._arrange(dict.fromkeys(maps, True))
+
+    def end(self) -> int:
+        """Place all buffers, and return the number of entries that they need."""
+        place(self._buffers, 0, placed := [], [slide.tie for slide in self.kept])
+        return max((buffer.end for buffer in placed), default=0)
+
+    def tighten(self):
+        """Take the least space, and then avoid conflicts of banks where there is room for it."""
+        loose = {one: _clashes(self._config, one) for one in self._maps}
+        spacious = dict.fromkeys(self._maps, False)
+        self._arrange(spacious)
+        loose = {one: _clashes(self._config, one) - few for one, few in loose.items()}
+        if self.end() > self._config.vector_rf:
+            self._slide()
+        if self.end() > self._config.vector_rf:
+            self._stream()
+        limit = max(self.end(), self._config.vector_rf)
+        for one in sorted(self._maps, key=lambda one: -loose[one]):
+            if loose[one]:
+                self._arrange(spacious | {one: True})
+                spacious[one] = self.end() <= limit
+        self._arrange(spacious)
+        self.end()
+
+    def _arrange(self, spacious: dict[CodeMap, bool]):
+        """Settle the distances in each map, and those of the passes that write over their source."""
+        for one in self._maps:
+            one.arrange(*_distances(self._config, one, spacious[one]))
+        over = {slide.made for slide in self.kept}
+        self.kept = [slide for slide in slides_of(self._passes) if slide.made in over] if over else []
+
+    def _stream(self):
+        """Hold strips of the largest maps, as many as are needed, in as few strips as suffice."""
+        slides = self.kept
+        for strips in STREAMED:
+            chosen: list[CodeMap] = []
+            for one in candidates(self._passes):
+                self._hold([*chosen, one], strips)
+                if all(stream.legal for stream in self.streams):
+                    chosen.append(one)
+                    if self.end() <= self._config.vector_rf:
+                        return
+        self._hold([], 1)
+        self.kept = slides
+        self.end()
+
+    def _hold(self, chosen: list[CodeMap], strips: int):
+        """Hold strips of some maps only; other passes may write over their source."""
+        self.streams = streams_of(self._passes, chosen, strips)
+        for one in self._maps:
+            one.held = 0
+        for stream in self.streams:
+            stream.hold()
+        for one in self._maps:
+            one.arrange(one.step, one.pitch)
+        set_lifetimes(self._passes, self.streams)
+        self.kept = []
+        if self.end() > self._config.vector_rf:
+            self._slide()
+
+    def _slide(self):
+        """Choose the passes that write over their source: as few as suffice, or those with which maps need least."""
+        streamed = {made for stream in self.streams for made in stream.passes}
+        slides = sorted((slide for slide in slides_of(self._passes) if slide.made not in streamed),
+                        key=lambda slide: -slide.saved)
+        trials = [self._grown(slides), self._pruned(slides)]
+        self.kept = min(trials, key=self._end_with)
+        self.kept = self._pruned(self.kept)
+
+    def _grown(self, slides: list[Slide]) -> list[Slide]:
+        """Slides that save entries, one after the other."""
+        kept: list[Slide] = []
+        for slide in slides:
+            if self._end_with([*kept, slide]) <= self._end_with(kept):
+                kept.append(slide)
+        return kept
+
+    def _pruned(self, slides: list[Slide]) -> list[Slide]:
+        """The slides without those that are not needed: they move maps apart, which may cost more than they save."""
+        for slide in reversed(slides):
+            fewer = [other for other in slides if other is not slide]
+            if self._end_with(fewer) <= max(self._end_with(slides), self._config.vector_rf):
+                slides = fewer
+        return slides
+
+    def _end_with(self, slides: list[Slide]) -> int:
+        """The number of entries that all maps need with these slides."""
+        self.kept = slides
+        return self.end()
+
+
+def _clashes(config: Config, one: CodeMap) -> int:
+    """Cycles that conflicts of banks add to all row tiles of the readers of a map, at one place."""
+    return sum(conflicts(config, window, 1 if apart else one.vectors, one.step, one.pitch)
+               * (one.vectors if apart else 1) for window, apart in one.windows) * one.value.pixels
+
+
+def _distances(config: Config, one: CodeMap, spacious: bool) -> tuple[int, int]:
+    """The distances between pixels and rows with the fewest conflicts of banks, and among those the smallest ones."""
+    engines = config.tile_engines if spacious else 1
+    best = None
+    for step, pad in product(range(one.vectors, one.vectors + engines), range(engines if one.uniform else 1)):
+        one.step = step
+        pitch = one.smallest_pitch + pad
+        clash = sum(conflicts(config, window, 1 if apart else one.vectors, step, pitch)
+                    for window, apart in one.windows)
+        key = clash, pitch
+        if best is None or key < best[0]:
+            best = key, (step, pitch)
+    return best[1]
+
+
+def conflicts(config: Config, window: Window, vectors: int, step: int, pitch: int) -> int:
+    """Cycles by which the banks of VectorRf lengthen a row tile of a product.
+
+    Args:
+        vectors: Native vectors of a pixel that a row tile reads.
+        step:    Distance in entries between neighbouring pixels.
+        pitch:   Distance in entries between neighbouring rows.
+    """
+    rows, columns, vector = np.ix_(*map(np.arange, (*window.size, vectors)))
+    addresses = (rows * window.dilation[0] * pitch + columns * window.dilation[1] * step + vector).ravel()
+    engines = config.tile_engines
+    banks = np.pad(addresses % engines, (0, -len(addresses) % engines), constant_values=-1).reshape(-1, engines)
+    fullest = (banks[:, :, None] == np.arange(engines)).sum(1).max(1)
+    return int((fullest - 1).sum())

@@ -1,0 +1,63 @@
+"""`concord.finetune`: an imported network is trained on behind quantisers, from its own weights."""
+
+import os
+from pathlib import Path
+
+from concord.data import Data, data_for
+from concord.loading import network_of
+from concord.objects import Model, Network
+from concord.quantizing import model_file
+
+
+def finetune(
+    network: "Network | str | os.PathLike",
+    data: Data,
+    *,
+    preset: str = "",
+    arithmetic: str = "integer",
+    epochs: tuple[int, int] = (4, 1),
+    rate: float | None = None,
+    seed: int = 0,
+    accumulator: int | None = None,
+    order: str | None = None,
+    out: str | os.PathLike | None = None,
+    quiet: bool = True,
+    **options,
+) -> Model:
+    """Train a network behind quantisers, from its weights, as `nnp train FILE` does.
+
+    Args:
+        network:     What `load` gives, or the path of a network in float32.
+        data:        Data set with labelled training samples, see `concord.data.Data`.
+        preset:      Machine: a preset or a TOML file, which sets the bits of weights and inputs. Empty where
+            `weights_bits` and `input_bits` are given.
+        arithmetic:  "integer", or "bfp" for block floating point.
+        epochs:      Epochs of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.
+        rate:        Learning rate at the beginning; by default 0.01, and 0.0005 for recurrent networks.
+        seed:        Seed of every random choice.
+        accumulator: Bits of the accumulator; ranges are enlarged until no sum overflows it. Any by default.
+        order:       Order of the axes of a sample in data: "file", as the network's file takes them, or
+            "machine", as the machine reads them (channels, rows, columns).
+        out:         Model file to write; none by default.
+        quiet:       Whether to print no progress.
+        options:     Further options of `nnp train FILE`, the fields of `net.quantize.options.QuantizationOptions`.
+
+    Raises:
+        ValueError: there is no such machine, data are missing or do not fit, an operation cannot be quantised, or
+            training has diverged.
+    """
+    from concord.lib.extras import needing
+    from concord.lib.progress import shown
+    from concord.net.quantize.options import QuantizationOptions
+    from rich.console import Console
+
+    asked = {"preset": preset, "arithmetic": arithmetic, **options}
+    chosen = QuantizationOptions.of(asked, ("epochs", "rate", "accumulator")).choices(accumulator)
+    runs = needing("train", "concord.train.runs.imported")
+    given = network_of(network)
+    floating, samples = given.floating, data_for(data, given, order)
+    with model_file(out, floating.name) as path, shown(Console(quiet=quiet)) as progress:
+        made = runs.train_imported(
+            path, network=floating, data=samples, choices=chosen, seed=seed, epochs=tuple(epochs), rate=rate,
+            accumulator=accumulator, command="concord.finetune", progress=progress)
+    return Model(quantized=made, path=None if out is None else Path(out))

@@ -1,0 +1,191 @@
+"""`concord.run`: the outputs of a network, a model or firmware for inputs in memory."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from concord.data import Data, data_for, data_set, place_of, said
+from concord.loading import load
+from concord.objects import Model, Network, Program
+from concord.shown import Shown, table
+from rich.console import RenderableType
+
+if TYPE_CHECKING:
+    from concord.datasets.samples import DataSet, Samples
+    from concord.lib.input_axes import Order
+
+SHOWN = 10  #: Most samples that a table shows.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+class Outputs(Shown):
+    """Outputs of a network; `numpy.asarray` gives the numbers.
+
+    Attributes:
+        name:     What ran, in words.
+        numbers:  float64[samples, outputs].
+        patterns: The same as binary16 patterns, uint16[samples, outputs]; None of what ran in float64.
+        labels:   Labels of the samples, or None.
+        measures: Measures of the task, such as the accuracy; empty without labels.
+    """
+
+    name: str
+    numbers: np.ndarray
+    patterns: np.ndarray | None
+    labels: np.ndarray | None
+    measures: Mapping[str, float]
+
+    @property
+    def classes(self) -> np.ndarray:
+        """int[samples], the first of the largest outputs of each sample."""
+        return self.numbers.argmax(axis=1)
+
+    @property
+    def summary(self) -> str:
+        from concord.workflows.results import described
+
+        return f"{self.name}: {len(self.numbers)} samples" + f", {described(self.measures)}" * bool(self.measures)
+
+    def tables(self) -> Iterator[RenderableType]:
+        rows = ([index, *map(float, row)] for index, row in enumerate(self.numbers[:SHOWN]))
+        yield table(("sample", *map(str, range(self.numbers.shape[1]))), rows, "outputs")
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.array(self.numbers, dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def run(
+    network: Network | Model | Program | str | os.PathLike, inputs: "np.ndarray | Data", *, machine: str = "golden",
+    unquantized: bool = False, order: str | None = None,
+) -> Outputs:
+    """Run a network on inputs.
+
+    Args:
+        network: A network in float32, which runs in float64; a quantised model, which runs in golden arithmetic; or
+            firmware, which runs on a machine. What `load`, `quantize`, `finetune` or `compile` gives, or a path.
+        inputs:  Real numbers [samples, ...], or [samples, time, ...] for a recurrent network, which are rounded to
+            binary16 for models and firmware; or a data set, see `concord.data.Data`, whose test samples run.
+        machine: Machine that runs firmware: "golden", or Verilated hardware as "library" or under "cocotb".
+        unquantized: Whether the chains of firmware run in float64 with all quantisers off; it must be compiled with
+            `full_precision=True`.
+        order:   Order of the axes of a sample: "file", as the network's file takes them, which is the default, or
+            "machine", as the machine reads them (channels, rows, columns).
+
+    Raises:
+        ValueError:   the inputs do not fit.
+        RuntimeError: the machine stopped with an error, or could not be built.
+    """
+    from concord.lib.input_axes import Order
+    from concord.lib.names import named
+    from concord.sim.machines.kinds import MachineKind
+
+    given = load(network) if isinstance(network, str | os.PathLike) else network
+    kind = named(MachineKind, machine)
+    if kind is not MachineKind.GOLDEN and not isinstance(given, Program):
+        raise ValueError(f"machine {machine} runs firmware: compile the model first, as in "
+                         "concord.run(concord.compile(model), inputs, machine=\"library\")")
+    if unquantized and (kind is not MachineKind.GOLDEN or not isinstance(given, Program)):
+        raise ValueError("unquantised=True runs the chains of firmware on golden: compile the model first, as in "
+                         "concord.compile(model, full_precision=True)")
+    axes = None if order is None else named(Order, order)
+    if isinstance(given, Network):
+        return _float(given, inputs, axes)
+    return _quantized(given, inputs, kind, unquantized, axes)
+
+
+def _float(given: Network, inputs: "np.ndarray | Data", order: "Order | None") -> Outputs:
+    """Outputs in float64."""
+    from concord.datasets.fitting import arranged
+    from concord.lib.input_axes import Order
+
+    network, data = given.floating, None if _is_array(inputs) else data_for(inputs, given, order)
+    if data is not None:
+        from concord.verification.data_sets import tested
+
+        samples = tested(data, place_of(inputs))
+        array, lengths = samples.inputs.view(np.float16).astype(np.float64), samples.lengths
+    else:
+        samples, lengths = None, None
+        array, notes = arranged(np.asarray(inputs, np.float64), network.interface, "inputs", order or Order.FILE)
+        said(notes)
+    outputs = network.run(array.reshape(*array.shape[:-1], *network.shape), lengths)
+    return _outputs(f"{network.name} in float64", outputs.reshape(len(array), -1), None, samples, data)
+
+
+def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, unquantized: bool,
+               order: "Order | None") -> Outputs:
+    """Outputs in golden arithmetic, or of a machine, or of its chains in float64."""
+    from concord.net import network
+    from concord.verification.data_sets import fitting, tested
+    from concord.workflows.results import real
+
+    held = given.quantized if isinstance(given, Model) else given.firmware
+    data = None
+    if not _is_array(inputs):
+        read = data_set(inputs, order)
+        data = fitting(held, place_of(inputs), read)
+        said(data.notes[len(read.notes):])
+    samples = tested(data, data.name) if data else _samples(held, np.asarray(inputs), order)
+    if unquantized:
+        return _outputs(f"{held.name}, unquantised", _in_float64(held, samples), None, samples, data)
+    if isinstance(given, Model):
+        name, patterns = f"{held.name} in golden arithmetic", network.outputs(held, samples.inputs, samples.lengths)
+    else:
+        name, patterns = f"{held.name} on {given.machine}, {kind}", _on_machine(given, samples, kind)
+    return _outputs(name, real(patterns), patterns, samples, data)
+
+
+def _samples(held, array: np.ndarray, order: "Order | None") -> "Samples":
+    """Real numbers as a machine reads them."""
+    from concord.datasets.fitting import arranged
+    from concord.datasets.samples import Samples
+    from concord.lib.input_axes import Order
+    from concord.verification.data_sets import interface
+
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"inputs are real numbers, not {array.dtype}")
+    numbers, notes = arranged(array, interface(held), "inputs", order or Order.FILE)
+    said(notes)
+    with np.errstate(over="ignore"):
+        numbers = numbers.astype(np.float16)
+    if not np.isfinite(numbers).all():
+        raise ValueError("inputs: some numbers are too large for binary16, or are none; scale them")
+    return Samples(inputs=numbers.view(np.uint16), lengths=None, labels=None, classes=())
+
+
+def _on_machine(given: Program, samples: "Samples", kind: str) -> np.ndarray:
+    from concord.sim.machines import host
+    from concord.verification.batches import one_sample
+    from concord.verification.session import Session
+
+    with host.machine(kind, given.firmware.config) as made:
+        session = Session(made, given.firmware)
+        return np.stack([session.infer(one_sample(samples, index)) for index in range(len(samples))])
+
+
+def _in_float64(firmware, samples: "Samples") -> np.ndarray:
+    from concord.firmware.unquantized import UnquantizedMachine
+    from concord.verification.batches import one_sample
+
+    machine = UnquantizedMachine(firmware)
+    return np.stack([machine.infer(one_sample(samples, index)) for index in range(len(samples))])
+
+
+def _outputs(
+    name: str, numbers: np.ndarray, patterns: np.ndarray | None, samples: "Samples | None", data: "DataSet | None",
+) -> Outputs:
+    from concord.datasets.measures import measure
+
+    found = {} if data is None or samples.labels is None else measure(data.task, numbers, samples)
+    return Outputs(name=name, numbers=numbers, patterns=patterns, labels=samples.labels if samples else None,
+                   measures=found)
+
+
+def _is_array(inputs) -> bool:
+    """Whether inputs are an array, or what becomes one, rather than a data set."""
+    return isinstance(inputs, np.ndarray | np.generic | list) or type(inputs).__module__.partition(".")[0] == "torch"

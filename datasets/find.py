@@ -1,0 +1,111 @@
+"""Finds the samples at a place: its description, and the reader of its kind."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import tomli_w
+from concord.datasets import arrays, dataset, function, pictures, published, table
+from concord.datasets.description import Description, parse
+from concord.datasets.raw import Found
+from concord.datasets.samples import DataSet, Task
+
+FORMS = ("a .toml, .npz, .npy or .csv file, a folder of images by class, of .npy files, of IDX files or of .ts files, "
+         "or module:callable")
+
+
+def described(place: str, like: str) -> Description:
+    """The description of a place: its TOML text, or that of its model, or none but the place itself."""
+    if not place or "://" in place or "\0" in place:
+        raise ValueError(f"{place!r} is no place of data: a URL must be downloaded first; data are {FORMS}")
+    path = Path(place)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ValueError(f"{path}: there is no such file")
+        if path.stat().st_size > 2**20:
+            raise ValueError(f"{path}: more than 1 MiB of text; a description of data is shorter")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not a text file in UTF-8") from error
+        description = parse(text, str(path), path.parent)
+        if not description.data and description.inputs is None:
+            raise ValueError(f"{path}: it names no data: write `data = \"FILE\"`, or `inputs = \"x.npy\"`")
+        return description
+    if not like:
+        return Description(data=place)
+    description = parse(like, "the model's description of its data", Path())
+    same = Path(description.data).name == path.name
+    # Files and functions that a model names are neither opened nor run: only the place is, which the user gave.
+    test, calibration = (None if isinstance(value, str) or not same else value for value in (
+        description.test, description.calibration))
+    whole = not same or isinstance(description.test, str)
+    return replace(description, borrowed=True, data=place, name=description.name if same else "",
+                   test=1.0 if whole else test, calibration=calibration)
+
+
+def find(description: Description) -> Found | DataSet:
+    """What the reader of a place finds there.
+
+    Raises:
+        ValueError: nothing that can be read is there.
+    """
+    try:
+        return _found(description)
+    except OSError as error:  # a name that is too long, or a file that may not be read
+        raise ValueError(f"{description.path(description.data)}: it cannot be read ({error.strerror})") from error
+
+
+def _found(description: Description) -> Found | DataSet:
+    name, path = description.data, description.path(description.data)
+    if not name:
+        return _npy_files(description)
+    if function.NAME.fullmatch(name) and not path.exists():
+        made = function.returned(name, description.folder)
+        return made if isinstance(made, DataSet) else arrays.found(made, description)
+    if path.is_dir():
+        return _folder(path, description)
+    if name in dataset.SHIPPED and not path.exists():
+        return _shipped(name)
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file or folder; data are {FORMS}")
+    if path.suffix.lower() not in FILES:
+        raise ValueError(f"{path}: this kind of file is not read; data are {FORMS}")
+    return FILES[path.suffix.lower()](path, description)
+
+
+def _npz(path: Path, description: Description) -> Found:
+    return arrays.found(arrays.npz(path), description)
+
+
+def _npy(path: Path, description: Description) -> Found:
+    archive = arrays.Archive(str(path), ["x"], lambda _: arrays.npy(path))
+    return arrays.found(archive, replace(description, inputs="x", labels=None))
+
+
+#: Reader of each kind of file, by its suffix.
+FILES = {".npz": _npz, ".npy": _npy, ".csv": table.found, ".tsv": table.found}
+
+
+def _npy_files(description: Description) -> Found:
+    """Arrays in .npy files that the description names one by one."""
+    names = []
+    for wanted in description.inputs, description.labels, description.lengths:
+        names += wanted.values() if isinstance(wanted, Mapping) else [wanted] if isinstance(wanted, str) else []
+    archive = arrays.Archive(str(description.folder), names, lambda name: arrays.npy(description.path(name)))
+    return arrays.found(archive, description)
+
+
+def _folder(folder: Path, description: Description) -> Found:
+    if published.is_published(folder):
+        return published.found(folder)
+    if any(folder.glob("*.npy")):
+        return arrays.found(arrays.npy_folder(folder), description)
+    return pictures.found(folder, description)
+
+
+def _shipped(name: str) -> DataSet:
+    samples = dataset.load(name)
+    shape = (1, 28, 28) if name == "fashion-mnist" else samples.inputs.shape[2:]
+    return DataSet(name=name, task=Task.CLASSIFICATION, shape=shape, train=None, test=samples,
+                   calibration=None, description=tomli_w.dumps({"data": name}), image=len(shape) == 3)

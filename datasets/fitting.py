@@ -1,0 +1,168 @@
+"""Data in the form that a network takes: the order of the axes of a sample, sequences, and the numbers of classes."""
+
+import tomllib
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+import tomli_w
+from concord.datasets.dataset import names
+from concord.datasets.description import ORIGIN
+from concord.datasets.read import digest
+from concord.datasets.samples import DataSet, Samples, Task
+from concord.lib.input_axes import InputAxes, Order, words
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interface:
+    """What a network takes and gives.
+
+    Attributes:
+        name:     Name of the network, for messages.
+        axes:     Axes of a sample, or of one time step of a sequence.
+        sequence: Whether a sample is a sequence of time steps.
+        outputs:  Number of outputs.
+        steps:    Number of time steps of every sequence, if it is fixed.
+        classes:  Names of the outputs; empty if they are not known.
+    """
+
+    name: str
+    axes: InputAxes
+    sequence: bool
+    outputs: int
+    steps: int | None = None
+    classes: tuple[str, ...] = ()
+
+
+def fitted(data: DataSet, takes: Interface, place: str = "") -> DataSet:
+    """A data set whose samples lie as the machine reads them, and whose classes are numbered as the outputs are.
+
+    Args:
+        data:  The data set.
+        takes: What the network takes and gives.
+        place: Where the data come from, for messages; by default the name of the data set.
+
+    Raises:
+        ValueError: the data do not fit the network.
+    """
+    place = place or data.name
+    if takes.sequence:
+        data = data.as_sequences(prod(takes.axes.shape))
+    elif data.sequence:
+        raise ValueError(f"{place}: the samples are sequences, but {takes.name} takes {words(takes.axes.file)}; give "
+                         "samples of one length as such arrays, without lengths")
+    if data.task is Task.CLASSIFICATION:
+        data = relabelled(data, takes, place)
+    index, note = _places(takes, data.shape, place, data.order, data.image)
+    parts = {name: part and replace(part, inputs=_reordered(part.inputs, index)) for name, part in data.parts().items()}
+    return replace(data, shape=takes.axes.shape, order=Order.MACHINE, notes=(*data.notes, *note), **parts)
+
+
+def arranged(array: np.ndarray, takes: Interface, place: str, order: Order = Order.FILE
+             ) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers [samples, inputs] or [samples, steps, inputs] as the machine reads them, and a note on their order.
+
+    Args:
+        array: Numbers [samples, ...], or [samples, steps, ...] where the network takes sequences.
+        takes: What the network takes.
+        place: Where they come from, for messages.
+        order: Order of the axes of a sample.
+
+    Raises:
+        ValueError: the numbers do not fit the network.
+    """
+    axes, wanted = (2 if takes.sequence else 1), prod(takes.axes.shape)
+    if array.ndim <= axes or prod(array.shape[axes:]) != wanted:
+        before = ["samples", *[takes.steps or "steps"] * takes.sequence]
+        shape = takes.axes.shape if order is Order.MACHINE else takes.axes.file
+        raise ValueError(f"{place}: {takes.name} takes numbers[{', '.join(map(str, (*before, *shape)))}], not "
+                         f"{array.dtype}{list(array.shape)}")
+    index, note = _places(takes, array.shape[axes:], place, order, None)
+    return _reordered(array.reshape(*array.shape[:axes], wanted), index), note
+
+
+def relabelled(data: DataSet, takes: Interface, place: str) -> DataSet:
+    """A data set whose classes are numbered as the outputs of a network.
+
+    Texts as labels find the output of this name. Integers are the numbers of the outputs, or the network's own classes
+    where those are other integers.
+
+    Raises:
+        ValueError: a class is none of the network's, or texts occur that cannot be told to be all classes.
+    """
+    mine = takes.classes if len(takes.classes) == takes.outputs and takes.classes != names(takes.outputs) else ()
+    theirs = data.classes if data.classes != names(len(data.classes)) else ()
+    counted = mine == tuple(map(str, range(takes.outputs)))
+    if theirs and data.sorted_classes and not mine and len(theirs) != takes.outputs:
+        raise ValueError(f"{place}: the labels are {len(theirs)} texts, {_listed(theirs)}, but {takes.name} has "
+                         f"{takes.outputs} outputs, whose classes are not known; write all of them in the order of the "
+                         "outputs, as `classes = [...]` in a TOML file that describes the data")
+    if theirs and data.sorted_classes and not mine:
+        first = ", ".join(f"{name} = {number}" for number, name in enumerate(theirs[:3])) + ", ..." * (len(theirs) > 3)
+        note = (f"{place}: the labels are texts, numbered in alphabetic order: {first}; `classes` in a TOML file names "
+                "them in the order of the outputs")
+        return replace(data, notes=(*data.notes, note), sorted_classes=False)
+    if not mine or theirs == mine[:len(theirs)] and (theirs or counted) or counted and not data.sorted_classes:
+        return data
+    if theirs and not data.sorted_classes:
+        raise ValueError(f"{place}: its classes are {_listed(theirs)}, those of {takes.name} {_listed(mine)}; give "
+                         "`classes` in this order in a TOML file")
+    if not theirs and not all(name.removeprefix("-").isdecimal() for name in mine):
+        return data
+    found = [name if theirs else str(number) for number, name in enumerate(data.classes)]
+    used = {int(label) for part in data.parts().values() if part is not None and part.labels is not None
+            for label in np.unique(part.labels)}
+    numbers = {number: mine.index(name) if name in mine else -1 for number, name in enumerate(found)}
+    if lost := [found[number] for number in sorted(used) if numbers[number] < 0]:
+        raise ValueError(f"{place}: the label {lost[0]!r} is none of the classes of {takes.name}, {_listed(mine)}; "
+                         "correct the labels, or write `classes` in the order of the outputs in a TOML file that "
+                         "describes the data")
+    table = np.array([numbers[number] for number in range(len(found))])
+    parts = {name: part and _renumbered(part, table, mine) for name, part in data.parts().items()}
+    return replace(data, description=_described(data.description, mine, parts.get("test")), **parts)
+
+
+def _places(takes: Interface, given: tuple[int, ...], place: str, order: Order, image: bool | None
+            ) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """The places of a sample's numbers, see `InputAxes.places`, or None where nothing moves; and a note on their order.
+
+    Arguments are those of `InputAxes.places`, but `image` is None for an array that no TOML file can describe.
+
+    Raises:
+        ValueError: a sample has another shape than the network takes.
+    """
+    try:
+        index = takes.axes.places(given, order, bool(image))
+    except ValueError as error:
+        what = "a time step" if takes.sequence else "a sample"
+        raise ValueError(f"{place}: {what} is {words(given)}, but {takes.name} {error}"
+                         f"{takes.axes.advice(given, order, image)}") from error
+    note = takes.axes.note(given, order, bool(image))
+    moves = not np.array_equal(index, np.arange(len(index)))
+    return index if moves else None, (f"{place}: {note}",) if note else ()
+
+
+def _reordered(inputs: np.ndarray, index: np.ndarray | None) -> np.ndarray:
+    return inputs if index is None else np.ascontiguousarray(inputs[..., index])
+
+
+def _renumbered(part: Samples, table: np.ndarray, classes: tuple[str, ...]) -> Samples:
+    labels = part.labels
+    kind = np.uint8 if len(classes) <= 256 else np.int32
+    return replace(part, labels=None if labels is None else table[labels].astype(kind), classes=classes)
+
+
+def _described(text: str, classes: tuple[str, ...], test: Samples | None) -> str:
+    """A description of data with these classes, and the digest of the test set with new numbers."""
+    try:
+        record = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:  # a function of the user made the data
+        return text
+    if test is not None and ORIGIN in record:
+        record[ORIGIN]["test_digest"] = digest(test)
+    return tomli_w.dumps(record | {"classes": list(classes)})
+
+
+def _listed(classes: tuple[str, ...]) -> str:
+    """Names of classes as text; of many, only the first few."""
+    return ", ".join(classes[:10]) + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")

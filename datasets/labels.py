@@ -1,0 +1,132 @@
+"""Labels of a data set: classes, real numbers, or marks of anomalies."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from concord.datasets import dataset
+from concord.datasets.raw import Raw
+from concord.datasets.samples import Task
+from concord.lib.names import cleaned
+
+#: Most classes of a data set.
+CLASSES = 65_536
+
+
+def task_of(parts: Mapping[str, Raw]) -> Task:
+    """The task that labels are usually for: texts, integers and one-hot rows are classes, other numbers targets."""
+    found = [raw.labels for raw in parts.values() if raw.labels is not None]
+    if not found:
+        return Task.NONE
+    if all(labels.dtype.kind in "biuSU" and labels.ndim == 1 or _one_hot(labels) for labels in map(_squeezed, found)):
+        return Task.CLASSIFICATION
+    return Task.REGRESSION
+
+
+def labelled(
+    parts: Mapping[str, Raw], task: Task, names: tuple[str, ...], given: bool
+) -> tuple[dict[str, np.ndarray | None], tuple[str, ...]]:
+    """Labels of each part as `Samples` has them, and the names of the classes.
+
+    Args:
+        parts: The samples by part.
+        task:  What the labels are for.
+        names: Names of the classes, or empty.
+        given: Whether `names` are those of a description, so that no other class may occur.
+
+    Raises:
+        ValueError: a label is missing, out of range, or not finite.
+    """
+    if task is Task.NONE:
+        return dict.fromkeys(parts), ()
+    for part, raw in parts.items():
+        if raw.labels is None and part != "calibration" and (task, part) != (Task.ANOMALY, "train"):
+            raise ValueError(f"{raw.place}: {task} needs labels, and the part {part} has none; name them as `labels`, "
+                             "or say `task = \"none\"`")
+    present = {part: raw for part, raw in parts.items() if raw.labels is not None}
+    labels = dict.fromkeys(parts)
+    if task is Task.REGRESSION:
+        return labels | {part: _targets(raw) for part, raw in present.items()}, names
+    if task is Task.ANOMALY:
+        made, names = _classes(present, names or ("normal", "anomaly"), True)
+        return labels | made, names
+    made, names = _classes(present, names, given)
+    return labels | made, names
+
+
+def _classes(
+    parts: Mapping[str, Raw], names: tuple[str, ...], given: bool
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """Classes of each part, and their names."""
+    values = {part: _class_values(raw) for part, raw in parts.items()}
+    if any(found.dtype.kind == "U" for found in values.values()):
+        names = names or tuple(sorted({str(text) for found in values.values() for text in np.unique(found)}))
+        values = {part: _numbered(parts[part], found, names) for part, found in values.items()}
+    for part, found in values.items():
+        limit = len(names) if given else CLASSES
+        for index in np.flatnonzero((found < 0) | (found >= limit))[:1]:
+            raise ValueError(f"{_where(parts[part], index)}: label {found[index]} is not one of the classes "
+                             f"0..{limit - 1}" + ("" if given else "; for real numbers say `task = \"regression\"`"))
+    count = max((int(found.max()) + 1 for found in values.values() if len(found)), default=0)
+    names = (*names, *dataset.names(count)[len(names):])
+    kind = np.uint8 if len(names) <= 256 else np.int32
+    return {part: found.astype(kind) for part, found in values.items()}, names
+
+
+def _class_values(raw: Raw) -> np.ndarray:
+    """Classes as integers or texts, of [samples]."""
+    labels = _squeezed(raw.labels)
+    if _one_hot(labels):
+        return labels.argmax(axis=1)
+    if labels.ndim != 1:
+        raise ValueError(f"{raw.place}: classes are one label for each sample, not labels {list(labels.shape)}; for "
+                         "several real numbers say `task = \"regression\"`")
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8", "replace")
+    if labels.dtype.kind == "f":
+        for index in np.flatnonzero(~np.isfinite(labels) | (labels != np.trunc(labels)) | (abs(labels) > 2**31))[:1]:
+            raise ValueError(f"{_where(raw, index)}: {labels[index]} is no class; for real numbers say "
+                             "`task = \"regression\"`")
+    if labels.dtype.kind == "U":
+        texts, index = np.unique(labels, return_inverse=True)
+        return np.array([cleaned(str(text)) for text in texts])[index]
+    if labels.dtype.kind == "u":
+        labels = np.minimum(labels.astype(np.uint64), 2**62)  # so that the largest ones do not become negative
+    return labels.astype(np.int64)
+
+
+def _numbered(raw: Raw, texts: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """The index of each text in `names`."""
+    places = {name: index for index, name in enumerate(names)}
+    found = [places.get(str(text), -1) for text in texts.tolist()]
+    if -1 in found:
+        index = found.index(-1)
+        raise ValueError(f"{_where(raw, index)}: {str(texts[index])!r} is not one of the classes "
+                         f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}")
+    return np.array(found, np.int64)
+
+
+def _targets(raw: Raw) -> np.ndarray:
+    """float32[samples, outputs]."""
+    if raw.labels.dtype.kind not in "biuf":
+        raise ValueError(f"{raw.place}: regression needs numbers as labels, not {raw.labels.dtype}")
+    with np.errstate(over="ignore"):
+        targets = raw.labels.reshape(len(raw.labels), -1).astype(np.float32)
+    for index in np.flatnonzero(~np.isfinite(targets).all(axis=1))[:1]:
+        raise ValueError(f"{_where(raw, index)}: its label is not finite: {targets[index].tolist()}")
+    return targets
+
+
+def _squeezed(labels: np.ndarray) -> np.ndarray:
+    """Labels [samples] where they are [samples, 1]."""
+    return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+
+
+def _one_hot(labels: np.ndarray) -> bool:
+    """Whether each row of labels is a single 1 among zeros."""
+    if labels.ndim != 2 or labels.dtype.kind not in "biuf" or labels.shape[1] < 2:
+        return False
+    return bool(((labels == 0) | (labels == 1)).all() and (labels.sum(axis=1) == 1).all())
+
+
+def _where(raw: Raw, index: int) -> str:
+    return f"{raw.place}, {raw.sample(int(index))}"

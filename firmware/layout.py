@@ -1,0 +1,121 @@
+"""How the elements of an image lie in the words that the host sends or receives."""
+
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+from concord.spec.machine.config import Config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """Places of an image, row by row; at each place the pixels of a window, row by row, and all channels of each pixel.
+
+    A sample holds its elements by channel, row and column. Zeros fill up each place to a multiple of `align` elements,
+    so that it begins a native vector (`align` = N) or a word (M). A window of one pixel gives the pixels of the image
+    one after the other; larger windows give patches, the operands of a convolution.
+
+    Attributes:
+        channels, rows, columns: Shape of the image.
+        align:    Multiple of elements to which each place is padded.
+        window:   Rows and columns of a window.
+        stride:   Distance from one place to the next, down and across.
+        dilation: Distance from one pixel of a window to the next, down and across.
+        padding:  Rows and columns of zeros above, below, left and right of the image.
+
+    Raises:
+        ValueError: an attribute has too few or too many numbers, a number is negative or zero where none may be, or no
+            window fits into the image.
+    """
+
+    channels: int
+    rows: int
+    columns: int
+    align: int
+    window: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    def __post_init__(self):
+        for field in fields(self):
+            value, lowest = getattr(self, field.name), int(field.name != "padding")
+            count = len(field.default) if isinstance(field.default, tuple) else 1
+            numbers = value if isinstance(value, tuple) and count > 1 else (value,)
+            if len(numbers) != count or not all(type(each) is int and each >= lowest for each in numbers):
+                raise ValueError(f"layout: {field.name} is {value}, whole numbers from {lowest} on are needed"
+                                 + f", {count} of them" * (count > 1))
+        if min(self.places) < 1:
+            raise ValueError(f"layout: a window of {self.window[0]} x {self.window[1]} pixels does not fit into an "
+                             f"image of {self.rows} x {self.columns}")
+
+    @classmethod
+    def from_record(cls, record: dict) -> "Layout":
+        """Make a layout from a record that `record` made, also after a trip through JSON.
+
+        Raises:
+            ValueError: it lacks an attribute, has an unknown one, or one that no layout has.
+        """
+        try:
+            return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
+        except TypeError as error:
+            raise ValueError(f"layout: {error}") from error
+
+    def record(self) -> dict:
+        """The attributes, for JSON."""
+        return asdict(self)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the image."""
+        return self.channels * self.rows * self.columns
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """Number of places down and across."""
+        sizes = self.rows + sum(self.padding[:2]), self.columns + sum(self.padding[2:])
+        return tuple((size - dilation * (window - 1) - 1) // stride + 1 for size, window, stride, dilation in zip(
+            sizes, self.window, self.stride, self.dilation, strict=True))
+
+    def order(self) -> np.ndarray:
+        """int64[places, elements], the index in the sample of each element that is sent; -1 for a zero."""
+        padded = np.pad(np.arange(self.size).reshape(self.channels, self.rows, self.columns),
+                        ((0, 0), self.padding[:2], self.padding[2:]), constant_values=-1)
+        row, column = (
+            np.arange(count)[:, None] * stride + np.arange(window) * dilation for count, window, stride, dilation in
+            zip(self.places, self.window, self.stride, self.dilation, strict=True))
+        seen = padded[:, row[:, None, :, None], column[None, :, None, :]]  # channels, places, window
+        elements = np.moveaxis(seen, 0, -1).reshape(self.places[0] * self.places[1], -1)
+        return np.pad(elements, ((0, 0), (0, -elements.shape[1] % self.align)), constant_values=-1)
+
+    def laid(self, samples: np.ndarray) -> np.ndarray:
+        """Samples [..., size] as they are sent, [..., elements]."""
+        order = self.order().reshape(-1)
+        return np.where(order < 0, samples.dtype.type(0), samples[..., order])
+
+    def taken(self, elements: np.ndarray) -> np.ndarray:
+        """The samples [..., size] of elements [..., elements] that were received."""
+        order = self.order().reshape(-1)
+        samples = np.zeros((*elements.shape[:-1], self.size), elements.dtype)
+        samples[..., order[order >= 0]] = elements[..., order >= 0]
+        return samples
+
+    def check(self, config: Config, size: int, what: str, *, whole: bool = False):
+        """Refuse a layout that does not fit a machine or a number of elements.
+
+        Args:
+            config: The machine.
+            size:   Number of elements of a sample.
+            what:   Name of the sample, for errors.
+            whole:  Whether every element of the image must be at a place.
+
+        Raises:
+            ValueError: a sentence that names the layout.
+        """
+        if self.size != size:
+            raise ValueError(f"the layout of {what} has {self.channels} x {self.rows} x {self.columns} elements, "
+                             f"the network {size}")
+        if self.align % config.mfu_lanes:
+            raise ValueError(f"the layout of {what} aligns places to {self.align} elements, which is no multiple of "
+                             f"the {config.mfu_lanes} lanes of a word")
+        if whole and len(np.unique(self.order())) < size + bool((self.order() < 0).any()):
+            raise ValueError(f"the layout of {what} leaves out elements of the image")

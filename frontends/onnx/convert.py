@@ -1,0 +1,216 @@
+"""From the nodes of an ONNX graph to those of a float network."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from concord.frontends.onnx.ending import Ending, choose, end, softmaxed
+from concord.frontends.onnx.files.input_shape import RECURRENT, Axes, Entry
+from concord.frontends.onnx.files.onnx_file import opset
+from concord.frontends.onnx.lib.builder import Builder, Decided
+from concord.frontends.onnx.lib.domains import STANDARD, qualified
+from concord.frontends.onnx.lib.evaluate import evaluate, inferred
+from concord.frontends.onnx.lib.problems import Misplaced, Problem, Refused
+from concord.frontends.onnx.lib.step import Codes, HostValue, Step, Unknown, Value
+from concord.frontends.onnx.lib.views import LIMIT, Form, Source, View
+from concord.frontends.onnx.nodes.host import HOST, at_host
+from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
+from onnx import helper, numpy_helper
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Conversion:
+    """What became of a graph.
+
+    Attributes:
+        axes:     What the axes of the graph's input mean.
+        build:    The nodes that were made, and the form of the input.
+        values:   Every tensor of the graph by name.
+        problems: Nodes that cannot be computed.
+        ending:   Where the network ends; None if there are problems.
+    """
+
+    axes: Axes
+    build: Builder
+    values: dict[str, Value]
+    problems: list[Problem]
+    ending: Ending | None
+
+
+def convert(path: Path, model: onnx.ModelProto, entry: Entry, output: str | None) -> Conversion:
+    """Convert a graph under the first choice of the input's axes that leaves no problems, or the fewest.
+
+    Args:
+        path:   File, for messages.
+        model:  The model.
+        entry:  The graph's input.
+        output: Name of the output that the network gives, or None for the only one.
+
+    Raises:
+        ValueError: the input is too large, or the output is not to be had.
+    """
+    found = []
+    for axes in entry.choices:
+        found.append(_decided(path, model, entry, axes, output))
+        if not found[-1].problems:
+            break
+    return min(found, key=lambda one: (sum(problem.kind in RECURRENT for problem in one.problems), len(one.problems)))
+
+
+def _decided(path: Path, model: onnx.ModelProto, entry: Entry, axes: Axes, output: str | None) -> Conversion:
+    """Convert, and start again once the form of the input is known."""
+    source = _input(axes)
+    while True:
+        try:
+            made = _converted(model, entry, axes, Builder(source))
+            return made if made.problems else _ended(path, model, made, output)
+        except Decided as decision:
+            source = decision.source
+
+
+def _input(axes: Axes) -> Source:
+    """The network's input, numbered as the file has it."""
+    elements = int(np.prod(axes.shape, dtype=np.int64))
+    if elements > LIMIT:
+        raise ValueError(f"the input {list(axes.shape)} has {elements:,} elements, more than {LIMIT:,}; export the "
+                         "network for a batch of one")
+    numbers = np.arange(elements, dtype=np.int32).reshape(axes.shape)
+    if axes.time is None:
+        return Source(name="", form=Form.OPEN, order=numbers if axes.samples == 0 else numbers[None])
+    order = np.moveaxis(numbers, axes.time, 0)
+    order = order[None] if axes.samples is None else np.swapaxes(order, 0, 1)
+    return Source(name="", form=Form.SEQUENCE, order=np.ascontiguousarray(order), open_time=axes.open_time)
+
+
+def _converted(model: onnx.ModelProto, entry: Entry, axes: Axes, build: Builder) -> Conversion:
+    numbers = np.arange(build.input.order.size, dtype=np.int32).reshape(axes.shape)
+    values: dict[str, Value] = {"": None, entry.name: View(source=build.input, numbers=numbers)}
+    values |= {tensor.name: _constant(tensor) for tensor in model.graph.initializer}
+    problems = []
+    for node in model.graph.node:
+        step = _step(model, node, values)
+        try:
+            made = _checked(step, build)
+        except Refused as error:
+            # What follows from an earlier refusal is no problem of its own.
+            if not (isinstance(error, Misplaced) and any(_guessed(value) for value in step.values)):
+                problems.append(Problem(node=step.name, kind=step.kind, reason=error.reason, advice=error.advice))
+            made = _guesses(step, build)
+        for name, value in zip(node.output, [*made, *[None] * len(node.output)], strict=False):
+            values[name] = value
+    return Conversion(axes=axes, build=build, values=values, problems=problems, ending=None)
+
+
+def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | None) -> Conversion:
+    outputs = {one.name: made.values.get(one.name) for one in model.graph.output}
+    view = choose(path, outputs, output)
+    tensor = next((name for name, value in made.values.items() if value is view), None)
+    tensor = tensor or made.build.tensors[view.source.name]
+    try:
+        return replace(made, ending=replace(end(made.build, view, tensor), softmax=softmaxed(outputs, output)))
+    except Refused as error:
+        return replace(made, problems=[Problem(node=tensor, kind="output", reason=error.reason, advice=error.advice)])
+
+
+def _step(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Value]) -> Step:
+    attributes = {}
+    for attribute in node.attribute:
+        value = helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            value = value.decode(errors="replace")
+        elif isinstance(value, list) and value and isinstance(value[0], bytes):
+            value = [text.decode(errors="replace") for text in value]
+        attributes[attribute.name] = value
+    return Step(
+        name=node.name or next(name for name in node.output if name), kind=node.op_type, attributes=attributes,
+        values=tuple(values.get(name, Unknown()) for name in node.input), names=tuple(node.input),
+        outputs=tuple(node.output), opset=opset(model, node.domain), proto=node)
+
+
+def _constant(tensor: onnx.TensorProto) -> np.ndarray:
+    """The numbers of a tensor.
+
+    Raises:
+        ValueError: there are more or fewer than its shape needs, or they are of a type that is not known.
+    """
+    if tensor.data_type not in helper.get_all_tensor_dtypes():
+        raise ValueError(f"the constant {tensor.name!r} is of the type {tensor.data_type}, which is not known; export "
+                         "the network again")
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise ValueError(f"the constant {tensor.name!r} is damaged ({error}); export the network again") from error
+
+
+def _checked(step: Step, build: Builder) -> list[Value]:
+    """Results of a node.
+
+    Raises:
+        Refused: it cannot be computed, or its inputs and attributes do not fit each other.
+    """
+    try:
+        return _results(step, build)
+    except Refused:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError) as error:
+        reason = str(error).strip() or type(error).__name__
+        raise Misplaced(f"its inputs and attributes do not fit each other ({reason})",
+                        "check it in the tool that wrote it, and export the network again") from error
+
+
+def _results(step: Step, build: Builder) -> list[Value]:
+    if unknown := [value for value in step.values if isinstance(value, Unknown)]:
+        if unknown[0].reason:
+            raise Refused(unknown[0].reason, "leave this node out")
+        if step.kind in REFUSED:  # whatever its inputs are
+            raise Refused(*advice(step.kind))
+        return [Unknown() for _ in step.outputs]
+    kind = qualified(step.proto.domain, step.kind)
+    if any(isinstance(value, HostValue) for value in step.values):
+        return at_host(step, build)
+    computed = any(isinstance(value, View | Codes) for value in step.values)
+    if kind == "Constant":
+        return evaluate(step, ())
+    if not computed and step.proto.domain in STANDARD and not _has_graph(step) and kind != "DequantizeLinear":
+        _move_grid(step, build)
+        return evaluate(step, step.values)
+    if kind in HANDLERS:
+        return HANDLERS[kind](step, build)
+    if kind in HOST:
+        return at_host(step, build)
+    raise Refused(*advice(kind))
+
+
+def _move_grid(step: Step, build: Builder):
+    """Scales and zero points of a constant move as the constant itself does."""
+    grid = build.grids.get(step.names[0]) if step.names else None
+    if grid is not None and step.kind in ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten"):
+        parts = (evaluate(step, (np.ascontiguousarray(part), *step.values[1:]))[0]
+                 for part in (grid.scale, grid.zero_point))
+        build.grids[step.outputs[0]] = replace(grid, **dict(zip(("scale", "zero_point"), parts, strict=True)))
+
+
+def _has_graph(step: Step) -> bool:
+    return any(attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+               for attribute in step.proto.attribute)
+
+
+def _guessed(value: Value) -> bool:
+    return isinstance(value, View) and value.source.guessed
+
+
+def _guesses(step: Step, build: Builder) -> list[Value]:
+    """Results of a refused node, as if the network began there, so that later nodes are looked at, too.
+
+    Their shapes are those that ONNX infers. Where it cannot, later nodes have no reason of their own.
+    """
+    if not any(isinstance(value, View) for value in step.values):
+        return [Unknown() for _ in step.outputs]
+    found = []
+    for shape in inferred(step):
+        known = shape and 0 < np.prod(shape, dtype=np.int64) <= LIMIT
+        numbers = np.arange(np.prod(shape), dtype=np.int32).reshape(shape) if known else None
+        found.append(View(numbers=numbers, source=Source(
+            name=build.placeholder(step), form=Form.OPEN, order=numbers, guessed=True)) if known else Unknown())
+    return found

@@ -1,0 +1,82 @@
+"""The output of a network: what of a graph's outputs the machine gives, and in which form."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from concord.frontends.onnx.lib.builder import Builder
+from concord.frontends.onnx.lib.problems import Refused
+from concord.frontends.onnx.lib.step import HostValue, Unknown, Value, misplaced
+from concord.frontends.onnx.lib.views import Form, View
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Ending:
+    """Where a network ends.
+
+    Attributes:
+        node:   Name of the node that gives the output.
+        tensor: Name of the tensor of the graph that equals the output.
+        places: int32 of the shape of this tensor: where each element lies in the output, in C order.
+        softmax: Whether the graph gives the softmax of the output, and not the output itself.
+    """
+
+    node: str
+    tensor: str
+    places: np.ndarray
+    softmax: bool = False
+
+
+def choose(path: Path, outputs: dict[str, Value], wanted: str | None) -> View:
+    """The tensor that the machine gives.
+
+    Args:
+        path:    File, for messages.
+        outputs: Values of the graph's outputs by name.
+        wanted:  Name of the output to give, or None for the only one.
+
+    Raises:
+        ValueError: there is no such output, or there are several.
+    """
+    if wanted is not None and wanted not in outputs:
+        raise ValueError(f"{path}: it has no output {wanted!r}; its outputs are {', '.join(map(repr, outputs))}")
+    computed = {name: value.view if isinstance(value, HostValue) else value for name, value in outputs.items()
+                if isinstance(value, HostValue | View) and wanted in (None, name)}
+    if not computed:
+        reason = next((value.reason for value in outputs.values() if isinstance(value, Unknown)), "")
+        raise ValueError(f"{path}: its output {', '.join(map(repr, outputs))} does not depend on its input"
+                         if not reason else f"{path}: {reason}; export the network with another output")
+    if len({(view.source.name, view.numbers.tobytes()) for view in computed.values()}) > 1:
+        raise ValueError(f"{path}: it has {len(outputs)} outputs, {', '.join(map(repr, outputs))}; the machine gives "
+                         "one: choose it by --output NAME, or join them by a Concat")
+    return next(iter(computed.values()))
+
+
+def softmaxed(outputs: dict[str, Value], wanted: str | None) -> bool:
+    """Whether the graph gives the softmax of what the machine gives, and not that itself; arguments as for `choose`."""
+    given = [value for name, value in outputs.items() if wanted in (None, name)]
+    return any(isinstance(value, HostValue) and value.softmax for value in given) and not any(
+        isinstance(value, View) for value in given)
+
+
+def end(build: Builder, view: View, tensor: str) -> Ending:
+    """The end of a network that gives a tensor.
+
+    Raises:
+        Refused: it is a part of what the last node gives, or a whole sequence.
+    """
+    source = view.source
+    if source.form is Form.SEQUENCE and view.numbers.size == source.order.size > source.samples * source.shape[1]:
+        raise Refused("the output holds every time step, but the machine gives the last one", "let the network end "
+                      "with the last time step, such as output[:, -1] or h_n of PyTorch, or choose another by --output")
+    if source.form is Form.IMAGE and view.numbers.ndim > 2:
+        places = view.places
+        whole = np.array_equal(np.sort(places, axis=None), np.arange(source.order.size))
+    else:
+        view = build.flat(view)
+        source, places = view.source, view.numbers
+        whole = np.array_equal(places.reshape(-1), np.arange(source.order.size))
+    if not whole:
+        raise misplaced("the output is a part of what the last node computes, or lies in another order",
+                        "give all of it, in order")
+    return Ending(node=source.name, tensor=tensor, places=places.astype(np.int32))

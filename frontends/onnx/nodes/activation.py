@@ -1,0 +1,86 @@
+"""Activation functions."""
+
+import numpy as np
+from concord.frontends.onnx.lib.builder import Builder, check_not_padded
+from concord.frontends.onnx.lib.problems import Refused
+from concord.frontends.onnx.lib.step import Codes, Step, Value
+from concord.frontends.onnx.lib.views import View
+from concord.frontends.onnx.nodes import quantized
+from concord.net.ops.pointwise import HardSigmoid, HardSwish, Pointwise, Relu, Sigmoid, Tanh
+
+#: The operators of ONNX that are one activation function.
+ACTIVATIONS = {"Relu": Relu, "Sigmoid": Sigmoid, "Tanh": Tanh}
+
+
+def activation(step: Step, build: Builder) -> list[Value]:
+    """An activation function without options."""
+    return [_curve(step, build, ACTIVATIONS[step.kind]())]
+
+
+def hard_sigmoid(step: Step, build: Builder) -> list[Value]:
+    """max(0, min(1, alpha * x + beta))."""
+    return [_curve(step, build, HardSigmoid(
+        alpha=float(step.attributes.get("alpha", 0.2)), beta=float(step.attributes.get("beta", 0.5))))]
+
+
+def hard_swish(step: Step, build: Builder) -> list[Value]:
+    """x * max(0, min(1, x / 6 + 1/2))."""
+    return [build.same(step, HardSwish(), step.view(0))]
+
+
+def prelu(step: Step, build: Builder) -> list[Value]:
+    """A relu where the slope of negative numbers is zero."""
+    slope = step.weights(1, "slope")
+    if slope.any():
+        raise Refused("its slope for negative numbers is not zero", "use Relu and train on")
+    return [build.same(step, Relu(), step.view(0))]
+
+
+def clip(step: Step, build: Builder) -> list[Value]:
+    """A relu with a largest result; or fewer of the integers that QuantizeLinear makes."""
+    low, high = (step.constant(place, key) if step.opset >= 11 else step.attributes.get(key)
+                 for place, key in ((1, "min"), (2, "max")))
+    if isinstance(step.get(0), Codes):
+        return quantized.clip(step, build, low, high)
+    return [between(step, build, step.view(0), low, high)]
+
+
+def extreme(step: Step, build: Builder) -> list[Value]:
+    """Max or Min of the input and one number."""
+    views = [value for value in step.values if isinstance(value, View)]
+    limits = [value for value in step.values if isinstance(value, np.ndarray)]
+    if len(views) != 1 or len(limits) != 1:
+        raise Refused("it takes the larger or the smaller of two tensors", "the machine compares with 0 or in pools")
+    bounds = (limits[0], None) if step.kind == "Max" else (None, limits[0])
+    return [between(step, build, views[0], *bounds)]
+
+
+def between(step: Step, build: Builder, view: View, low, high) -> View:
+    """A tensor with a smallest and a largest value; None is no limit."""
+    low, high = (_limit(value, none) for value, none in ((low, -np.inf), (high, np.inf)))
+    maker = build.maker(view.source)
+    above_zero = maker is not None and isinstance(maker.op, Pointwise) and maker.op.positive
+    if low > 0 or high <= 0 or (low != 0 and not above_zero):
+        if np.isinf(low) and np.isinf(high) and low < high:
+            return view
+        raise Refused(f"it limits numbers to {low:g}..{high:g}", "the machine limits them to 0 or more (Relu), or "
+                      "to 0 up to a number (Relu6): use one of these and train on")
+    return build.same(step, Relu(ceiling=None if np.isinf(high) else high), view)
+
+
+def _limit(value, none: float) -> float:
+    if value is None:
+        return none
+    numbers = np.unique(np.asarray(value, np.float64))
+    if len(numbers) != 1 or np.isnan(numbers[0]):
+        raise Refused("its limits differ from element to element, or are not a number",
+                      "use one limit for all elements")
+    # Exporters write the largest float32 where there is no limit.
+    return none if abs(numbers[0]) >= np.finfo(np.float32).max else float(numbers[0])
+
+
+def _curve(step: Step, build: Builder, op: Pointwise) -> View:
+    """A function of each number; of the zeros of a Pad only one that is zero at zero."""
+    if op.real(np.zeros(1), None).any():
+        check_not_padded(step.view(0))
+    return build.same(step, op, step.view(0))

@@ -1,0 +1,169 @@
+"""Arithmetic of tensors with each other and with constants, and batch normalisation."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from concord.frontends.onnx.lib.builder import Builder, check_not_padded, single
+from concord.frontends.onnx.lib.problems import Refused
+from concord.frontends.onnx.lib.step import Step, Value, misplaced
+from concord.frontends.onnx.lib.views import Form, Source, View
+from concord.net.ops.join import Addition
+from concord.net.ops.operator import Operator
+from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
+from concord.net.ops.scale import Affine, BatchNorm
+
+
+def add(step: Step, build: Builder) -> list[Value]:
+    """The sum of tensors and constants (Add, Sum)."""
+    _check_real(step)
+    views = [value for value in step.values if isinstance(value, View)]
+    constants = [step.weights(index, "constant") for index, value in enumerate(step.values)
+                 if isinstance(value, np.ndarray)]
+    made = views[0]
+    for view in views[1:]:
+        made = _sum(step, build, made, view)
+    for constant in constants:
+        made = affine(step, build, made, np.ones(1), constant)
+    return [made]
+
+
+def sub(step: Step, build: Builder) -> list[Value]:
+    """A difference."""
+    _check_real(step)
+    if isinstance(step.get(1), np.ndarray):
+        return [affine(step, build, step.view(0), np.ones(1), -step.weights(1, "constant"))]
+    negative = affine(step, build, step.view(1), -np.ones(1), np.zeros(1))
+    if isinstance(step.get(0), np.ndarray):
+        return [affine(step, build, negative, np.ones(1), step.weights(0, "constant"))]
+    return [_sum(step, build, step.view(0), negative)]
+
+
+def neg(step: Step, build: Builder) -> list[Value]:
+    """-x."""
+    return [affine(step, build, step.view(0), -np.ones(1), np.zeros(1))]
+
+
+def mul(step: Step, build: Builder) -> list[Value]:
+    """A product with a constant, or x times the hard sigmoid of x."""
+    _check_real(step)
+    constant = next((index for index, value in enumerate(step.values) if isinstance(value, np.ndarray)), None)
+    if constant is not None:
+        return [affine(step, build, step.view(1 - constant), step.weights(constant, "constant"), np.zeros(1))]
+    for x, gate in (step.values, step.values[::-1]):
+        maker = build.maker(gate.source)
+        gated = maker and isinstance(maker.op, Sigmoid | HardSigmoid) and maker.sources == (x.source.name,)
+        if gated and np.array_equal(x.places, gate.places):
+            if isinstance(maker.op, Sigmoid):
+                raise Refused("it computes x * sigmoid(x), SiLU, which the machine does not have",
+                              "use Relu or HardSwish and train on")
+            if np.isclose(maker.op.alpha, 1 / 6, rtol=1e-6) and maker.op.beta == 0.5:
+                return [build.same(step, HardSwish(), x)]
+    raise Refused("it multiplies two tensors that both depend on the input", "the machine multiplies by constants "
+                  "outside recurrent layers: use another form, such as a sum")
+
+
+def div(step: Step, build: Builder) -> list[Value]:
+    """A quotient by a constant."""
+    _check_real(step)
+    divisor = step.weights(1, "divisor")
+    if not divisor.all():
+        raise Refused("it divides by zero", "export the network again")
+    return [affine(step, build, step.view(0), 1 / divisor, np.zeros(1))]
+
+
+def _check_real(step: Step):
+    """Refuse whole numbers that a division would round, or that wrap around."""
+    for value in step.values:
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and (
+                step.kind == "Div" or value.dtype.name not in ("int32", "int64")):
+            raise Refused(f"it computes with whole numbers ({value.dtype.name}), which "
+                          f"{'are divided without a remainder' if step.kind == 'Div' else 'wrap around'}",
+                          "put a Cast to float before it")
+
+
+def batch_norm(step: Step, build: Builder) -> list[Value]:
+    """weight * (x - mean) / sqrt(variance + epsilon) + bias, of each channel in the second place."""
+    if step.attributes.get("training_mode", 0) or step.attributes.get("is_test", 1) == 0 and step.opset < 7:
+        raise Refused("it is in training mode, and normalises each batch by itself", "export the network for inference "
+                      "(eval mode)")
+    view, keys = step.view(0), ("weight", "bias", "mean", "variance")
+    values = {key: step.weights(index, key) for index, key in enumerate(keys, 1)}
+    channels = view.shape[1] if len(view.shape) > 1 else view.shape[0]
+    if any(value.size != channels for value in values.values()):
+        raise Refused(f"its parameters do not fit {channels} channels", "export the network again")
+    beside = [1] * (len(view.shape) - 2)
+    fitted = {key: (value.reshape(-1, *beside), default)
+              for (key, value), default in zip(values.items(), (1, 0, 0, 1), strict=True)}
+    epsilon = float(step.attributes.get("epsilon", 1e-5))
+    return [_per_channel(step, build, view, partial(BatchNorm, epsilon=epsilon), fitted), *[None] * 4]
+
+
+def affine(step: Step, build: Builder, view: View, scale: np.ndarray, offset: np.ndarray) -> View:
+    """scale * x + offset, of constants that fit the tensor as ONNX has it."""
+    return _per_channel(step, build, view, Affine, {"scale": (scale, 1), "offset": (offset, 0)})
+
+
+def _per_channel(step: Step, build: Builder, view: View, make: Callable[..., Operator], tensors: dict) -> View:
+    """A node with one number for each channel, or element of a vector.
+
+    Args:
+        step:       Node of the file.
+        build:      Where the node goes.
+        view:       What it reads.
+        make:       Makes its operator of its tensors.
+        tensors:    For each tensor: its numbers, which fit the view, and the number for elements that the file
+            does not read.
+    """
+    check_not_padded(view)
+    fitted = {}
+    for key, (value, default) in tensors.items():
+        try:
+            fitted[key] = np.broadcast_to(value, view.shape), default
+        except ValueError as error:
+            raise misplaced(f"its constant {list(value.shape)} would make its input {list(view.shape)} larger"
+                            ) from error
+    channel = {key: _channels(view, *value) for key, value in fitted.items()}
+    if any(value is None for value in channel.values()):
+        view = build.flat(view)
+        channel = {key: _channels(view, *value) for key, value in fitted.items()}
+    if any(value is None for value in channel.values()):
+        sizes = " or ".join(sorted({str(list(np.shape(value))) for value, _ in tensors.values() if np.size(value) > 1}))
+        raise Refused(f"its constant {sizes} differs from sample to sample, or between copies of one element",
+                      "use the same numbers for all samples")
+    return build.same(step, make(**{key: single(value) for key, value in channel.items()}), view)
+
+
+def _channels(view: View, value: np.ndarray, default: float) -> np.ndarray | None:
+    """One number for each channel of an image, or element of a vector or of a time step; None if there are several."""
+    source: Source = view.source
+    spread = np.full(source.order.size, float(default))
+    known = np.zeros(source.order.size, bool)
+    places = view.places.reshape(-1)
+    spread[places], known[places] = value.reshape(-1), True
+    if source.form is Form.OPEN:
+        return np.ones(1)  # conversion starts again once the form of the input is known
+    axis = 2 if source.form is Form.SEQUENCE else 1
+    others = tuple(other for other in range(source.order.ndim) if other != axis)
+    spread, known = spread.reshape(source.order.shape), known.reshape(source.order.shape)
+    low = np.where(known, spread, np.inf).min(axis=others)
+    high = np.where(known, spread, -np.inf).max(axis=others)
+    if (low < high).any() or not np.array_equal(spread.reshape(-1)[places], value.reshape(-1)):
+        return None
+    return np.where(known.any(axis=others), high, default)
+
+
+def _sum(step: Step, build: Builder, a: View, b: View) -> View:
+    if a.shape != b.shape:
+        raise misplaced(f"it adds tensors of the shapes {list(a.shape)} and {list(b.shape)}", "make the shapes equal")
+    for view in (a, b):
+        check_not_padded(view)
+    if a.source.form is not b.source.form:
+        a, b = build.flat(a), build.flat(b)
+    if a.source.shape != b.source.shape or not np.array_equal(a.places, b.places):
+        raise misplaced("it adds two tensors whose elements lie in different orders", "add them before one of them is "
+                        "flattened, transposed or cut")
+    sources = [a.source, b.source]
+    mixed = any(source.backward or source.mixed for source in sources)
+    made = build.add(step, Addition(), sources, a.source.form, a.source.shape, mixed=mixed)
+    return View(source=made, numbers=a.places)

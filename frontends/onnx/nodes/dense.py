@@ -1,0 +1,176 @@
+"""Gemm and MatMul: dense layers, at each time step or pixel where the file has them there."""
+
+from dataclasses import replace
+
+import numpy as np
+from concord.frontends.onnx.lib.builder import Builder, single
+from concord.frontends.onnx.lib.problems import Refused
+from concord.frontends.onnx.lib.step import Step, Value, misplaced
+from concord.frontends.onnx.lib.views import ZERO, Form, View
+from concord.net.arithmetic.windows import Window
+from concord.net.ops.convolution import Convolution
+from concord.net.ops.grid import IntegerGrid
+from concord.net.ops.linear import Linear
+
+
+def gemm(step: Step, build: Builder) -> list[Value]:
+    """alpha * x @ weight + beta * bias."""
+    view = step.view(0)
+    if step.attributes.get("transA", 0):
+        raise Refused("it transposes its input", "export the network with the input as [samples, elements]")
+    weight, bias = step.weights(1, "weight"), step.weights(2, "bias")
+    grid, alpha = build.grids.get(step.names[1]), step.attributes.get("alpha", 1.0)
+    if grid is not None and alpha != 1:
+        raise Refused(f"it multiplies quantised weights by {alpha:g} (alpha)", "leave alpha out")
+    if step.attributes.get("transB", 0):
+        weight = weight.T
+        grid = grid and replace(grid, scale=grid.scale.T, zero_point=grid.zero_point.T)
+    weight = weight * alpha
+    bias = np.zeros(1) if bias is None else bias * step.attributes.get("beta", 1.0)
+    if bias.size not in (1, weight.shape[1]) or bias.shape[:-1] not in ((), (1,)):
+        raise Refused(f"its bias {list(bias.shape)} is not one number for each of its {weight.shape[1]} outputs",
+                      "export it as a MatMul and an Add")
+    return [linear(step, build, view, weight, np.broadcast_to(bias.reshape(-1), weight.shape[1]), grid)]
+
+
+def matmul(step: Step, build: Builder) -> list[Value]:
+    """x @ weight."""
+    if isinstance(step.get(0), np.ndarray):
+        raise Refused("it multiplies a constant by the input, and not the input by a constant", "transpose both")
+    weight = step.weights(1, "weight")
+    if weight.ndim != 2:
+        raise Refused(f"its weight has the shape {list(weight.shape)}, not [inputs, outputs]",
+                      "use one matrix for all samples")
+    return [linear(step, build, step.view(0), weight, np.zeros(weight.shape[1]), build.grids.get(step.names[1]))]
+
+
+def linear(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None = None
+           ) -> View:
+    """A dense layer along the last axis.
+
+    Args:
+        step:   Node of the file.
+        build:  Where the layer goes.
+        view:   Input [..., inputs].
+        weight: float64[inputs, outputs].
+        bias:   float64[outputs].
+        grid:   Integers of the weights, with a scale for each, if they are quantised.
+    """
+    if not view.shape or view.shape[-1] != len(weight):
+        raise misplaced(f"its input has the shape {list(view.shape)}, but its weight takes {len(weight)} elements",
+                      "export the network again")
+    rows = view.numbers.reshape(-1, len(weight))
+    if view.source.form is Form.OPEN and len(rows) > view.source.samples and len(rows) % view.source.samples == 0:
+        build.image(_pixels(view, rows))
+    form = view.source.form
+    if form is Form.SEQUENCE and len(rows) == view.source.samples * view.source.shape[0]:
+        return _each_step(step, build, view, weight, bias, grid)
+    if form is Form.IMAGE and len(rows) == view.source.order[:, 0].size > view.source.samples:
+        return _each_pixel(step, build, view, weight, bias, grid)
+    made = of_vectors(step, build, view.at(rows if view.numbers.ndim > 1 else view.numbers), weight, bias,
+                      grid)
+    return made.at(made.numbers.reshape(*view.shape[:-1], -1))
+
+
+def of_vectors(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None,
+               axis: int = 1) -> View:
+    """A dense layer of the vectors that the rows of a tensor hold; arguments as for `linear` and `of_outputs`."""
+    source, places = build.vector(view)
+    op = _linear(_columns(weight, places, source.shape[0]), bias, grid, axis)
+    made = build.add(step, op, [source], Form.VECTOR, (weight.shape[1],))
+    return View(source=made, numbers=made.order)
+
+
+def _pixels(view: View, rows: np.ndarray) -> View:
+    """The network's input as an image whose pixels are the vectors that a dense layer reads, with channels first.
+
+    Args:
+        view: The input [samples, ..., channels], or what a Reshape has made of it.
+        rows: Its vectors [samples * pixels, channels].
+    """
+    numbers, whole = view.numbers, view.source.order
+    if numbers.ndim < 3 and whole.shape[-1] == rows.shape[1] and np.array_equal(rows, whole.reshape(rows.shape)):
+        numbers = whole
+    return view.at(np.moveaxis(numbers, -1, 1) if numbers.ndim > 2 else rows.reshape(
+        view.source.samples, -1, rows.shape[1]).swapaxes(1, 2))
+
+
+def _each_step(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None
+               ) -> View:
+    source, size = view.source, view.source.shape[1]
+    moment, places = _same_order(view.places, size)
+    outputs = weight.shape[1]
+    made = build.add(step, _linear(_columns(weight, places, size), bias, grid), [source], Form.SEQUENCE,
+                     (source.shape[0], outputs), mixed=source.backward > 0 or source.mixed)
+    return View(source=made, numbers=(moment[..., None] * outputs + np.arange(outputs)).astype(np.int32))
+
+
+def _each_pixel(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None
+               ) -> View:
+    """A dense layer at each pixel is a convolution with a window of one pixel."""
+    source = view.source
+    channels, rows, columns = source.shape
+    pixels, outputs = rows * columns, weight.shape[1]
+    # Channels behind pixels, as a dense layer along the last axis reads them.
+    sample, channel, pixel = np.unravel_index(view.places, (source.samples, channels, pixels))
+    moment, places = _same_order((sample * pixels + pixel) * channels + channel, channels)
+    matrix = single(_columns(weight, places, channels)[:, :, None, None])
+    op = Convolution(weight=matrix, bias=single(bias), window=Window(size=(1, 1)),
+                     grid=of_outputs(grid, matrix, axis=1))
+    made = build.add(step, op, [source], Form.IMAGE, (outputs, rows, columns))
+    sample, pixel = np.divmod(moment[..., None], pixels)
+    return View(source=made, numbers=((sample * outputs + np.arange(outputs)) * pixels + pixel).astype(np.int32))
+
+
+def _linear(weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None, axis: int = 1) -> Linear:
+    """The operator of weights [outputs, inputs], with the grid of the file's weights, as for `of_outputs`."""
+    weight = single(weight)
+    return Linear(weight=weight, bias=single(bias), grid=of_outputs(grid, weight, axis))
+
+
+def of_outputs(grid: IntegerGrid | None, weight: np.ndarray, axis: int) -> IntegerGrid | None:
+    """The grid of a layer's quantised weights [outputs, ...], with one scale for each output; None without one.
+
+    Args:
+        grid:   Their integers, with a scale and a zero point for each weight of the file.
+        weight: The layer's weights.
+        axis:   The axis of the file's weights that counts outputs.
+
+    Raises:
+        Refused: weights of one output have different scales.
+    """
+    if grid is None:
+        return None
+    found = {}
+    for key, value in (("scale", grid.scale), ("zero_point", grid.zero_point)):
+        rows = np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
+        if (rows != rows[:, :1]).any():
+            raise Refused("its weights have scales or zero points that differ within one output",
+                          "use one for each output, or one for all weights")
+        found[key] = rows[:, 0]
+    return IntegerGrid.of_outputs(found["scale"], found["zero_point"], weight, bits=grid.bits, signed=grid.signed,
+                           narrow=grid.narrow)
+
+
+def _same_order(places: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """For places [..., elements]: the vector [...] that each row lies in, and where its elements lie in it.
+
+    Raises:
+        Misplaced: a row has elements of several vectors, or rows have other orders.
+    """
+    moment, inside = np.divmod(places, size)
+    rows = inside.reshape(-1, inside.shape[-1])
+    if (places == ZERO).any() or (moment != moment[..., :1]).any() or (rows != rows[0]).any():
+        raise misplaced("it reads elements of several time steps or pixels at once")
+    return moment[..., 0], rows[0]
+
+
+def _columns(weight: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """Weights [outputs, size] of a layer that reads a whole vector, from those of the inputs that the file reads.
+
+    `weight` is [inputs, outputs], and `places` says where each input lies in the vector.
+    Elements that the file does not read have weights of zero; those that it reads twice have the sum of both.
+    """
+    whole = np.zeros((size, weight.shape[1]))
+    np.add.at(whole, places[places != ZERO], weight[places != ZERO])
+    return whole.T

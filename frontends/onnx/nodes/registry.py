@@ -1,0 +1,100 @@
+"""The operators that can be imported."""
+
+from collections.abc import Callable
+
+from concord.frontends.onnx.lib.builder import Builder
+from concord.frontends.onnx.lib.domains import QONNX
+from concord.frontends.onnx.lib.step import Step, Value
+from concord.frontends.onnx.nodes import (
+    activation,
+    arithmetic,
+    convolution,
+    dense,
+    join,
+    layout,
+    pooling,
+    quantized,
+    recurrent,
+    scikit,
+)
+
+#: What makes nodes of an operator: from its step and where nodes go, to its results.
+Handler = Callable[[Step, Builder], list[Value]]
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(activation.ACTIVATIONS, activation.activation),
+    "Add": arithmetic.add,
+    "AveragePool": pooling.average_pool,
+    "BatchNormalization": arithmetic.batch_norm,
+    "Cast": layout.cast,
+    "Clip": activation.clip,
+    "Concat": join.concat,
+    "Conv": convolution.conv,
+    "DequantizeLinear": quantized.dequantize_linear,
+    "Div": arithmetic.div,
+    "Dropout": layout.same,
+    "Expand": layout.move,
+    "Flatten": layout.move,
+    "GRU": recurrent.recurrent,
+    "Gather": layout.move,
+    "Gemm": dense.gemm,
+    "GlobalAveragePool": pooling.global_average,
+    "HardSigmoid": activation.hard_sigmoid,
+    "HardSwish": activation.hard_swish,
+    "Identity": layout.same,
+    "LSTM": recurrent.recurrent,
+    "MatMul": dense.matmul,
+    "Max": activation.extreme,
+    "MaxPool": pooling.max_pool,
+    "Min": activation.extreme,
+    "Mul": arithmetic.mul,
+    "Neg": arithmetic.neg,
+    "PRelu": activation.prelu,
+    "Pad": layout.pad,
+    "QuantizeLinear": quantized.quantize_linear,
+    "RNN": recurrent.recurrent,
+    "ReduceMean": pooling.reduce_mean,
+    "Reshape": layout.move,
+    "Shape": layout.shape,
+    "Size": layout.shape,
+    "Slice": layout.move,
+    "Split": layout.move,
+    "Squeeze": layout.move,
+    "Sub": arithmetic.sub,
+    "Sum": arithmetic.add,
+    "Tile": layout.move,
+    "Transpose": layout.move,
+    "Unsqueeze": layout.move,
+    "ai.onnx.ml.LinearClassifier": scikit.linear_classifier,
+    "ai.onnx.ml.LinearRegressor": scikit.linear_regressor,
+    "ai.onnx.ml.Scaler": scikit.scaler,
+    **{f"{domain}.{kind}": handler for domain in QONNX
+       for kind, handler in (("Quant", quantized.quant), ("IntQuant", quantized.quant),
+                             ("BipolarQuant", quantized.bipolar))},
+}
+
+#: Operators that are refused, each with the reason and the advice of its own.
+REFUSED = {
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"), (
+        "it computes with integers itself", "write QuantizeLinear and DequantizeLinear instead (QuantFormat.QDQ)")),
+    "DynamicQuantizeLinear": ("its scale depends on each input", "use scales from calibration (static quantisation)"),
+    **dict.fromkeys(("Loop", "Scan"), (
+        "it repeats a graph of its own",
+        "write recurrent layers as LSTM, GRU or RNN (of Keras, tf2onnx does so for LSTM of one direction)")),
+    "If": ("it chooses between graphs", "export the network with constant shapes, or with dynamo=True"),
+    "ConvTranspose": ("the machine has no transposed convolutions", "use Resize outside the network, or Conv"),
+    "LeakyRelu": ("the machine has no slope for negative numbers", "use Relu and train on"),
+    "Elu": ("the machine has no such activation function", "use Relu and train on"),
+    "Gelu": ("the machine has no such activation function", "use Relu or HardSwish and train on"),
+    "Swish": ("the machine has no such activation function", "use HardSwish and train on"),
+    "Softplus": ("the machine has no such activation function", "use Relu and train on"),
+    "LayerNormalization": ("the machine has no means over features", "use BatchNormalization and train on"),
+    "InstanceNormalization": ("the machine has no means of each image", "use BatchNormalization and train on"),
+    "GroupNormalization": ("the machine has no means of each image", "use BatchNormalization and train on"),
+}
+
+
+def advice(kind: str) -> tuple[str, str]:
+    """Why an operator cannot be imported, and what to do."""
+    return REFUSED.get(kind, ("there is no such operator on the machine, or it is not imported",
+                              "leave it out, use other operators, or compute it on the host"))

@@ -1,0 +1,139 @@
+"""Reads networks of other tools."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from concord.frontends.onnx.class_names import class_names
+from concord.frontends.onnx.convert import Conversion, convert
+from concord.frontends.onnx.files.input_shape import Axes, Entry, entry
+from concord.frontends.onnx.files.onnx_file import opset, read_onnx
+from concord.frontends.onnx.lib.problems import refusal
+from concord.frontends.onnx.lib.views import Form, axes
+from concord.lib.names import cleaned
+from concord.net.graph import INPUT, Graph
+from concord.net.passes.simplify import simplified
+
+#: Nodes with the same weights from which on a recurrent layer is taken to be unrolled.
+UNROLLED = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Imported:
+    """A network, and how its file computes the same.
+
+    Attributes:
+        network: The network.
+        model:   The file's graph.
+        entry:   The graph's input.
+        axes:    What the axes of this input mean.
+        tensor:  Name of the tensor of the graph that equals the network's output.
+        numbers: int32 of the shape of the graph's input: where each element lies in samples of `network.shape`.
+        places:  int32 of the shape of `tensor`: where each element lies in the network's outputs.
+    """
+
+    network: Graph
+    model: onnx.ModelProto
+    entry: Entry
+    axes: Axes
+    tensor: str
+    numbers: np.ndarray
+    places: np.ndarray
+
+    @property
+    def samples(self) -> int:
+        """Number of samples that one run of the graph takes."""
+        features = int(np.prod(self.network.shape))
+        return self.numbers.size // (features * self.time) if self.network.sequence else self.numbers.size // features
+
+    @property
+    def time(self) -> int:
+        """Number of time steps that one run of the graph takes; 1 without sequences."""
+        return self.axes.shape[self.axes.time] if self.network.sequence else 1
+
+    def tensor_of(self, samples: np.ndarray) -> np.ndarray:
+        """A tensor as the graph takes it, from samples as the network takes them."""
+        return samples.reshape(-1)[self.numbers]
+
+
+def read_network(path: Path | str, shape: tuple[int, ...] | None = None, output: str | None = None) -> Graph:
+    """The network of an ONNX file; see `read`."""
+    return read(path, shape, output).network
+
+
+def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | None = None,
+         seen: Callable[[str, Graph], None] = lambda name, graph: None) -> Imported:
+    """Read an ONNX file.
+
+    Args:
+        path:   The file.
+        shape:  Sizes of one sample, where the file leaves them open.
+        output: Name of the output that the network gives, if the file has several.
+        seen:   Called with the network as the file has it, named "read", and after each pass that changes it.
+
+    Raises:
+        ValueError: the file cannot be read, or holds nodes that cannot be computed; the message lists all of these.
+    """
+    path = Path(path)
+    model = read_onnx(path)
+    hint = _unrolled(model)
+    try:
+        first = entry(path, model, shape)
+    except ValueError as error:
+        raise ValueError(f"{error}\n{hint}" if hint else str(error)) from error
+    try:
+        found = convert(path, model, first, output)
+    except ValueError as error:
+        raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
+    if found.problems:
+        raise refusal(path, found.problems, len(model.graph.node), hint)
+    if found.ending.node == INPUT:
+        left = "".join(f"; {note}" for note in found.build.notes)
+        raise ValueError(f"{path}: nothing in it is left for the machine, because it only moves its input{left}; it "
+                         "needs a layer at least, such as Gemm or Conv")
+    try:
+        network = _network(path, model, found)
+        seen("read", network)
+        network = simplified(network, seen)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return Imported(
+        network=network, model=model, entry=first, axes=found.axes, tensor=found.ending.tensor,
+        numbers=found.values[first.name].places, places=found.ending.places)
+
+
+def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> Graph:
+    source = found.build.input
+    shape, sequence = source.shape, source.form is Form.SEQUENCE
+    order = axes(source.order) if not sequence else (0,)
+    if sequence:
+        shape = shape[1:]
+    elif source.form is Form.IMAGE and len(found.axes.shape) == 3:
+        # One dimension: the row is no axis of the file.
+        shape, order = (shape[0], shape[2]), axes(source.order[:, :, 0])
+    whole = Graph(
+        name=cleaned(path.stem), shape=tuple(int(size) for size in shape), sequence=sequence, axes=order,
+        nodes=tuple(found.build.nodes), notes=tuple(found.build.notes), softmax=found.ending.softmax,
+        origin=_origin(path, model), file_shape=found.axes.one, classes=class_names(model))
+    return whole.ending_with(found.ending.node)
+
+
+def _unrolled(model: onnx.ModelProto) -> str:
+    """A hint if the same weights are used again and again, as in a recurrent layer that is unrolled over time."""
+    uses = Counter(name for node in model.graph.node if node.op_type in ("MatMul", "Gemm") for name in node.input[1:2])
+    name, count = uses.most_common(1)[0] if uses else ("", 0)
+    return "" if count < UNROLLED else (
+        f"{count} nodes multiply by the same weights {name!r}: a recurrent layer seems to be unrolled over its time "
+        "steps; export it with torch.onnx.export(..., dynamo=False), which writes it as one node")
+
+
+def _origin(path: Path, model: onnx.ModelProto) -> dict[str, str]:
+    """Where a network comes from."""
+    return {
+        "file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "producer": f"{model.producer_name} {model.producer_version}".strip() or "unknown",
+        "opset": str(opset(model, ""))}

@@ -1,0 +1,122 @@
+"""All files of a hand-over: what brings a compiled network onto a board, and shows that it answers as golden does."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from importlib.metadata import version
+
+import numpy as np
+from concord.firmware.firmware import Direction, Firmware
+from concord.handover.registers import machine_name, register_files
+from concord.handover.runs import Run, golden_runs, load_messages
+from concord.handover.streams import Stream
+from concord.handover.templates import copied, rendered
+from concord.lib.distribution import DISTRIBUTION
+from concord.spec.host.registers import Control, Register, Status
+from concord.spec.machine.config import preset_name
+
+#: Each file, what it is, and the order of the page README.md.
+FILES = {
+    "README.md": "this page",
+    "manifest.json": "the network, the machine, the examples, and the SHA-256 digest of every file",
+    "load.bin": "the messages that load the firmware, one after the other: memories, then the program",
+    "load.json": "first byte, end and header of each message of load.bin; TLAST belongs to its last beat",
+    "load.hex": "the beats of load.bin for `$readmemh`: TLAST, TKEEP, TDATA",
+    "input.bin": "the messages that the examples send",
+    "input.json": "the index of input.bin",
+    "input.hex": "the beats of input.bin",
+    "output.bin": "the messages that the golden model answers, which the machine must answer bit for bit",
+    "output.json": "the index of output.bin",
+    "output.hex": "the beats of output.bin",
+    "runs.hex": "for each example: beats before the start, beats after the start, beats of the answer",
+    "nnp_testbench.v": "a testbench that plays these beats into `nnp.v` and compares the answers",
+    "nnp.rdl": "the registers in SystemRDL",
+    "nnp.xml": "the registers in IP-XACT (IEEE 1685-2014)",
+    "nnp_machine.h": "registers, codes, messages and sizes of the machine, for C",
+    "nnp.h": "the driver: registers, messages, start and end of a program",
+    "nnp.c": "the driver",
+    "nnp_infer.h": "whole inferences, and binary16",
+    "nnp_infer.c": "whole inferences, and binary16",
+    "network.h": "the network, its firmware and its examples",
+    "network.c": "sizes and layouts of the network",
+    "firmware.c": "load.bin as an array",
+    "examples.c": "samples and results of the examples",
+    "example.c": "a program that loads the firmware, runs the examples and compares the results",
+    "platform.h": "what example.c asks of a platform",
+    "platform_linux.c": "Linux: registers through UIO, streams through a character device",
+    "platform_simulation.c": "the Verilated machine",
+    "nnp.so": "the Verilated machine as a library, for platform_simulation.c",
+}
+COPIED = ("nnp.h", "nnp.c", "nnp_infer.h", "nnp_infer.c", "example.c", "platform.h", "platform_linux.c",
+          "platform_simulation.c")
+RENDERED = ("network.h", "network.c", "firmware.c", "examples.c", "nnp_testbench.v")
+
+
+def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes | None = None) -> dict[str, str | bytes]:
+    """The content of each file, by its name.
+
+    Args:
+        firmware: Firmware of the network.
+        samples:  Examples, binary16 patterns uint16[inputs], or uint16[steps, inputs] if the network is recurrent.
+        machine:  The Verilated machine as a library, or None to leave it out.
+
+    Raises:
+        ValueError:   no hardware can be generated for the machine, or there are no samples.
+        Stopped:      the program stopped with an error.
+        RuntimeError: the program waits for more words than one input brings.
+    """
+    config = firmware.config
+    config.require_hardware()
+    runs = golden_runs(firmware, samples)
+    if not runs:
+        raise ValueError("a hand-over needs at least one example: give more samples")
+    streams = {
+        "load": Stream(config=config, messages=load_messages(firmware)),
+        "input": Stream(config=config, messages=tuple(m for run in runs for m in (*run.setup, *run.inputs))),
+        "output": Stream(config=config, messages=tuple(m for run in runs for m in run.answer)),
+    }
+    files = {f"{name}.{suffix}": getattr(stream, attribute) for name, stream in streams.items()
+             for suffix, attribute in (("bin", "bytes"), ("json", "index"), ("hex", "hex"))}
+    files["runs.hex"] = "".join(" ".join(f"{count:x}" for count in _beats(firmware, run)) + "\n" for run in runs)
+    values = _values(firmware, runs, streams)
+    files |= {name: rendered(f"{name}.j2", values) for name in RENDERED} | {name: copied(name) for name in COPIED}
+    files |= register_files(config) | ({"nnp.so": machine} if machine else {})
+    files["README.md"] = rendered("README.md.j2", values | {"files": {
+        name: what for name, what in FILES.items() if name in files or name in ("README.md", "manifest.json")}})
+    return files | {"manifest.json": _manifest(firmware, runs, files)}
+
+
+def _beats(firmware: Firmware, run: Run) -> tuple[int, ...]:
+    return tuple(sum(map(len, part)) // firmware.config.message_bytes for part in (run.setup, run.inputs, run.answer))
+
+
+def _values(firmware: Firmware, runs: list[Run], streams: dict[str, Stream]) -> dict:
+    """What the templates show."""
+    config = firmware.config
+    words = firmware.input_words or config.vectors_of(firmware.inputs) * config.vector_words
+    return {
+        "firmware": firmware, "config": config, "machine": machine_name(config),
+        "preset": preset_name(config), "load": list(streams["load"].bytes),
+        "beats": {name: stream.beats for name, stream in streams.items()},
+        "input_words": 0 if firmware.input_layout else words,
+        "backward": [direction == Direction.BACKWARD for direction in firmware.directions],
+        "runs": runs, "examples": [(run.sample, run.result) for run in runs],
+        "register": Register, "control": Control, "status": Status,
+    }
+
+
+def _manifest(firmware: Firmware, runs: list[Run], files: dict[str, str | bytes]) -> str:
+    contents = {name: text if isinstance(text, bytes) else text.encode() for name, text in files.items()}
+    record = {
+        "made_by": f"{DISTRIBUTION} {version(DISTRIBUTION)}",
+        "network": {name: getattr(firmware, name) for name in ("name", "inputs", "outputs", "recurrent", "classes")},
+        "machine": {"name": machine_name(firmware.config), "digest": f"{firmware.config.digest:08x}",
+                    "configuration": asdict(firmware.config)},
+        "examples": [{"steps": len(run.sample) if firmware.recurrent else 1,
+                      **dict(zip(("setup_beats", "input_beats", "output_beats"), _beats(firmware, run), strict=True))}
+                     for run in runs],
+        "files": {name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                  for name, content in contents.items()},
+    }
+    return json.dumps(record, indent=2) + "\n"

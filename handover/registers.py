@@ -1,0 +1,86 @@
+"""Descriptions of the registers that follow from `spec.host.registers`: SystemRDL, IP-XACT and a C header."""
+
+import struct
+import tempfile
+from enum import IntEnum, IntFlag
+from pathlib import Path
+
+from concord.handover.templates import rendered
+from concord.lib.extras import require
+from concord.spec.host.messages import HEADER, MessageKind, entry_bytes, item_bytes
+from concord.spec.host.registers import Control, Counter, Register, Status
+from concord.spec.isa.enum_docs import described
+from concord.spec.isa.instructions import FIELDS, Error, Op
+from concord.spec.isa.memories import ADDRESSED
+from concord.spec.machine.config import Config, preset_name
+
+#: Version of the register map in IP-XACT; it rises when an address or a bit changes.
+VERSION = "1.1"
+#: Fields of `spec.host.messages.HEADER`, in order.
+HEADER_FIELDS = ("KIND", "MEMORY", "FLAGS", "ZERO", "ADDRESS", "COUNT", "DIGEST")
+
+
+def register_files(config: Config) -> dict[str, str]:
+    """The text of each description, by the name of its file. Some registers hold values of the configuration."""
+    require("synthesis")
+    values = _values(config)
+    systemrdl = rendered("nnp.rdl.j2", values)
+    return {"nnp.rdl": systemrdl, "nnp.xml": _ipxact(systemrdl), "nnp_machine.h": rendered("nnp_machine.h.j2", values)}
+
+
+def constants(config: Config) -> dict[str, int]:
+    """The values of the registers that never change, by their names."""
+    return {
+        "DIGEST": config.digest, "NATIVE_DIM": config.native_dim, "LANES": config.lanes,
+        "TILE_ENGINES": config.tile_engines, "MFU_LANES": config.mfu_lanes, "MATRIX_TILES": config.matrix_tiles,
+        "INSTRUCTIONS": config.instructions, "COUNTER_COUNT": len(Counter),
+    }
+
+
+def machine_name(config: Config) -> str:
+    """Name of a machine: its preset, or that it is none, and its digest."""
+    name = preset_name(config)
+    return f"{f'preset {name}' if name else 'a machine of its own'}, digest {config.digest:08x}"
+
+
+def _values(config: Config) -> dict:
+    """What the templates show. Counters of SystemRDL have addresses; those of C are numbers."""
+    return {
+        "config": config,
+        "machine": machine_name(config),
+        "registers": _rows(Register),
+        "constants": constants(config),
+        "control": _rows(Control),
+        "status": _rows(Status),
+        "errors": _rows(Error),
+        "counters": _rows(Counter),
+        "first_counter": int(Register.COUNTERS),
+        "kinds": _rows(MessageKind),
+        "items": [(kind.name, item_bytes(config, kind)) for kind in MessageKind],
+        "memories": [(int(mem), mem.name, mem.title) for mem in ADDRESSED],
+        "header": [(name, struct.calcsize(HEADER.format[: 1 + k])) for k, name in enumerate(HEADER_FIELDS)],
+        "header_bytes": HEADER.size,
+        "entry_bytes": entry_bytes(config),
+        "loop_opcode": int(Op.LOOP),
+        "loop_count_bit": FIELDS["a"].lo,
+    }
+
+
+def _rows(enum: type[IntEnum | IntFlag]) -> list[tuple[int, str, str]]:
+    """Code, name and meaning of each member; the marks of Markdown in a meaning are left out."""
+    return [(code, name, meaning.replace("\\|", "|").replace("`", "")) for code, name, meaning in described(enum)]
+
+
+def _ipxact(systemrdl: str) -> str:
+    """The IP-XACT component (IEEE 1685-2014) of a register map in SystemRDL."""
+    from peakrdl_ipxact.exporter import IPXACTExporter, Standard
+    from systemrdl import RDLCompiler
+
+    with tempfile.TemporaryDirectory(prefix="nnp-") as folder:
+        source, target = Path(folder, "nnp.rdl"), Path(folder, "nnp.xml")
+        source.write_text(systemrdl)
+        compiler = RDLCompiler()
+        compiler.compile_file(str(source))
+        exporter = IPXACTExporter(vendor="concord", library="nnp", version=VERSION, standard=Standard.IEEE_1685_2014)
+        exporter.export(compiler.elaborate().top, str(target))
+        return target.read_text()

@@ -1,0 +1,92 @@
+"""Every unit of the machine, found in the files of this room."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+
+from amaranth.lib.wiring import Component
+from concord.hw.host.counters import counted
+from concord.spec.machine.config import Config
+from concord.spec.numbers.lazy import LazyFormat
+
+ROOM = Path(__file__).parent
+
+#: Components that no single machine holds: they lie between machines or around a unit.
+BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams")
+
+#: Units that only some machines hold, by the attribute of the configuration that is neither 0 nor False in these.
+OPTIONAL = {
+    "lazy_update": ("exponent_search", "lazy_update", "update_port"),
+    "softmax_words": ("exponential", "softmax"),
+    "vector_rf": ("column_walker", "dequantizer", "entry_hazards", "entry_reader", "entry_writer", "gather",
+                  "pixel_pipeline", "pooling", "vector_rf"),
+}
+
+#: Arguments of units that take less than the configuration, or more.
+ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
+    **dict.fromkeys(("activation", "adder", "base_registers", "exponential", "loop_stack", "multiplier"),
+                    lambda _: ()),
+    **dict.fromkeys(("multifunction", "pooling"), lambda config: (config.mfu_lanes,)),
+    **dict.fromkeys(("queue", "reserved_queue"), lambda config: (16 * config.mfu_lanes, config.net_in)),
+    "beat_sequencer": lambda config: (config, config.mvmq_words),
+    "binary16_rounder": lambda config: (config.sum_bits,),
+    "counters": lambda config: (counted(config),),
+    "crc": lambda config: (8 * config.message_bytes,),
+    "dequantizer": lambda config: (config.activations, config.mfu_lanes),
+    "exponent_search": lambda _: (LazyFormat(),),
+    "lazy_update": lambda config: (LazyFormat(), config.mfu_lanes),
+    "mode_table": lambda config: (config.matrix_tiles,),
+    "overflow": lambda config: (config.native_dim, config.sum_bits, config.output_bits),
+    "quantizer": lambda config: (config.activations, config.mfu_lanes, config.native_dim),
+    "read_ahead": lambda config: (config, 1),
+    "result_sequencer": lambda config: (config, config.net_in),
+    "tensor_quantizer": lambda config: (62, config.mfu_lanes),
+})
+
+
+@cache
+def components() -> Mapping[str, type[Component]]:
+    """The class of each component, by the name of its file, which no other component has."""
+    found = {}
+    for path in sorted(ROOM.rglob("*.py")):
+        if "Component):\n" in path.read_text():
+            module = import_module(".".join(("concord.hw", *path.relative_to(ROOM).with_suffix("").parts)))
+            found[path.stem], = (it for it in vars(module).values() if isinstance(it, type)
+                                 and issubclass(it, Component) and it.__module__ == module.__name__)
+    return MappingProxyType(found)
+
+
+def in_machines() -> list[str]:
+    """Names of the units that machines hold."""
+    return sorted(components().keys() - BETWEEN_MACHINES)
+
+
+def needs(name: str) -> str:
+    """The attribute of the configuration that machines with this unit need; empty if all machines hold it."""
+    return next((attribute for attribute, names in OPTIONAL.items() if name in names), "")
+
+
+def holds(config: Config, name: str) -> bool:
+    """Whether the machine of a configuration holds a unit."""
+    return not needs(name) or bool(getattr(config, needs(name)))
+
+
+def arguments(name: str, config: Config) -> tuple:
+    """Arguments with which the machine of a configuration makes a unit."""
+    return ARGUMENTS[name](config) if name in ARGUMENTS else (config,)
+
+
+def component(name: str, config: Config) -> Component:
+    """The unit called `name` as the machine `config` holds it.
+
+    Raises:
+        ValueError: machines, or those of this configuration, hold no such unit.
+    """
+    if name not in in_machines():
+        raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(in_machines())}")
+    if not holds(config, name):
+        raise ValueError(f"the machine has no {name}, because its {needs(name)} is {getattr(config, needs(name))}: "
+                         "choose a preset that has one")
+    return components()[name](*arguments(name, config))

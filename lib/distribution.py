@@ -1,0 +1,3 @@
+"""The name of the package that pip installs."""
+
+DISTRIBUTION = "concord-nnp"

@@ -1,0 +1,210 @@
+"""The float network that a model was quantised from: a graph in which each layer has a node of its name.
+
+Layers are lowered with the numbers of the float network in `real`, and files of earlier versions hold them there. Model
+files hold the graph.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from concord.golden.mfu.softmax import real_softmax
+from concord.net.graph import INPUT, Graph, Node
+from concord.net.layers.add import Add
+from concord.net.layers.average import Average, BlockAverage
+from concord.net.layers.concat import Concat
+from concord.net.layers.convolution import BlockConv, Conv
+from concord.net.layers.dense import BlockDense, Dense
+from concord.net.layers.layer import Layer
+from concord.net.layers.pool import MaxPool
+from concord.net.layers.recurrent import Recurrent
+from concord.net.layers.rows import IntegerRows
+from concord.net.layers.sequences import ImageToSequence, SequenceToImage
+from concord.net.layers.softmax import Softmax
+from concord.net.model import Model
+from concord.net.ops.convolution import Convolution
+from concord.net.ops.join import Addition, Concatenation
+from concord.net.ops.linear import Linear
+from concord.net.ops.operator import Operator, TensorType
+from concord.net.ops.pointwise import Relu, Sigmoid, Tanh
+from concord.net.ops.pooling import AveragePooling, MaxPooling
+from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.reshape import Flatten, ToImage, ToSequence
+from concord.spec.numbers.activation import Activation
+
+#: Beginning of the names of the float network's numbers in `real` of a layer.
+_FP32 = "fp32_"
+_CURVES = {Activation.RELU: Relu, Activation.SIGMOID: Sigmoid, Activation.TANH: Tanh}
+
+
+def float_network(model: Model) -> Graph | None:
+    """The float network of a model: its own, or that of the numbers in its layers; None if there is none."""
+    return model.graph or _Builder(model).made()
+
+
+def separated(model: Model) -> Model:
+    """The model with its float network beside it, and layers without numbers of it."""
+    graph = float_network(model)
+    if graph is None:
+        return model
+    return replace(model, graph=graph, layers=tuple(
+        replace(layer, real={key: value for key, value in layer.real.items() if not key.startswith(_FP32)})
+        if hasattr(layer, "real") else layer for layer in model.layers))
+
+
+def result_of(graph: Graph, layer: str) -> str:
+    """The name of the tensor that is the result of a layer: that of its activation function, if it has one."""
+    readers = graph.readers(layer)
+    return readers[0].name if len(readers) == 1 and isinstance(readers[0].op, Relu | Sigmoid | Tanh) else layer
+
+
+def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[np.ndarray]:
+    """Outputs of every layer of the float network.
+
+    Args:
+        model:   A model with its float network.
+        inputs:  uint16[samples, inputs], or uint16[samples, time, inputs] if the model is recurrent.
+        lengths: int[samples], time steps of each sample; all time steps by default.
+
+    Returns:
+        float64[samples, outputs] for each layer, of the last time step where it is recurrent.
+
+    Raises:
+        ValueError: there is no float network, or a sample has another number of time steps than is fixed.
+    """
+    model.check_lengths(inputs, lengths)
+    graph = float_network(model)
+    if graph is None:
+        raise ValueError(f"{model.name} carries no FP32 parameters, so it cannot be compared with them")
+    x = np.asarray(inputs).view(np.float16).astype(np.float64)
+    x = x.reshape(*x.shape[:1 + graph.sequence], *graph.shape)
+    found, results = graph.forward(x, lengths), []
+    for layer in model.layers:
+        if isinstance(layer, Softmax):
+            results.append(real_softmax(results[-1]))
+            continue
+        made = found[result_of(graph, layer.name)]
+        if graph.types[layer.name].sequence:
+            steps = model.lengths_of(layer, lengths, len(x))
+            steps = np.full(len(x), made.shape[1]) if steps is None or not layer.sequence else np.asarray(steps)
+            made = made[np.arange(len(x)), 0 if getattr(layer, "reverse", False) else steps - 1]
+        results.append(made.reshape(len(x), -1))
+    return results
+
+
+class _Builder:
+    """Makes the graph of a model layer by layer."""
+
+    def __init__(self, model: Model):
+        self.model, self.nodes = model, []
+        shape = model.image or (model.inputs,)
+        self.types = {INPUT: TensorType(shape=shape, sequence=model.recurrent)}
+        self.results = {INPUT: INPUT}
+
+    def made(self) -> Graph | None:
+        """The graph; None if a layer does not hold its numbers, or reads a vector as an image."""
+        for layer in self.model.layers:
+            if isinstance(layer, Softmax):
+                continue
+            op = _operator(layer)
+            sources = op and self._entering(layer)
+            if not sources:
+                return None
+            self.results[layer.name] = self._add(layer.name, op, sources)
+            curve = self._curve(layer)
+            if curve is not None:
+                self.results[layer.name] = self._add(f"{layer.name}:{curve.kind}", curve, (layer.name,))
+        if not self.nodes:
+            return None
+        shape = self.types[INPUT].shape
+        return Graph(name=self.model.name, shape=shape, sequence=self.model.recurrent, nodes=tuple(self.nodes),
+                     axes=tuple(range(len(shape))), softmax=isinstance(self.model.layers[-1], Softmax))
+
+    def _add(self, name: str, op: Operator, sources: tuple[str, ...]) -> str:
+        if name not in self.types:
+            self.types[name] = op.result(*(self.types[source] for source in sources))
+            self.nodes.append(Node(name=name, op=op, sources=sources))
+        return name
+
+    def _entering(self, layer: Layer) -> tuple[str, ...] | None:
+        """The tensors that enter a layer, flattened, or the last time step, as it needs them; None if it cannot be."""
+        found = []
+        for name in self.model.sources_of(layer):
+            if name not in self.results:
+                return None
+            tensor = self.results[name]
+            if self.types[tensor].sequence and not layer.sequence:
+                source = self.model.node(name)
+                backward = self.types[tensor].shape[0] if getattr(source, "reverse", False) else 0
+                tensor = self._add(f"{tensor}:last", Last(backward=backward), (tensor,))
+            found.append(tensor)
+        shapes = [self.types[tensor].shape for tensor in found]
+        if hasattr(layer, "shape") and shapes[0] != tuple(layer.shape):
+            return None
+        flat = isinstance(layer, Dense | BlockDense) or len({len(shape) for shape in shapes}) > 1 or (
+            len({shape[1:] for shape in shapes}) > 1)
+        return tuple(self._add(f"{tensor}:flat", Flatten(), (tensor,)) if flat and len(shape) == 3 else tensor
+                     for tensor, shape in zip(found, shapes, strict=True))
+
+    def _curve(self, layer: Layer) -> Operator | None:
+        """The activation function of a layer, which can be the clip of the quantiser of its only reader."""
+        readers = self.model.readers(layer.name)
+        own = getattr(layer, "activation", Activation.NONE)
+        hidden = layer.sequence and layer.makes_sequence  # the curves of a cell are its own
+        if own is Activation.NONE and not hidden and len(readers) == 1 and readers[0].clips:
+            own = Activation.RELU
+        ceiling = min((float(reader.real["fp32_ceiling"][0]) for reader in readers
+                       if isinstance(reader, IntegerRows) and "fp32_ceiling" in reader.real), default=None)
+        if own is Activation.NONE:
+            return None
+        return Relu(ceiling=ceiling) if own is Activation.RELU else _CURVES[own]()
+
+
+def _numbers(layer: Layer) -> dict[str, np.ndarray]:
+    """The numbers of the float network that a layer recorded, float32, by name."""
+    return {key.removeprefix(_FP32): np.asarray(value, np.float32) for key, value in layer.real.items()
+            if key.startswith(_FP32)}
+
+
+def _dense(layer: Dense | BlockDense) -> Linear:
+    found = _numbers(layer)
+    return Linear(weight=found["weights"].reshape(layer.outputs, layer.inputs), bias=found["bias"])
+
+
+def _conv(layer: Conv | BlockConv) -> Convolution:
+    found = _numbers(layer)
+    kernels = (layer.channels, layer.shape[0] // layer.groups, *layer.size)
+    return Convolution(weight=found["weights"].reshape(kernels), bias=found["bias"], window=layer.window,
+                       groups=layer.groups)
+
+
+def _recurrent(layer: Recurrent) -> Recurrence:
+    found = _numbers(layer)
+    first = {name: state.view(np.float16).astype(np.float32) for name, state in layer.initial.items() if state.any()}
+    return Recurrence(cell=layer.cell, reverse=layer.reverse, first=first, directions=(Direction(
+        **{name: found[name] for name in ("input_weights", "recurrent_weights", "bias")},
+        vectors={name: found[name] for name in layer.cell.vectors}),))
+
+
+#: The operator of a layer, by its class.
+_OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
+    Dense: _dense, BlockDense: _dense, Recurrent: _recurrent,
+    Average: lambda layer: AveragePooling(window=layer.window, count_padding=True),
+    BlockAverage: lambda layer: AveragePooling(window=layer.window, count_padding=True),
+    Conv: _conv, BlockConv: _conv,
+    MaxPool: lambda layer: MaxPooling(window=layer.window),
+    Add: lambda layer: Addition(), Concat: lambda layer: Concatenation(),
+    ImageToSequence: lambda layer: ToSequence(time=layer.time),
+    SequenceToImage: lambda layer: ToImage(steps=layer.steps),
+}
+
+
+def _operator(layer: Layer) -> Operator | None:
+    """The operator of a layer; None if it does not hold its numbers."""
+    make = next((make for kind, make in _OPERATORS.items() if isinstance(layer, kind)), None)
+    if make is None or hasattr(layer, "real") and "fp32_bias" not in layer.real:
+        return None
+    try:
+        return make(layer)
+    except KeyError:
+        return None

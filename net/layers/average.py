@@ -1,0 +1,85 @@
+"""Averages of windows: exact sums of quantised pixels, channel by channel, each rounded once before it is scaled.
+
+An average is a convolution in which each channel is multiplied by ones. The machine multiplies each pixel of a window
+by an identity tile.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from concord.golden.lib import float16
+from concord.net.layers import checks
+from concord.net.layers.convolution import Along, BlockConv, Conv
+from concord.net.layers.rows import BlockRows, IntegerRows
+from concord.spec.numbers.formats import Format
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Average(Conv):
+    """Integer average: y = a * scale + offset, a = binary16((start + sum of the window's codes) * 2**-p).
+
+    Its weights are 1, int16[channels, 1, rows, columns], and `scale` holds the step of the codes over their number.
+    `Conv` describes the rest.
+    """
+
+    title = "average, integer"
+    multiplications = 0  # a product with 1 is none of the network's
+
+    def __post_init__(self):
+        IntegerRows.__post_init__(self)
+        _check(self, self.weights, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockAverage(BlockConv):
+    """Block floating point average: y = binary16(sum of the window's quantised numbers * identity) * scale.
+
+    Its weights are all `identity(weights_format)`, which is 1 unless the format ends below. `BlockConv` describes the
+    rest; blocks always lie along channels.
+
+    Attributes:
+        scale: uint16[channels], binary16(1 / (identity * pixels of a window)).
+        bias:  None, since nothing is added.
+    """
+
+    scale: np.ndarray
+    bias: None = None
+
+    title = "average, block floating point"
+    multiplications = 0
+
+    def __post_init__(self):
+        BlockRows.__post_init__(self)
+        mantissa, exponent = identity(self.weights_format)
+        _check(self, self.mantissas, mantissa)
+        own = self.exponents[np.arange(self.shape[0]), ..., self.channel_places // self.block]
+        if self.along is not Along.CHANNELS or (own != exponent).any():
+            raise ValueError(f"layer {self.name!r}, exponents: an average has blocks along channels, and the exponent "
+                             f"{exponent}; export the model again")
+
+    def check_finish(self, rows):
+        checks.array(self, "scale", np.uint16, (rows,))
+
+    def finished(self, y):
+        return float16.mul(y, self.scale)
+
+
+def identity(fmt: Format) -> tuple[int, int]:
+    """Mantissa and exponent of 1 in a format, or of the largest power of two where its exponents end below.
+
+    Raises:
+        ValueError: the smallest exponent of the format is too large for 1.
+    """
+    exponent = min(max(1, fmt.e_min), fmt.e_max)
+    shift = fmt.bits - 1 - max(exponent, 1)
+    if shift < 0:
+        raise ValueError(f"mantissas of {fmt.bits} bits with exponents from {fmt.e_min} hold no 1, which averages "
+                         "need; choose a format with smaller exponents")
+    return 1 << shift, exponent
+
+
+def _check(layer: Conv | BlockConv, weights: np.ndarray, one: int):
+    """Refuse a layer that does not multiply each channel by ones."""
+    if not layer.groups == layer.shape[0] == len(weights) or (weights != one).any():
+        raise ValueError(f"layer {layer.name!r}: an average multiplies each of its {layer.shape[0]} channels by ones "
+                         "in a group of its own; export the model again")

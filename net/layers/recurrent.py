@@ -1,0 +1,236 @@
+"""Recurrent layers: a cell's formula at each time step, on integer codes or in block floating point."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from concord.net.arithmetic.integer import IntegerProduct
+from concord.net.cells.cell import Cell
+from concord.net.cells.golden import BlockOperations, IntegerOperations
+from concord.net.cells.operands import operands
+from concord.net.cells.unrolling import unrolled
+from concord.net.layers import checks
+from concord.net.layers.layer import Layer, Sums, Trace, no_integers
+from concord.spec.numbers.formats import Format
+
+
+class Recurrent(Layer):
+    """What recurrent layers share, whatever their cell and their arithmetic."""
+
+    __slots__ = ()
+
+    sequence = True
+
+    @property
+    def first_states(self) -> tuple[np.ndarray, ...]:
+        """uint16[outputs] for each state before the first time step, in the cell's order."""
+        return tuple(self.initial[name] for name in self.cell.states)
+
+    @property
+    def outputs(self) -> int:
+        return self.bias.shape[1]
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        return self.unroll(x[0], lengths, self.first_states, lambda now: self.operations(now, sums))
+
+    def unroll(self, x: np.ndarray, lengths: np.ndarray | None, first: tuple[np.ndarray, ...], operations) -> Trace:
+        """All time steps; a sample keeps its state when its sequence has ended.
+
+        Args:
+            x:          [samples, time, inputs].
+            lengths:    int[samples], time steps of each sample; None for all of them.
+            first:      [outputs] for each state.
+            operations: From the inputs [samples, inputs] of one time step to what the cell's formula computes with.
+        """
+        lengths = np.full(len(x), x.shape[1]) if lengths is None else np.asarray(lengths)
+        hidden, states = unrolled(self.cell, operations, x, lengths, first, reverse=self.reverse)
+        return Trace(outputs=states[0], hidden=hidden, states=states)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class IntegerRecurrent(Recurrent):
+    """Integer recurrent layer, one pair of scales for each gate; gates lie in the order of the cell.
+
+    a_W = binary16((input_weights @ q) * 2**-input_p) and a_R likewise, from the codes q of x and of h;
+    u = a_W * input_scale + bias, g = a_R * recurrent_scale + u; the cell's formula does the rest. Each operation rounds
+    to binary16. Codes are signed, those of x * input_quant_scale and of h * hidden_quant_scale. Where the gates'
+    outputs are quantised as well, each output y becomes (y + centre) - centre.
+
+    Attributes:
+        name:               Unique in its model.
+        cell:               The cell.
+        weights_format:     Format of both weight matrices; one bit wider than they were quantised to if asymmetric.
+        input_format:       Format of the codes of x and h.
+        input_weights:      int16[gates, outputs, inputs], W.
+        recurrent_weights:  int16[gates, outputs, outputs], R.
+        input_p:            Binary places that the product with W is moved right, -32..31: all gates are one product.
+        recurrent_p:        The same for R.
+        input_scale:        uint16[gates, outputs].
+        recurrent_scale:    uint16[gates, outputs].
+        bias:               uint16[gates, outputs].
+        input_quant_scale:  uint16[inputs], or None where x already arrives in steps of the code.
+        hidden_quant_scale: uint16[outputs].
+        initial:            uint16[outputs] for each state of the cell by its name, before the first time step.
+        vectors:            uint16[outputs] for each of the cell's own vectors by its name.
+        gate_bits:          Width of the gates' outputs, 2 to 9; 0 leaves them as they are.
+        reverse:            Whether it begins with a sequence's last time step. The hidden vectors of all steps lie in
+            the order of the sequence all the same.
+        ranges:             For each gate "f.input" (of W x), "f.recurrent" (of R h), "f.output", and "input", "cell".
+        real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), the
+            FP32 network's "fp32_input_weights", "fp32_recurrent_weights" and "fp32_bias", and from training, for each
+            gate, zero points that the weights contain ("input_zeros", "recurrent_zeros": weights = q + z) and biases
+            for targets without floating point ("bias_integers", of 32 bits, times "bias_steps").
+    """
+
+    name: str
+    cell: Cell
+    weights_format: Format
+    input_format: Format
+    input_weights: np.ndarray
+    recurrent_weights: np.ndarray
+    input_p: int
+    recurrent_p: int
+    input_scale: np.ndarray
+    recurrent_scale: np.ndarray
+    bias: np.ndarray
+    input_quant_scale: np.ndarray | None
+    hidden_quant_scale: np.ndarray
+    initial: Mapping[str, np.ndarray]
+    vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    gate_bits: int = 0
+    reverse: bool = False
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    real: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self):
+        gates, hidden, inputs = checks.gates_shape(self, "input_weights")
+        dtype = self.weights_format.dtype
+        checks.array(self, "input_weights", dtype, (gates, hidden, inputs), mantissas=self.weights_format)
+        checks.array(self, "recurrent_weights", dtype, (gates, hidden, hidden), mantissas=self.weights_format)
+        for name in "input_scale", "recurrent_scale", "bias":
+            checks.array(self, name, np.uint16, (gates, hidden))
+        checks.array(self, "input_quant_scale", np.uint16, (inputs,), optional=True)
+        checks.array(self, "hidden_quant_scale", np.uint16, (hidden,))
+        checks.vectors(self, "initial", self.cell.states, hidden)
+        checks.vectors(self, "vectors", self.cell.vectors, hidden)
+        checks.places(self, "input_p")
+        checks.places(self, "recurrent_p")
+        checks.real(self)
+        if self.gate_bits and not 2 <= self.gate_bits <= 9:
+            raise ValueError(f"layer {self.name!r}, gate_bits: 2 to 9, or 0 for none, not {self.gate_bits}")
+        self.cell.check_gate_bits(self.gate_bits)
+
+    @property
+    def title(self) -> str:
+        return f"{self.cell.title}, integer"
+
+    @property
+    def inputs(self) -> int:
+        return self.input_weights.shape[2]
+
+    def operations(self, x: np.ndarray, sums: Sums) -> IntegerOperations:
+        """What the cell's formula computes with in one time step."""
+        return IntegerOperations(self, x, sums)
+
+    @property
+    def multiplications(self) -> int:
+        return self.input_weights.size + self.recurrent_weights.size
+
+    def products(self):
+        return self.input_product(), *map(self.recurrent_product, operands(self.cell))
+
+    def input_product(self) -> IntegerProduct:
+        """W x of all gates."""
+        return self._product("input", self.input_weights, self.input_p)
+
+    def recurrent_product(self, gates: tuple[str, ...]) -> IntegerProduct:
+        """R of the gates that multiply the same vector."""
+        chosen = [self.cell.index(gate) for gate in gates]
+        name = "recurrent" if len(gates) == len(self.cell.gates) else f"recurrent {' '.join(gates)}"
+        return self._product(name, self.recurrent_weights[chosen], self.recurrent_p)
+
+    def _product(self, name: str, weights: np.ndarray, p: int) -> IntegerProduct:
+        tall = weights.reshape(1, -1, weights.shape[-1])
+        return IntegerProduct(
+            name=f"{self.name}, {name}",
+            weights=tall,
+            start=np.zeros(tall.shape[:2], np.int64),
+            p=p,
+            input_format=self.input_format,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockRecurrent(Recurrent):
+    """Block floating point recurrent layer: g = binary16([W R] @ [x h]) + bias, then the cell's formula.
+
+    x and h begin a native vector each, so no block holds elements of both; the sum over both is exact and rounded once.
+
+    Attributes:
+        name:                 Unique in its model.
+        cell:                 The cell.
+        weights_format:       Format of both weight matrices.
+        input_format:         Format that x and h are quantised to.
+        block:                The native dimension that the weights were quantised for.
+        input_mantissas:      int16[gates, outputs, inputs].
+        input_exponents:      int8[gates, outputs, ceil(inputs / block)].
+        recurrent_mantissas:  int16[gates, outputs, outputs].
+        recurrent_exponents:  int8[gates, outputs, ceil(outputs / block)].
+        bias:                 uint16[gates, outputs].
+        initial:              The states before the first time step, see `IntegerRecurrent`.
+        vectors:              The cell's own vectors, see `IntegerRecurrent`.
+        reverse:              Whether the layer begins with the last time step.
+        ranges:               Ranges of values by name, see `IntegerRecurrent`.
+        real:                 The parameters of the FP32 network, "fp32_" before the name of each.
+    """
+
+    name: str
+    cell: Cell
+    weights_format: Format
+    input_format: Format
+    block: int
+    input_mantissas: np.ndarray
+    input_exponents: np.ndarray
+    recurrent_mantissas: np.ndarray
+    recurrent_exponents: np.ndarray
+    bias: np.ndarray
+    initial: Mapping[str, np.ndarray]
+    vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    reverse: bool = False
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    real: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    #: Outputs of gates keep all bits of binary16.
+    gate_bits = 0
+
+    def __post_init__(self):
+        gates, hidden, inputs = checks.gates_shape(self, "input_mantissas")
+        checks.exact(self)
+        for name, columns in (("input", inputs), ("recurrent", hidden)):
+            shape = (gates, hidden, checks.block_count(self, columns))
+            mantissas = (gates, hidden, columns)
+            checks.array(self, f"{name}_mantissas", self.weights_format.dtype, mantissas, mantissas=self.weights_format)
+            checks.array(self, f"{name}_exponents", np.int8, shape, exponents=self.weights_format)
+        checks.array(self, "bias", np.uint16, (gates, hidden))
+        checks.vectors(self, "initial", self.cell.states, hidden)
+        checks.vectors(self, "vectors", self.cell.vectors, hidden)
+        checks.real(self)
+
+    @property
+    def title(self) -> str:
+        return f"{self.cell.title}, block floating point"
+
+    @property
+    def inputs(self) -> int:
+        return self.input_mantissas.shape[2]
+
+    def operations(self, x: np.ndarray, sums: Sums) -> BlockOperations:
+        """What the cell's formula computes with in one time step."""
+        return BlockOperations(self, x)
+
+    @property
+    def multiplications(self) -> int:
+        return self.input_mantissas.size + self.recurrent_mantissas.size
+
+    def products(self):
+        raise no_integers(self)

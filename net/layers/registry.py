@@ -1,0 +1,52 @@
+"""The kinds of layers, by their names in model files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from concord.net.cells.cell import Cell
+from concord.net.cells.registry import CELLS
+from concord.net.layers.add import Add
+from concord.net.layers.average import Average, BlockAverage
+from concord.net.layers.concat import Concat, SequenceConcat
+from concord.net.layers.convolution import BlockConv, Conv
+from concord.net.layers.dense import BlockDense, Dense
+from concord.net.layers.layer import Layer
+from concord.net.layers.pool import MaxPool
+from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
+from concord.net.layers.sequences import ImageToSequence, SequenceToImage
+from concord.net.layers.softmax import Softmax
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """A kind of layer.
+
+    Attributes:
+        layer: Class of the layer.
+        fixed: Values of the fields that the kind determines.
+    """
+
+    layer: type[Layer]
+    fixed: Mapping[str, Cell] = field(default_factory=dict)
+
+
+#: The kinds by their names in model files. A recurrent layer has the name of its cell.
+KINDS = {
+    **{layer.__name__: Kind(layer=layer) for layer in (
+        Dense, BlockDense, Conv, BlockConv, Average, BlockAverage, MaxPool, Add, Concat, SequenceConcat,
+        ImageToSequence, SequenceToImage, Softmax)},
+    **{name.upper(): Kind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
+    **{f"Block{name.upper()}": Kind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
+}
+
+
+def kind_of(layer: Layer) -> str:
+    """The name of a layer's kind.
+
+    Raises:
+        ValueError: the kind is unknown.
+    """
+    for name, kind in KINDS.items():
+        if type(layer) is kind.layer and all(getattr(layer, key) is value for key, value in kind.fixed.items()):
+            return name
+    raise ValueError(f"layer {layer.name!r} is of the unknown kind {layer.title!r} and cannot be written")

@@ -1,0 +1,215 @@
+"""Lowers real scales and offsets of trained layers to the integers and binary16 vectors of the machine.
+
+Training and compiler share this module. The formulas are written with operators alone, so that numpy and torch give
+equal float64 numbers; `binary16` rounds them once.
+
+Source: numerics.md of the specification, integer mode.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from concord.net.arithmetic.integer import largest_sum
+from concord.net.cells.cell import Cell
+from concord.net.layers.dense import Dense
+from concord.net.layers.recurrent import IntegerRecurrent
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
+
+
+def binary16(values, what: str = "a value") -> np.ndarray:
+    """Round real numbers once to binary16 bit patterns; numbers out of range are refused."""
+    values = np.asarray(values, np.float64)
+    with np.errstate(over="ignore"):
+        halves = values.astype(np.float16)
+    if not np.isfinite(halves).all():
+        raise ValueError(f"{what}: {values[~np.isfinite(halves)].flat[0]} is outside binary16; rescale the layer")
+    return (halves + np.float16(0)).view(np.uint16)  # adding +0 turns -0 into +0
+
+
+def recorded(fp32: dict | None) -> dict[str, np.ndarray]:
+    """Parameters of the FP32 network in the form of a layer's `real`."""
+    return {f"fp32_{key}": np.array(value, np.float32) for key, value in (fp32 or {}).items()}
+
+
+def largest_code(fmt: Format, unsigned: bool) -> int:
+    """Largest magnitude of an operand code."""
+    return fmt.levels if unsigned else -fmt.lowest
+
+
+def start_values(weights: np.ndarray, fmt: Format, unsigned: bool) -> np.ndarray:
+    """Start value of each row, zero * sum(W), which compensates for codes that are lowered by `zero`."""
+    weights = np.asarray(weights, np.int64)
+    return weights.sum(axis=-1) * (fmt.zero if unsigned else 0)
+
+
+def places(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) -> int:
+    """p, the right shift of a sum that keeps its conversion to binary16 from overflowing."""
+    bits = max(0, largest_sum(weights, start, largest_code(fmt, unsigned)) - 1).bit_length()
+    return max(-32, bits - 15)
+
+
+def requantization(gain, constant, row_sums, *, s_in, m_in, s_out, m_out, p):
+    """S and T of z = gain * (s_in * acc + m_in * sum(W)) + constant, in steps of s_out above m_out.
+
+    Args:
+        gain:     A[outputs], real value of one step of the weights, times the gain after the product.
+        constant: C[outputs], the bias.
+        row_sums: sum(W)[outputs], the sum of each row of weights.
+        s_in:     Real value of one step of the input codes.
+        m_in:     Real value of input code 0.
+        s_out:    Step of the next quantiser; 1 for a result in real units.
+        m_out:    Real value of its code 0; 0 for a result in real units.
+        p:        Right shift of the sum, from `places`.
+    """
+    scale = gain * s_in / s_out * 2.0**p
+    offset = (constant + gain * m_in * row_sums - m_out) / s_out
+    return scale, offset
+
+
+def dense(
+    *,
+    name: str,
+    codes: np.ndarray,
+    gain: np.ndarray,
+    constant: np.ndarray,
+    weights_format: Format,
+    input_format: Format,
+    unsigned: bool,
+    s_in: float,
+    m_in: float = 0.0,
+    s_out: float = 1.0,
+    m_out: float = 0.0,
+    quantize_input: bool = False,
+    activation: Activation = Activation.NONE,
+    ranges: dict | None = None,
+    fp32: dict | None = None,
+) -> Dense:
+    """Lower one dense layer to integer mode.
+
+    Args:
+        codes:          Integer weights[outputs, inputs].
+        quantize_input: Whether the input is in real units, which the layer converts to steps of its code (R and O).
+        fp32:           "weights" and "bias" of the FP32 network, which are only recorded.
+        Others:         Arguments of `requantization` and fields of `layers.dense.Dense`.
+    """
+    codes = np.asarray(codes).astype(np.int16)
+    gain, constant = (np.broadcast_to(np.asarray(v, np.float64), codes.shape[:1]) for v in (gain, constant))
+    s_in, m_in, s_out, m_out = (float(v) for v in (s_in, m_in, s_out, m_out))
+    start = start_values(codes, input_format, unsigned)
+    p = places(codes, start, input_format, unsigned)
+    row_sums = codes.sum(axis=1, dtype=np.int64)
+    scale, offset = requantization(gain, constant, row_sums, s_in=s_in, m_in=m_in, s_out=s_out, m_out=m_out, p=p)
+    columns, shifted = np.ones(codes.shape[1]), quantize_input and m_in != 0
+    return Dense(
+        name=name,
+        weights_format=weights_format,
+        input_format=input_format,
+        unsigned=unsigned,
+        weights=codes,
+        start=start,
+        p=p,
+        scale=binary16(scale, f"layer {name!r}, scale"),
+        offset=binary16(offset, f"layer {name!r}, offset"),
+        quant_scale=binary16(columns / s_in, f"layer {name!r}, quant_scale") if quantize_input else None,
+        quant_offset=binary16(columns * (-m_in / s_in), f"layer {name!r}, quant_offset") if shifted else None,
+        activation=activation,
+        ranges=ranges or {},
+        real={
+            **recorded(fp32),
+            "gain": gain.copy(),
+            "constant": constant.copy(),
+            "input": np.array([s_in, m_in]),
+            "output": np.array([s_out, m_out]),
+        },
+    )
+
+
+def recurrent(
+    *,
+    name: str,
+    cell: Cell,
+    input_codes: np.ndarray,
+    recurrent_codes: np.ndarray,
+    input_steps: np.ndarray,
+    recurrent_steps: np.ndarray,
+    bias: np.ndarray,
+    weights_format: Format,
+    input_format: Format,
+    s_in: float,
+    s_hidden: float | None = None,
+    quantize_input: bool = True,
+    initial: Mapping[str, np.ndarray] | None = None,
+    vectors: Mapping[str, np.ndarray] | None = None,
+    gate_bits: int = 0,
+    ranges: dict | None = None,
+    fp32: dict | None = None,
+) -> IntegerRecurrent:
+    """Lower a recurrent layer with one scale for each gate's matrix; x and h are signed codes.
+
+    Args:
+        input_codes:     Integer W[gates, outputs, inputs].
+        recurrent_codes: Integer R[gates, outputs, outputs].
+        input_steps:     Real value of one step of W, for each gate.
+        recurrent_steps: Real value of one step of R, for each gate.
+        bias:            Real[gates, outputs].
+        s_in:            Real value of one step of the codes of x.
+        s_hidden:        Real value of one step of the codes of h; 2**-(bits - 1) by default, for h in -1..1.
+        quantize_input:  Whether x is in real units instead of steps of its code.
+        initial:         Real[outputs], the first states by name; a missing state is zero.
+        vectors:         Real[outputs], the vectors of the cell by name.
+        gate_bits:       Width of the outputs of the gates; 0 for no quantisation.
+        fp32:            Parameters of the FP32 network, which are only recorded: "input_weights", "recurrent_weights",
+            "bias" and vectors.
+    """
+    input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
+    gates, hidden, inputs = input_codes.shape
+    s_hidden = 2.0 ** -(input_format.bits - 1) if s_hidden is None else float(s_hidden)
+    s_in = float(s_in)
+    matrices = {}
+    for matrix, codes, steps, step in (
+        ("input", input_codes, input_steps, s_in),
+        ("recurrent", recurrent_codes, recurrent_steps, s_hidden),
+    ):
+        p = places(codes, np.zeros(codes.shape[:2], np.int64), input_format, unsigned=False)
+        gain = np.asarray(steps, np.float64)[:, None]
+        scale, _ = requantization(gain, 0.0, 0.0, s_in=step, m_in=0.0, s_out=1.0, m_out=0.0, p=p)
+        matrices[f"{matrix}_p"] = p
+        matrices[f"{matrix}_scale"] = binary16(scale * np.ones((gates, hidden)), f"layer {name!r}, {matrix}_scale")
+    return IntegerRecurrent(
+        name=name,
+        cell=cell,
+        weights_format=weights_format,
+        input_format=input_format,
+        input_weights=input_codes,
+        recurrent_weights=recurrent_codes,
+        **matrices,
+        bias=binary16(bias, f"layer {name!r}, bias"),
+        input_quant_scale=binary16(np.ones(inputs) / s_in, f"layer {name!r}, input") if quantize_input else None,
+        hidden_quant_scale=binary16(np.ones(hidden) / s_hidden, f"layer {name!r}, hidden"),
+        initial=first_states(name, cell, initial, hidden),
+        vectors=patterns(name, vectors),
+        gate_bits=gate_bits,
+        ranges=ranges or {},
+        real={
+            **recorded(fp32),
+            "input_steps": np.asarray(input_steps, np.float64),
+            "recurrent_steps": np.asarray(recurrent_steps, np.float64),
+            "bias": np.asarray(bias, np.float64),
+            "input": np.array([s_in, 0.0]),
+        },
+    )
+
+
+def first_states(name: str, cell: Cell, initial: Mapping[str, np.ndarray] | None, size: int) -> dict[str, np.ndarray]:
+    """Binary16 patterns of every state before the first time step; a state that `initial` does not name is zero."""
+    given = initial or {}
+    if unknown := set(given) - set(cell.states):
+        raise ValueError(f"layer {name!r}: {cell.title} has no state {min(unknown)!r}; its states are "
+                         f"{', '.join(cell.states)}")
+    return patterns(name, {state: given.get(state, np.zeros(size)) for state in cell.states})
+
+
+def patterns(name: str, vectors: Mapping[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+    """Binary16 patterns of vectors by their names."""
+    return {key: binary16(value, f"layer {name!r}, {key}") for key, value in (vectors or {}).items()}

@@ -1,0 +1,98 @@
+"""Functions of single numbers: activation functions and their piecewise linear forms."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from concord.golden.mfu.multifunction import CURVES
+from concord.net.ops import checks
+from concord.net.ops.operator import Operator, Takes
+from concord.spec.numbers.activation import Activation
+
+
+class Pointwise(Operator):
+    """A function of each number alone.
+
+    Attributes:
+        activation: The machine's activation function that computes it, or None where there is none.
+        positive:   Whether no result is below zero.
+    """
+
+    __slots__ = ()
+
+    takes = Takes.EITHER
+    activation: ClassVar[Activation | None] = None
+    positive: ClassVar[bool] = False
+
+    def real(self, x, lengths):
+        return CURVES[self.activation](x)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Relu(Pointwise):
+    """y = max(0, min(ceiling, x)).
+
+    Attributes:
+        ceiling: Largest result, or None.
+    """
+
+    ceiling: float | None = None
+
+    kind = "relu"
+    activation = Activation.RELU
+    positive = True
+
+    def __post_init__(self):
+        if self.ceiling is not None:
+            checks.number(ceiling=self.ceiling)
+
+    def real(self, x, lengths):
+        return np.clip(x, 0, self.ceiling)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Sigmoid(Pointwise):
+    """y = 1 / (1 + exp(-x))."""
+
+    kind = "sigmoid"
+    activation = Activation.SIGMOID
+    positive = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Tanh(Pointwise):
+    """y = tanh(x)."""
+
+    kind = "tanh"
+    activation = Activation.TANH
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class HardSigmoid(Pointwise):
+    """y = max(0, min(1, alpha * x + beta))."""
+
+    alpha: float = 0.2
+    beta: float = 0.5
+
+    kind = "hard_sigmoid"
+    positive = True
+
+    def __post_init__(self):
+        checks.number(alpha=self.alpha, beta=self.beta)
+
+    def real(self, x, lengths):
+        return np.clip(self.alpha * x + self.beta, 0, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class HardSwish(Pointwise):
+    """y = x * max(0, min(1, x / 6 + 1/2))."""
+
+    kind = "hard_swish"
+
+    def real(self, x, lengths):
+        return x * np.clip(x / 6 + 0.5, 0, 1)
+
+
+#: Operators that are activation functions of the machine.
+ACTIVATIONS = (Relu, Sigmoid, Tanh)

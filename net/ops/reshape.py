@@ -1,0 +1,79 @@
+"""Operators that compute nothing: they flatten images, or make images of sequences and sequences of images."""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from concord.net.arithmetic.sequences import TimeAxis, steps_of_image
+from concord.net.ops import checks
+from concord.net.ops.operator import Operator, Takes, TensorType
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Flatten(Operator):
+    """An image as a vector, channel by channel."""
+
+    kind = "flatten"
+
+    def shape(self, x):
+        return (prod(x),)
+
+    def real(self, x, lengths):
+        return x.reshape(len(x), -1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ToSequence(Operator):
+    """An image as a sequence, each row or column of which is one time step: its pixels, each with all its channels.
+
+    Attributes:
+        time: Whether a row or a column is a time step.
+    """
+
+    time: TimeAxis = TimeAxis.COLUMNS
+
+    kind = "to_sequence"
+
+    def __post_init__(self):
+        if not isinstance(self.time, TimeAxis):
+            object.__setattr__(self, "time", TimeAxis(self.time))
+
+    def result(self, *inputs):
+        channels, rows, columns = checks.image(Operator.result(self, *inputs).shape)
+        steps, pixels = (rows, columns) if self.time is TimeAxis.ROWS else (columns, rows)
+        return TensorType(shape=(channels * pixels,), sequence=True, steps=steps)
+
+    def real(self, x, lengths):
+        return steps_of_image(x, self.time)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ToImage(Operator):
+    """A sequence as an image of one row, whose columns are the time steps and whose channels are the elements.
+
+    Attributes:
+        steps: Number of time steps, which every sequence has.
+    """
+
+    steps: int
+
+    kind = "to_image"
+    takes = Takes.SEQUENCE
+
+    def __post_init__(self):
+        if not isinstance(self.steps, int) or self.steps < 1:
+            raise ValueError(f"steps: a whole number of 1 or more is needed, not {self.steps!r}")
+
+    def result(self, *inputs):
+        x = Operator.result(self, *inputs)
+        if x.steps not in (None, self.steps):
+            raise ValueError(f"it makes an image of {self.steps} time steps, but its sequence has {x.steps}; make the "
+                             "two equal")
+        return TensorType(shape=(*x.shape, 1, self.steps))
+
+    def real(self, x, lengths):
+        if x.shape[1] != self.steps or (np.asarray(lengths) != self.steps).any():
+            found = {x.shape[1], *np.unique(lengths).tolist()} - {self.steps}
+            raise ValueError(f"it makes an image of {self.steps} time steps, but a sequence has {min(found)}: cut or "
+                             "pad it")
+        return x.swapaxes(1, 2)[:, :, None]

@@ -1,0 +1,131 @@
+"""Makes a network smaller without changing what it computes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from concord.net.graph import INPUT, Graph, Node, naming
+from concord.net.ops.join import Concatenation
+from concord.net.ops.linear import Linear
+from concord.net.ops.operator import Operator, Takes
+from concord.net.ops.pointwise import Relu, Sigmoid
+from concord.net.ops.quantize import Quantize
+from concord.net.ops.recurrent import Last
+from concord.net.ops.scale import Affine
+from concord.net.passes.fold import fold_constants
+
+
+def _repeated(rule: Callable[[Graph, Node], Graph | None]) -> Callable[[Graph], Graph]:
+    """A pass that applies a rule, which changes a graph at a node or returns None, as often as it can."""
+    def applied(graph: Graph) -> Graph:
+        while (made := next((new for node in graph.nodes if (new := rule(graph, node))), None)) is not None:
+            graph = made
+        return graph
+
+    applied.__name__, applied.__doc__ = rule.__name__, rule.__doc__
+    return applied
+
+
+def _joined(graph: Graph, before: Node, node: Node, op: Operator) -> Graph:
+    """The graph with one operator in place of two, the second of which alone reads the first."""
+    with naming(before.name):
+        made = replace(before, op=op)
+    return graph.rewritten({before.name: made, node.name: ()}, {node.name: before.name})
+
+
+@_repeated
+def merge_clips(graph: Graph, node: Node) -> Graph | None:
+    """A relu of a relu has the smaller ceiling of both; a quantiser to fewer of the same integers clips as both do."""
+    before = graph.source(node)
+    if before is None or not graph.alone(node):
+        return None
+    if isinstance(before.op, Relu) and isinstance(node.op, Relu):
+        ceilings = [op.ceiling for op in (before.op, node.op) if op.ceiling is not None]
+        return _joined(graph, before, node, Relu(ceiling=min(ceilings, default=None)))
+    if isinstance(before.op, Quantize) and isinstance(node.op, Quantize):
+        wide, few = before.op.grid, node.op.grid
+        same = (wide.scale, wide.zero_point) == (few.scale, few.zero_point)
+        if same and wide.lowest <= few.lowest and few.highest <= wide.highest:
+            return _joined(graph, before, node, node.op)
+    return None
+
+
+@_repeated
+def drop_neutral(graph: Graph, node: Node) -> Graph | None:
+    """An affine operator that changes nothing is left out, unless it is all that the network computes."""
+    neutral = isinstance(node.op, Affine) and node.op.neutral
+    only = node is graph.output and node.sources[0] == INPUT
+    return graph.without(node.name) if neutral and not only else None
+
+
+@_repeated
+def last_step_first(graph: Graph, node: Node) -> Graph | None:
+    """The last time step is taken before operators that compute each time step alone."""
+    before = graph.source(node)
+    if not isinstance(node.op, Last) or before is None or before.op.takes is not Takes.EITHER or (
+            before.op.several or not graph.alone(node)):
+        return None
+    if node.op.backward and isinstance(before.op, Linear):
+        return None  # it mixes elements of both ends
+    taken, moved = replace(node, sources=before.sources), replace(before, sources=(node.name,))
+    return graph.rewritten({before.name: (taken, moved), node.name: ()}, {node.name: moved.name})
+
+
+@_repeated
+def merge_two_classes(graph: Graph, node: Node) -> Graph | None:
+    """[1 - sigmoid(z), sigmoid(z)], as scikit-learn writes two classes, becomes sigmoid([-z, z])."""
+    if not isinstance(node.op, Concatenation):
+        return None
+    rest = graph.source(node)
+    curve = rest and graph.source(rest)
+    dense = curve and graph.source(curve)
+    if not dense or not (isinstance(rest.op, Affine) and isinstance(curve.op, Sigmoid)
+                         and isinstance(dense.op, Linear)) or node.sources != (rest.name, curve.name):
+        return None
+    alone = len(graph.readers(curve.name)) == 2 and graph.alone(curve)
+    if not alone or dense.op.grid is not None or (rest.op.scale != -1).any() or (rest.op.offset != 1).any():
+        return None
+    weight, bias = dense.op.weight, dense.op.bias
+    both = dense.changed(weight=np.concatenate([-weight, weight]), bias=np.concatenate([-bias, bias]))
+    return graph.rewritten({dense.name: both, rest.name: (), curve.name: (),
+                            node.name: replace(node, op=curve.op, sources=(dense.name,))})
+
+
+@_repeated
+def drop_unread_parts(graph: Graph, node: Node) -> Graph | None:
+    """Parts of a concatenation of vectors that the linear layer after it does not read are left out."""
+    before = graph.source(node)
+    if not isinstance(node.op, Linear) or before is None or not isinstance(before.op, Concatenation) or (
+            not graph.alone(node)):
+        return None
+    ends = np.cumsum([graph.shapes[name][0] for name in before.sources])
+    parts = np.split(node.op.weight, ends[:-1], axis=1)
+    kept = [index for index, part in enumerate(parts) if part.any()]
+    if not kept or len(kept) == len(parts):
+        return None
+    sources = tuple(before.sources[index] for index in kept)
+    weight = np.concatenate([parts[index] for index in kept], axis=1)
+    made = replace(node.changed(weight=weight), sources=(before.name,) if len(kept) > 1 else sources)
+    return graph.rewritten({before.name: replace(before, sources=sources), node.name: made})
+
+
+#: The passes of an import, in order. They are repeated until none changes anything.
+PASSES = (merge_two_classes, drop_unread_parts, drop_neutral, fold_constants, merge_clips, last_step_first)
+
+
+def simplified(graph: Graph, seen: Callable[[str, Graph], None] = lambda name, graph: None) -> Graph:
+    """A network on which no pass of `PASSES` changes anything.
+
+    Args:
+        graph: The network.
+        seen:  Called with the name of a pass and the network after it, for each pass that changes something.
+    """
+    changed = True
+    while changed:
+        changed = False
+        for one in PASSES:
+            made = one(graph)
+            if made is not graph:
+                graph, changed = made, True
+                seen(one.__name__, graph)
+    return graph

@@ -1,0 +1,200 @@
+"""Networks in block floating point: nothing is calibrated, since exponents follow the numbers.
+
+Source: numerics.md of the specification, block floating point.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+from concord.golden.mvm import quantizer
+from concord.net.arithmetic import places
+from concord.net.arithmetic.places import spread
+from concord.net.graph import INPUT
+from concord.net.layers.convolution import Along, seen
+from concord.net.layers.layer import Layer
+from concord.net.lowering import block_lowering
+from concord.net.ops.convolution import Convolution
+from concord.net.ops.join import Addition, Concatenation
+from concord.net.ops.linear import Linear
+from concord.net.ops.operator import Operator, Shape
+from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.reshape import ToImage, ToSequence
+from concord.net.quantize import tensors
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.gated import lost_weights
+from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings
+from concord.net.quantize.simulated import Enters, PatchConvolution, Quantizer, pixels, simulated_recurrence
+from concord.spec.numbers.formats import Format
+
+#: Number of samples that are quantised at once, so that their blocks stay in caches.
+TOGETHER = 32
+#: Operators whose results lie in another order than what they read.
+REORDERS = (Recurrence, Last, ToImage, ToSequence)
+
+
+class Blocks:
+    """The layers of a network in block floating point; see `Integers`, which answers the same."""
+
+    def __init__(self, plan: Plan, choices: Choices):
+        self.plan, self.recipe = plan, choices.recipe
+        self.places = entering(plan, self.recipe.block)
+        check_ceilings(plan, {})
+
+    def take(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
+        """Say what a layer loses by its blocks. Arguments are those of `Integers.take`."""
+        weights_format, input_format = self.recipe.formats(part.name)
+        if isinstance(part.op, Recurrence):
+            return lost_weights(part.op.directions, [self._matrices(one, weights_format) for one in part.op.directions])
+        whole, noise, beyond = np.zeros(3)
+        for few in np.array_split(x, -(-len(x) // TOGETHER)):
+            vectors = pixels(few, part.window) if self._patch(part) else few
+            whole, noise = np.array([whole, noise]) + tensors.powers(vectors, self._entering(part)(few))
+            beyond += np.mean(np.abs(vectors) >= 2.0**input_format.e_max) * len(few) / len(x)
+        found = [f"inputs {tensors.ratio(whole, noise):.1f} dB"]
+        if isinstance(part.op, WEIGHTED):
+            found = [f"weights {tensors.decibels(part.op.weight, self._weights(part)):.1f} dB", *found,
+                     f"{beyond:.1%} beyond the exponents"]
+        return ", ".join(found)
+
+    def join(self):
+        """Nothing is joined: results are in real units."""
+
+    def layers(self, part: Part) -> tuple[Layer, ...]:
+        """The layer of the quantised model, or the layers of both directions."""
+        weights_format, input_format = self.recipe.formats(part.name)
+        same = {"weights_format": weights_format, "input_format": input_format, "block": self.recipe.block}
+        op, window = part.op, part.window
+        if isinstance(op, Recurrence):
+            return tuple(block_lowering.block_recurrent(
+                name=part.name, cell=op.cell, input_weights=one.input_weights, bias=one.bias, vectors=one.vectors,
+                recurrent_weights=one.recurrent_weights, initial=op.first, **same) for one in op.directions)
+        same |= {"name": part.name, "places": self.places[part.name], "activation": part.activation}
+        if isinstance(op, Linear):
+            return (block_lowering.block_dense(weights=op.weight, bias=op.bias, **same),)
+        same |= {"shape": part.shapes[0], "stride": window.stride, "padding": window.padding}
+        if not isinstance(op, Convolution):
+            return (block_lowering.block_average(size=window.size, **same),)
+        along = Along.PATCH if self._patch(part) else Along.CHANNELS
+        return (block_lowering.block_conv(
+            weights=op.weight, bias=op.bias, dilation=window.dilation, groups=op.groups, along=along, **same),)
+
+    def simulated(self, part: Part) -> Operator:
+        """The operator of a layer in real numbers, with the numbers that its blocks stand for."""
+        weights_format, input_format = self.recipe.formats(part.name)
+        op = part.op
+        if isinstance(op, Recurrence):
+            def codes(x: np.ndarray) -> np.ndarray:
+                return blocks(x, input_format, self.recipe.block)
+
+            matrices = [self._matrices(one, weights_format) for one in op.directions]
+            return simulated_recurrence(op, matrices, codes, codes)
+        if isinstance(op, WEIGHTED):
+            op = replace(op, weight=self._weights(part))
+        if self._patch(part):
+            return PatchConvolution(weight=op.weight, bias=op.bias, window=op.window, codes=self._entering(part))
+        return Enters(inner=op, codes=self._entering(part))
+
+    def _patch(self, part: Part) -> bool:
+        """Whether a block lies along a patch: a sender makes patches of the network's input only."""
+        along = block_lowering.choose_along(part.shapes[0][0], getattr(part.op, "groups", 1), self.recipe.block)
+        return isinstance(part.op, Convolution) and INPUT in part.sources and along is Along.PATCH
+
+    def _entering(self, part: Part) -> Quantizer:
+        """The quantiser of the input of a layer, or of its patches if blocks lie along them."""
+        _, fmt = self.recipe.formats(part.name)
+        at = self.places[part.name]
+        if part.window is None:
+            return lambda x: blocks(x, fmt, self.recipe.block, at)
+        if self._patch(part):
+            return lambda x: blocks(pixels(x, part.window), fmt, self.recipe.block)
+        return lambda x: np.moveaxis(blocks(np.moveaxis(x, 1, -1), fmt, self.recipe.block, at), -1, 1)
+
+    def _weights(self, part: Part) -> np.ndarray:
+        """float32 weights of a layer that its blocks stand for."""
+        fmt, _ = self.recipe.formats(part.name)
+        weight, block, at = part.op.weight, self.recipe.block, self.places[part.name]
+        if isinstance(part.op, Linear):
+            return blocks(weight, fmt, block, at).astype(np.float32)
+        rows = np.moveaxis(weight, 1, -1)
+        if self._patch(part):
+            made = blocks(rows.reshape(len(rows), -1), fmt, block).reshape(rows.shape)
+        else:
+            columns = seen(len(rows), part.shapes[0][0], part.op.groups)[:, None, None]
+            whole = np.zeros((*rows.shape[:-1], part.shapes[0][0]), np.float32)
+            np.put_along_axis(whole, columns, rows, -1)
+            made = np.take_along_axis(blocks(whole, fmt, block, at), columns, -1)
+        return np.moveaxis(made, -1, 1).astype(np.float32)
+
+    def _matrices(self, one: Direction, fmt: Format) -> list[np.ndarray]:
+        return [blocks(matrix, fmt, self.recipe.block) for matrix in (one.input_weights, one.recurrent_weights)]
+
+
+def blocks(x: np.ndarray, fmt: Format, block: int, at: np.ndarray | None = None) -> np.ndarray:
+    """The real numbers float64[..., elements] that blocks of x along the last axis stand for.
+
+    Args:
+        x:     Real[..., elements].
+        fmt:   Format of a mantissa.
+        block: Number of elements that share an exponent.
+        at:    int32[elements], their places in native vectors; None for elements that follow each other.
+    """
+    mantissas, exponents = quantizer.quantize_reals(
+        quantizer.split(spread(np.asarray(x, np.float64), at), block), fmt)
+    real = (mantissas * np.ldexp(1.0, exponents - (fmt.bits - 1))[..., None]).reshape(*x.shape[:-1], -1)
+    return real[..., :x.shape[-1]] if at is None else real[..., at]
+
+
+def entering(plan: Plan, block: int) -> dict[str, np.ndarray | None]:
+    """Places of the inputs of each layer with a quantiser: int32[elements], or int32[channels] of an image.
+
+    Each pixel of an image begins a native vector, and so does each part of a concatenation. The network's own input is
+    an image where a layer sees windows of it, else a vector, which the sender packs densely. None stands for elements
+    or channels that follow each other.
+
+    Args:
+        plan:  The network.
+        block: Number of elements of a native vector.
+    """
+    made: dict[str, np.ndarray] = {}
+    found, images = {}, any(len(part.made) == 3 for part in plan.parts)
+    for part in plan.parts:
+        joins = isinstance(part.op, Addition | Concatenation)
+        flat = isinstance(part.op, Linear) or joins and len(part.made) == 1
+        parts = [_of(name, shape, made, block, flat) for name, shape in zip(part.sources, part.shapes, strict=True)]
+        if isinstance(part.op, QUANTIZED):
+            found[part.name] = None if _adjacent(parts[0]) else parts[0]
+        if isinstance(part.op, Last) and images:  # both ends of a sequence, each of which begins a native vector there
+            parts = [places.adjacent(part.made[0] // 2)] * 2
+            made[part.name] = places.joined(parts, block)
+        else:
+            made[part.name] = _made(part, parts, block)
+    return found
+
+
+def _of(name: str, shape: Shape, made: dict[str, np.ndarray], block: int, flat: bool) -> np.ndarray:
+    """Places of a result, as elements of a vector if `flat`."""
+    if name == INPUT:
+        return places.adjacent(prod(shape) if flat else shape[0])
+    found = made[name]
+    if not flat:
+        return found
+    return places.flattened(found, prod(shape) // len(found), block)
+
+
+def _made(part: Part, parts: Sequence[np.ndarray], block: int) -> np.ndarray:
+    """Places of the elements or channels of a result, from those of its inputs."""
+    count = part.made[0]
+    if isinstance(part.op, Concatenation):
+        return places.joined(parts, block)
+    if isinstance(part.op, REORDERS) or isinstance(part.op, WEIGHTED) and getattr(
+            part.op, "groups", 0) != len(parts[0]):
+        return places.adjacent(count)
+    # Where each channel stays alone, it stays in its place.
+    apart = [one for one in parts if not _adjacent(one)]
+    return apart[0] if apart and len(apart[0]) == count else places.adjacent(count)
+
+
+def _adjacent(at: np.ndarray) -> bool:
+    return np.array_equal(at, places.adjacent(len(at)))

@@ -1,0 +1,81 @@
+"""Integer codes of the inputs of a layer: how they are found, and what they stand for."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from concord.net.quantize import tensors
+from concord.net.quantize.recipe import ActivationMethod, Recipe, Start
+from concord.spec.numbers.formats import Format
+
+#: Smallest saturation of unsigned codes that a ceiling has moved.
+LEAST = np.float32(1e-3)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputCodes:
+    """Codes of inputs x = step * code + offset.
+
+    Attributes:
+        format:     Format of the codes.
+        unsigned:   Whether codes are 0..levels instead of lowest..highest.
+        step:       Real value of one step of the codes.
+        offset:     Real value of code 0; 0 for signed codes.
+        positive:   Whether all samples are 0 or above, so that the clip at code 0 is a relu.
+        padded:     Whether zeros are put around the inputs. The range then includes 0, so that the code of a zero means
+            0, up to its rounding.
+        ceiling:    Largest value of the input, 6 after a relu6, or None.
+    """
+
+    format: Format
+    unsigned: bool
+    step: float
+    offset: float = 0.0
+    positive: bool = False
+    padded: bool = False
+    ceiling: float | None = None
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Smallest and largest code."""
+        return (0, self.format.levels) if self.unsigned else (self.format.lowest, self.format.highest)
+
+    def quantized(self, x: np.ndarray) -> np.ndarray:
+        """The real numbers float64[...] that the codes of x stand for."""
+        return np.clip(np.rint((x - self.offset) / self.step), *self.ends) * self.step + self.offset
+
+    def clipped(self, x: np.ndarray) -> float:
+        """Share of the inputs that lie outside the range."""
+        low, high = (code * self.step + self.offset for code in self.ends)
+        return float(np.mean((x < low) | (x > high)))
+
+    def below(self, ceiling: float) -> "InputCodes":
+        """Unsigned codes whose largest one stands for at most `ceiling`."""
+        offset = np.float32(self.offset)
+        offset = max(offset, np.float32(0)) if self.positive else offset
+        offset = min(offset, np.float32(0)) if self.padded else offset
+        saturation = min(max(np.float32(self.step * self.format.levels), LEAST), np.float32(ceiling) - offset)
+        saturation = max(saturation, -offset) if self.padded else saturation
+        return replace(self, step=float(saturation) / self.format.levels, offset=float(offset), ceiling=ceiling)
+
+
+def unsigned(samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool) -> InputCodes:
+    """Unsigned codes whose saturation and offset a recipe finds.
+
+    Args:
+        samples: Real[samples, elements], the inputs of the layer for a calibration set.
+        bits:    Bits of a code.
+        recipe:  How saturation and offset are found. Where training starts from FP32, they are the ends of the range.
+        padded:  Whether zeros are put around the inputs.
+    """
+    fmt = Format(bits=bits, symmetric=recipe.symmetric[1])
+    positive = bool(samples.min() >= 0)
+    method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
+    fixed = 0.0 if positive and not recipe.activations.learns_offset else None
+    saturation, offset = tensors.activations(samples, fmt.levels, method, fixed, padded=padded)
+    return InputCodes(format=fmt, unsigned=True, step=float(np.float32(saturation)) / fmt.levels,
+                      offset=float(np.float32(offset)), positive=positive, padded=padded)
+
+
+def signed(step: float, fmt: Format) -> InputCodes:
+    """Signed codes of this step."""
+    return InputCodes(format=fmt, unsigned=False, step=step)

@@ -1,0 +1,84 @@
+"""Integers of recurrent layers: a scale for each matrix of each gate.
+
+Source: S1; numerics.md of the specification, LSTM.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from concord.net.layers.recurrent import IntegerRecurrent
+from concord.net.lowering import lowering
+from concord.net.ops.recurrent import Direction, Recurrence
+from concord.net.quantize import gates, tensors
+from concord.net.quantize.codes import InputCodes
+from concord.net.quantize.recipe import Gates
+from concord.spec.numbers.formats import Format
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Gated:
+    """Integers of one direction of a recurrent layer.
+
+    Attributes:
+        weights: int64[gates, hidden, columns], W and R: q + z of each gate.
+        affines: Scale and zero point of W and of R, for each gate.
+        inputs:  Codes of x.
+        hidden:  Codes of h.
+    """
+
+    weights: tuple[np.ndarray, np.ndarray]
+    affines: tuple[tuple[gates.Affine, ...], tuple[gates.Affine, ...]]
+    inputs: InputCodes
+    hidden: InputCodes
+
+    @classmethod
+    def of(cls, one: Direction, bits: int, choices: Gates, inputs: InputCodes, hidden: InputCodes) -> "Gated":
+        """The integers of `bits` bits of a direction."""
+        matrices = [matrix.astype(np.float64) for matrix in (one.input_weights, one.recurrent_weights)]
+        affines = tuple(zip(*(gates.of_gate(pair, bits, choices) for pair in zip(*matrices, strict=True)), strict=True))
+        weights = tuple(np.stack([gates.quantize(gate, affine) + affine.zero
+                                  for gate, affine in zip(matrix, scales, strict=True)])
+                        for matrix, scales in zip(matrices, affines, strict=True))
+        return cls(weights=weights, affines=affines, inputs=inputs, hidden=hidden)
+
+    def each(self, name: str) -> np.ndarray:
+        """float64[W or R, gate], an attribute of each scale."""
+        return np.array([[getattr(affine, name) for affine in affines] for affines in self.affines], np.float64)
+
+    @property
+    def real(self) -> list[np.ndarray]:
+        """The real numbers that the integers stand for."""
+        return [matrix * step[:, None, None] for matrix, step in zip(self.weights, self.each("step"), strict=True)]
+
+    def layer(self, name: str, op: Recurrence, one: Direction, fmt: Format, gate_bits: int) -> IntegerRecurrent:
+        """The layer of the quantised model, which reads a sequence from its beginning.
+
+        Args:
+            name:      Name of the layer.
+            op:        The recurrent operator.
+            one:       The direction in FP32.
+            fmt:       Format of the weights, q + z.
+            gate_bits: Bits of the outputs of gates; 0 for binary16.
+        """
+        steps, zeros, bias = self.each("step"), self.each("zero"), one.bias.astype(np.float64)
+        layer = lowering.recurrent(
+            name=name, cell=op.cell, input_codes=self.weights[0], recurrent_codes=self.weights[1], input_steps=steps[0],
+            recurrent_steps=steps[1], bias=bias, weights_format=fmt, input_format=self.inputs.format,
+            s_in=self.inputs.step, s_hidden=self.hidden.step, vectors=one.vectors, initial=op.first,
+            gate_bits=gate_bits, fp32=one.tensors())
+        integers, units = gates.biases(bias)
+        more = {"input_zeros": zeros[0], "recurrent_zeros": zeros[1], "bias_integers": integers, "bias_steps": units}
+        return replace(layer, real=dict(layer.real) | {key: np.float64(value) for key, value in more.items()})
+
+
+def lost_weights(directions: Sequence[Direction], quantized: Sequence[Sequence[np.ndarray]]) -> str:
+    """Loss of both matrices of each direction by quantisation, in words.
+
+    Args:
+        directions: Directions in FP32.
+        quantized:  For each of them, the real numbers that W and R became.
+    """
+    ratios = (tensors.decibels(*(np.concatenate([np.ravel(matrix) for matrix in matrices]) for matrices in (
+        (one.input_weights, one.recurrent_weights), made))) for one, made in zip(directions, quantized, strict=True))
+    return f"weights {', '.join(f'{ratio:.1f}' for ratio in ratios)} dB"

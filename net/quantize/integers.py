@@ -1,0 +1,208 @@
+"""Networks in integers: codes of weights and of inputs, found layer by layer, and the layers that compute with them.
+
+Source: S0; S1; numerics.md of the specification, integer mode.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from concord.net.layers.average import Average
+from concord.net.layers.convolution import Conv
+from concord.net.layers.layer import Layer
+from concord.net.lowering import image_lowering, lowering
+from concord.net.ops.join import Concatenation
+from concord.net.ops.operator import Operator
+from concord.net.ops.pooling import MaxPooling
+from concord.net.ops.recurrent import Last, Recurrence
+from concord.net.ops.reshape import Flatten, ToImage
+from concord.net.quantize import codes, tensors
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.codes import InputCodes
+from concord.net.quantize.gated import Gated, lost_weights
+from concord.net.quantize.grid import Grid
+from concord.net.quantize.loss import Loss
+from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings, is_maximum
+from concord.net.quantize.recipe import Start
+from concord.net.quantize.simulated import Enters, simulated_recurrence
+from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
+
+#: Activation functions of results in steps of the next layer's codes, whose clip is the relu.
+IN_STEPS = {Activation.NONE, Activation.RELU}
+#: Operators whose results are hidden vectors if they read such.
+_SAME = (Last, Flatten, ToImage, Concatenation)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Rows:
+    """Rows of integers that a layer multiplies with its codes.
+
+    Attributes:
+        weights: int32[rows, columns].
+        gain:    float64[rows], the real value of one step of the weights.
+        format:  Format of the weights.
+        inputs:  Codes of the input.
+        after:   Name of the layer in steps of whose codes the result is; empty for real units.
+    """
+
+    weights: np.ndarray
+    gain: np.ndarray
+    format: Format
+    inputs: InputCodes
+    after: str = ""
+
+
+class Integers:
+    """The layers of a network in integers. `take` finds the numbers of one layer after the other.
+
+    Args:
+        plan:    The network.
+        choices: How it is quantised.
+
+    Raises:
+        ValueError: a method cannot do a width, or the choices are for another kind of network.
+    """
+
+    def __init__(self, plan: Plan, choices: Choices):
+        self.plan, self.recipe, self.gates = plan, choices.recipe, choices.gates
+        self.weights_format, self.input_format = choices.formats
+        self.rows: dict[str, Rows] = {}
+        self.gated: dict[str, tuple[Gated, ...]] = {}
+        #: Real value of one step of the codes of hidden vectors, by the name of the tensor.
+        self.steps: dict[str, float] = {}
+        check_ceilings(plan, {part.name: True for part in plan.parts if isinstance(part.op, QUANTIZED)})
+        for part in plan.parts:
+            self._check(part)
+
+    def _check(self, part: Part):
+        """Refuse widths that no machine has, or that a method cannot do."""
+        if isinstance(part.op, Recurrence):
+            self.gates.travels_as(self.weights_format)
+            part.op.cell.check_gate_bits(self.gates.outputs)
+        if not isinstance(part.op, QUANTIZED):
+            return
+        weights_bits, input_bits = self.recipe.bits_of(part.name)
+        if weights_bits is None or input_bits is None:
+            raise ValueError(f"layer {part.name!r} keeps FP32 weights or inputs, so it has no integer arithmetic")
+        if isinstance(part.op, WEIGHTED):
+            grid = Grid.trained(self.recipe.weights, weights_bits, self.recipe.symmetric[0])
+            if not 2 <= grid.bits <= 16:
+                raise ValueError(f"layer {part.name!r}: weights of {weights_bits} bits by {self.recipe.weights} "
+                                 f"multiply as integers of {grid.bits}, but a machine's operands have 2 to 16: choose "
+                                 "another width")
+            if self.recipe.start is Start.PTQ:
+                shared = part.op.weight[:self.recipe.methods.rows or None]
+                self.recipe.methods.weights.load().check(shared.size, grid, f"layer {part.name!r}: ")
+        if not 2 <= input_bits <= 16:
+            raise ValueError(f"layer {part.name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to "
+                             "16: choose another width")
+
+    def take(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
+        """Find the integers of a layer, and say what they lose.
+
+        Args:
+            part: A layer with quantisers.
+            x:    float32[samples, ...], its inputs for the calibration set.
+            made: float32[samples, ...], its results.
+        """
+        if isinstance(part.op, Recurrence):
+            return self._take_recurrent(part, x, made)
+        samples = x.reshape(len(x), -1)
+        step, (weights_bits, input_bits) = self._hidden(part.tensors[0]), self.recipe.bits_of(part.name)
+        inputs = codes.unsigned(samples, input_bits, self.recipe, padded=part.padded) if step is None else (
+            codes.signed(step, Format(bits=input_bits, symmetric=self.recipe.symmetric[1])))
+        lost = {"inputs": tensors.decibels(samples, inputs.quantized(samples)), "clipped": inputs.clipped(samples)}
+        if isinstance(part.op, WEIGHTED):
+            grid = Grid.trained(self.recipe.weights, weights_bits, self.recipe.symmetric[0])
+            real = part.op.weight.reshape(part.op.outputs, -1)
+            weights, gain = tensors.rows_of_recipe(real, grid, self.recipe, part.fold)
+            lost["weights"], fmt = tensors.decibels(real, gain[:, None] * weights), grid.format
+        else:
+            pixels = int(np.prod(part.window.size))
+            weights, fmt = np.ones((part.shapes[0][0], pixels), np.int32), image_lowering.ONES
+            gain = np.full(len(weights), 1 / pixels)
+        self.rows[part.name] = Rows(weights=weights, gain=gain, format=fmt, inputs=inputs)
+        return str(Loss(**lost))
+
+    def _take_recurrent(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
+        fmt, cell = self.input_format, part.op.cell
+        entering = self._hidden(part.tensors[0])
+        inputs = codes.signed(tensors.symmetric(x, fmt)[1] if entering is None else entering, fmt)
+        # Hidden vectors in -1..1 need no calibration.
+        step = 2.0 ** -(fmt.bits - 1) if cell.bounded else tensors.symmetric(made, fmt)[1]
+        self.steps[part.node] = step
+        self.gated[part.name] = tuple(
+            Gated.of(one, self.weights_format.bits, self.gates, inputs, codes.signed(step, fmt))
+            for one in part.op.directions)
+        return lost_weights(part.op.directions, [found.real for found in self.gated[part.name]])
+
+    def _hidden(self, tensor: str) -> float | None:
+        """The step of the codes of a tensor of hidden vectors; None for other tensors."""
+        node = self.plan.graph.node(tensor)
+        if tensor not in self.steps and node is not None and isinstance(node.op, _SAME):
+            found = {self._hidden(name) for name in node.sources}
+            return found.pop() if len(found) == 1 else None
+        return self.steps.get(tensor)
+
+    def join(self):
+        """Let layers give their results in steps of the next layer's codes, and quantisers after a relu6 clip there."""
+        for name, rows in self.rows.items():
+            after = self._after(self.plan.node(name)) if rows.inputs.unsigned else None
+            if after is not None:
+                self.rows[name] = replace(rows, after=after.name)
+        for part in (part for part in self.plan.parts if part.ceiling is not None):
+            for reader in self.plan.readers(part.name, is_maximum):
+                rows = self.rows[reader.name]
+                self.rows[reader.name] = replace(rows, inputs=rows.inputs.below(part.ceiling))
+
+    def _after(self, part: Part) -> Part | None:
+        """The next layer, if only it reads a result, and its codes clip where the activation functions do."""
+        functions, users = {part.activation}, self.plan.readers(part.name)
+        while len(users) == 1 and isinstance(users[0].op, MaxPooling):
+            functions.add(users[0].activation)
+            users = self.plan.readers(users[0].name)
+        if len(users) != 1 or users[0].name not in self.rows or not functions <= IN_STEPS:
+            return None
+        inputs = self.rows[users[0].name].inputs
+        return users[0] if inputs.unsigned and (inputs.positive or Activation.RELU not in functions) else None
+
+    def layers(self, part: Part) -> tuple[Layer, ...]:
+        """The layer of the quantised model, or the layers of both directions."""
+        if isinstance(part.op, Recurrence):
+            fmt = self.gates.travels_as(self.weights_format)
+            return tuple(found.layer(part.name, part.op, one, fmt, self.gates.outputs)
+                         for one, found in zip(part.op.directions, self.gated[part.name], strict=True))
+        rows = self.rows[part.name]
+        inputs, weighted = rows.inputs, isinstance(part.op, WEIGHTED)
+        after = self.rows[rows.after].inputs if rows.after else None
+        in_steps = any(other.after == part.name for other in self.rows.values())
+        fp32 = {"weights": part.op.weight.reshape(rows.weights.shape), "bias": part.op.bias} if weighted else {
+            "weights": rows.gain[:, None] * rows.weights, "bias": np.zeros(len(rows.gain))}
+        dense = lowering.dense(
+            name=part.name, codes=rows.weights, gain=rows.gain, constant=fp32["bias"].astype(np.float64),
+            weights_format=rows.format, input_format=inputs.format, unsigned=inputs.unsigned, s_in=inputs.step,
+            m_in=inputs.offset, s_out=after.step if after else 1.0, m_out=after.offset if after else 0.0,
+            quantize_input=not in_steps,
+            activation=Activation.NONE if after else part.activation,
+            fp32=fp32 | ({} if inputs.ceiling is None else {"ceiling": [inputs.ceiling]}))
+        if part.window is None:
+            return (dense,)
+        window, channels = part.window, part.shapes[0][0]
+        kernels = part.op.weight.shape if weighted else (channels, 1, *window.size)
+        return (image_lowering.convolution(
+            dense, shape=part.shapes[0], kernels=kernels, kind=Conv if weighted else Average, stride=window.stride,
+            padding=window.padding, dilation=window.dilation,
+            groups=part.op.groups if weighted else channels),)
+
+    def simulated(self, part: Part) -> Operator:
+        """The operator of a layer in real numbers, with the numbers that its integers stand for."""
+        if isinstance(part.op, Recurrence):
+            found, *_ = self.gated[part.name]
+            matrices = [one.real for one in self.gated[part.name]]
+            return simulated_recurrence(part.op, matrices, found.inputs.quantized, found.hidden.quantized,
+                                        self.gates.outputs)
+        rows, op = self.rows[part.name], part.op
+        if isinstance(op, WEIGHTED):
+            real = (rows.gain[:, None] * rows.weights).astype(np.float32)
+            op = replace(op, weight=real.reshape(op.weight.shape))
+        return Enters(inner=op, codes=rows.inputs.quantized)

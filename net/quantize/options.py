@@ -1,0 +1,339 @@
+"""The options of quantisation, from which the command line, the Python functions and TOML files are made."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self, get_args, get_type_hints
+
+from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.recipe import (
+    ActivationMethod,
+    ActivationTraining,
+    Gates,
+    Methods,
+    Recipe,
+    Start,
+    WeightMethod,
+    WeightTraining,
+)
+from concord.spec.machine.config import Config
+from concord.spec.machine.machine_file import find_config
+from concord.spec.numbers.formats import Format
+
+ALONE = 4  #: Bits of an exponent field from which elements need no exponent that their block shares.
+WIDEST = 8  #: Bits that stand for elements with exponents of their own in what counts bits.
+#: Bits of exponent and fraction of an element with an exponent of its own.
+Element = tuple[int, int]
+
+
+class NetworkArithmetic(StrEnum):
+    """The arithmetic of an image network, a recurrent network or an imported one."""
+
+    INTEGER = "integer"
+    BFP = "bfp"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Widths:
+    """Bits of weights and of inputs, and whether inputs leave out their lowest code.
+
+    An element is the (exponent, fraction) bits of weights or inputs that have exponents of their own; None without.
+    """
+
+    weights: int
+    inputs: int
+    symmetric: bool
+    weights_element: Element | None = None
+    input_element: Element | None = None
+
+    def check_integers(self):
+        """Refuse elements with exponents of their own, which integer networks do not have.
+
+        Raises:
+            ValueError: there are such elements.
+        """
+        for what, element in (("weights", self.weights_element), ("inputs", self.input_element)):
+            if element:
+                raise ValueError(f"{what} of E{element[0]}M{element[1]}: integers have no exponents of their own; "
+                                 "quantise in block floating point, with --arithmetic bfp where the command has it")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuantizationOptions:
+    """How a network is quantised, as a user says it; the fields have the names of options in Python and in TOML.
+
+    Attributes:
+        preset:          Machine: the name of a preset, or a TOML file. It sets the bits of weights and of inputs,
+            `symmetric` and `block`; empty where the other options set them.
+        arithmetic:      Integers, or block floating point.
+        weights_bits:    Bits of weights; None for those of the machine.
+        input_bits:      Bits of the inputs of layers; None for those of the machine.
+        weights_float:   Weights with exponents of their own in place of `weights_bits`, such as "E2M1"; empty without.
+        input_float:     The same for the inputs of layers.
+        symmetric:       Whether inputs leave out their lowest code; None for what the machine does.
+        layers:          Bits of weights and of inputs of single layers, by name.
+        block:           Number of elements that share an exponent; None for the machine's.
+        ptq_weights:     Method that finds the scales of weights before any training.
+        ptq_activations: Method that finds the ranges of the inputs of layers; None for that of the kind of network.
+        rows:            Number of rows of weights that share a scale before training; 0 for all rows of a layer.
+        weights:         Method of training for weights; it also decides how weights become integers.
+        activations:     Method of training for activations.
+        start:           Starting point of training.
+        batch_norm:      Whether batch normalisation stays during training, and is folded afterwards.
+        keep_input:      Whether the range of the network's input stays during training.
+        asymmetric:      Whether integer weights of recurrent layers get a zero point, which costs one bit.
+        shared:          Whether the two matrices of a gate share one scale.
+        gate_bits:       Bits of the outputs of gates, 2 to 9; 0 keeps binary16.
+    """
+
+    preset: str = ""
+    arithmetic: NetworkArithmetic = NetworkArithmetic.INTEGER
+    weights_bits: int | None = None
+    input_bits: int | None = None
+    weights_float: str = ""
+    input_float: str = ""
+    symmetric: bool | None = None
+    layers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    block: int | None = None
+    ptq_weights: WeightMethod = WeightMethod.MMSE
+    ptq_activations: ActivationMethod | None = None
+    rows: int = 1
+    weights: WeightTraining = WeightTraining.WRPN
+    activations: ActivationTraining = ActivationTraining.UNIFORM
+    start: Start = Start.PTQ
+    batch_norm: bool = False
+    keep_input: bool = False
+    asymmetric: bool = False
+    shared: bool = False
+    gate_bits: int = 0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], others: tuple[str, ...] = ()) -> Self:
+        """The options of these values by name; None stands for the default, and names stand for methods.
+
+        Args:
+            given:  The values.
+            others: Names of further arguments, for the advice about a name that is misspelt.
+
+        Raises:
+            ValueError: there is no such option or method, or a value is of the wrong type.
+        """
+        known = {item.name for item in fields(cls)}
+        if unknown := [name for name in given if name not in known]:
+            near = get_close_matches(unknown[0], [*known, *others], 1)
+            raise ValueError(f"there is no option {unknown[0]}: " + (
+                f"is {near[0]} meant?" if near else f"choose among {', '.join(sorted(known))}"))
+        hints = get_type_hints(cls)
+        return cls(**{name: _value(name, hints[name], value) for name, value in given.items() if value is not None})
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The options of a TOML file, whose keys are the names of the fields; `layers` is a table.
+
+        Raises:
+            ValueError: there is no such file, it is no TOML, or it holds what is no option.
+        """
+        try:
+            return cls.of(tomllib.loads(path.read_text()))
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+    @property
+    def gates(self) -> Gates:
+        """How the gates of recurrent layers become integers."""
+        return Gates(asymmetric=self.asymmetric, shared=self.shared, outputs=self.gate_bits)
+
+    @property
+    def only_widths(self) -> Self:
+        """The machine and the widths alone, with defaults for everything else."""
+        kept = ("preset", "weights_bits", "input_bits", "weights_float", "input_float", "symmetric")
+        return type(self)(**{name: getattr(self, name) for name in kept})
+
+    @property
+    def names_widths(self) -> bool:
+        """Whether a machine is named, or any width."""
+        return self.only_widths != type(self)()
+
+    @property
+    def beyond_widths(self) -> bool:
+        """Whether the options choose more than widths, which a network that is quantised already cannot follow."""
+        return self.arithmetic is not NetworkArithmetic.INTEGER or self.choices() != self.only_widths.choices()
+
+    def require_widths(self):
+        """Refuse options that name neither a machine nor both widths.
+
+        Raises:
+            ValueError: one is missing.
+        """
+        given = ((self.weights_bits, self.weights_float), (self.input_bits, self.input_float))
+        if not self.preset and any(bits is None and not text for bits, text in given):
+            raise ValueError("name the machine, such as --preset vision (preset=\"vision\" in Python), or give the "
+                             "bits of weights and of inputs")
+
+    def widths(self) -> Widths:
+        """The widths that the options choose, 4 bits by default; or the widths of the machine.
+
+        Raises:
+            ValueError: there is no such machine or float, or options contradict each other.
+        """
+        if self.preset:
+            return self._machine_widths(find_config(self.preset))
+        elements = (_element("weights", self.weights_float, self.weights_bits),
+                    _element("input", self.input_float, self.input_bits))
+        weights, inputs = (4 if bits is None else bits for bits in (self.weights_bits, self.input_bits))
+        return Widths(weights=weights, inputs=inputs, symmetric=bool(self.symmetric), weights_element=elements[0],
+                      input_element=elements[1])
+
+    def _machine_widths(self, machine: Config) -> Widths:
+        if self.only_widths != type(self)(preset=self.preset):
+            raise ValueError(f"--preset {self.preset} decides --weights-bits, --input-bits, --weights-float, "
+                             "--input-float and --symmetric: leave those out")
+        formats = (machine.weights, machine.activations)
+        elements = [(fmt.field_bits, fmt.precision - 1) if fmt.precision else None for fmt in formats]
+        # The bits of an element with an exponent of its own are those of no integer.
+        weights, inputs = (fmt.bits if element is None else WIDEST
+                           for fmt, element in zip(formats, elements, strict=True))
+        found = Widths(weights=weights - self.weights.odd - self.asymmetric, inputs=inputs,
+                       symmetric=machine.activations.symmetric, weights_element=elements[0], input_element=elements[1])
+        if self.asymmetric:
+            found.check_integers()
+        return found
+
+    def recipe(
+        self, ptq_activations: ActivationMethod = ActivationMethod.SEARCH, accumulator: int | None = None,
+    ) -> Recipe | BlockRecipe:
+        """The recipe for integers or for block floating point that the options describe.
+
+        Args:
+            ptq_activations: Method that finds ranges where no option names one.
+            accumulator:     Bits of the accumulator for which ranges are enlarged; None for any.
+
+        Raises:
+            ValueError: a width does not exist, a method does not support it, or options contradict each other.
+        """
+        given, bits = self.widths(), dict(self.layers)
+        plain = Recipe(
+            weights_bits=given.weights, input_bits=given.inputs, symmetric=(True, given.symmetric), bits=bits)
+        made = replace(
+            plain, weights=self.weights, activations=self.activations, start=self.start, normalise=self.batch_norm,
+            input_kept=self.keep_input, methods=Methods(
+                weights=self.ptq_weights, rows=self.rows, activations=self.ptq_activations or ptq_activations))
+        if self.arithmetic is NetworkArithmetic.INTEGER:
+            if self.block is not None:
+                raise ValueError("--block is for --arithmetic bfp")
+            given.check_integers()
+            return made
+        own = replace(made, methods=replace(made.methods, activations=self.ptq_activations or ActivationMethod.SEARCH))
+        if own != plain or self.symmetric is not None or accumulator is not None:
+            raise ValueError(
+                "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --rows, --weights, "
+                "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
+        return self._block_recipe(given)
+
+    def _block_recipe(self, given: Widths) -> BlockRecipe:
+        """The recipe for block floating point with these widths, or with those of the machine.
+
+        Raises:
+            ValueError: networks cannot be trained in the machine's block floating point, or --block contradicts it.
+        """
+        elements = {"weights_element": given.weights_element, "input_element": given.input_element}
+        common = {"weights_bits": given.weights, "input_bits": given.inputs, "bits": dict(self.layers), **elements}
+        if not self.preset:
+            weights, inputs = map(_ends, elements.values())
+            return BlockRecipe(**common, exponents=weights, input_exponents=None if inputs == weights else inputs,
+                               **({} if self.block is None else {"block": self.block}))
+        if self.block is not None:
+            raise ValueError(f"--preset {self.preset} decides --block: leave it out")
+        machine = find_config(self.preset)
+        made = BlockRecipe(**common, block=machine.native_dim,
+                           exponents=(machine.weights.e_min, machine.weights.e_max),
+                           input_exponents=(machine.activations.e_min, machine.activations.e_max))
+        if made.formats("") != (machine.weights, machine.activations):
+            raise ValueError(f"--preset {self.preset}: networks are trained with symmetric mantissas, and exponents "
+                             "under the rule frexp, which this machine does not have; speech has")
+        return made
+
+    def choices(self, accumulator: int | None = None) -> Choices:
+        """How an imported network is quantised. The argument is that of `recipe`.
+
+        The inputs of its layers may have any sign and any tails, where the method `search` clips the lower end.
+
+        Raises:
+            ValueError: there is no such machine, or options are missing or contradict each other.
+        """
+        self.require_widths()
+        made = self.recipe(ActivationMethod.ENDS, accumulator)
+        if self.arithmetic is NetworkArithmetic.BFP and self.gates != Gates():
+            raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --gate-bits are for integer")
+        return Choices(recipe=made, gates=self.gates, softmax=softmax_elements(self.preset))
+
+
+#: The options where nobody gave any.
+DEFAULTS = QuantizationOptions()
+
+
+def softmax_elements(machine: str) -> int:
+    """Most elements of which a machine computes the softmax; 0 where no machine is named."""
+    config = find_config(machine) if machine else None
+    return config.softmax_words * config.mfu_lanes if config else 0
+
+
+def integer_formats(preset: str, asymmetric: bool = False) -> tuple[Format, Format]:
+    """Integer formats of weights and inputs on a machine.
+
+    Args:
+        asymmetric: Whether weights have zero points, which cost one bit.
+    """
+    machine = find_config(preset)
+    QuantizationOptions(preset=preset).widths().check_integers()
+    return (Format(bits=machine.weights.bits - asymmetric, symmetric=True),
+            Format(bits=machine.activations.bits, symmetric=machine.activations.symmetric))
+
+
+def _value(name: str, kind: Any, value: Any) -> Any:
+    """A value in the type of its field."""
+    if name == "layers":
+        pairs = dict(value) if isinstance(value, Mapping) else {"": value}
+        for layer, bits in pairs.items():
+            if not (isinstance(bits, list | tuple) and len(bits) == 2 and all(type(count) is int for count in bits)):
+                raise ValueError(f"layers: bits of weights and of inputs are needed for each name, such as "
+                                 f"{layer or 'conv1'} = [8, 8], not {bits!r}")
+        return {layer: (bits[0], bits[1]) for layer, bits in pairs.items()}
+    types = [one for one in (get_args(kind) or (kind,)) if one is not type(None)]
+    (wanted,) = types
+    if issubclass(wanted, StrEnum):
+        if value not in list(wanted):
+            raise ValueError(f"{value!r}: choose one of {', '.join(wanted)}")
+        return wanted(value)
+    if type(value) is not wanted and not (wanted is str and isinstance(value, str)):
+        raise ValueError(f"{name}: {value!r} is no {wanted.__name__}")
+    return value
+
+
+def _element(option: str, text: str, bits: int | None) -> Element | None:
+    """The bits of exponent and fraction that the value of an option such as --weights-float names."""
+    if not text:
+        return None
+    if bits is not None:
+        raise ValueError(f"--{option}-float {text} decides --{option}-bits: leave one out")
+    found = re.fullmatch(r"E(\d+)M(\d+)", text, re.IGNORECASE)
+    if not found:
+        raise ValueError(f"--{option}-float {text}: bits of exponent and fraction are needed, such as E2M1, or E3M0 "
+                         "for powers of two")
+    element = int(found[1]), int(found[2])
+    try:
+        Format.floating(*element)
+    except ValueError as error:
+        raise ValueError(f"--{option}-float {text}: {error}") from error
+    return element
+
+
+def _ends(element: Element | None) -> tuple[int, int]:
+    """Exponents that blocks share without a machine: one alone where elements have long exponents of their own."""
+    e_min, e_max = BlockRecipe().exponents
+    return (e_max, e_max) if element and element[0] >= ALONE else (e_min, e_max)

@@ -1,0 +1,203 @@
+"""Post-training quantisation of a float network: calibration, and the layers of the quantised model."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from concord.lib.progress import Show, silent
+from concord.net.graph import INPUT, Graph, Node, naming
+from concord.net.layers.add import Add
+from concord.net.layers.concat import Concat, SequenceConcat
+from concord.net.layers.layer import Layer
+from concord.net.layers.pool import MaxPool
+from concord.net.layers.sequences import ImageToSequence, SequenceToImage
+from concord.net.ops.join import Addition, Concatenation
+from concord.net.ops.pooling import MaxPooling
+from concord.net.ops.recurrent import Last, Recurrence
+from concord.net.ops.reshape import ToImage, ToSequence
+from concord.net.quantize.blocks import Blocks
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.integers import Integers
+from concord.net.quantize.plan import QUANTIZED, Part, Plan, plan
+from concord.net.quantize.recipe import Gates, Recipe
+
+#: Operators with quantisers of what enters them.
+CALIBRATED = (*QUANTIZED, Recurrence)
+#: Number of samples that an operator with windows computes at once, so that its patches stay in caches, and others.
+WINDOWED, TOGETHER = 32, 512
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Quantized:
+    """A network after post-training quantisation.
+
+    Attributes:
+        layers:  Layers of the model, in order.
+        sources: Names of what enters a layer (or INPUT), where this is not just the layer before it.
+        graph:   The float network with the numbers that its integers or blocks stand for, and its quantisers.
+    """
+
+    layers: tuple[Layer, ...]
+    sources: Mapping[str, tuple[str, ...]]
+    graph: Graph
+
+
+def prepared(network: Graph, choices: Choices, steps: int | None = None) -> Integers | Blocks:
+    """A network whose layers can be quantised as the choices say.
+
+    Args:
+        network: The float network.
+        choices: How it is quantised.
+        steps:   Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
+
+    Raises:
+        Unsupported: an operation of the network cannot be quantised.
+        ValueError: a method cannot do a width, the choices name a layer that is not there, or are for another kind of
+            network.
+    """
+    made = plan(network, steps)
+    recipe = choices.recipe
+    if not made.graph.has(Recurrence) and choices.gates != Gates():
+        raise ValueError("--asymmetric, --shared and --gate-bits are for recurrent networks: leave them out")
+    if made.graph.has(Recurrence) and (recipe.bits or not choices.blocks and recipe != Recipe(
+            weights_bits=recipe.weights_bits, input_bits=recipe.input_bits, symmetric=recipe.symmetric,
+            methods=recipe.methods)):
+        raise ValueError("recurrent networks have one way of training and one width: leave out --layer, --weights, "
+                         "--activations, --start, --batch-norm and --keep-input")
+    names = [part.name for part in made.parts if isinstance(part.op, QUANTIZED)]
+    if unknown := set(recipe.bits) - set(names):
+        raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")
+    return (Blocks if choices.blocks else Integers)(made, choices)
+
+
+def quantized(
+    arithmetic: Integers | Blocks, x: np.ndarray, lengths: np.ndarray | None = None, progress: Show = silent
+) -> Quantized:
+    """Quantise a network by its calibration set.
+
+    Args:
+        arithmetic: What `prepared` gives.
+        x:          float32[samples, *shape], or [samples, time, *shape], the calibration set.
+        lengths:    int[samples], time steps of each sample; all time steps by default.
+        progress:   Shows each layer that has been quantised.
+
+    Raises:
+        ValueError: a method cannot do a width, or a number leaves the range of binary16.
+    """
+    made = arithmetic.plan
+    calibrated = {part.node: part for part in made.parts if isinstance(part.op, CALIBRATED)}
+    done = 0
+    for node, inputs, result in results(made.graph, x, lengths):
+        if node.name in calibrated:
+            part = calibrated[node.name]
+            lost, done = arithmetic.take(part, inputs[0], result), done + 1
+            progress("PTQ", done, len(calibrated), f"{part.name}: {lost}")
+    arithmetic.join()
+    layers, sources = _Model(made).of(arithmetic)
+    simulated = tuple(
+        replace(node, op=arithmetic.simulated(calibrated[node.name])) if node.name in calibrated else node
+        for node in made.graph.nodes)
+    return Quantized(layers=layers, sources=sources, graph=replace(made.graph, nodes=simulated))
+
+
+def results(
+    graph: Graph, x: np.ndarray, lengths: np.ndarray | None = None
+) -> Iterator[tuple[Node, list[np.ndarray], np.ndarray]]:
+    """Each node of a network with its inputs and its result, float32[samples, ...].
+
+    A tensor is kept until its last reader is done, and an operator computes a few samples at once.
+    """
+    x = np.asarray(x, np.float32)
+    found = {INPUT: x[:, :, None] if len(graph.shape) == 2 else x}
+    times = {INPUT: np.full(len(x), x.shape[1]) if lengths is None else np.asarray(lengths)}
+    last = {name: node for node in graph.nodes for name in node.sources}
+    with np.errstate(over="ignore", invalid="ignore"):
+        for node in graph.nodes:
+            inputs, first = [found[name] for name in node.sources], node.sources[0]
+            count = WINDOWED if hasattr(node.op, "window") else TOGETHER
+            with naming(node.name):
+                made = np.concatenate([
+                    node.op.real(*(one[at:at + count] for one in inputs), lengths=times[first][at:at + count])
+                    .astype(np.float32) for at in range(0, len(x), count)])
+            begins = graph.types[node.name].sequence and not graph.types[first].sequence
+            times[node.name] = np.full(len(x), made.shape[1]) if begins else times[first]
+            found[node.name] = made
+            yield node, inputs, made
+            for name in {name for name in node.sources if last[name] is node}:
+                del found[name]
+
+
+def outputs(graph: Graph, x: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+    """float32[samples, outputs], the results of a network."""
+    ((_, _, made),) = deque(results(graph, x, lengths), maxlen=1)
+    return made.reshape(len(made), -1)
+
+
+class _Model:
+    """The layers of a model with their sources, made part by part."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.layers: list[tuple[Layer, tuple[str, ...]]] = []
+        self.named = {INPUT: INPUT}  # the layer that gives the result of a part
+
+    def of(self, arithmetic: Integers | Blocks) -> tuple[tuple[Layer, ...], dict[str, tuple[str, ...]]]:
+        """All layers, and the sources of those that do not just read the layer before them."""
+        for part in self.plan.parts:
+            sources = tuple(self.named[name] for name in part.sources)
+            if isinstance(part.op, Recurrence):
+                self._recurrent(part, arithmetic.layers(part), sources)
+            elif isinstance(part.op, Last):
+                self._last(part)
+            else:
+                layer = arithmetic.layers(part)[0] if isinstance(part.op, QUANTIZED) else _plain(part, self.plan)
+                self._add(part, layer, sources)
+        names = [INPUT, *(layer.name for layer, _ in self.layers)]
+        return tuple(layer for layer, _ in self.layers), {
+            layer.name: sources for (layer, sources), before in zip(self.layers, names, strict=False)
+            if sources != (before,)}
+
+    def _add(self, part: Part, layer: Layer, sources: tuple[str, ...]):
+        self.layers.append((layer, sources))
+        self.named[part.name] = layer.name
+
+    def _recurrent(self, part: Part, layers: Sequence[Layer], sources: tuple[str, ...]):
+        """One direction, or two and their joined sequence, if a layer reads it."""
+        for index, layer in enumerate(layers):
+            name = f"{part.name}-reverse" if index else part.name
+            self._add(part, replace(layer, name=name, reverse=part.op.reverse or bool(index)), sources)
+        if len(layers) == 2 and self._sequence_read(part):
+            self._add(part, SequenceConcat(name=f"{part.name}-both", sizes=tuple(layer.outputs for layer in layers)),
+                      (part.name, f"{part.name}-reverse"))
+
+    def _last(self, part: Part):
+        """The last hidden vectors of both directions."""
+        (source,) = part.sources
+        both = self.plan.node(source)
+        name = f"{source}-last" if self._sequence_read(both) else f"{source}-both"
+        self._add(part, Concat(name=name, sizes=(both.op.hidden,) * 2), (source, f"{source}-reverse"))
+
+    def _sequence_read(self, part: Part) -> bool:
+        return any(not isinstance(user.op, Last) for user in self.plan.readers(part.name))
+
+
+def _plain(part: Part, plan: Plan) -> Layer:
+    """The layer of a part without numbers."""
+    op, shape = part.op, part.shapes[0]
+    match op:
+        case MaxPooling():
+            window = op.window
+            return MaxPool(name=part.name, shape=shape, size=window.size, stride=window.stride,
+                           padding=window.padding, dilation=window.dilation, activation=part.activation)
+        case Addition():
+            return Add(name=part.name, inputs=prod(shape), activation=part.activation)
+        case Concatenation():
+            sequence = plan.graph.types[part.node].sequence
+            return (SequenceConcat if sequence else Concat)(name=part.name, sizes=tuple(map(prod, part.shapes)))
+        case ToSequence():
+            return ImageToSequence(name=part.name, shape=shape, time=op.time)
+        case ToImage():
+            return SequenceToImage(name=part.name, inputs=shape[0], steps=op.steps)
+    raise TypeError(f"no layer computes {op.label}")

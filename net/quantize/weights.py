@@ -1,0 +1,129 @@
+"""Methods that find integers and a scale for weights that share a scale.
+
+Source: S0, post-training quantisation of weights; S0.a, uniform; S0.a and S0.c, k-means.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from concord.net.quantize.grid import Grid
+
+#: Most rounds of Lloyd's iteration, which ends long before.
+ROUNDS = 100
+#: Most steps, of all magnitudes together, that are searched: 10 bits for a row of 100,000 weights.
+MOST = 1 << 26
+
+
+
+def any_size(count: int, grid: Grid, where: str = ""):
+    """Refuse nothing: the method can quantise any number of weights to any grid."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WeightQuantizer:
+    """One method that finds integers and a scale for weights that share a scale.
+
+    Attributes:
+        find:  Function of float64[n] weights and a grid that returns int32[n] integers and the scale.
+        check: Function of a number of weights, a grid and the beginning of a sentence, which raises ValueError where
+            `find` cannot quantise so many weights to that grid. It is called before slow work begins.
+    """
+
+    find: Callable[[np.ndarray, Grid], tuple[np.ndarray, float]]
+    check: Callable[[int, Grid, str], None] = any_size
+
+
+def mmse(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
+    """The integers q and the scale a > 0 that minimise ||values - a q||**2.
+
+    For a given scale the best integers are the nearest to values / a, so only those that some a gives can win. As a
+    shrinks from infinity, they change one step at a time: |q| of element i leaves j for j + step at
+    |value_i| / (j + step / 2). For given integers the error is ||values||**2 - <values, q>**2 / <q, q>, so cumulative
+    sums over the sorted steps try all.
+
+    Args:
+        values: float64[n], the weights.
+        grid:   The integers that they may become.
+
+    Returns:
+        int32[n] integers, and the scale. If all values are 0, the scale is 1, or 0 where the grid has no 0.
+
+    Raises:
+        ValueError: the grid is too fine to be searched.
+    """
+    searchable(values.size, grid)
+    if not values.any():
+        return np.full(values.shape, grid.least, np.int32), 1.0 - grid.least
+    codes = grid.nearest(values / _best_scale(values, grid))
+    # The scale that the integers want is the exact minimum for them.
+    return codes, float(values @ codes / np.square(codes, dtype=np.float64).sum())
+
+
+def searchable(count: int, grid: Grid, where: str = ""):
+    """Refuse more weights that share a scale than `mmse` can search.
+
+    Args:
+        count: Number of weights that share a scale.
+        grid:  Their integers.
+        where: Beginning of the sentence, which names the layer.
+
+    Raises:
+        ValueError: the search would take too long.
+    """
+    if count * (grid.highest // grid.step) > MOST:
+        raise ValueError(f"{where}mmse cannot search {grid.count:,} integers for {count:,} weights that share a scale: "
+                         "use fewer bits, a scale for each row, or uniform")
+
+
+def _best_scale(row: np.ndarray, grid: Grid) -> float:
+    """A scale under which a row of weights rounds to the integers of least error."""
+    magnitude, most = np.abs(row)[:, None], np.where(row < 0, -grid.lowest, grid.highest)[:, None]
+    j = np.arange(grid.least, max(-grid.lowest, grid.highest), grid.step)
+    steps = np.broadcast_to(j < most, (row.size, j.size)) & (magnitude > 0)
+    thresholds = (magnitude / (j + grid.step / 2))[steps]
+    order = np.argsort(-thresholds, kind="stable")
+    products = np.broadcast_to(magnitude * grid.step, steps.shape)[steps][order]
+    squares = np.broadcast_to(grid.step * (2 * j + grid.step), steps.shape)[steps][order]
+    # Above all thresholds every magnitude is the least.
+    product = np.cumsum(np.append(grid.least * magnitude.sum(), products))
+    square = np.cumsum(np.append(float(grid.least * row.size), squares))
+    thresholds = np.append(2 * magnitude.max() / grid.step, thresholds[order])
+    last = np.append(thresholds[1:] < thresholds[:-1], True)  # equal thresholds change together
+    best = int(np.argmax(np.where(last & (square > 0), product**2 / np.maximum(square, 1), 0)))
+    below = thresholds[best + 1] if best + 1 < len(thresholds) else 0.0
+    return (thresholds[best] + below) / 2
+
+
+def uniform(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
+    """The integers under the smallest scale that clips no weight. Arguments and result are those of `mmse`."""
+    scale = max(float(values.max()) / grid.highest, float(values.min()) / grid.lowest) or 1.0
+    return grid.nearest(values / scale), scale
+
+
+def kmeans(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
+    """The integers and the scale of least squared error for the centroids of the values.
+
+    There are as many clusters as the grid has integers, and the first centroids are quantiles. Arguments and result are
+    those of `mmse`.
+    """
+    count = min(grid.count, len(np.unique(values)))
+    centroids = np.quantile(values, (np.arange(count) + 0.5) / count)
+    for _ in range(ROUNDS):
+        nearest = _nearest(values, centroids)
+        sums, sizes = (np.bincount(nearest, weights, count) for weights in (values, np.ones_like(values)))
+        moved = np.sort(np.where(sizes > 0, sums / np.maximum(sizes, 1), centroids))
+        if (moved == centroids).all():
+            break
+        centroids = moved
+    return mmse(centroids[_nearest(values, centroids)], grid)
+
+
+def _nearest(values: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """Index of the nearest centroid of each value, the lower one of two at the same distance."""
+    return np.searchsorted((centroids[1:] + centroids[:-1]) / 2, values)
+
+
+MMSE = WeightQuantizer(find=mmse, check=searchable)
+UNIFORM = WeightQuantizer(find=uniform)
+KMEANS = WeightQuantizer(find=kmeans, check=searchable)

@@ -1,0 +1,48 @@
+"""The stages of a multi-function unit on words with codes, and the taps beside them, in golden arithmetic."""
+
+import numpy as np
+from concord.golden.mfu.multifunction import compute
+from concord.spec.isa.operations import Stage, operations
+from concord.spec.isa.taps import TAP_BEFORE
+
+
+def multifunction(value, addend, factor, taps, *, add, act, mul, tap):
+    """Compute the words that leave a unit. Each stage rounds once, or passes a word unchanged.
+
+    Args:
+        value:  uint16[words, lanes], bit patterns of the chain's words.
+        addend: uint16[words, lanes], operands of the add stage.
+        factor: uint16[words, lanes], operands of the multiply stage.
+        taps:   uint16[words, taps, lanes], values that the taps carry into the unit.
+        add:    int[words], a code of the add stage for each word.
+        act:    int[words], a code of the activation stage for each word.
+        mul:    int[words], a code of the multiply stage for each word.
+        tap:    int[words, taps], a Tap for each tap of each word.
+
+    Returns:
+        The values after the multiply stage, and those that the taps carry out, in the shapes of `value` and `taps`.
+    """
+    added = stage(Stage.ADD, add, value, addend)
+    activated = stage(Stage.ACT, act, added)
+    carried = taps.copy()
+    for each, word in ((Stage.ADD, value), (Stage.ACT, added), (Stage.MUL, activated)):
+        carried = np.where((tap == TAP_BEFORE[each])[..., None], word[:, None], carried)
+    return stage(Stage.MUL, mul, activated, factor), carried
+
+
+def stage(which: Stage, codes, value, operand=None):
+    """Compute the words after one stage.
+
+    Args:
+        codes:   int[...], code of the stage for each word, broadcast along the first axes of `value`.
+        value:   uint16[...], bit patterns.
+        operand: uint16[...] in the shape of `value`, None for a stage without operands.
+
+    Returns:
+        uint16[...] in the shape of `value`.
+    """
+    result = value.copy()
+    for operation in operations(which):
+        words = codes == operation.code
+        result[words] = compute(operation, value[words], None if operand is None else operand[words])
+    return result

@@ -1,0 +1,27 @@
+"""What the members of an enumeration mean, for pages that are written from it."""
+
+import inspect
+from collections.abc import Mapping
+from enum import IntEnum, IntFlag
+
+
+def comments(enum: type) -> dict[str, str]:
+    """The `#:` comment beside each member; a member without one continues the member before it."""
+    result, text = {}, ""
+    for line in inspect.getsource(enum).splitlines():
+        name, equals, rest = line.strip().partition(" = ")
+        if equals and name in enum.__members__:
+            _, marked, comment = rest.partition("#: ")
+            text = comment if marked else text
+            result[name] = text.replace("|", "\\|")
+    return result
+
+
+def described(enum: type[IntEnum | IntFlag], names: Mapping | None = None) -> list[tuple[int, str, str]]:
+    """Code, name and meaning of each member, by code; `names` replaces the names of the members.
+
+    The meaning is the attribute `meaning` of a member that has one, else the comment beside it.
+    """
+    beside = comments(enum)
+    return [(int(member), names[member] if names else member.name,
+             getattr(member, "meaning", "") or beside.get(member.name, "")) for member in sorted(enum)]

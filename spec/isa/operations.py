@@ -1,0 +1,91 @@
+"""The point-wise operations of a multi-function unit (MFU): the one table that all rooms read.
+
+A new operation is one row here, its two functions in `golden.mfu.multifunction`, its gates in the unit of its stage
+(`hw.mfu.adder`, `hw.mfu.activation` or `hw.mfu.multiplier`), and a function of its name in `twin.vocabulary.shared` and
+`twin.source.onnx_functions`. Instructions, assembler, checker, decoder, wire widths, random programs and pages follow
+from the row. Each room checks its column with `implemented`; `tests/spec/test_operations.py` checks all of them.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, IntEnum
+from typing import TypeVar
+
+from concord.spec.numbers.activation import Activation
+
+MFUS = 2  #: Number of multi-function units, which are in series.
+BYPASS = 0  #: Code by which a stage passes the value unchanged.
+
+Function = TypeVar("Function")
+
+
+class Stage(IntEnum):
+    """Stage of a multi-function unit; a word runs through the stages in this order."""
+
+    ADD = 0
+    ACT = 1
+    MUL = 2
+
+
+class Operation(Enum):
+    """A point-wise operation; its instructions are called by its name and the number of the MFU, as in `vv_add0`.
+
+    Attributes:
+        stage:    Stage that computes it.
+        code:     Code that selects the operation in its stage, on wires. It differs from BYPASS and within the stage.
+        operand:  Whether the operation takes a second operand, from the memory of its stage.
+        opcodes:  Opcode of the operation in each MFU.
+        function: Name of what it computes, in the vocabularies of twins and in networks.
+        meaning:  New value of the chain, as the instruction page describes it.
+        swapped:  Whether the function takes the operand first, and then the value.
+    """
+
+    VV_ADD = Stage.ADD, 1, True, (4, 12), "add", "value + operand"
+    VV_A_SUB_B = Stage.ADD, 2, True, (5, 13), "subtract", "value - operand"
+    VV_B_SUB_A = Stage.ADD, 3, True, (6, 14), "subtract", "operand - value", True
+    VV_MAX = Stage.ADD, 4, True, (7, 15), "maximum", "the larger of value and operand"
+    V_RELU = Stage.ACT, 1, False, (8, 16), "relu", "max(value, 0)"
+    V_SIGM = Stage.ACT, 2, False, (9, 17), "sigmoid", "logistic sigmoid of value"
+    V_TANH = Stage.ACT, 3, False, (10, 18), "tanh", "hyperbolic tangent of value"
+    VV_MUL = Stage.MUL, 1, True, (11, 19), "multiply", "value * operand"
+
+    def __init__(self, stage: Stage, code: int, operand: bool, opcodes: tuple[int, ...], function: str, meaning: str,
+                 swapped: bool = False):
+        self.stage, self.code, self.operand, self.opcodes = stage, code, operand, opcodes
+        self.function, self.meaning, self.swapped = function, meaning, swapped
+
+
+def operations(stage: Stage) -> tuple[Operation, ...]:
+    """The operations of a stage, in the order of the table."""
+    return tuple(operation for operation in Operation if operation.stage is stage)
+
+
+def codes(stage: Stage) -> tuple[int, ...]:
+    """All codes of a stage: BYPASS and the codes of its operations."""
+    return BYPASS, *(operation.code for operation in operations(stage))
+
+
+def code_bits(stage: Stage) -> int:
+    """Number of bits of a stage's code on wires."""
+    return max(codes(stage)).bit_length()
+
+
+def implemented(functions: Mapping[Operation, Function], *stages: Stage) -> dict[Operation, Function]:
+    """The function of each operation of some stages, or of all of them, in the order of the table.
+
+    Args:
+        functions: The functions that one room has, by operation.
+
+    Raises:
+        ValueError: an operation of these stages has no function.
+    """
+    wanted = [operation for operation in Operation if operation.stage in (stages or Stage)]
+    missing = [operation for operation in wanted if operation not in functions]
+    if missing:
+        names = ", ".join(operation.name.lower() for operation in missing)
+        raise ValueError(f"the {missing[0].stage.name} stage has no function for {names}: write it")
+    return {operation: functions[operation] for operation in wanted}
+
+
+_NAMED = {operation.function: operation for operation in operations(Stage.ACT)}
+#: The operation of each activation function of networks, except the identity.
+ACTIVATIONS = {kind: _NAMED[kind] for kind in Activation if kind is not Activation.NONE}

@@ -1,0 +1,182 @@
+"""The rules for instructions, in the order in which the machine checks them; see `chain_rules` for whole chains."""
+
+from functools import lru_cache
+
+from concord.spec.isa.instructions import (
+    BASES,
+    REGISTER_BITS,
+    REGISTER_NAMES,
+    SPECS,
+    WRITES,
+    Error,
+    Instruction,
+    Kind,
+    Op,
+    Reg,
+    decode,
+    increment,
+    out_scale,
+)
+from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, Mem
+from concord.spec.machine.config import Config
+
+SOURCES = (Op.V_RD, Op.M_RD)
+#: Opcodes that stand outside a chain, or begin one.
+OUTSIDE = (*SOURCES, Op.S_WR, Op.S_ADD, Op.LOOP, Op.END_LOOP, Op.END)
+_WITH_MEMORY = (Kind.VECTOR, Kind.MATRIX_SOURCE, Kind.MATRIX_TARGET)
+
+
+class Violation(Exception):
+    """The reason why a program stops.
+
+    Attributes:
+        error:    Code of the error.
+        address:  Address of the instruction that broke the rule.
+        sentence: Sentence that says what is wrong there.
+    """
+
+    def __init__(self, error: Error, address: int, sentence: str):
+        super().__init__(f"instruction {address}: {sentence} ({error.name})")
+        self.error, self.address, self.sentence = error, address, sentence
+
+
+def check_word(config: Config, word: int, address: int) -> Instruction:
+    """Decode a word and check its opcode and operands.
+
+    Raises:
+        Violation: opcode or operands are ILLEGAL, or the memory is unknown, or the machine lacks what they name.
+    """
+    instruction, error, sentence = _read(word)
+    if error:
+        raise Violation(error, address, sentence)
+    memories = SPECS[instruction.op].kind in _WITH_MEMORY
+    if not config.vector_rf and (instruction.op == Op.V_POOL_MAX or memories and instruction.mem == Mem.VECTOR_RF):
+        raise Violation(Error.RANGE, address,
+                        "this machine has neither VectorRf nor a pooling unit, because its vector_rf is 0")
+    if instruction.op == Op.V_SOFTMAX and not config.softmax_words:
+        raise Violation(Error.ILLEGAL, address, "this machine has no softmax unit, because its softmax_words is 0")
+    return instruction
+
+
+@lru_cache(maxsize=1 << 14)
+def _read(word):
+    """The instruction of a word, or the error of the word alone and its sentence."""
+    instruction = decode(word)
+    if not word:
+        return None, Error.ILLEGAL, "the instruction word is 0, as in erased memory: the program needs an end before it"
+    if instruction is None:
+        return None, Error.ILLEGAL, f"0x{word:016x} has an unknown opcode, or bits that it does not take"
+    spec, name = SPECS[instruction.op], instruction.op.name.lower()
+    if spec.kind in _WITH_MEMORY:
+        if instruction.mem not in list(Mem):
+            return None, Error.RANGE, f"there is no memory {instruction.mem}"
+        memory = MEMORY_NAMES[Mem(instruction.mem)]
+        if instruction.mem not in spec.mems:
+            return None, Error.ILLEGAL, f"{name} does not take {memory}"
+        if instruction.mem in QUEUES and (instruction.a or instruction.inc or instruction.base):
+            return None, Error.ILLEGAL, f"{memory} is a queue: it takes neither an address, nor a base, nor _inc"
+        moded = instruction.integer or instruction.unsigned
+        if spec.kind is Kind.VECTOR and instruction.mem != Mem.VECTOR_RF and moded:
+            return None, Error.ILLEGAL, f"{memory} holds binary16 numbers: integer and unsigned are for VectorRf"
+    if spec.kind is Kind.REGISTER:
+        if instruction.mem not in list(Reg):
+            return None, Error.ILLEGAL, f"there is no register {instruction.mem}"
+        if instruction.mem == Reg.OUT_SCALE and not -32 <= out_scale(instruction.a) <= 31:
+            return None, Error.ILLEGAL, f"OutScale {out_scale(instruction.a)} does not lie in -32..31"
+    if spec.kind is Kind.INCREMENT and instruction.mem not in BASES:
+        return None, Error.ILLEGAL, f"s_add takes one of {', '.join(REGISTER_NAMES[reg] for reg in BASES)}"
+    return instruction, Error.NONE, ""
+
+
+def check_order(instruction: Instruction, before: list[Instruction], address: int) -> None:
+    """Check whether an instruction may follow the earlier instructions of its chain.
+
+    Args:
+        before: Earlier instructions of the chain; empty outside a chain.
+
+    Raises:
+        Violation: ILLEGAL, or FORMAT where a product has an option that needs integer mode.
+    """
+    sentence = _order(instruction, before)
+    if sentence:
+        raise Violation(Error.ILLEGAL, address, sentence)
+    if (instruction.bias or instruction.unsigned) and not instruction.integer:
+        raise Violation(Error.FORMAT, address, "bias and unsigned need integer mode")
+    if instruction.op == Op.MV_MUL and instruction.unsigned and before[-1].mem == Mem.VECTOR_RF:
+        raise Violation(Error.FORMAT, address,
+                        "the codes of VectorRf were made unsigned when they were written: leave out unsigned")
+
+
+def _order(instruction, before):
+    """Sentence on what is wrong with the place of an instruction, or None."""
+    op, name = instruction.op, instruction.op.name.lower()
+    if (op in OUTSIDE) == bool(before):
+        return f"{name} stands {'inside' if before else 'outside'} a chain"
+    if not before:
+        return None
+    last = before[-1]
+    if op == Op.END_CHAIN:
+        return None if last.op in (Op.V_WR, Op.M_WR) else "a chain must end with a write"
+    if last.op == Op.M_WR or (last.op, last.mem) == (Op.V_WR, Mem.MVM_Q):
+        return f"only end_chain may follow the write of {MEMORY_NAMES[Mem(last.mem)]}"
+    if any(i.op == Op.V_SOFTMAX for i in before) and (sentence := _softmax_order(instruction, last)):
+        return sentence
+    if (op == Op.M_WR) != (before[0].op == Op.M_RD):
+        return f"{name} does not take what {before[0].op.name.lower()} reads"
+    if op == Op.MV_MUL:
+        return _product_order(instruction, last)
+    if op == Op.V_POOL_MAX and (last.op != Op.V_RD or last.mem in QUEUES):
+        return "v_pool_max must follow v_rd, and not of a queue"
+    if op == Op.V_WR:
+        return _write_order(instruction, before)
+    passed = [SPECS[i.op] for i in before if SPECS[i.op].operation]
+    if SPECS[op].operation and passed and SPECS[op].position <= passed[-1].position:
+        return f"{name} comes after {passed[-1].place.lower()}: operations follow the order of the stages"
+    return None
+
+
+def _product_order(instruction, last):
+    """Sentence on what is wrong with the place of a `mv_mul` behind the instruction `last`, or None."""
+    if last.op != Op.V_RD or last.mem == Mem.MVM_Q:
+        return "mv_mul must follow v_rd, and not of MvmQ"
+    if last.integer or last.unsigned:
+        return "the v_rd of VectorRf before mv_mul takes no mode: mv_mul says integer itself"
+    if instruction.window and last.mem != Mem.VECTOR_RF:
+        return "window needs a v_rd of VectorRf before mv_mul"
+    if instruction.b and not instruction.bias:
+        return "mv_mul has a BiasRf address without bias"
+    return None
+
+
+def _softmax_order(instruction, last):
+    """Sentence on what is wrong with an instruction that comes after a `v_softmax`, `last` before it, or None."""
+    if last.op != Op.V_SOFTMAX:
+        return "only end_chain may follow the v_wr NetQ behind v_softmax"
+    if (instruction.op, instruction.mem) != (Op.V_WR, Mem.NET_Q):
+        return "only v_wr NetQ may follow v_softmax"
+    return None
+
+
+def _write_order(instruction, before):
+    """Sentence on what is wrong with the place of a `v_wr`, or None."""
+    written = [i.mem for i in before if i.op == Op.V_WR]
+    if len(written) == WRITES:
+        return f"a chain writes {WRITES} times at most"
+    if instruction.mem in written:
+        return f"the chain has written {MEMORY_NAMES[Mem(instruction.mem)]} already"
+    if instruction.mem == Mem.MVM_Q and before[-1].op != Op.MV_MUL:
+        return "v_wr MvmQ must follow mv_mul"
+    return None
+
+
+def check_sum(instruction: Instruction, before: int, address: int) -> int:
+    """The value of a base register after an `s_add`, from the value before it.
+
+    Raises:
+        Violation: RANGE, if the register does not hold the sum.
+    """
+    after = before + increment(instruction)
+    if not 0 <= after < 1 << REGISTER_BITS:
+        raise Violation(Error.RANGE, address, f"{REGISTER_NAMES[Reg(instruction.mem)]} would be {after}, "
+                                              f"and a register holds 0 to {(1 << REGISTER_BITS) - 1}")
+    return after

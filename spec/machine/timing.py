@@ -1,0 +1,53 @@
+"""Clock cycles that the units of the machine take where nothing makes them wait.
+
+The units of `hw` have these latencies, or assert that the sum of their parts is one of them. Cycles in which words wait
+for each other are not constant, so no function here knows them.
+"""
+
+from concord.spec.machine.config import Config
+
+ADD = 4  #: Add stage of a multi-function unit.
+ACTIVATION = 4  #: Activation stage.
+MULTIPLY = 3  #: Multiply stage.
+MFU = ADD + ACTIVATION + MULTIPLY  #: One multi-function unit.
+
+#: From the read of a word to the write of its result, through both multi-function units.
+MFU_PIPELINE = 2 + 2 * MFU
+
+#: From the read of a word to the read of each of its operands: those of both add stages, then of both multiply stages.
+OPERANDS_DUE = (0, MFU, ADD + ACTIVATION, MFU + ADD + ACTIVATION)
+
+ROUND = 4  #: Rounding of an integer to binary16.
+
+READ = 3  #: From the address of a word to the word: the interlock lets it pass, the memory grants it, and answers.
+QUEUE = 2  #: From the input of an empty queue to its output.
+BEAT = 6  #: From a product to its first beat.
+
+
+def quantizer(lanes: int) -> int:
+    """From the last word of a native vector to the first word of its mantissas: `lanes` magnitudes are compared."""
+    return -(-(lanes - 1).bit_length() // 2) + 8
+
+
+def tile_engine(config: Config) -> int:
+    """From a lane group to its products' sums: weights, adder tree, planes of bits, alignment by three bits a cycle."""
+    shift = max(1, sum(fmt.e_max - fmt.e_min for fmt in (config.weights, config.activations)).bit_length())
+    planes = 2 if config.weights.precision else (config.weights.bits - 1).bit_length()
+    return 1 + (config.lanes - 1).bit_length() + planes + -(-shift // 3)
+
+
+def product(config: Config) -> int:
+    """From the last beat of a row of tiles to its first result: engines and their sum, totals, rounding, a queue."""
+    engines = config.tile_engines
+    return (engines > 1) + tile_engine(config) + (engines - 1).bit_length() + 2 + 1 + ROUND + QUEUE
+
+
+def chain(config: Config, *, product_of_words: bool) -> int:
+    """From the address of the first word that a chain reads to the write of its first result, about.
+
+    Args:
+        config:           The machine.
+        product_of_words: Whether the chain multiplies a matrix by what it reads.
+    """
+    before = quantizer(config.mfu_lanes) + BEAT + product(config) if product_of_words else 0
+    return READ + before + MFU_PIPELINE + 1

@@ -1,0 +1,109 @@
+"""Data become what a network takes: the numbers of classes are those of its outputs."""
+
+import numpy as np
+import onnx
+import pytest
+from concord.datasets.fitting import Interface, fitted
+from concord.datasets.read import data_of, read_data
+from concord.frontends.onnx.class_names import class_names
+from concord.lib.input_axes import InputAxes, Order
+from concord.net.graph_file import load, save
+from concord.tests.command_line import done
+from concord.tests.onnx_files import Graph, written
+from concord.workflows.float_networks import read_float
+
+X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+
+
+def takes(*classes: str, outputs: int = 3) -> Interface:
+    return Interface(name="net", axes=InputAxes(shape=(4,)), sequence=False, outputs=outputs, classes=classes)
+
+
+def labels_of(labels, interface: Interface) -> list[int]:
+    data = fitted(data_of({"x_train": X, "y_train": np.array(labels), "x_test": X, "y_test": np.array(labels)}),
+                  interface)
+    assert data.train.labels.tolist() == data.test.labels.tolist()
+    return data.test.labels.tolist()
+
+
+def test_texts_find_the_output_of_their_name():
+    assert labels_of(["bee", "cow"] * 6, takes("ant", "bee", "cow")) == [1, 2] * 6
+    assert labels_of(["cow", "ant"] * 6, takes("cow", "bee", "ant")) == [0, 2] * 6
+    # Without names, all classes must occur.
+    assert labels_of(["ant", "bee", "cow"] * 4, takes()) == [0, 1, 2] * 4
+    with pytest.raises(ValueError, match="the labels are 2 texts, bee, cow, but net has 3 outputs, whose cl"):
+        labels_of(["bee", "cow"] * 6, takes())
+    with pytest.raises(ValueError, match="the label 'dog' is none of the classes of net, ant, bee, cow; correct"):
+        labels_of(["dog", "cow"] * 6, takes("ant", "bee", "cow"))
+
+
+def test_integers_are_outputs_or_the_network_s_own_numbers():
+    assert labels_of([0, 2] * 6, takes()) == [0, 2] * 6
+    assert labels_of([0, 2] * 6, takes("0", "1", "2")) == [0, 2] * 6
+    assert labels_of([0, 2] * 6, takes("ant", "bee", "cow")) == [0, 2] * 6
+    assert labels_of([1, 2] * 6, takes("1", "2", "3")) == [0, 1] * 6
+    assert labels_of(["2", "0"] * 6, takes("0", "1", "2")) == [2, 0] * 6
+    with pytest.raises(ValueError, match="the label '0' is none of the classes of net, 1, 2, 3"):
+        labels_of([0, 2] * 6, takes("1", "2", "3"))
+
+
+def test_the_description_of_fitted_data_reads_the_same_numbers(tmp_path):
+    np.savez(tmp_path / "own.npz", x=X, y=np.array(["bee", "cow"] * 6))
+    data = read_data(str(tmp_path / "own.npz"))
+    made = fitted(data, takes("ant", "bee", "cow"))
+    again = read_data(str(tmp_path / "own.npz"), made.description)
+    assert again.test.labels.tolist() == made.test.labels.tolist()
+    assert again.description.partition("[origin]")[2] == made.description.partition("[origin]")[2]
+
+
+def test_files_tell_their_classes(tmp_path):
+    graph = Graph(("n", 4))
+    graph.add("Gemm", graph.weight(3, 4), transB=1)
+    for text, wanted in (("{0: 'ant', 1: 'bee', 2: 'cow'}", ("ant", "bee", "cow")),
+                         ('["a", "b", "c"]', ("a", "b", "c")), ("{1: 'ant'}", ()), ("ant", ()), ("{", ())):
+        model = graph.model()
+        model.metadata_props.append(onnx.StringStringEntryProto(key="names", value=text))
+        assert class_names(model) == wanted
+    graph = Graph(("n", 4))
+    graph.add("LinearClassifier", domain="ai.onnx.ml", outputs=2, coefficients=X[:3].reshape(-1).tolist(),
+              intercepts=[0.0] * 3, classlabels_strings=["ant", "bee", "cow"], post_transform="NONE")
+    network = read_float(written(tmp_path, graph.model(17, graph.at.replace("_y", "_1"))))
+    assert network.classes == ("ant", "bee", "cow")
+    np.savez(tmp_path / "own.npz", x=X, y=np.array(["bee", "cow"] * 6))
+    done("quantize", tmp_path / "network.onnx", "--for", "tiny", "--data", tmp_path / "own.npz", "-o", tmp_path / "m")
+    said = done("predict", tmp_path / "m", "--data", tmp_path / "own.npz")
+    assert all(line.split()[1] in ("0", "1", "2") and line.split()[2] in ("ant", "bee", "cow")
+               for line in said.splitlines()[:2])
+
+
+def test_axes_of_inputs():
+    axes = InputAxes(shape=(3, 2, 4), axes=(2, 0, 1))
+    assert axes.file == (2, 4, 3)
+    x = np.arange(24).reshape(2, 4, 3)
+    for given in (2, 4, 3), (24,), (1, 2, 4, 3):
+        assert np.array_equal(x.reshape(-1)[axes.places(given)], x.transpose(2, 0, 1).reshape(-1))
+    assert np.array_equal(axes.places((3, 2, 4), Order.MACHINE), np.arange(24))
+    assert np.array_equal(axes.places((3, 2, 4), image=True), np.arange(24))
+    for given, order in ((3, 2, 4), Order.FILE), ((2, 4, 3), Order.MACHINE), ((23,), Order.FILE):
+        with pytest.raises(ValueError, match="takes "):
+            axes.places(given, order)
+    assert "rows x columns x channels, the order of the network's file" in axes.note((24,))
+    assert not axes.note((2, 4, 3))
+    assert InputAxes.from_record(axes.record) == axes
+    assert InputAxes.from_record(None) is None
+    for record in {}, [], {"shape": [2], "axes": [1], "file": [2]}, {"shape": ["2"], "axes": [0], "file": [2]}:
+        with pytest.raises(ValueError, match="axes"):
+            InputAxes.from_record(record)
+
+
+def test_networks_keep_classes_and_axes_in_their_files(tmp_path):
+    graph = Graph(("n", 4))
+    graph.add("Gemm", graph.weight(3, 4), transB=1)
+    model = graph.model()
+    model.metadata_props.append(onnx.StringStringEntryProto(key="names", value="['a', 'b', 'c']"))
+    done("import", written(tmp_path, model), "-o", tmp_path / "n.safetensors")
+    network = load(tmp_path / "n.safetensors")
+    assert network.classes == ("a", "b", "c")
+    assert network.input_axes.file == (4,)
+    save(network, tmp_path / "again.safetensors")
+    assert load(tmp_path / "again.safetensors").classes == network.classes

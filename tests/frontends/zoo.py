@@ -1,0 +1,94 @@
+"""A zoo of ONNX files as tools write them: each is imported and equals onnxruntime, or is refused by name.
+
+`nox -s zoo` runs all of it; `test_zoo.py` takes a quick selection. Each entry writes its file to a path.
+With `--twins`, each network that is imported becomes firmware and a software twin, too.
+"""
+
+import argparse
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from concord.frontends.onnx.compare import difference
+from concord.frontends.onnx.read import read
+from concord.net.graph import Graph
+from concord.tests.frontends import zoo_keras, zoo_quantized, zoo_scikit, zoo_torch
+from concord.tests.onnx_files import CLOSE
+
+#: Entries by name: what writes the file, and a part of the refusal, or "" where the import must succeed.
+ZOO: dict[str, tuple[Callable[[Path], None], str]] = {
+    **zoo_torch.ENTRIES, **zoo_scikit.ENTRIES, **zoo_keras.ENTRIES, **zoo_quantized.ENTRIES}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What became of an entry.
+
+    Attributes:
+        difference: Difference from onnxruntime relative to the largest output, or None if the file is refused.
+        text:       Operations of the network, or the refusal.
+        expected:   Whether this is what the entry must give.
+        network:    The network, or None if the file is refused.
+    """
+
+    difference: float | None
+    text: str
+    expected: bool
+    network: Graph | None = None
+
+
+def outcome(name: str, folder: Path) -> Outcome:
+    """Write the file of an entry and import it."""
+    write, refusal = ZOO[name]
+    path = folder / f"{name}.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # exporters have warnings of their own
+        write(path)
+    try:
+        imported = read(path)
+    except ValueError as error:
+        return Outcome(difference=None, text=str(error), expected=bool(refusal) and refusal in str(error))
+    worst = difference(imported)
+    ops = " ".join(node.op.label for node in imported.network.nodes)
+    return Outcome(difference=worst, text=ops, expected=not refusal and worst < CLOSE, network=imported.network)
+
+
+def print_twins(name: str, network: Graph) -> bool:
+    """Print what becomes of a network's twins; returns whether all of them have golden's bits."""
+    from concord.tests.frontends.zoo_twins import twins
+
+    equal = True
+    for made in twins(network):
+        equal &= made.equal
+        print(f"{name:28} {'ok   ' if made.equal else 'WRONG'} twin     {made.text}", flush=True)
+    return equal
+
+
+def main():
+    """Run the zoo, and end with 1 if an entry is not what it must be."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--names", nargs="*", default=list(ZOO), choices=list(ZOO), metavar="NAME")
+    parser.add_argument("--twins", action="store_true", help="make a software twin of each network, and compare it "
+                        "with golden, with the names of the firmware and without them")
+    given, wrong = parser.parse_args(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in given.names:
+            try:
+                found = outcome(name, Path(folder))
+            except ModuleNotFoundError as error:
+                print(f"{name:28} left out: {error.name} is not installed", flush=True)
+                continue
+            result = "refused" if found.difference is None else f"{found.difference:.1e}"
+            text = found.text.splitlines()[-1].strip()
+            print(f"{name:28} {'ok   ' if found.expected else 'WRONG'} {result:8} {text[:120]}", flush=True)
+            wrong += not found.expected
+            if given.twins and found.network:
+                wrong += not print_twins(name, found.network)
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+# amaranth: UnusedElaboratable=no
+"""The hardware has the latencies that `spec.machine.timing` says."""
+
+import gc
+
+import pytest
+from amaranth.hdl import UnusedElaboratable
+from concord.campaigns.lint_machines import random_machine
+from concord.hw.mvm.mvm import MatrixVectorMultiplier
+from concord.hw.mvm.quantizer import Quantizer
+from concord.hw.mvm.tile_engine import TileEngine
+from concord.spec.machine import timing
+from concord.spec.machine.config import PRESETS, preset
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unused():
+    """Components, and those inside them, are asked for their latency alone, of which Amaranth would warn."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(UnusedElaboratable, "_MustUse__silence", True)
+        yield
+        gc.collect()
+
+
+@pytest.mark.parametrize("config", [*(it for it in PRESETS.values() if it.native_dim < 400),
+                                    *map(random_machine, range(20))])
+def test_latencies_of_a_product(config):
+    assert TileEngine(config).latency == timing.tile_engine(config)
+    quantizer = Quantizer(config.activations, config.mfu_lanes, config.native_dim)
+    assert quantizer.latency == timing.quantizer(config.mfu_lanes)
+    assert MatrixVectorMultiplier(config).latency == timing.product(config)
+
+
+def test_a_product_takes_longer_than_a_word_through_the_multi_function_units():
+    vision = preset("vision")
+    assert timing.chain(vision, product_of_words=False) == 28
+    assert timing.chain(vision, product_of_words=True) > 28 + timing.product(vision)

@@ -1,0 +1,109 @@
+"""Programs that execute only the first chains of a firmware."""
+
+from dataclasses import dataclass, field
+
+from concord.firmware.firmware import Firmware
+from concord.spec.isa.instructions import Instruction, Op, decode, encode
+
+END = encode(Instruction(op=Op.END))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut:
+    """A program that stops after some chains.
+
+    Attributes:
+        instruction_words: Instruction words of the program.
+        first: Address of the last chain's first instruction in the whole program; -1 if there is no chain.
+        end:   Address of that chain's `end_chain` in the whole program.
+        step:  Number of complete passes of the loop before that chain, which is the time step; None outside of loops.
+    """
+
+    instruction_words: list[int]
+    first: int
+    end: int
+    step: int | None
+
+
+@dataclass(kw_only=True, slots=True)
+class _Block:
+    """Instructions that run a number of times.
+
+    Attributes:
+        count:  Number of passes.
+        parts:  Addresses of instructions, and loops among them.
+        chains: Number of chains of one pass.
+    """
+
+    count: int = 1
+    parts: "list[int | _Block]" = field(default_factory=list)
+    chains: int = 0
+
+
+class Cutter:
+    """Makes programs that execute only the first chains of a firmware.
+
+    A program that is cut inside a loop has all complete passes in a loop, and then the rest of one pass.
+    """
+
+    def __init__(self, firmware: Firmware, steps: int):
+        self._words = firmware.program(steps)
+        self._ops = [decode(word).op for word in self._words]
+        blocks = [_Block()]
+        for address, op in enumerate(self._ops):
+            if op == Op.LOOP:
+                blocks.append(_Block(count=decode(self._words[address]).a))
+            elif op == Op.END_LOOP:
+                loop = blocks.pop()
+                blocks[-1].parts.append(loop)
+                blocks[-1].chains += loop.count * loop.chains
+            else:
+                blocks[-1].parts.append(address)
+                blocks[-1].chains += op == Op.END_CHAIN
+        self._whole = blocks[0]
+
+    @property
+    def total(self) -> int:
+        """Number of chains that one run executes."""
+        return self._whole.chains
+
+    def cut(self, chains: int) -> Cut:
+        """The program that executes the first `chains` chains."""
+        if not chains:
+            return Cut(instruction_words=[END], first=-1, end=-1, step=None)
+        addresses, step = self._first(self._whole, chains)
+        words = [self._words[one] if isinstance(one, int) else encode(one) for one in addresses]
+        end = first = addresses[-1]
+        while self._ops[first] not in (Op.V_RD, Op.M_RD):
+            first -= 1
+        return Cut(instruction_words=[*words, END], first=first, end=end, step=step)
+
+    def _first(self, block: _Block, chains: int) -> tuple[list[int | Instruction], int | None]:
+        """Instructions of one pass up to the end of its chain number `chains`, and the passes of the loop around it.
+
+        An instruction of the program is its address; that of a shorter loop is given itself.
+        """
+        found: list[int | Instruction] = []
+        for part in block.parts:
+            if isinstance(part, int):
+                found.append(part)
+                chains -= self._ops[part] == Op.END_CHAIN
+                if not chains:
+                    return found, None
+                continue
+            if chains > part.count * part.chains:
+                chains -= part.count * part.chains
+                found += self._passes(part, part.count)
+                continue
+            passes, rest = divmod(chains - 1, part.chains)
+            last, _ = self._first(part, rest + 1)
+            return [*found, *self._passes(part, passes), *last], passes
+        raise ValueError(f"the program has {self.total} chains only")
+
+    def _passes(self, loop: _Block, count: int) -> list[int | Instruction]:
+        """The instructions of some passes of a loop."""
+        if not count:
+            return []
+        inside = [one for part in loop.parts for one in (
+            [part] if isinstance(part, int) else self._passes(part, part.count))]
+        return [Instruction(op=Op.LOOP, a=count), *inside, Instruction(op=Op.END_LOOP)]

@@ -1,0 +1,179 @@
+"""Inputs of a network: its own test set, a test set in a folder, or numbers in a file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from concord.datasets.dataset import SHIPPED
+from concord.datasets.fitting import arranged
+from concord.datasets.measures import remark
+from concord.datasets.npy_file import read_numbers
+from concord.datasets.ranges import sample_range
+from concord.datasets.samples import DataSet, Samples, Task
+from concord.firmware.firmware import Firmware
+from concord.lib.input_axes import Order
+from concord.net.model import Model
+from concord.verification.batches import one_sample
+from concord.verification.data_sets import fitting, interface, is_own
+
+#: Most samples that a sentence names.
+NAMED = 5
+#: Number of random samples that `read_or_draw` makes.
+DRAWN = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """The options that choose inputs.
+
+    Attributes:
+        inputs:  File of real numbers [samples, ...], or [samples, steps, ...] for a recurrent network; or None.
+        data:    Place of a data set, as `datasets.read.read_data` takes it, or None.
+        samples: Text of `--samples`; None for `default` samples, or for all if there are fewer.
+        first:   Index of the first sample.
+        default: Number of samples if `samples` is None.
+        read:    The data set at the place `data`, if it was read already.
+        order:   Order of the axes of a sample; None for that of the file of the network, or of a description of data.
+
+    Raises:
+        ValueError: both `inputs` and `data` are given.
+    """
+
+    inputs: Path | None
+    data: str | None
+    samples: str | None
+    first: int
+    default: int
+    read: DataSet | None = None
+    order: Order | None = None
+
+    def __post_init__(self):
+        if self.inputs and self.data is not None:
+            raise ValueError("--inputs and --data are two places that inputs come from: name one of them")
+
+    @property
+    def place(self) -> str:
+        """The place that is read, which may take a while; empty where nothing is read anew."""
+        return "" if self.read else str(self.inputs or self.data or "")
+
+    @property
+    def words(self) -> list[str]:
+        """The options that name the place, as words of a command line."""
+        given = (("--inputs", self.inputs), ("--data", self.data), ("--order", self.order))
+        return [word for option, place in given if place for word in (option, str(place))]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Inputs:
+    """The samples that were chosen.
+
+    Attributes:
+        samples: The numbers of the samples, and their labels if these are known.
+        chosen:  Range of the samples in their source.
+        name:    Name of the source, for messages.
+        odd:     A sentence about numbers that are not finite or exceed binary16; empty if there are none.
+        task:    What the network does with them.
+        own:     Whether a model's predictions are those for the data set.
+        notes:   Sentences on what was chosen by default.
+    """
+
+    samples: Samples
+    chosen: slice
+    name: str
+    odd: str
+    task: Task = Task.CLASSIFICATION
+    own: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """All sentences about the inputs that a user reads."""
+        return (*self.notes, *filter(None, [self.odd]))
+
+    def __iter__(self):
+        """Pairs of the index and the binary16 patterns of each sample, without the padding after its last time step."""
+        for index in range(len(self.samples)):
+            yield self.chosen.start + index, one_sample(self.samples, index)
+
+
+def read(network: Firmware | Model, source: Source) -> Inputs:
+    """Read the inputs that a source chooses for a network.
+
+    Raises:
+        ValueError: there are no such inputs, or they do not fit the network.
+    """
+    odd, data, notes = "", None, ()
+    task = network.task if isinstance(network, Model) else Task.CLASSIFICATION
+    if source.inputs:
+        name = str(source.inputs)
+        numbers, notes = arranged(read_numbers(source.inputs), interface(network), name, source.order or Order.FILE)
+        with np.errstate(over="ignore"):
+            found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
+    elif source.data is not None or network.inputs:
+        name, data = network.data if source.data is None else source.data, fitting(
+            network, source.data, source.read, source.order)
+        found, task = data.test, task if data.test.labels is None else data.task
+    else:
+        name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16), lengths=None, labels=None, classes=())
+    _check_steps(network, name, found)
+    chosen = sample_range(source.samples, source.first, len(found), source.default)
+    if source.inputs:
+        odd = oddities(name, numbers[chosen], chosen.start)
+    if data and (words := remark(task, found.part(chosen))):
+        data = replace(data, notes=(*data.notes, f"{name}: {words}"))
+    own = data is None or not isinstance(network, Model) or is_own(network, data)
+    return Inputs(samples=found.part(chosen), chosen=chosen, name=name, odd=odd, task=task, own=own,
+                  notes=data.notes if data else notes)
+
+
+def read_or_draw(network: Firmware, source: Source) -> Inputs:
+    """The inputs that a source chooses, or random ones if it names no place and the network has no shipped test set.
+
+    Random inputs are normally distributed, with 5 time steps where any number is right.
+
+    Raises:
+        ValueError: the source names a place without such inputs, or they do not fit the network.
+    """
+    if source.words or not network.inputs or network.data in SHIPPED:
+        return read(network, source)
+    shape = (DRAWN, *[network.steps or 5] * network.recurrent, network.inputs)
+    numbers = np.random.default_rng(0).normal(size=shape).astype(np.float16)
+    chosen = sample_range(source.samples, source.first, DRAWN, source.default)
+    samples = Samples(inputs=numbers.view(np.uint16), lengths=None, labels=None, classes=())
+    return Inputs(samples=samples.part(chosen), chosen=chosen, name="random numbers", odd="")
+
+
+def _check_steps(network: Firmware | Model, name: str, samples: Samples):
+    """Refuse sequences that are not as long as a network with a fixed number of time steps needs them."""
+    if network.steps is not None:
+        lengths = [samples.inputs.shape[1]] if samples.lengths is None else samples.lengths.tolist()
+        if odd := set(lengths) - {network.steps}:
+            raise ValueError(f"{name}: {network.name} takes sequences of {network.steps} time steps, not of "
+                             f"{min(odd)}: cut or pad them")
+
+
+def oddities(name: str, numbers: np.ndarray, first: int) -> str:
+    """A sentence about numbers that binary16 cannot hold; empty if there are none.
+
+    Args:
+        name:    Name of the source of the numbers.
+        numbers: Real numbers [samples, ...].
+        first:   Index of the first sample.
+    """
+    finite = np.isfinite(numbers)
+    with np.errstate(over="ignore"):
+        beyond = finite & ~np.isfinite(numbers.astype(np.float16))
+    odd = ~finite | beyond
+    if not odd.any():
+        return ""
+    rows = np.flatnonzero(odd.reshape(len(odd), -1).any(axis=1)) + first
+    return (f"{name}: of {odd.size:,} values {int((~finite).sum()):,} are not finite and {int(beyond.sum()):,} too "
+            f"large for binary16, which makes them infinite; results of {_listed(rows.tolist())} mean nothing")
+
+
+def _listed(rows: Sequence[int]) -> str:
+    """Indices of samples as text; of many, only the first few."""
+    text = ", ".join(map(str, rows[:NAMED]))
+    return f"sample{'s' * (len(rows) > 1)} {text}" + f" and {len(rows) - NAMED:,} more" * (len(rows) > NAMED)
+

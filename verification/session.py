@@ -1,0 +1,170 @@
+"""Run one network on one machine, which may be golden or simulated hardware."""
+
+from typing import Self
+
+import numpy as np
+from concord.firmware.firmware import Firmware, check_machine
+from concord.firmware.stops import stopped
+from concord.golden.host.messages import contents_of, entries_message, program_message, read_message
+from concord.sim.machines.host import Machine, MachineTimeout
+from concord.spec.host.messages import unpack
+from concord.spec.host.registers import Counter, Status
+from concord.spec.isa.instructions import Error
+from concord.spec.isa.memories import Mem
+
+
+class Session:
+    """Firmware in a machine's memories, ready for input.
+
+    Args:
+        machine:  Any kind of machine.
+        firmware: Firmware for the configuration of the machine.
+
+    Raises:
+        ValueError: the firmware is for another configuration.
+    """
+
+    def __init__(self, machine: Machine, firmware: Firmware):
+        check_machine(firmware, machine.config)
+        self.machine, self.firmware = machine, firmware
+        self._loaded: tuple[int, bool] | None = None  # number of steps and `keep_state` of the program in the machine
+        self._begin()
+
+    def infer(self, sample: np.ndarray, *, keep_state: bool = False) -> np.ndarray:
+        """Run one sample, and return the outputs of the network, uint16[outputs].
+
+        Args:
+            sample:     Input patterns, uint16[inputs], or uint16[steps, inputs] if the network is recurrent.
+            keep_state: Whether to start from the states that the last sample left, so that several parts of a sequence
+                give the outputs of the whole sequence. It must be False for the first part.
+
+        Raises:
+            ValueError:   the sample has another shape, or there are no states to keep.
+            Stopped:      the program stopped with an error.
+            RuntimeError: the program did not finish.
+        """
+        self.prepare(len(sample) if self.firmware.recurrent else 1, keep_state=keep_state)
+        return self.firmware.output(self._run(sample))
+
+    def prepare(self, steps: int, *, keep_state: bool = False):
+        """Load the program for samples of some time steps, unless the machine has it."""
+        if (steps, keep_state) != self._loaded:
+            self._load(self.firmware.program(steps, keep_state=keep_state), self.firmware.loop if keep_state else 0)
+            self._loaded = steps, keep_state
+
+    def check(self, status: Status):
+        """Refuse what STATUS says after a run of the program.
+
+        Raises:
+            Stopped:      the program stopped with an error.
+            RuntimeError: the program did not finish.
+        """
+        error, address = self.machine.error()
+        if error != Error.NONE:
+            raise stopped(self.firmware, self._program, error, address, first=self._first)
+        if not status & Status.DONE:
+            raise RuntimeError(f"{self.firmware.name}: the program waits for more words of NetQ than one input brings")
+
+    def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
+        """Run another program, and return the contents of each memory in use and, under NetQ, the words sent.
+
+        Args:
+            program: Instruction words.
+            sample:  Input patterns as in `infer`; the program need not read all of them.
+        """
+        sent = [self._contents(message) for message in self.execute(program, sample)]
+        empty = np.zeros((0, self.machine.config.mfu_lanes), np.uint16)
+        return {**self.memories(), Mem.NET_Q: np.concatenate([empty, *sent])}
+
+    def execute(self, program: list[int], sample: np.ndarray) -> list[bytes]:
+        """Run another program on memories in their initial state, and return the messages that it sends."""
+        self._begin()
+        self._loaded = None
+        self._load(program)
+        return self._run(sample)
+
+    def count(self, program: list[int], sample: np.ndarray | None) -> dict[Counter, int]:
+        """Run another program on the memories as they are, and return the counters of this run.
+
+        The input is sent after the start, so that the clock cycles of its transfer are counted.
+
+        Args:
+            program: Instruction words.
+            sample:  Input patterns as in `infer`, or None for a program that reads none.
+        """
+        self.machine.reset()
+        self.machine.clear()
+        self._loaded = None
+        self._load(program)
+        self._run(sample, late=True)
+        return self.machine.counters()
+
+    def memories(self) -> dict[Mem, np.ndarray]:
+        """The contents of each memory that the firmware uses, as `contents_of` gives them.
+
+        These are uint16[words, M] for a vector memory, and uint16[entries, N + 1] for VectorRf.
+        """
+        sizes = {mem: len(image) for mem, image in self.firmware.vectors.items()}
+        if self.firmware.uses_entries:
+            sizes[Mem.VECTOR_RF] = self.machine.config.vector_rf
+        result = {}
+        for mem, size in sizes.items():
+            self.machine.send(read_message(self.machine.config, mem, size))
+            (answer,) = self.machine.receive()
+            result[mem] = self._contents(answer)
+        return result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.machine.close()
+
+    @property
+    def invalid(self) -> list[str]:
+        """Names in STATUS of the quantisers that have seen a NaN or an infinity since the start of the session."""
+        status = self.machine.status()
+        return [flag.name for flag in (Status.INVALID_VECTOR, Status.INVALID_MATRIX) if status & flag]
+
+    def counters(self) -> dict[Counter, int]:
+        """The increase of every counter since the last call, or since the start of the session."""
+        counters = self.machine.counters()
+        self.machine.clear()
+        return counters
+
+    def _begin(self):
+        """Bring the machine and its memories to their initial state."""
+        self.machine.reset()
+        self.machine.clear()
+        config, size = self.machine.config, self.machine.config.vector_rf
+        if self.firmware.uses_entries:  # entries that no chain writes are compared, too
+            zeros = np.zeros((size, config.native_dim), np.int16)
+            self.machine.send(entries_message(config, zeros, np.zeros(size, np.int64)))
+        self.machine.send(*self.firmware.memory_messages())
+
+    def _load(self, program: list[int], first: int = 0):
+        """Load a program into the machine; its first instruction is the one at address `first` of the firmware."""
+        self.machine.send(program_message(self.machine.config, program))
+        self._program, self._first = program, first
+
+    def _run(self, sample: np.ndarray | None, *, late: bool = False) -> list[bytes]:
+        """Run the program on one sample, and return the messages that it sends.
+
+        Args:
+            sample: Input patterns as in `infer`, or None to send none.
+            late:   Whether the input is sent after the start of the program instead of before.
+        """
+        sent = sample is not None and self.firmware.inputs
+        message = [self.firmware.input_message(sample)] if sent else []
+        try:
+            self.machine.send(*message[:not late])
+            self.machine.start()
+            self.machine.send(*message[not late:])
+            status = self.machine.run()
+        except MachineTimeout as error:
+            raise RuntimeError(str(error)) from error
+        self.check(status)
+        return self.machine.receive()
+
+    def _contents(self, message: bytes) -> np.ndarray:
+        return contents_of(self.machine.config, unpack(self.machine.config, message, to_machine=False))

@@ -1,0 +1,252 @@
+"""Tables that the commands print."""
+
+from collections.abc import Callable, Mapping
+
+from concord.compiler.explain import explain
+from concord.compiler.network import Compiled
+from concord.datasets import measures
+from concord.spec.host.registers import Counter
+from concord.verification.error_split import ALONE, PARTS, ROUNDING
+from concord.verification.layer_costs import WAITS, LayerCost, wait_title
+from concord.verification.verified import Verified
+from rich.markup import escape
+from rich.table import Table
+
+#: Networks whose measures are compared, by their names in tables.
+NETWORKS = ("FP32", "quantised", "golden", "RTL")
+#: Tools that networks come from, which run the same samples, by their names in tables.
+ORIGINALS = ("onnxruntime", "qonnx", "PyTorch")
+
+
+def usage_table(compiled: Compiled) -> Table:
+    """A table of the words of each memory that the network uses."""
+    table = Table("memory", "used", "of", "", title="memories", box=None, title_justify="left")
+    for name, (used, available) in compiled.usage.items():
+        table.add_row(name, str(used), str(available), f"{used / available:.0%}")
+    return table
+
+
+def bound_table(compiled: Compiled) -> Table:
+    """A table of the bound of each product's sums, and whether they may overflow."""
+    table = Table("product", "largest sum", "accumulator", "", title="sums", box=None, title_justify="left")
+    for bound in compiled.bounds:
+        verdict = "cannot wrap" if bound.proven else "may wrap"
+        if bound.clamped:
+            verdict += f"; {bound.clamped:.1%} of the weight blocks at an end of the exponent range"
+        table.add_row(bound.product, f"{bound.bits} bits", f"{bound.has} bits", verdict)
+    return table
+
+
+def explain_table(compiled: Compiled) -> Table:
+    """A table of the chains of each layer, the memories that it reads and writes, its beats and estimated cycles."""
+    table = Table(title="layers", box=None, title_justify="left")
+    for name in ("layer", "chains", "reads", "writes", "beats", "conflicts", "MFU\nwords", "cycles,\nabout"):
+        text = name in ("layer", "reads", "writes")
+        table.add_column(name, justify="left" if text else "right", no_wrap=True, overflow="fold")
+    works = explain(compiled.firmware)
+    for work in works:
+        table.add_row(work.layer or "input and output", str(work.chains), work.places(work.reads),
+                      work.places(work.writes), *(f"{count:,}" for count in (
+                          work.beats, work.conflict, work.words, work.cycles)))
+    table.add_section()
+    totals = (sum(getattr(work, name) for work in works) for name in ("beats", "conflict", "words", "cycles"))
+    table.add_row("all", str(sum(work.chains for work in works)), "", "", *(f"{count:,}" for count in totals))
+    return table
+
+
+def verify_table(done: list[Verified]) -> Table:
+    """A table of the results, with one column for each model."""
+    table = Table("", title="verification", title_justify="left")
+    for verified in done:
+        table.add_column(escape(verified.request.path.stem), overflow="fold")
+    for name, values in verify_rows(done).items():
+        table.add_row(name, *map(escape, values), end_section=name in ("samples", "differing event counters")
+                      or name.endswith(f", {NETWORKS[-1]}"))
+    return table
+
+
+def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
+    """The lines of that table by name, each with one value for each model."""
+    lines = {
+        "machine": lambda v: f"{_count(v)}{v.request.kind}, preset {v.preset}",
+        "samples": lambda v: f"{len(v.samples)} of {v.source}",
+    }
+    for measure in measure_names(done):
+        for name in (*(tool for tool in ORIGINALS if any(_by(verified) == tool for verified in done)), *NETWORKS):
+            lines[f"{measure}, {name}"] = lambda v, name=name, measure=measure: _measure(v, measure, name)
+    lines |= {
+        "mismatching bits, machine": lambda v: _compared(v, v.bits),
+        "bits, golden and reference": lambda v: "no model" if v.reference_bits is None else str(v.reference_bits),
+        "differing event counters": lambda v: _compared(v, len(v.events)),
+        "cycles per inference": lambda v: f"{v.cycles:,.0f}" if v.cycles else "none on golden",
+    }
+    if any(verified.microseconds for verified in done):
+        lines["time per inference"] = lambda v: (
+            f"{v.microseconds:,.1f} us at {v.request.clock:g} MHz" if v.microseconds else "none on golden")
+    lines |= {
+        "MVM utilisation": lambda v: _percent(v.utilisation) if v.cycles else "none on golden",
+        "overflows in total (partial, product, output)": _overflows,
+    } | (SEVERAL if any(len(v.parts) > 1 for v in done) else {})
+    return {name: [line(verified) for verified in done] for name, line in lines.items()}
+
+
+def cost_rows(verified: Verified) -> list[list[str]]:
+    """The cost of each layer and of all together, as cells of a table; its head comes first, empty without costs.
+
+    Columns of waits that are 0 for all layers are left out.
+    """
+    costs, config = verified.costs, verified.parts[0].config
+    if not costs:
+        return []
+    counters = {counter: sum(cost.counters[counter] for cost in costs) for counter in costs[0].counters}
+    waits = [counter for counter in WAITS if any(cost.counters[counter] for cost in costs)]
+
+    def cells(title: str, cost: LayerCost) -> list[str]:
+        return [title, f"{cost.cycles:,}", _percent(cost.busy(config)),
+                *(f"{cost.counters[counter]:,}" for counter in waits)]
+
+    return [["layer", "cycles", "MVM utilisation", *map(wait_title, waits)],
+            *(cells(cost.title, cost) for cost in costs), cells("all", LayerCost(layers=(), counters=counters))]
+
+
+def cost_table(verified: Verified) -> Table:
+    """A table of `cost_rows`."""
+    return _layer_table(f"layers of {verified.request.path.stem}, sample {verified.first}", cost_rows(verified))
+
+
+def split_rows(verified: Verified) -> list[list[str]]:
+    """The parts of the error of each layer, as cells of a table; its head comes first, empty if it was not split."""
+    if verified.split is None:
+        return []
+
+    def cells(name: str, errors: Mapping[str, float]) -> list[str]:
+        return [name, *(_share(errors[part]) if part in errors else "" for part in (*PARTS, ALONE))]
+
+    return [["layer", *PARTS, ALONE], *(cells(name, errors) for name, errors in verified.split.layers.items())]
+
+
+def split_table(verified: Verified) -> Table:
+    """A table of `split_rows`."""
+    return _layer_table(f"errors of {verified.request.path.stem}, relative, {verified.split.samples} samples",
+                        split_rows(verified))
+
+
+def _layer_table(title: str, cells: list[list[str]]) -> Table:
+    """A table of its head, a line for each layer, and a last line for all of them.
+
+    Text that is too wide for its column, first of all the name of a layer, goes on in the next line: nothing is cut.
+    """
+    (first, *head), *rows = cells
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column(first, overflow="fold")
+    for name in head:
+        table.add_column(name.replace(" ", "\n"), justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _share(error: float) -> str:
+    """A relative error in per cent; one that rounding to float64 explains is none."""
+    return "none" if error <= ROUNDING else f"{100 * error:.3g}%"
+
+
+def _compared(verified: Verified, count: int) -> str:
+    """The number of differences between golden and the machine, if another machine than golden ran."""
+    return str(count) if verified.compared else "not run"
+
+
+def without_costs(verified: Verified) -> str:
+    """A sentence that says why there are no costs of layers."""
+    return f"{verified.request.path.stem}: layers have no cycles, for {costs_reason(verified)}"
+
+
+def costs_reason(verified: Verified) -> str:
+    """Why there are no costs of layers."""
+    if verified.bits:
+        return "bits of the machine differ from golden"
+    return "they are shared by several machines" if verified.streamed else "the golden machine has no clock"
+
+
+def faults(done: list[Verified]) -> list[str]:
+    """A sentence about each difference between golden and the machine."""
+    lines = []
+    for verified in done:
+        name, fault = verified.request.path.stem, verified.fault
+        if verified.reference_bits:
+            lines.append(f"{name}: {verified.reference_bits} bits of the golden machine differ from the network")
+        if verified.large_bits:
+            lines.append(f"{name}: {verified.large_bits} bits of the golden machines differ from one large machine")
+        if verified.split is not None and not verified.split.compiled:
+            lines.append(f"{name}: without quantisers, the compiled network differs from its float network by "
+                         f"{verified.split.compiler:.1e} of its outputs, first at {verified.split.first}")
+        if verified.bits:
+            lines.append(f"{name}: {verified.bits} bits of the {verified.request.kind} machine differ from golden")
+        if fault is not None:
+            lines.append(f"{name}: {fault.difference}")
+            lines.append(f"waveform: {fault.waves or 'none'}; reproduce with: {fault.command}")
+        elif verified.bits and len(verified.parts) > 1:
+            lines.append(f"{name}: each machine alone agrees with golden: the difference arises between the machines")
+        lines += [
+            f"{name}: event counter {verified.counter_name(*key)} is {golden} in golden and {other} in the machine"
+            for key, (golden, other) in verified.events.items()
+        ]
+    return lines
+
+
+def measure_names(done: list[Verified]) -> list[str]:
+    """Names of all measures of these models, in order; "accuracy" if no model has labels."""
+    names = dict.fromkeys(name for verified in done for name in verified.measures.get("golden", ()))
+    return list(names) or ["accuracy"]
+
+
+def _by(verified: Verified) -> str | None:
+    """The tool that a network comes from; None for a quantised model."""
+    return verified.comparison and verified.comparison.by
+
+
+def _measure(verified: Verified, measure: str, name: str) -> str:
+    """The value of a measure of one network as text, or why there is none."""
+    if not verified.measures:
+        return "no labels"
+    if measure not in verified.measures["golden"]:
+        return ""
+    if name == _by(verified) and verified.comparison.reason:
+        return f"not measured: {verified.comparison.reason}"
+    if name not in verified.measures:
+        return "not run" if name == "RTL" else "not known"
+    return measures.text(measure, verified.measures[name][measure])
+
+
+def _overflows(verified: Verified) -> str:
+    if not all(part.config.count_overflows for part in verified.parts):
+        return "not counted by this preset"
+    kinds = (Counter.OVERFLOW_PARTIAL, Counter.OVERFLOW_PRODUCT, Counter.OVERFLOW_OUTPUT)
+    return ", ".join(str(sum(counters[kind] for counters in verified.other.counters)) for kind in kinds)
+
+
+def _count(verified: Verified) -> str:
+    """The number of machines, if there are several."""
+    return f"{len(verified.parts)} x " if len(verified.parts) > 1 else ""
+
+
+def _clocked(line: Callable[[Verified], str]) -> Callable[[Verified], str]:
+    """A line of the table for several machines that have a clock."""
+    return lambda v: line(v) if v.streamed else "none on golden" if len(v.parts) > 1 else ""
+
+
+#: Further lines of the table if there are several machines: their names, and the value for one network.
+SEVERAL = {
+    "cut after": lambda v: ", ".join(v.compiled.cascade.cuts),
+    "bits, golden and one large golden machine": lambda v: "" if v.large_bits is None else str(v.large_bits),
+    "cycles from result to result": _clocked(lambda v: f"{v.streamed.interval:,.0f}"),
+    "one machine, cycles per inference": _clocked(
+        lambda v: f"{v.single.latency:,}" if v.single else "the network does not fit"),
+    "one machine, cycles from result to result": _clocked(lambda v: f"{v.single.interval:,.0f}" if v.single else ""),
+    "throughput beside one machine": _clocked(
+        lambda v: f"{v.single.interval / v.streamed.interval:.2f} times" if v.single else ""),
+}
+
+
+def _percent(value: float) -> str:
+    return f"{value:.2%}"

@@ -1,0 +1,250 @@
+"""The steps of `nnp verify` for one model, or for firmware."""
+
+import shlex
+
+import numpy as np
+from concord.compiler.cascade import CompiledCascade
+from concord.datasets.samples import Samples
+from concord.firmware.cascade import Cascade
+from concord.firmware.firmware_file import load_cascade
+from concord.lib.progress import shown
+from concord.lib.steps import Steps
+from concord.net import network
+from concord.net.model import Model
+from concord.net.model_file import load_model
+from concord.sim.machines.kinds import MachineKind
+from concord.spec.machine.config import preset_name
+from concord.verification import batches, quality
+from concord.verification.batches import Outcome
+from concord.verification.builds import Builds
+from concord.verification.cascade_session import Streamed, session_of
+from concord.verification.diagnosis import first_difference_of
+from concord.verification.error_split import SAMPLES as SPLIT_SAMPLES
+from concord.verification.error_split import images_of, split_errors
+from concord.verification.inputs import Inputs, read
+from concord.verification.layer_costs import measured_costs
+from concord.verification.verified import Fault, Prepared, Request, Verified
+from concord.verification.waveform import write_waveform
+from concord.workflows.cascades import Wish, compile_cascade, fitted, whole
+from concord.workflows.kinds import FileKind, kind_of
+from concord.workflows.presets import golden_only
+from concord.workflows.results import described
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+
+STEPS = 7
+STREAMED = 8  #: Number of samples that follow each other to measure the throughput of several machines.
+ERROR_SAMPLES = 200  #: Most samples on which the errors of layers are measured.
+
+
+def prepare(request: Request, console: Console, steps: Steps | None = None) -> Prepared:
+    """Read a model or firmware and its inputs, and compile the model, so that errors show before slow work begins.
+
+    Args:
+        request: The options.
+        console: Console to print on.
+        steps:   Steps that were done before, such as the quantisation of an imported network; None for none.
+
+    Raises:
+        ValueError: the file is damaged, its data are missing, or no machine can run it.
+    """
+    if steps is None:
+        console.rule(f"[bold]{escape(request.path.stem)}")
+        steps = Steps(console, STEPS)
+    if kind_of(request.path) in (FileKind.FIRMWARE, FileKind.CASCADE):
+        return _prepare_firmware(request, steps)
+    with steps.step("read model and test data", request.source.place) as note:
+        model = load_model(request.path)
+        inputs = read(model, request.source)
+        _check_predictions(model, inputs)
+        note.text = f"{len(model.layers)} layers, {len(inputs.samples)} samples of {inputs.name}"
+    with steps.step("compile") as note:
+        preset, compiled = compile_cascade(model, request.preset, request.wish, request.place)
+        config, several = compiled.cascade.first.config, len(compiled.parts) > 1
+        single = whole(model, config) if several else None
+        large = (single or fitted(model, config)) if several else None
+        images = images_of(model, compiled.cascade.first) if request.split else {}
+        note.text = _describe(preset, compiled) + ("" if request.preset else golden_only(preset))
+    return Prepared(
+        request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps, images=images,
+        single=single and single.firmware, large=large and large.firmware)
+
+
+def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
+    """Read firmware, which is compared on its machines without its model."""
+    if request.preset or request.wish != Wish():
+        raise ValueError(f"{request.place}: firmware holds its machines and its cut: leave out --machines, --cut "
+                         "and --preset")
+    if request.split:
+        raise ValueError(f"{request.place}: firmware has no float network to compare with: leave out --errors, or "
+                         "verify the model")
+    with steps.step("read firmware and test data") as note:
+        cascade = load_cascade(request.path)
+        inputs = read(cascade, request.source)
+        count = len(cascade.parts)
+        note.text = f"{count} machine{'s' * (count > 1)}, {len(inputs.samples)} samples of {inputs.name}"
+    names = dict.fromkeys(preset_name(part.config) or f"{part.config.digest:08x}" for part in cascade.parts)
+    return Prepared(request=request, model=None, inputs=inputs, preset=", ".join(names),
+                    compiled=CompiledCascade(cascade=cascade), steps=steps)
+
+
+def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verified:
+    """Run a network on golden and on other machines, and compare.
+
+    Raises:
+        RuntimeError: a machine stopped with an error, or could not be built.
+    """
+    request, model, steps = prepared.request, prepared.model, prepared.steps
+    cascade, samples = prepared.compiled.cascade, prepared.inputs.samples
+    console.rule(f"[bold]{escape(request.path.stem)}")
+    clocked = request.kind != MachineKind.GOLDEN
+    with steps.step("build the machine", "minutes, where none has been built before" if clocked else "") as note:
+        with shown(console) as show:
+            builds.wait([part.config for part in cascade.parts], show)
+        note.text = f"{request.kind}, preset {prepared.preset}"
+    with steps.step("run") as note:
+        outcomes = _run(cascade, samples, request, console)
+        note.text = " and ".join(outcomes)
+    golden, other = outcomes[MachineKind.GOLDEN], outcomes[request.kind]
+    with steps.step("compare") as note:
+        bits = batches.differing_bits(golden, other)
+        events = {(k, counter): (golden.counters[k][counter], other.counters[k][counter])
+                  for k, counter in batches.differing_events(golden, other)}
+        fault = _fault(prepared, batches.first_sample(golden, other), console) if bits else None
+        reference, large = _reference(prepared, golden.outputs)
+        note.text = (f"{bits} differing bits, {len(events)} differing event counters" if clocked else
+                     "golden and reference alone")
+    with steps.step("measure") as note:
+        split, errors = None, {}
+        measures = quality.measured(model, prepared.inputs, golden.outputs, other.outputs if clocked else None)
+        if model:
+            if prepared.images:
+                split = split_errors(model, cascade.first, prepared.images, samples.first(SPLIT_SAMPLES))
+            errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
+        if measures and prepared.comparison and prepared.comparison.measures:
+            measures = {prepared.comparison.by: prepared.comparison.measures, **measures}
+        note.text = described(measures["golden"]) if measures else "no labels, so nothing to compare with"
+    with steps.step("measure layers" if len(cascade.parts) == 1 else "measure the throughput") as note:
+        costs, streamed, single = (), None, None
+        if clocked and len(cascade.parts) > 1:
+            streamed, single = _throughput(prepared)
+            bits += batches.count_bits(streamed.outputs, golden.outputs[streamed_samples(samples)])
+            note.text = f"{streamed.interval:,.0f} cycles from result to result"
+        elif clocked and not bits:
+            costs = measured_costs(request.kind, cascade.first, batches.one_sample(samples, 0))
+            note.text = f"{sum(cost.cycles for cost in costs):,} cycles of one sample"
+        else:
+            note.text = "nothing to measure"
+    return Verified(
+        request=request,
+        model=model,
+        preset=prepared.preset,
+        samples=samples,
+        source=prepared.inputs.name,
+        first=prepared.inputs.chosen.start,
+        compiled=prepared.compiled,
+        task=prepared.inputs.task,
+        own=prepared.inputs.own,
+        measures=measures,
+        golden=golden,
+        other=other,
+        reference_bits=reference,
+        large_bits=large,
+        bits=bits,
+        events=events,
+        fault=fault,
+        errors=errors,
+        split=split,
+        streamed=streamed,
+        single=single,
+        costs=costs,
+        times=steps.times,
+        comparison=prepared.comparison,
+    )
+
+
+def _reference(prepared: Prepared, outputs: np.ndarray) -> tuple[int | None, int | None]:
+    """Number of bits in which the network, and one large golden machine, differ from golden; None where there is none.
+    """
+    model, samples = prepared.model, prepared.inputs.samples
+    if model is None:
+        return None, None
+    reference = batches.count_bits(outputs, network.forward(model, samples.inputs, samples.lengths)[-1].outputs)
+    if prepared.large is None:
+        return reference, None
+    alone = batches.run_all(Cascade.of(prepared.large), samples, [MachineKind.GOLDEN], jobs=prepared.request.jobs,
+                            progress=lambda *_: None)
+    return reference, batches.count_bits(outputs, alone[MachineKind.GOLDEN].outputs)
+
+
+def streamed_samples(samples: Samples) -> np.ndarray:
+    """Indices of the samples that follow each other: they have as many time steps as the first one."""
+    same = range(len(samples)) if samples.lengths is None else np.flatnonzero(samples.lengths == samples.lengths[0])
+    return np.resize(np.asarray(same)[:STREAMED], STREAMED)
+
+
+def _throughput(prepared: Prepared) -> tuple[Streamed, Streamed | None]:
+    """Samples that follow each other, on the machines and on one."""
+    samples, kind = prepared.inputs.samples, prepared.request.kind
+    chosen = [batches.one_sample(samples, index) for index in streamed_samples(samples)]
+
+    def stream(cascade: Cascade) -> Streamed:
+        with session_of(cascade, kind) as session:
+            return session.stream(chosen)
+
+    return stream(prepared.compiled.cascade), stream(Cascade.of(prepared.single)) if prepared.single else None
+
+
+def _check_predictions(model: Model, inputs: Inputs):
+    """Refuse a test set of the model's name that has more samples than its float networks were measured on."""
+    known = len(model.fp32_predictions)
+    if inputs.own and inputs.samples.labels is not None and known and inputs.chosen.stop > known:
+        raise ValueError(f"{model.name} carries FP32 predictions for {len(model.fp32_predictions)} samples of "
+                         f"{model.data}, and {inputs.name} holds more: name the test set that it was trained with")
+
+
+def _describe(preset: str, compiled: CompiledCascade) -> str:
+    tiles = [part.usage["MatrixRf"] for part in compiled.parts]
+    words = sum(len(part.instruction_words) for part in compiled.cascade.parts)
+    return (f"for {preset}: {words} instructions, {sum(used for used, _ in tiles)} of {sum(of for _, of in tiles)} "
+            f"tiles, {'no sum can wrap' if all(bound.proven for bound in compiled.bounds) else 'a sum may wrap'}")
+
+
+def _run(cascade: Cascade, samples: Samples, request: Request, console: Console) -> dict[str, Outcome]:
+    kinds = list(dict.fromkeys([MachineKind.GOLDEN, request.kind]))
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks = {kind: bars.add_task(kind.value, total=len(samples)) for kind in kinds}
+        return batches.run_all(
+            cascade,
+            samples,
+            kinds,
+            jobs=request.jobs,
+            progress=lambda kind, count: bars.advance(tasks[kind], count),
+        )
+
+
+def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
+    """Locate the first difference by running its sample alone, and write its waveform."""
+    request, cascade = prepared.request, prepared.compiled.cascade
+    sample, number = batches.one_sample(prepared.inputs.samples, index), prepared.inputs.chosen.start + index
+    difference = first_difference_of(cascade, cascade, request.kind, sample, number)
+    if difference is None:
+        return None
+    waves = None
+    if request.waves and request.kind != MachineKind.GOLDEN and len(cascade.parts) == 1:
+        console.print(
+            f"{difference}\nbuilding the machine again for a waveform of that chain, which takes minutes where it is "
+            f"not cached; --no-waves leaves it out",
+            markup=False,
+            soft_wrap=True,
+        )
+        request.folder.mkdir(parents=True, exist_ok=True)
+        waves = request.folder / f"{request.path.stem}-{number}.vcd"
+        write_waveform(request.kind, cascade.first, sample, difference, waves)
+    preset = request.preset or prepared.preset
+    machine = [] if prepared.model is None else ["--preset", preset, *request.wish.words]
+    words = ["nnp", "verify", request.place, *machine, "--machine", str(request.kind), *request.source.words]
+    return Fault(
+        difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])
+    )

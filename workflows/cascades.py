@@ -1,0 +1,122 @@
+"""Choose the machines for a network, one or several, and compile it for them."""
+
+from dataclasses import dataclass
+
+from concord.compiler.balance import balanced
+from concord.compiler.cascade import CompiledCascade, Cutter
+from concord.compiler.cuts import parts
+from concord.compiler.explain import explain
+from concord.compiler.lib.reason import Refused
+from concord.compiler.network import Compiled, compile_network
+from concord.firmware.cascade import Cascade
+from concord.machines.fit import fit
+from concord.net.model import Model
+from concord.spec.machine.config import Config
+from concord.spec.machine.machine_file import find_config, machine_name
+from concord.workflows.presets import compile_for, smallest_first
+
+#: Most machines of one network.
+MOST = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """The options that spread a network over machines.
+
+    Attributes:
+        machines: Number of machines.
+        cut:      Names of the layers after which to cut, with commas between them; empty for the best cut.
+
+    Raises:
+        ValueError: the number of machines or of cuts is wrong.
+    """
+
+    machines: int = 1
+    cut: str = ""
+
+    def __post_init__(self):
+        if not 1 <= self.machines <= MOST:
+            raise ValueError(f"--machines {self.machines}: 1 to {MOST} machines work on a network")
+        if self.cut and self.machines == 1:
+            raise ValueError(f"--cut {self.cut}: one machine runs the whole network; say how many there are by "
+                             "--machines")
+        if self.cut and len(self.cuts) != self.machines - 1:
+            raise ValueError(f"--cut {self.cut}: {self.machines} machines need {self.machines - 1} cuts, this names "
+                             f"{len(self.cuts)}: name as many layers, with commas between them, or set --machines")
+
+    @property
+    def words(self) -> list[str]:
+        """The options, as words of a command line; none for one machine."""
+        given = [("--machines", str(self.machines))] * (self.machines > 1) + [("--cut", self.cut)] * bool(self.cut)
+        return [word for pair in given for word in pair]
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """Names of the layers behind which to cut; none for the best cut."""
+        return tuple(filter(None, self.cut.split(",")))
+
+
+def compile_cascade(model: Model, preset: str, wish: Wish, place: str = "") -> tuple[str, CompiledCascade]:
+    """Compile a model for one machine or for several.
+
+    Args:
+        model:  The model.
+        preset: Name of a preset, or a TOML file of a machine, for all machines; or one for each, with commas between
+            them. If empty, the first preset is taken of which that many machines hold the model.
+        wish:   How to cut the model.
+        place:  Path or URL of the model, for the advice in an error.
+
+    Returns:
+        The names of the machines in reports, and what is compiled.
+
+    Raises:
+        ValueError: there is no such machine, or the model cannot be cut so.
+    """
+    if wish.machines == 1:
+        name, one = compile_for(model, preset, place)
+        return name, CompiledCascade(cascade=Cascade.of(one.firmware), parts=(one,))
+    parts(model, wish.cuts)  # this refuses a cut that no machine allows
+    if preset:
+        names = preset.split(",")
+        if len(names) not in (1, wish.machines):
+            raise ValueError(f"--preset {preset}: name one machine for all, or {wish.machines} with commas "
+                             "between them")
+        configs = [find_config(name) for name in names]
+        configs = configs if len(configs) > 1 else configs * wish.machines
+        return ", ".join(dict.fromkeys(map(machine_name, names))), _compiled(model, configs, wish)
+    refused = {}
+    for name in smallest_first():
+        try:
+            return name, _compiled(model, [find_config(name)] * wish.machines, wish)
+        except ValueError as error:
+            refused[name] = error
+    name, error = next(iter(refused.items()))
+    raise ValueError(f"no preset takes the model on {wish.machines} machines; the smallest is {name}: {error}")
+
+
+def whole(model: Model, config: Config) -> Compiled | None:
+    """The model, compiled for one machine; None if it does not fit."""
+    try:
+        return compile_network(model, config)
+    except Refused:
+        return None
+
+
+def fitted(model: Model, config: Config) -> Compiled:
+    """The model, compiled for a machine with memories that are large enough.
+
+    Raises:
+        ValueError: there is no such machine.
+    """
+    return fit(model, config).compiled
+
+
+def _compiled(model: Model, configs: list[Config], wish: Wish) -> CompiledCascade:
+    cutter = Cutter(model, configs)
+    return cutter.compiled(wish.cuts) if wish.cut else balanced(cutter, costs_of(model, configs[0]))
+
+
+def costs_of(model: Model, config: Config) -> dict[str, int]:
+    """Estimated clock cycles of each layer on a machine; if that is too small, on one with larger memories."""
+    compiled = whole(model, config) or fitted(model, config)
+    return {work.layer: work.cycles for work in explain(compiled.firmware)}

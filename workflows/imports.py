@@ -1,0 +1,179 @@
+"""What the commands for imported networks share: options, what is said of a network, and results in a line."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from concord.datasets.samples import DataSet
+    from concord.frontends.onnx.read import Imported
+    from concord.lib.input_axes import Order
+    from concord.net.graph import Graph
+    from concord.net.model import Model
+    from concord.net.quantize.choices import Choices
+    from concord.net.quantize.options import QuantizationOptions, Widths
+
+#: Endings of the names of files that hold a network.
+ENDINGS = (".onnx", ".safetensors")
+Data = Annotated[str | None, typer.Option(
+    "--data", metavar="DATA", show_default=False,
+    help="Data of your own: a TOML, .npz or .csv file, a folder, or module:callable.")]
+Anew = Annotated[bool, typer.Option(
+    "--anew", help="Choose new integers and scales for a network that is quantised already, instead of its own.")]
+
+
+def is_file(name: str) -> bool:
+    """Whether a command's first word is a file of a network, rather than the name of a network or command."""
+    return Path(name).suffix.lower() in ENDINGS or Path(name).is_file()
+
+
+def data_set(place: str, network: "Graph", imported: "Imported | None", order: "Order | None" = None
+             ) -> "DataSet":
+    """The data set at a place, as a network takes it; what was chosen by default is said on stderr.
+
+    The network's own tool runs them, too; the result is printed.
+
+    Raises:
+        ValueError: there are no such data, they are damaged, or they do not fit the network; or the tool gives other
+            outputs than the network.
+    """
+    from concord.datasets.fitting import fitted
+    from concord.datasets.measures import remark
+    from concord.datasets.read import read_data
+    from concord.workflows.original import of_data, original_of
+
+    read = read_data(place, order=order)
+    data = fitted(read, network.interface, place)
+    words = remark(data.task, data.test) if data.test else ""
+    for note in (*data.notes, *[f"{place}: {words}"] * bool(words)):
+        typer.echo(f"nnp: {note}", err=True)
+    typer.echo(of_data(network, original_of(imported), read))
+    return data
+
+
+def compare_file(path: Path, network: "Graph", imported: "Imported | None", order: "Order | None"):
+    """Run samples of a .npy file in the network's own tool, and print the result.
+
+    Raises:
+        ValueError: there is no such file, its numbers do not fit the network, or the tool gives other outputs.
+    """
+    from concord.workflows.original import of_file, original_of
+
+    found, notes = of_file(network, original_of(imported), path, order)
+    for note in notes:
+        typer.echo(f"nnp: {note}", err=True)
+    typer.echo(found)
+
+
+def requantized(network: "Graph") -> str:
+    """A line that says that a network is quantised already, where new integers are chosen; empty for others."""
+    from concord.net.passes.quantizers import is_quantized
+
+    if not is_quantized(network):
+        return ""
+    return f"{network.name} is quantised already: its weights are kept as numbers, integers and ranges are found anew\n"
+
+
+def softmax(network: "Graph", model: "Model") -> str:
+    """A line that says who computes the softmax at the end of a network; empty where there is none."""
+    from concord.net.layers.softmax import Softmax
+
+    if not network.softmax:
+        return ""
+    if isinstance(model.layers[-1], Softmax):
+        return "the machine computes the softmax at the end: its outputs are probabilities\n"
+    return ("the softmax at the end is left to the host, because the machine has no softmax unit for "
+            f"{model.outputs} elements (attribute softmax_words)\n")
+
+
+def keeps(network: "Graph", anew: bool) -> bool:
+    """Whether a network is quantised already, and no new integers and scales are asked for."""
+    from concord.net.passes.quantizers import is_quantized
+
+    return not anew and is_quantized(network)
+
+
+def is_kept(network: "Graph", anew: bool, others: bool) -> bool:
+    """Whether a network is quantised already and keeps its integers and scales.
+
+    Args:
+        network: The network.
+        anew:    Whether new ones are asked for.
+        others:  Whether options are given that choose others.
+
+    Raises:
+        ValueError: options contradict each other.
+    """
+    from concord.net.passes.quantizers import is_quantized
+
+    if not is_quantized(network):
+        if anew:
+            raise ValueError(f"{network.name}: it is not quantised, so leave out --anew")
+        return False
+    if others and not anew:
+        raise ValueError(f"{network.name}: it is quantised already and keeps its integers and scales; leave out the "
+                         "options that choose others, or add --anew")
+    return not anew
+
+
+def decided(
+    network: "Graph", asked: "QuantizationOptions", anew: bool, calibrated: bool,
+) -> tuple[bool, "Choices", "Widths | None"]:
+    """How a network is quantised: whether it keeps its own integers and scales, the choices otherwise, and the widths.
+
+    Args:
+        network:    The network.
+        asked:      What the user says.
+        anew:       Whether a network that is quantised already gets new integers and scales.
+        calibrated: Whether samples to calibrate with are given.
+
+    Returns:
+        Whether it keeps its integers, the choices, and the widths that are named; None for those of the integers.
+
+    Raises:
+        ValueError: options are missing or contradict each other.
+    """
+    own = not asked.names_widths and keeps(network, anew)
+    # The integers of the file decide the widths; these stand in while the other options are looked at.
+    whole = replace(asked, weights_bits=8, input_bits=8) if own else asked
+    choices = whole.choices()
+    kept = is_kept(network, anew, calibrated or whole.beyond_widths)
+    if own or not kept:
+        return kept, choices, None
+    widths = asked.widths()
+    widths.check_integers()
+    return kept, choices, widths
+
+
+def unfit(model: "Model", machine: str, place: str) -> str:
+    """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none.
+
+    Args:
+        model:   The model.
+        machine: A preset or TOML file, or empty.
+        place:   Path or URL of the model, for the command that makes a machine which holds it.
+    """
+    if not machine:
+        return ""
+    from concord.compiler.support import problems
+    from concord.spec.machine.machine_file import find_config
+    from concord.workflows.presets import compile_for
+
+    if found := problems(model, find_config(machine)):
+        return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
+    try:
+        compile_for(model, machine, place)
+    except ValueError as error:
+        return f"{machine} cannot run it: {error}\n"
+    return ""
+
+
+def result(model: "Model") -> str:
+    """The measures of a model in a line."""
+    from concord.datasets.measures import NAMES, text
+
+    name = NAMES[model.task]
+    figures = [f"{network} {text(name, value)}" for network, value in model.provenance.measures.items()]
+    return f"{name} {', '.join(figures)}" if figures else "no labelled test set, so no measure"

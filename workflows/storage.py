@@ -1,0 +1,121 @@
+"""Files at paths and URLs. fsspec, which reads `https://`, `s3://` and others, is imported only for a URL."""
+
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL, not a path on this computer."""
+    return "://" in place
+
+
+def file_name(place: str) -> str:
+    """The last part of a path or URL, as a legal file name."""
+    if not is_url(place):
+        return Path(place).name
+    parts = urlsplit(place)
+    server = parts.scheme in ("http", "https")  # its name is no file's; in s3://bucket/model it is part of the path
+    return PurePosixPath(parts.path if server else place.partition("?")[0]).name.lstrip(".") or "file"
+
+
+def legal(name: str) -> str:
+    """A name as the stem of a file: whatever is no letter, digit, point, hyphen or underscore becomes an underscore."""
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".") or "network"
+
+
+@contextmanager
+def fetched(place: str) -> Iterator[Path]:
+    """A context that gives a path to read: the path itself, or a copy of a URL that is removed at the end.
+
+    Raises:
+        ValueError: the URL cannot be read.
+    """
+    if not is_url(place):
+        yield Path(place)
+        return
+    with tempfile.TemporaryDirectory(prefix="nnp-") as folder:
+        path = Path(folder, file_name(place))
+        with _sentences(place):
+            files, where = _file_system(place)
+            files.get_file(where, str(path))
+        try:
+            yield path
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), place)) from error
+
+
+@contextmanager
+def written(place: str) -> Iterator[Path]:
+    """A context that gives a path to write: the path itself, or a file that is sent to the URL, as a whole, at the end.
+
+    Raises:
+        ValueError: the place cannot be written; if this is known beforehand, it is raised before the context begins.
+    """
+    if not is_url(place):
+        if Path(place).is_dir():
+            raise ValueError(f"{place}: it is a folder; name the file, too")
+        yield Path(place)
+        return
+    with _sentences(place):
+        if place.endswith("/"):
+            raise ValueError("name the file, too")
+        files, where = _file_system(place)
+        if place.startswith(("http://", "https://")):
+            raise NotImplementedError
+    folder = Path(tempfile.mkdtemp(prefix="nnp-"))
+    path = folder / file_name(place)
+    try:
+        yield path
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    # The file gets its name when the transaction ends, not earlier.
+    with (_sentences(place, f"; {path} holds what was to be there"), path.open("rb") as source, files.transaction,
+          files.open(where, "wb") as target):
+        shutil.copyfileobj(source, target)
+    shutil.rmtree(folder)
+
+
+def read_model(place: str):
+    """Load the model at a path or URL, as `net.model_file.load_model` does.
+
+    Raises:
+        ValueError: it cannot be read, or is a network in float32, which is not a model yet.
+    """
+    from concord.net.model_file import load_model
+    from concord.workflows.kinds import FileKind, kind_of
+
+    with fetched(place) as path:
+        if path.is_file() and kind_of(path) is FileKind.NETWORK:
+            raise ValueError(f"{place}: not a quantised model; `nnp quantize {shlex.quote(place)} --preset MACHINE "
+                             "--data PLACE` makes one of a network in float32")
+        return load_model(path)
+
+
+def _file_system(place: str):
+    """The file system of a URL, and the path of the file in it."""
+    from fsspec.core import url_to_fs
+
+    return url_to_fs(place)
+
+
+@contextmanager
+def _sentences(place: str, more: str = ""):
+    """A context that turns errors of file systems, which are of any class, into sentences about a place."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ValueError(f"{place}: there is no such file or folder{more}") from error
+    except ImportError as error:
+        raise ValueError(f"{place}: this kind of URL needs one more package: {error}{more}") from error
+    except NotImplementedError as error:
+        raise ValueError(f"{place}: URLs of this kind cannot be written to; use s3:// or file://, or a path{more}"
+                         ) from error
+    except Exception as error:
+        raise ValueError(f"{place}: {error or type(error).__name__}{more}") from error
