@@ -26,11 +26,13 @@ def verilog(
     from concord.hw.cascade import Cascade
     from concord.hw.units import component, in_machines
     from concord.lib.atomic_files import write_all
+    from concord.lib.extras import require
     from concord.lib.files import check_writable
     from concord.lib.steps import Steps
     from concord.spec.machine.machine_file import find_config, machine_name
     from rich.console import Console
 
+    require("synthesis")
     chosen, machine = find_config(preset), machine_name(preset)
     if unit == "list":
         typer.echo("\n".join(in_machines()))
