@@ -61,6 +61,11 @@ class BatchNorm(Scale):
         scale = weight / np.sqrt(variance + self.epsilon)
         return scale, bias - scale * mean
 
+    @property
+    def spread(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and deviation of the results over the data that the statistics are of, float64 each."""
+        return self.bias.astype(np.float64), np.abs(self.weight.astype(np.float64))
+
     def scaled(self, scale: np.ndarray, offset: np.ndarray) -> "BatchNorm":
         """The same normalisation whose results are multiplied and moved: scale * y + offset."""
         return replace(self, weight=(self.weight * scale).astype(np.float32),

@@ -15,6 +15,7 @@ from concord.net.graph import INPUT
 from concord.net.layers.convolution import Along, seen
 from concord.net.layers.layer import Layer
 from concord.net.lowering import block_lowering
+from concord.net.lowering.lowering import recorded
 from concord.net.ops.convolution import Convolution
 from concord.net.ops.join import Addition, Concatenation
 from concord.net.ops.linear import Linear
@@ -39,6 +40,8 @@ class Blocks:
 
     def __init__(self, plan: Plan, choices: Choices):
         self.plan, self.recipe = plan, choices.recipe
+        #: Operators with numbers that training has changed, by the names of their parts.
+        self.trained: dict[str, Operator] = {}
         self.places = entering(plan, self.recipe.block)
         check_ceilings(plan, {})
 
@@ -49,7 +52,7 @@ class Blocks:
             return lost_weights(part.op.directions, [self._matrices(one, weights_format) for one in part.op.directions])
         whole, noise, beyond = np.zeros(3)
         for few in np.array_split(x, -(-len(x) // TOGETHER)):
-            vectors = pixels(few, part.window) if self._patch(part) else few
+            vectors = pixels(few, part.window) if self.patch(part) else few
             whole, noise = np.array([whole, noise]) + tensors.powers(vectors, self._entering(part)(few))
             beyond += np.mean(np.abs(vectors) >= 2.0**input_format.e_max) * len(few) / len(x)
         found = [f"inputs {tensors.ratio(whole, noise):.1f} dB"]
@@ -63,9 +66,18 @@ class Blocks:
 
     def layers(self, part: Part) -> tuple[Layer, ...]:
         """The layer of the quantised model, or the layers of both directions."""
+        made = self._lowered(part, self.trained.get(part.name, part.op))
+        if part.name not in self.trained or not isinstance(part.op, (*WEIGHTED, Recurrence)):
+            return made
+        numbers = [one.tensors() for one in part.op.directions] if isinstance(part.op, Recurrence) else [
+            {"weights": part.op.weight, "bias": part.op.bias}]
+        return tuple(replace(layer, real=recorded(real)) for layer, real in zip(made, numbers, strict=True))
+
+    def _lowered(self, part: Part, op: Operator) -> tuple[Layer, ...]:
+        """The layers of a part with the numbers of an operator."""
         weights_format, input_format = self.recipe.formats(part.name)
         same = {"weights_format": weights_format, "input_format": input_format, "block": self.recipe.block}
-        op, window = part.op, part.window
+        window = part.window
         if isinstance(op, Recurrence):
             return tuple(block_lowering.block_recurrent(
                 name=part.name, cell=op.cell, input_weights=one.input_weights, bias=one.bias, vectors=one.vectors,
@@ -76,7 +88,7 @@ class Blocks:
         same |= {"shape": part.shapes[0], "stride": window.stride, "padding": window.padding}
         if not isinstance(op, Convolution):
             return (block_lowering.block_average(size=window.size, **same),)
-        along = Along.PATCH if self._patch(part) else Along.CHANNELS
+        along = Along.PATCH if self.patch(part) else Along.CHANNELS
         return (block_lowering.block_conv(
             weights=op.weight, bias=op.bias, dilation=window.dilation, groups=op.groups, along=along, **same),)
 
@@ -92,11 +104,11 @@ class Blocks:
             return simulated_recurrence(op, matrices, codes, codes)
         if isinstance(op, WEIGHTED):
             op = replace(op, weight=self._weights(part))
-        if self._patch(part):
+        if self.patch(part):
             return PatchConvolution(weight=op.weight, bias=op.bias, window=op.window, codes=self._entering(part))
         return Enters(inner=op, codes=self._entering(part))
 
-    def _patch(self, part: Part) -> bool:
+    def patch(self, part: Part) -> bool:
         """Whether a block lies along a patch: a sender makes patches of the network's input only."""
         along = block_lowering.choose_along(part.shapes[0][0], getattr(part.op, "groups", 1), self.recipe.block)
         return isinstance(part.op, Convolution) and INPUT in part.sources and along is Along.PATCH
@@ -107,7 +119,7 @@ class Blocks:
         at = self.places[part.name]
         if part.window is None:
             return lambda x: blocks(x, fmt, self.recipe.block, at)
-        if self._patch(part):
+        if self.patch(part):
             return lambda x: blocks(pixels(x, part.window), fmt, self.recipe.block)
         return lambda x: np.moveaxis(blocks(np.moveaxis(x, 1, -1), fmt, self.recipe.block, at), -1, 1)
 
@@ -118,7 +130,7 @@ class Blocks:
         if isinstance(part.op, Linear):
             return blocks(weight, fmt, block, at).astype(np.float32)
         rows = np.moveaxis(weight, 1, -1)
-        if self._patch(part):
+        if self.patch(part):
             made = blocks(rows.reshape(len(rows), -1), fmt, block).reshape(rows.shape)
         else:
             columns = seen(len(rows), part.shapes[0][0], part.op.groups)[:, None, None]

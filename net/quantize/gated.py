@@ -3,7 +3,7 @@
 Source: S1; numerics.md of the specification, LSTM.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,12 +23,16 @@ class Gated:
     Attributes:
         weights: int64[gates, hidden, columns], W and R: q + z of each gate.
         affines: Scale and zero point of W and of R, for each gate.
+        bias:    float32[gates, hidden].
+        vectors: float32[hidden], the cell's own vectors by name.
         inputs:  Codes of x.
         hidden:  Codes of h.
     """
 
     weights: tuple[np.ndarray, np.ndarray]
     affines: tuple[tuple[gates.Affine, ...], tuple[gates.Affine, ...]]
+    bias: np.ndarray
+    vectors: Mapping[str, np.ndarray]
     inputs: InputCodes
     hidden: InputCodes
 
@@ -40,7 +44,7 @@ class Gated:
         weights = tuple(np.stack([gates.quantize(gate, affine) + affine.zero
                                   for gate, affine in zip(matrix, scales, strict=True)])
                         for matrix, scales in zip(matrices, affines, strict=True))
-        return cls(weights=weights, affines=affines, inputs=inputs, hidden=hidden)
+        return cls(weights=weights, affines=affines, bias=one.bias, vectors=one.vectors, inputs=inputs, hidden=hidden)
 
     def each(self, name: str) -> np.ndarray:
         """float64[W or R, gate], an attribute of each scale."""
@@ -57,15 +61,15 @@ class Gated:
         Args:
             name:      Name of the layer.
             op:        The recurrent operator.
-            one:       The direction in FP32.
+            one:       The direction in FP32, which is recorded.
             fmt:       Format of the weights, q + z.
             gate_bits: Bits of the outputs of gates; 0 for binary16.
         """
-        steps, zeros, bias = self.each("step"), self.each("zero"), one.bias.astype(np.float64)
+        steps, zeros, bias = self.each("step"), self.each("zero"), self.bias.astype(np.float64)
         layer = lowering.recurrent(
             name=name, cell=op.cell, input_codes=self.weights[0], recurrent_codes=self.weights[1], input_steps=steps[0],
             recurrent_steps=steps[1], bias=bias, weights_format=fmt, input_format=self.inputs.format,
-            s_in=self.inputs.step, s_hidden=self.hidden.step, vectors=one.vectors, initial=op.first,
+            s_in=self.inputs.step, s_hidden=self.hidden.step, vectors=self.vectors, initial=op.first,
             gate_bits=gate_bits, fp32=one.tensors())
         integers, units = gates.biases(bias)
         more = {"input_zeros": zeros[0], "recurrent_zeros": zeros[1], "bias_integers": integers, "bias_steps": units}

@@ -29,6 +29,8 @@ from concord.spec.numbers.formats import Format
 
 #: Activation functions of results in steps of the next layer's codes, whose clip is the relu.
 IN_STEPS = {Activation.NONE, Activation.RELU}
+#: The integers of the weights of an average.
+ONES = Grid(-1, 1)
 #: Operators whose results are hidden vectors if they read such.
 _SAME = (Last, Flatten, ToImage, Concatenation)
 
@@ -38,17 +40,19 @@ class Rows:
     """Rows of integers that a layer multiplies with its codes.
 
     Attributes:
-        weights: int32[rows, columns].
-        gain:    float64[rows], the real value of one step of the weights.
-        format:  Format of the weights.
-        inputs:  Codes of the input.
-        after:   Name of the layer in steps of whose codes the result is; empty for real units.
+        weights:  int32[rows, columns]; None for weights that stay in FP32.
+        gain:     float64[rows], the real value of one step of the weights.
+        constant: float64[rows], the bias.
+        grid:     The integers that weights may be.
+        inputs:   Codes of the input; None for inputs that stay in FP32.
+        after:    Name of the layer in steps of whose codes the result is; empty for real units.
     """
 
-    weights: np.ndarray
+    weights: np.ndarray | None
     gain: np.ndarray
-    format: Format
-    inputs: InputCodes
+    constant: np.ndarray
+    grid: Grid | None
+    inputs: InputCodes | None
     after: str = ""
 
 
@@ -58,19 +62,23 @@ class Integers:
     Args:
         plan:    The network.
         choices: How it is quantised.
+        machine: Whether integers must be operands of a machine; otherwise numbers may stay in FP32.
 
     Raises:
         ValueError: a method cannot do a width, or the choices are for another kind of network.
     """
 
-    def __init__(self, plan: Plan, choices: Choices):
-        self.plan, self.recipe, self.gates = plan, choices.recipe, choices.gates
-        self.weights_format, self.input_format = choices.formats
+    def __init__(self, plan: Plan, choices: Choices, *, machine: bool = True):
+        self.plan, self.recipe, self.gates, self.machine = plan, choices.recipe, choices.gates, machine
+        if plan.graph.has(Recurrence):
+            self.weights_format, self.input_format = choices.formats
         self.rows: dict[str, Rows] = {}
+        self.losses: dict[str, Loss] = {}
         self.gated: dict[str, tuple[Gated, ...]] = {}
         #: Real value of one step of the codes of hidden vectors, by the name of the tensor.
         self.steps: dict[str, float] = {}
-        check_ceilings(plan, {part.name: True for part in plan.parts if isinstance(part.op, QUANTIZED)})
+        check_ceilings(plan, {part.name: self.recipe.bits_of(part.name)[1] is not None
+                              for part in plan.parts if isinstance(part.op, QUANTIZED)})
         for part in plan.parts:
             self._check(part)
 
@@ -82,18 +90,18 @@ class Integers:
         if not isinstance(part.op, QUANTIZED):
             return
         weights_bits, input_bits = self.recipe.bits_of(part.name)
-        if weights_bits is None or input_bits is None:
+        if self.machine and (weights_bits is None or input_bits is None):
             raise ValueError(f"layer {part.name!r} keeps FP32 weights or inputs, so it has no integer arithmetic")
-        if isinstance(part.op, WEIGHTED):
+        if isinstance(part.op, WEIGHTED) and weights_bits is not None:
             grid = Grid.trained(self.recipe.weights, weights_bits, self.recipe.symmetric[0])
-            if not 2 <= grid.bits <= 16:
+            if self.machine and not 2 <= grid.bits <= 16:
                 raise ValueError(f"layer {part.name!r}: weights of {weights_bits} bits by {self.recipe.weights} "
                                  f"multiply as integers of {grid.bits}, but a machine's operands have 2 to 16: choose "
                                  "another width")
             if self.recipe.start is Start.PTQ:
                 shared = part.op.weight[:self.recipe.methods.rows or None]
                 self.recipe.methods.weights.load().check(shared.size, grid, f"layer {part.name!r}: ")
-        if not 2 <= input_bits <= 16:
+        if self.machine and not 2 <= input_bits <= 16:
             raise ValueError(f"layer {part.name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to "
                              "16: choose another width")
 
@@ -107,22 +115,30 @@ class Integers:
         """
         if isinstance(part.op, Recurrence):
             return self._take_recurrent(part, x, made)
-        samples = x.reshape(len(x), -1)
-        step, (weights_bits, input_bits) = self._hidden(part.tensors[0]), self.recipe.bits_of(part.name)
-        inputs = codes.unsigned(samples, input_bits, self.recipe, padded=part.padded) if step is None else (
-            codes.signed(step, Format(bits=input_bits, symmetric=self.recipe.symmetric[1])))
-        lost = {"inputs": tensors.decibels(samples, inputs.quantized(samples)), "clipped": inputs.clipped(samples)}
-        if isinstance(part.op, WEIGHTED):
-            grid = Grid.trained(self.recipe.weights, weights_bits, self.recipe.symmetric[0])
-            real = part.op.weight.reshape(part.op.outputs, -1)
-            weights, gain = tensors.rows_of_recipe(real, grid, self.recipe, part.fold)
-            lost["weights"], fmt = tensors.decibels(real, gain[:, None] * weights), grid.format
+        weights_bits, _ = self.recipe.bits_of(part.name)
+        inputs, lost = self._codes(part, x.reshape(len(x), -1))
+        if not isinstance(part.op, WEIGHTED):
+            channels, pixels = part.shapes[0][0], int(np.prod(part.window.size))
+            found = Rows(weights=np.ones((channels, pixels), np.int32), gain=np.full(channels, 1 / pixels),
+                         constant=np.zeros(channels), grid=ONES, inputs=inputs)
         else:
-            pixels = int(np.prod(part.window.size))
-            weights, fmt = np.ones((part.shapes[0][0], pixels), np.int32), image_lowering.ONES
-            gain = np.full(len(weights), 1 / pixels)
-        self.rows[part.name] = Rows(weights=weights, gain=gain, format=fmt, inputs=inputs)
-        return str(Loss(**lost))
+            real, weights, gain, grid = part.op.weight.reshape(part.op.outputs, -1), None, np.ones(part.op.outputs), None
+            if weights_bits is not None:
+                grid = Grid.trained(self.recipe.weights, weights_bits, self.recipe.symmetric[0])
+                weights, gain = tensors.rows_of_recipe(real, grid, self.recipe, part.fold)
+                lost["weights"] = tensors.decibels(real, gain[:, None] * weights)
+            found = Rows(weights=weights, gain=gain, constant=part.op.bias.astype(np.float64), grid=grid, inputs=inputs)
+        self.rows[part.name], self.losses[part.name] = found, Loss(**lost)
+        return str(self.losses[part.name])
+
+    def _codes(self, part: Part, samples: np.ndarray) -> tuple[InputCodes | None, dict[str, float]]:
+        """The codes of a layer's inputs real[samples, elements], and what they lose."""
+        step, (_, bits) = self._hidden(part.tensors[0]), self.recipe.bits_of(part.name)
+        if bits is None:
+            return None, {}
+        found = codes.unsigned(samples, bits, self.recipe, padded=part.padded) if step is None else (
+            codes.signed(step, Format(bits=bits, symmetric=self.recipe.symmetric[1])))
+        return found, {"inputs": tensors.decibels(samples, found.quantized(samples)), "clipped": found.clipped(samples)}
 
     def _take_recurrent(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         fmt, cell = self.input_format, part.op.cell
@@ -147,7 +163,7 @@ class Integers:
     def join(self):
         """Let layers give their results in steps of the next layer's codes, and quantisers after a relu6 clip there."""
         for name, rows in self.rows.items():
-            after = self._after(self.plan.node(name)) if rows.inputs.unsigned else None
+            after = self._after(self.plan.node(name)) if rows.inputs is None or rows.inputs.unsigned else None
             if after is not None:
                 self.rows[name] = replace(rows, after=after.name)
         for part in (part for part in self.plan.parts if part.ceiling is not None):
@@ -164,7 +180,8 @@ class Integers:
         if len(users) != 1 or users[0].name not in self.rows or not functions <= IN_STEPS:
             return None
         inputs = self.rows[users[0].name].inputs
-        return users[0] if inputs.unsigned and (inputs.positive or Activation.RELU not in functions) else None
+        clips = inputs is not None and inputs.unsigned and (inputs.positive or Activation.RELU not in functions)
+        return users[0] if clips else None
 
     def layers(self, part: Part) -> tuple[Layer, ...]:
         """The layer of the quantised model, or the layers of both directions."""
@@ -177,10 +194,10 @@ class Integers:
         after = self.rows[rows.after].inputs if rows.after else None
         in_steps = any(other.after == part.name for other in self.rows.values())
         fp32 = {"weights": part.op.weight.reshape(rows.weights.shape), "bias": part.op.bias} if weighted else {
-            "weights": rows.gain[:, None] * rows.weights, "bias": np.zeros(len(rows.gain))}
+            "weights": rows.gain[:, None] * rows.weights, "bias": rows.constant}
         dense = lowering.dense(
-            name=part.name, codes=rows.weights, gain=rows.gain, constant=fp32["bias"].astype(np.float64),
-            weights_format=rows.format, input_format=inputs.format, unsigned=inputs.unsigned, s_in=inputs.step,
+            name=part.name, codes=rows.weights, gain=rows.gain, constant=rows.constant,
+            weights_format=rows.grid.format, input_format=inputs.format, unsigned=inputs.unsigned, s_in=inputs.step,
             m_in=inputs.offset, s_out=after.step if after else 1.0, m_out=after.offset if after else 0.0,
             quantize_input=not in_steps,
             activation=Activation.NONE if after else part.activation,

@@ -52,6 +52,7 @@ class Part:
         activation: Activation function of the result.
         ceiling:    Largest value that a relu lets through, 6 of a relu6, or None. Quantisers of its readers clip there.
         fold:       float64[outputs], the factor by which batch normalisation has multiplied each row of weights.
+        spread:     Mean and deviation, float64[outputs] each, of the result, if batch normalisation sets them.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Part:
     activation: Activation = Activation.NONE
     ceiling: float | None = None
     fold: np.ndarray | float = 1.0
+    spread: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def window(self) -> Window | None:
@@ -123,9 +125,9 @@ def plan(network: Graph, steps: int | None = None) -> Plan:
         raise Unsupported("\n".join(problems))
     if graph.types[graph.output.name].sequence:
         raise Unsupported(f"output: a sequence; put a dense layer behind the last time step of {graph.output.name!r}")
-    folds = _folds(graph)
+    norms = _norms(graph)
     graph = fold_scales(graph, batch_norm=True)
-    planner = _Planner(graph, folds)
+    planner = _Planner(graph, norms)
     for node in graph.nodes:
         planner.take(node)
     return Plan(graph=graph, parts=tuple(planner.parts.values()))
@@ -148,9 +150,9 @@ def _problem(node: Node, graph: Graph) -> str | None:
     return None
 
 
-def _folds(graph: Graph) -> dict[str, np.ndarray]:
-    """The factor by which batch normalisation after a layer multiplies each row, by the name of the layer's node."""
-    return {graph.source(node).name: node.op.line()[0] for node in graph.nodes if isinstance(node.op, BatchNorm)}
+def _norms(graph: Graph) -> dict[str, BatchNorm]:
+    """The batch normalisation after each layer that has one, by the name of the layer's node."""
+    return {graph.source(node).name: node.op for node in graph.nodes if isinstance(node.op, BatchNorm)}
 
 
 class _Planner:
@@ -161,8 +163,8 @@ class _Planner:
         named: The name of the part that gives the result of each node.
     """
 
-    def __init__(self, graph: Graph, folds: Mapping[str, np.ndarray]):
-        self.graph, self.folds = graph, folds
+    def __init__(self, graph: Graph, norms: Mapping[str, BatchNorm]):
+        self.graph, self.norms = graph, norms
         self.names = layer_names(node.name for node in graph.nodes)
         self.parts: dict[str, Part] = {}
         self.named = {INPUT: INPUT}
@@ -182,11 +184,11 @@ class _Planner:
 
     def _add(self, node: Node, op: Operator, name: str, sources: Sequence[str], tensors: Sequence[str],
              activation: Activation = Activation.NONE, ceiling: float | None = None):
-        shapes = self.graph.shapes
+        shapes, norm = self.graph.shapes, self.norms.get(node.name)
         self.parts[name] = Part(
             name=name, node=node.name, op=op, sources=tuple(sources), tensors=tuple(tensors),
             shapes=tuple(shapes[one] for one in tensors), made=shapes[node.name], activation=activation,
-            ceiling=ceiling, fold=self.folds.get(node.name, 1.0))
+            ceiling=ceiling, **({} if norm is None else {"fold": norm.line()[0], "spread": norm.spread}))
         self.named[node.name] = name
 
     def _add_all(self, node: Node):

@@ -44,13 +44,16 @@ class Quantized:
     graph: Graph
 
 
-def prepared(network: Graph, choices: Choices, steps: int | None = None) -> Integers | Blocks:
+def prepared(
+    network: Graph, choices: Choices, steps: int | None = None, *, machine: bool = True
+) -> Integers | Blocks:
     """A network whose layers can be quantised as the choices say.
 
     Args:
         network: The float network.
         choices: How it is quantised.
         steps:   Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
+        machine: Whether integers must be operands of a machine; otherwise numbers may stay in FP32.
 
     Raises:
         Unsupported: an operation of the network cannot be quantised.
@@ -69,13 +72,26 @@ def prepared(network: Graph, choices: Choices, steps: int | None = None) -> Inte
     names = [part.name for part in made.parts if isinstance(part.op, QUANTIZED)]
     if unknown := set(recipe.bits) - set(names):
         raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")
-    return (Blocks if choices.blocks else Integers)(made, choices)
+    return Blocks(made, choices) if choices.blocks else Integers(made, choices, machine=machine)
 
 
 def quantized(
     arithmetic: Integers | Blocks, x: np.ndarray, lengths: np.ndarray | None = None, progress: Show = silent
 ) -> Quantized:
-    """Quantise a network by its calibration set.
+    """Quantise a network by its calibration set. Arguments and errors are those of `calibrate`."""
+    calibrate(arithmetic, x, lengths, progress)
+    made = arithmetic.plan
+    layers, sources = model_layers(arithmetic)
+    by_node = {part.node: part for part in made.parts if isinstance(part.op, CALIBRATED)}
+    simulated = tuple(replace(node, op=arithmetic.simulated(by_node[node.name])) if node.name in by_node else node
+                      for node in made.graph.nodes)
+    return Quantized(layers=layers, sources=sources, graph=replace(made.graph, nodes=simulated))
+
+
+def calibrate(
+    arithmetic: Integers | Blocks, x: np.ndarray, lengths: np.ndarray | None = None, progress: Show = silent
+):
+    """Find the numbers of all layers by a calibration set.
 
     Args:
         arithmetic: What `prepared` gives.
@@ -86,20 +102,19 @@ def quantized(
     Raises:
         ValueError: a method cannot do a width, or a number leaves the range of binary16.
     """
-    made = arithmetic.plan
-    calibrated = {part.node: part for part in made.parts if isinstance(part.op, CALIBRATED)}
+    calibrated = {part.node: part for part in arithmetic.plan.parts if isinstance(part.op, CALIBRATED)}
     done = 0
-    for node, inputs, result in results(made.graph, x, lengths):
+    for node, inputs, result in results(arithmetic.plan.graph, x, lengths):
         if node.name in calibrated:
             part = calibrated[node.name]
             lost, done = arithmetic.take(part, inputs[0], result), done + 1
             progress("PTQ", done, len(calibrated), f"{part.name}: {lost}")
     arithmetic.join()
-    layers, sources = _Model(made).of(arithmetic)
-    simulated = tuple(
-        replace(node, op=arithmetic.simulated(calibrated[node.name])) if node.name in calibrated else node
-        for node in made.graph.nodes)
-    return Quantized(layers=layers, sources=sources, graph=replace(made.graph, nodes=simulated))
+
+
+def model_layers(arithmetic: Integers | Blocks) -> tuple[tuple[Layer, ...], dict[str, tuple[str, ...]]]:
+    """The layers of the quantised model, and the sources of those that do not just read the layer before them."""
+    return _Model(arithmetic.plan).of(arithmetic)
 
 
 def results(
