@@ -11,7 +11,7 @@ from concord.hw.host.counters import counted
 from concord.hw.host.host_read import HostRead
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import OPERANDS, TICKET, column_job, entry_job, waiting, word
+from concord.hw.lib.payloads import OPERANDS, TICKET, column_job, entry_job, word
 from concord.hw.lib.queue import Queue
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mfu.pixel_pipeline import PixelPipeline
@@ -21,8 +21,9 @@ from concord.hw.schedule.copy import Copy
 from concord.hw.schedule.gather import Gather
 from concord.hw.schedule.interlock import Interlock
 from concord.hw.schedule.issue import Issue
-from concord.hw.schedule.jobs import ProductJob, copy_job, fetch_job, gather_job, issue_job, write_job
+from concord.hw.schedule.jobs import copy_job, fetch_job, gather_job, issue_job, write_job
 from concord.hw.schedule.operand_fetch import OperandFetch
+from concord.hw.schedule.product_start import product_start
 from concord.hw.schedule.vector_memories import VectorMemories
 from concord.hw.schedule.writeback import Writeback
 from concord.spec.host.registers import READS, WRITES
@@ -140,13 +141,7 @@ class Core(wiring.Component):
             m.submodules[f"{name}_jobs"] = queue = Queue(shape, size)
             wiring.connect(m, getattr(self.interlock, name), queue.i)
             wiring.connect(m, queue.o, end)
-
-        # A product waits until its tiles are loaded, because their zero marks are looked up ahead of time.
-        m.submodules.product_jobs = queue = Queue(ProductJob, depth)
-        wiring.connect(m, self.interlock.product, queue.i)
-        loaded = ~waiting(queue.o.p.copy, self.copy.progress.done)
-        m.d.comb += [self.mvm.product.valid.eq(queue.o.valid & loaded), self.mvm.product.p.eq(queue.o.p.product),
-                     queue.o.ready.eq(self.mvm.product.ready & loaded)]
+        product_start(m, depth, self.interlock.product, self.mvm.product, self.copy.progress.done)
 
     def _vector_memories(self, m):
         memories, mfus, issue, back = self.memories, self.mfus, self.issue, self.back
