@@ -10,14 +10,13 @@ from typing import Annotated
 import typer
 from concord.benchmarks.workloads import Workload, both, deep, lstm, overlapping, products
 from concord.datasets import dataset
+from concord.firmware.session import Session
 from concord.net.model_file import load_model
 from concord.sim.machines.host import Machine, build, machine
 from concord.spec.host.registers import Counter
 from concord.spec.isa.instructions import Error
 from concord.spec.machine.config import Config
 from concord.spec.machine.machine_file import find_config, machine_name
-from concord.verification.batches import one_sample
-from concord.verification.session import Session
 from concord.workflows.presets import compile_for
 from rich.console import Console
 from rich.table import Table
@@ -110,7 +109,7 @@ def inferences(console: Console) -> None:
                   "MVM utilisation", title="Shipped networks")
     for path in sorted((dataset.DATA / "models").glob("*.safetensors")):
         model = load_model(path)
-        samples = dataset.load(model.data)
+        samples = dataset.load(model.data).first(SAMPLES)
         name, compiled = compile_for(model, "")
         config = compiled.firmware.config
         for kind in ("golden", "library"):
@@ -118,8 +117,8 @@ def inferences(console: Console) -> None:
                 session = Session(nnp, compiled.firmware)
                 session.counters()
                 began = time.perf_counter()
-                for index in range(SAMPLES):
-                    session.infer(one_sample(samples, index))
+                for sample in samples:
+                    session.infer(sample)
                 seconds, counters = time.perf_counter() - began, session.counters()
             cycles = counters[Counter.CYCLES] / SAMPLES
             table.add_row(path.stem, name, kind, f"{SAMPLES / seconds:.1f}", _cycles(cycles),

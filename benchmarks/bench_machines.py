@@ -18,12 +18,12 @@ from concord.campaigns.makers import networks
 from concord.compiler.balance import Estimates
 from concord.compiler.cascade import Cutter
 from concord.firmware.cascade import Cascade
+from concord.firmware.cascade_session import CascadeSession, Streamed
 from concord.net import network
 from concord.net.model import Model
 from concord.sim.machines.cascade import cascade
 from concord.spec.machine.machine_file import find_config, machine_name
 from concord.verification.batches import count_bits
-from concord.verification.cascade_session import CascadeSession, Streamed
 from concord.workflows.cascades import Wish, compile_cascade, costs_of, whole
 from rich.console import Console
 from rich.table import Table

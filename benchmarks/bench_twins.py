@@ -18,13 +18,13 @@ from concord.benchmarks.tiny_models import quantized
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import Session
 from concord.sim.machines.host import Machine, machine
 from concord.spec.machine.config import preset
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import write_twin
-from concord.verification.session import Session
-from concord.verification.twin_source import TwinSource
+from concord.verification.twins import TwinSource
 from rich.console import Console
 from rich.table import Table
 

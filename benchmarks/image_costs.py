@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.compiler.network import Compiled, compile_network
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import Session
 from concord.golden.host.messages import words_of
 from concord.lib.progress import Show
 from concord.net import network
@@ -17,7 +18,6 @@ from concord.spec.host.registers import EVENTS
 from concord.spec.machine.config import Config
 from concord.verification.batches import count_bits
 from concord.verification.layer_costs import LayerCost, alone, layer_costs
-from concord.verification.session import Session
 
 KINDS = ("golden", "library")
 

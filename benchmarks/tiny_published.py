@@ -137,7 +137,7 @@ def seeded(name: str, shape: tuple[int, ...], count: int) -> DataSet:
     """
     def drawn(number: int, seed: int) -> Samples:
         made = PUBLISHED[name].inputs(samples(shape, number, seed).numpy()).astype(np.float16)
-        return Samples(inputs=made.reshape(number, -1).view(np.uint16), lengths=None, labels=None, classes=())
+        return Samples(inputs=made.reshape(number, -1).view(np.uint16))
 
     return DataSet(name=f"{name}, inputs from a seed", task=Task.NONE, shape=shape, train=None,
                    test=drawn(count, TEST_SEED), calibration=drawn(CALIBRATION, SEED), description="")

@@ -10,9 +10,9 @@ from concord.campaigns.digests import counted, digest, stored
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.any_networks import KINDS, Drawn, draw
 from concord.compiler.network import compile_network
+from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import PRESETS
-from concord.verification.session import Session
 from rich.console import Console
 
 #: Presets whose Verilated machines run networks.

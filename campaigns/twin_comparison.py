@@ -9,6 +9,7 @@ from concord.campaigns.twin_cases import Network
 from concord.campaigns.twin_ways import NOT_RUN, Cell, Way, results, text, tried
 from concord.compiler.network import compile_network, full_precision
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import Session
 from concord.firmware.unquantized import UnquantizedMachine
 from concord.sim.machines import host
 from concord.spec.machine.config import PRESETS
@@ -20,8 +21,7 @@ from concord.twin.source.hints import without_hints
 from concord.twin.source.runtimes import installed
 from concord.twin.source.twin_file import module_name, write_twin
 from concord.twin.source.writer import source
-from concord.verification.session import Session
-from concord.verification.twin_source import TwinSource, differing, distance
+from concord.verification.twins import TwinSource, differing, distance
 
 #: Titles of the columns that say what a row is about.
 SOURCES = ("network", "preset", "weights", "calibration", "inputs", "samples", "lines")

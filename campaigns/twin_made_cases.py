@@ -102,7 +102,7 @@ def imported(name: str, build: Callable[[], torch.nn.Module], machine: str, arit
         torch.onnx.export(build().eval(), (torch.zeros(1, 1, 28, 28),), path, dynamo=False)
     images = dataset.load(IMAGES).first(CALIBRATION)
     data = DataSet(name=IMAGES, task=Task.NONE, shape=(1, 28, 28), train=None, test=None, description="",
-                   calibration=Samples(inputs=images.inputs, lengths=None, labels=None, classes=()))
+                   calibration=Samples(inputs=images.inputs))
     choices = QuantizationOptions(preset=machine, arithmetic=NetworkArithmetic(arithmetic)).choices()
     made = out / f"{name}-{Path(machine).stem}-{arithmetic}.safetensors"
     return quantize(made, opened(read_network(path), data, choices), choices, command=COMMAND)

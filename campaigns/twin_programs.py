@@ -29,7 +29,7 @@ from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import write_twin
-from concord.verification.twin_session import FUNCTIONS
+from concord.verification.twins import FUNCTIONS
 from rich.console import Console
 
 SAMPLES = 2  #: Inputs of each program, which the twin computes as one batch.

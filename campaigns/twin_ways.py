@@ -8,7 +8,7 @@ import numpy as np
 from concord.nnp.lib.errors import readable
 from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.runtimes import RUNTIMES, installed
-from concord.verification.twin_source import CLOSE
+from concord.verification.twins import CLOSE
 
 #: Differing bits, or the distance of real numbers, or a word where there is no number.
 Cell = int | float | str

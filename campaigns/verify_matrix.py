@@ -25,7 +25,7 @@ from concord.spec.numbers.formats import Format
 from concord.train.lib import networks
 from concord.train.runs.image import train_image
 from concord.train.runs.recurrent import train_recurrent
-from concord.verification.builds import Builds
+from concord.verification.batches import Builds
 from concord.verification.inputs import Source
 from concord.verification.verification import prepare, verify_model
 from concord.verification.verified import Request

@@ -16,11 +16,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from concord.compiling import compile
     from concord.finetuning import finetune
     from concord.loading import load
     from concord.quantizing import quantize
-    from concord.running import run
+    from concord.running import compile, run
     from concord.verifying import verify
     from concord.writing import verilog
 
@@ -29,7 +28,7 @@ __all__ = ["compile", "finetune", "load", "quantize", "run", "verify", "verilog"
 
 #: For each function, the file beside this one that holds it.
 FUNCTIONS = {
-    "load": "loading", "quantize": "quantizing", "finetune": "finetuning", "compile": "compiling",
+    "load": "loading", "quantize": "quantizing", "finetune": "finetuning", "compile": "running",
     "verify": "verifying", "run": "running", "verilog": "writing"}
 
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from concord.objects import Model, Network, Program
-from concord.shown import Shown
+from concord.objects import Model, Network, Program, Shown
 
 if TYPE_CHECKING:
     import torch
@@ -47,15 +46,14 @@ def load(
         return Network(floating=floating, original=original)
     if example is not None:
         raise ValueError(f"{os.fspath(source)}: an example is for networks of PyTorch; leave it out")
-    from concord.workflows.kinds import FileKind, kind_of
     from concord.workflows.original import at_random, original_of
-    from concord.workflows.storage import fetched, is_url
+    from concord.workflows.storage import FileKind, fetched, is_url, kind_of
 
     place = os.fspath(source)
     with fetched(place) as path:
         match kind_of(path):
             case FileKind.NETWORK:
-                from concord.workflows.float_networks import opened
+                from concord.workflows.imports import opened
 
                 floating, imported = opened(path, shape, output)
                 if imported:

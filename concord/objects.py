@@ -1,12 +1,17 @@
-"""A network in float32, a quantised model and firmware, as the Python API hands them out."""
+"""What the functions of the Python API return: objects that terminals and notebooks show as tables.
 
-from collections.abc import Iterator, Mapping
+These are a network in float32, a quantised model and firmware here; other functions return their own.
+"""
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.shown import Shown, table
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -14,6 +19,51 @@ if TYPE_CHECKING:
     from concord.net.graph import Graph
     from concord.net.model import Model
     from concord.workflows.original import Original
+
+WIDTH = 110  #: Characters of a line in a notebook.
+
+
+class Shown(ABC):
+    """Something that `print` shows as a line, and rich and notebooks as tables."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """One line about it."""
+
+    @abstractmethod
+    def tables(self) -> Iterator[RenderableType]:
+        """The tables that show it."""
+
+    def __repr__(self) -> str:
+        return f"<{self.summary}>"
+
+    def __rich_console__(self, console, options) -> Iterator[RenderableType]:
+        yield Text(self.summary, style="bold")
+        yield from self.tables()
+
+    def _repr_html_(self) -> str:
+        console = Console(record=True, file=io.StringIO(), width=WIDTH, force_jupyter=False)
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format='<pre style="line-height: 1.2">{code}</pre>')
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> Table:
+    """A table whose numbers lie on the right; nothing in a cell is taken as markup."""
+    made = Table(title=title or None, title_justify="left", box=None)
+    rows = [list(row) for row in rows]
+    for index, name in enumerate(head):
+        numbers = rows and all(isinstance(row[index], int | float | None) for row in rows)
+        made.add_column(name, justify="right" if numbers else "left")
+    for row in rows:
+        made.add_row(*(Text(_text(cell)) for cell in row))
+    return made
+
+
+def _text(cell) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)

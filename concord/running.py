@@ -1,15 +1,14 @@
-"""`concord.run`: the outputs of a network, a model or firmware for inputs in memory."""
+"""`concord.compile`, which makes firmware of a model, and `concord.run`, which runs any network on inputs."""
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from concord.data import Data, data_for, data_set, place_of, said
-from concord.loading import load
-from concord.objects import Model, Network, Program
-from concord.shown import Shown, table
+from concord.loading import load, model_of
+from concord.objects import Model, Network, Program, Shown, table
 from rich.console import RenderableType
 
 if TYPE_CHECKING:
@@ -17,6 +16,30 @@ if TYPE_CHECKING:
     from concord.lib.input_axes import Order
 
 SHOWN = 10  #: Most samples that a table shows.
+
+
+def compile(model: Model | str | os.PathLike, *, preset: str = "", full_precision: bool = False
+            ) -> Program:
+    """Compile a quantised model, as `nnp compile` does.
+
+    Args:
+        model:  What `quantize`, `finetune` or `load` gives, or the path of a quantised model.
+        preset: Machine: a preset or a TOML file; the smallest preset that takes the model by default.
+        full_precision: Whether the firmware also holds the numbers before any rounding, for `run(unquantized=True)`.
+
+    Raises:
+        ValueError: there is no such machine, or it cannot run the model; the message has a line for each reason. Or
+            the model does not hold the numbers of its float network.
+    """
+    from concord.compiler.network import full_precision as numbers_of
+    from concord.workflows.presets import compile_for
+
+    quantized = model_of(model).quantized
+    machine, compiled = compile_for(quantized, preset)
+    firmware = compiled.firmware
+    if full_precision:
+        firmware = replace(firmware, full_precision=numbers_of(quantized, firmware))
+    return Program(firmware=firmware, machine=machine, usage=compiled.usage)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
@@ -105,7 +128,7 @@ def _float(given: Network, inputs: "np.ndarray | Data", order: "Order | None") -
 
     network, data = given.floating, None if _is_array(inputs) else data_for(inputs, given, order)
     if data is not None:
-        from concord.verification.data_sets import tested
+        from concord.verification.inputs import tested
 
         samples = tested(data, place_of(inputs))
         array, lengths = samples.inputs.view(np.float16).astype(np.float64), samples.lengths
@@ -121,7 +144,7 @@ def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, u
                order: "Order | None") -> Outputs:
     """Outputs in golden arithmetic, or of a machine, or of its chains in float64."""
     from concord.net import network
-    from concord.verification.data_sets import fitting, tested
+    from concord.verification.inputs import fitting, tested
     from concord.workflows.results import real
 
     held = given.quantized if isinstance(given, Model) else given.firmware
@@ -132,11 +155,19 @@ def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, u
         said(data.notes[len(read.notes):])
     samples = tested(data, data.name) if data else _samples(held, np.asarray(inputs), order)
     if unquantized:
-        return _outputs(f"{held.name}, unquantised", _in_float64(held, samples), None, samples, data)
+        from concord.firmware.unquantized import UnquantizedMachine
+
+        numbers = np.stack(list(map(UnquantizedMachine(held).infer, samples)))
+        return _outputs(f"{held.name}, unquantised", numbers, None, samples, data)
     if isinstance(given, Model):
         name, patterns = f"{held.name} in golden arithmetic", network.outputs(held, samples.inputs, samples.lengths)
     else:
-        name, patterns = f"{held.name} on {given.machine}, {kind}", _on_machine(given, samples, kind)
+        from concord.firmware.session import Session
+        from concord.sim.machines.host import machine
+
+        name = f"{held.name} on {given.machine}, {kind}"
+        with machine(kind, held.config) as made:
+            patterns = np.stack(list(map(Session(made, held).infer, samples)))
     return _outputs(name, real(patterns), patterns, samples, data)
 
 
@@ -145,7 +176,7 @@ def _samples(held, array: np.ndarray, order: "Order | None") -> "Samples":
     from concord.datasets.fitting import arranged
     from concord.datasets.samples import Samples
     from concord.lib.input_axes import Order
-    from concord.verification.data_sets import interface
+    from concord.verification.inputs import interface
 
     if array.dtype.kind not in "biuf":
         raise ValueError(f"inputs are real numbers, not {array.dtype}")
@@ -155,25 +186,7 @@ def _samples(held, array: np.ndarray, order: "Order | None") -> "Samples":
         numbers = numbers.astype(np.float16)
     if not np.isfinite(numbers).all():
         raise ValueError("inputs: some numbers are too large for binary16, or are none; scale them")
-    return Samples(inputs=numbers.view(np.uint16), lengths=None, labels=None, classes=())
-
-
-def _on_machine(given: Program, samples: "Samples", kind: str) -> np.ndarray:
-    from concord.sim.machines import host
-    from concord.verification.batches import one_sample
-    from concord.verification.session import Session
-
-    with host.machine(kind, given.firmware.config) as made:
-        session = Session(made, given.firmware)
-        return np.stack([session.infer(one_sample(samples, index)) for index in range(len(samples))])
-
-
-def _in_float64(firmware, samples: "Samples") -> np.ndarray:
-    from concord.firmware.unquantized import UnquantizedMachine
-    from concord.verification.batches import one_sample
-
-    machine = UnquantizedMachine(firmware)
-    return np.stack([machine.infer(one_sample(samples, index)) for index in range(len(samples))])
+    return Samples(inputs=numbers.view(np.uint16))
 
 
 def _outputs(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from concord.data import Data, data_set, place_of, said
 from concord.loading import load
-from concord.objects import Model, Network
-from concord.shown import Shown
+from concord.objects import Model, Network, Shown
 from concord.workflows.storage import legal
 from rich.console import Console, RenderableType
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from concord.shown import Shown, table
+from concord.objects import Shown, table
 from rich.console import RenderableType
 
 
@@ -32,8 +32,7 @@ class Verilog(Shown):
 
     def save(self, folder: str | os.PathLike):
         """Write all files into a folder; they appear together."""
-        from concord.lib.atomic_files import write_all
-        from concord.lib.files import check_writable
+        from concord.lib.files import check_writable, write_all
 
         check_writable(Path(folder), folder=True)
         write_all(Path(folder), dict(self.files))
@@ -49,7 +48,7 @@ def verilog(preset: str = "vision", *, unit: str = "nnp") -> Verilog:
     Raises:
         ValueError: there is no such machine or unit, or no hardware can be generated.
     """
-    from concord.handover.verilog_files import verilog_files
+    from concord.handover.integration import verilog_files
     from concord.hw.units import component
     from concord.spec.machine.machine_file import find_config, machine_name
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+from concord.datasets import arrays
 from concord.datasets.description import PARTS, Description
 from concord.datasets.raw import Found, Raw, check_size
 
@@ -210,3 +211,30 @@ def _name(archive: Archive, wanted, standard: tuple[str, ...], part: str) -> str
     if not any(f"{wanted}{end}" in archive.names for end in _ENDS):
         raise ValueError(f"{archive.place}: there is no {wanted}; there are {', '.join(archive.names)}")
     return f"{wanted}{behind}" if f"{wanted}{behind}" in archive.names else None
+
+
+_ONE_ARRAY = "save one array with numpy.save('inputs.npy', array), and name that file"
+
+
+def read_numbers(path: Path) -> np.ndarray:
+    """Read the array of a file.
+
+    Raises:
+        ValueError: there is no such file, or it does not hold exactly one array of numbers.
+    """
+    path = Path(path)
+    loaded = _only(path) if zipfile.is_zipfile(path) else arrays.npy(path)
+    if loaded.dtype.kind not in "fiu" or not loaded.size:
+        needed = "numbers are" if loaded.size else "at least one number is"
+        raise ValueError(f"{path}: {needed} needed, not {loaded.dtype}{list(loaded.shape)}")
+    return loaded
+
+
+def _only(path: Path) -> np.ndarray:
+    """The only array of an archive."""
+    names = arrays.npy_names(path)
+    if not names:
+        raise ValueError(f"{path}: a zip archive without arrays of numpy, such as PyTorch writes; {_ONE_ARRAY}")
+    if len(names) > 1:
+        raise ValueError(f"{path}: it holds {len(names)} arrays, {', '.join(sorted(names))}; {_ONE_ARRAY}")
+    return arrays.npz(path).read(names[0])

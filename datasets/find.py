@@ -1,14 +1,17 @@
-"""Finds the samples at a place: its description, and the reader of its kind."""
+"""Finds the samples at a place: its description, and the reader of its kind; or the arrays that a function returns."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import tomli_w
-from concord.datasets import arrays, dataset, function, pictures, published, table
+from concord.datasets import arrays, dataset, pictures, published, table
+from concord.datasets.arrays import Archive, as_array, mapping
 from concord.datasets.description import Description, parse
 from concord.datasets.raw import Found
 from concord.datasets.samples import DataSet, Task
+from concord.lib.names import callable_of, called
 
 FORMS = ("a .toml, .npz, .npy or .csv file, a folder of images by class, of .npy files, of IDX files or of .ts files, "
          "or module:callable")
@@ -60,8 +63,8 @@ def _found(description: Description) -> Found | DataSet:
     name, path = description.data, description.path(description.data)
     if not name:
         return _npy_files(description)
-    if function.NAME.fullmatch(name) and not path.exists():
-        made = function.returned(name, description.folder)
+    if FUNCTION.fullmatch(name) and not path.exists():
+        made = returned(name, description.folder)
         return made if isinstance(made, DataSet) else arrays.found(made, description)
     if path.is_dir():
         return _folder(path, description)
@@ -109,3 +112,44 @@ def _shipped(name: str) -> DataSet:
     shape = (1, 28, 28) if name == "fashion-mnist" else samples.inputs.shape[2:]
     return DataSet(name=name, task=Task.CLASSIFICATION, shape=shape, train=None, test=samples,
                    calibration=None, description=tomli_w.dumps({"data": name}), image=len(shape) == 3)
+
+
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_RETURNED = ("a DataSet, a dict of arrays (x_train, y_train, x_test, y_test, or x, y), or a tuple of them in this "
+             "order is needed")
+
+
+def returned(name: str, folder: Path) -> DataSet | Archive:
+    """What the callable of a name returns when it is called without arguments.
+
+    Args:
+        name:   A name of the form module:callable.
+        folder: Folder where the module is looked for first.
+
+    Raises:
+        ValueError: there is no such callable, it fails, or it returns no arrays.
+    """
+    value = called(name, callable_of(name, name, folder))
+    return value if isinstance(value, DataSet) else as_archive(name, value)
+
+
+def as_archive(name: str, value) -> Archive:
+    """Arrays by their usual names, from a mapping or a tuple.
+
+    Args:
+        name:  Where they come from, for messages.
+        value: The mapping, or a tuple of x and y, or of x_train, y_train, x_test and y_test, or of two pairs.
+
+    Raises:
+        ValueError: these are no arrays.
+    """
+    if isinstance(value, Mapping):
+        return mapping(value, name)
+    if not isinstance(value, tuple | list):
+        raise ValueError(f"{name}: there is a {type(value).__name__}, but {_RETURNED}")
+    flat = [item for pair in value for item in pair] if all(
+        isinstance(item, tuple) and len(item) == 2 for item in value) else list(value)
+    names = {2: ("x", "y"), 4: ("x_train", "y_train", "x_test", "y_test")}.get(len(flat))
+    if names is None:
+        raise ValueError(f"{name}: there are {len(flat)} values, but {_RETURNED}")
+    return mapping({key: as_array(item, f"{name}, {key}") for key, item in zip(names, flat, strict=True)}, name)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import tomli_w
-from concord.datasets import arrays, dataset, function, labels, preprocess, published
+from concord.datasets import arrays, dataset, labels, preprocess, published
 from concord.datasets.description import ORIGIN, PARTS, Description, Preprocessing, record
-from concord.datasets.find import described, find
+from concord.datasets.find import as_archive, described, find
 from concord.datasets.raw import Found, Raw
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
 from concord.lib.input_axes import Order
@@ -45,7 +45,7 @@ def data_of(values, name: str = "arrays", order: Order | None = None) -> DataSet
         ValueError: these are no arrays, or they do not fit each other.
     """
     description = _ordered(Description(data=name, name=name), order)
-    return _whole(arrays.found(function.archive(name, values), description), description)
+    return _whole(arrays.found(as_archive(name, values), description), description)
 
 
 def _ordered(description: Description, order: Order | None) -> Description:

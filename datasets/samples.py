@@ -1,5 +1,6 @@
 """Samples of a data set as the machine reads them, and what they are there to measure."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -31,13 +32,21 @@ class Samples:
     """
 
     inputs: np.ndarray
-    lengths: np.ndarray | None
-    labels: np.ndarray | None
-    classes: tuple[str, ...]
+    lengths: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Number of samples."""
         return len(self.inputs)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """The samples one by one, see `one`."""
+        return map(self.one, range(len(self)))
+
+    def one(self, index: int) -> np.ndarray:
+        """One sample, without the padding after its last time step."""
+        return self.inputs[index] if self.lengths is None else self.inputs[index, : self.lengths[index]]
 
     def first(self, count: int) -> "Samples":
         """The first `count` samples."""
@@ -115,3 +124,26 @@ class DataSet:
     def parts(self) -> dict[str, Samples | None]:
         """Training, test and calibration samples by the name of their attribute."""
         return {"train": self.train, "test": self.test, "calibration": self.calibration}
+
+
+def sample_range(text: str | None, first: int, available: int, default: int) -> slice:
+    """The range of samples that `--samples` and `--first` choose.
+
+    Args:
+        text:      A number, "all", or None for `default` samples, or for all if there are fewer.
+        first:     Index of the first sample.
+        available: Number of samples that there are.
+        default:   Number of samples if `text` is None.
+
+    Raises:
+        ValueError: there are no such samples.
+    """
+    if not 0 <= first < available:
+        raise ValueError(f"--first {first} is not one of the samples 0..{available - 1}")
+    if text is None:
+        return slice(first, min(first + default, available))
+    if text == "all":
+        return slice(first, available)
+    if not text.isdecimal() or not 1 <= int(text) <= available - first:
+        raise ValueError(f"--samples {text} is neither 'all' nor a number in 1..{available - first}")
+    return slice(first, first + int(text))

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from amaranth.hdl import Value
 from amaranth.lib.wiring import Component, In
+from concord.handover.registers import register_files
+from concord.hw.cascade import Cascade
 from concord.hw.host.axi_streams import AxiStreams, fields, streams
+from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
-from concord.lib.distribution import DISTRIBUTION
+from concord.lib.extras import DISTRIBUTION, require
 from concord.spec.host.messages import MessageKind
 from concord.spec.host.registers import Control, Counter, Register, Status
 from concord.spec.isa.enum_docs import described
@@ -151,3 +154,22 @@ def _bus(name: str, path: tuple, streams: list[str]) -> str:
     if path[-1] in ("valid", "ready") or "payload" in path:
         return f"{path[0]}: stream"
     return str(path[0]) if len(path) > 1 else "other signals"
+
+
+def verilog_files(unit: Component, name: str, machine: str, config: Config) -> dict[str, str]:
+    """The text of each file, by its name.
+
+    Args:
+        unit:    The unit, the whole machine, or a pipeline of machines.
+        name:    Name of the unit; "nnp" is the machine, and "cascade" are several, which have registers, too.
+        machine: Name of the machine.
+        config:  Its configuration.
+
+    Raises:
+        ValueError: the packages of the extra "synthesis" are not installed.
+    """
+    require("synthesis")
+    files = package(unit, name, machine, config)
+    if isinstance(unit, Cascade):
+        files[f"{name}.v"] += "".join("\n" + verilog(NNP(each), module) for each, module in unit.modules.items())
+    return files | (register_files(config) if name in MACHINES else {})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.compiler.lib import tiling
-from concord.datasets.npy_file import read_numbers
+from concord.datasets.arrays import read_numbers
 from concord.datasets.samples import NO_DATA
 from concord.firmware.firmware import Entries, Firmware, Tiles
 from concord.golden.mvm.elements import representable

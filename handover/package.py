@@ -8,11 +8,9 @@ from importlib.metadata import version
 
 import numpy as np
 from concord.firmware.firmware import Direction, Firmware
-from concord.handover.registers import machine_name, register_files
-from concord.handover.runs import Run, golden_runs, load_messages
-from concord.handover.streams import Stream
-from concord.handover.templates import copied, rendered
-from concord.lib.distribution import DISTRIBUTION
+from concord.handover.registers import copied, machine_name, register_files, rendered
+from concord.handover.streams import Run, Stream, golden_runs, load_messages
+from concord.lib.extras import DISTRIBUTION
 from concord.spec.host.registers import Control, Register, Status
 from concord.spec.machine.config import preset_name
 

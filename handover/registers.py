@@ -1,11 +1,12 @@
 """Descriptions of the registers that follow from `spec.host.registers`: SystemRDL, IP-XACT and a C header."""
 
+import json
 import struct
 import tempfile
 from enum import IntEnum, IntFlag
 from pathlib import Path
+from typing import Any
 
-from concord.handover.templates import rendered
 from concord.lib.extras import require
 from concord.spec.host.messages import HEADER, MessageKind, entry_bytes, item_bytes
 from concord.spec.host.registers import Control, Counter, Register, Status
@@ -13,6 +14,7 @@ from concord.spec.isa.enum_docs import described
 from concord.spec.isa.instructions import FIELDS, Error, Op
 from concord.spec.isa.memories import ADDRESSED
 from concord.spec.machine.config import Config, preset_name
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 #: Version of the register map in IP-XACT; it rises when an address or a bit changes.
 VERSION = "1.1"
@@ -84,3 +86,30 @@ def _ipxact(systemrdl: str) -> str:
         exporter = IPXACTExporter(vendor="concord", library="nnp", version=VERSION, standard=Standard.IEEE_1685_2014)
         exporter.export(compiler.elaborate().top, str(target))
         return target.read_text()
+
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def rendered(name: str, values: dict) -> str:
+    """The text of a template; `values` are its names."""
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True,
+                              keep_trailing_newline=True, autoescape=False)
+    helpers: dict[str, Any] = {"bits": lambda value: value.bit_length() - 1, "string": _string, "comment": _comment}
+    environment.globals.update(helpers)
+    return environment.get_template(name).render(values)
+
+
+def copied(name: str) -> str:
+    """The text of a file that is the same in every hand-over."""
+    return (TEMPLATES / name).read_text()
+
+
+def _string(text: str) -> str:
+    """A C string of any text. JSON escapes quotes and backslashes as C does; C99 would read two ? as a trigraph."""
+    return json.dumps(_comment(text), ensure_ascii=False).replace("??", '?""?')
+
+
+def _comment(text: str) -> str:
+    """Text that neither ends a C comment nor holds characters that cannot be printed."""
+    return "".join(letter if letter.isprintable() else " " for letter in text).replace("*/", "* /")

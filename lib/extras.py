@@ -1,4 +1,4 @@
-"""Extras of the distribution: packages that only some commands need."""
+"""The distribution, and its extras: packages that only some commands need."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from types import MappingProxyType, ModuleType
 
-from concord.lib.distribution import DISTRIBUTION
+DISTRIBUTION = "concord-nnp"  #: Name of the package that pip installs.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from concord.lib import atomic_files
+from concord.lib import files
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -44,7 +44,7 @@ def write(kind: Kind, path: Path, header: dict, arrays: dict[str, np.ndarray]):
     """Write a file; it appears whole or not at all."""
     text = json.dumps({"version": kind.version, **header})
     content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {kind.key: text})
-    atomic_files.write(path, content)
+    files.write(path, content)
 
 
 def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:

@@ -5,8 +5,11 @@ the configuration times coefficients, and the coefficients are fitted by least s
 (`measured.csv`). `nnp presets --errors` prints estimates beside measurements.
 """
 
+import csv
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from concord.hw.lib.payloads import address_bits
@@ -14,14 +17,45 @@ from concord.hw.mvm import bit_planes
 from concord.hw.mvm.shared_products import groups
 from concord.hw.mvm.tile_engine import shift_bits
 from concord.machines.block_ram import memories
-from concord.machines.measured import Measured, read_measured
 from concord.spec.machine.config import Config
+from concord.spec.machine.machine_file import BASE, config_from_text
 
 RESOURCES = ("LUT4", "DSP", "block RAM")
 DEVICE = {"LUT4": 83_640, "DSP": 156, "block RAM": 208}  #: Cells of an LFE5U-85F.
 MACHINE = "nnp"  #: The unit that is the whole machine.
+#: Units that were synthesised (`nox -s synth`), to which the estimate is fitted.
+PLACE = Path(__file__).with_name("measured.csv")
 
 Features = Callable[[Config], Sequence[float]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """The cells of one unit.
+
+    Attributes:
+        unit:    Name of the unit, or "nnp" for the whole machine.
+        machine: Name of the preset, and what was changed in it, as TOML.
+        config:  The machine.
+        cells:   Number of cells by the name of the resource.
+    """
+
+    unit: str
+    machine: str
+    config: Config
+    cells: dict[str, int]
+
+
+def read_measured() -> list[Measured]:
+    """All units that were synthesised, each on its own, without optimisation across the borders of units."""
+    found = []
+    with PLACE.open(newline="") as file:
+        for row in csv.DictReader(file):
+            text = f'{BASE} = "{row["preset"]}"\n' + row["changes"].replace("; ", "\n")
+            machine = " ".join(filter(None, (row["preset"], row["changes"])))
+            cells = {name: int(row[name]) for name in ("LUT4", "DSP", "block RAM")}
+            found.append(Measured(unit=row["unit"], machine=machine, config=config_from_text(text), cells=cells))
+    return found
 
 
 def _tile_engine(config: Config) -> Sequence[float]:

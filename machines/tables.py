@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 
-from concord.machines.attributes import ATTRIBUTES, differing, meanings, products, shown
 from concord.machines.block_ram import memories
-from concord.machines.estimate import DEVICE, MACHINE, RESOURCES, UNITS, estimate, whole_unit_lut4
+from concord.machines.estimate import (
+    DEVICE,
+    MACHINE,
+    RESOURCES,
+    UNITS,
+    Measured,
+    estimate,
+    read_measured,
+    whole_unit_lut4,
+)
 from concord.machines.fit import Fitted
-from concord.machines.measured import Measured, read_measured
+from concord.machines.machine_text import ATTRIBUTES, differing, meanings, products, shown
 from concord.spec.machine.config import Config
 from rich.table import Table
 

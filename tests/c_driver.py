@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.handover.package import handover
-from concord.lib.atomic_files import write_all
+from concord.lib.files import write_all
 from concord.spec.host.registers import Register
 
 #: Options with which the C files have no warning.

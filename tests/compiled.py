@@ -3,12 +3,12 @@
 import numpy as np
 from concord.campaigns.makers import networks
 from concord.compiler.network import Compiled, compile_network
+from concord.firmware.session import Session
 from concord.net import network
 from concord.net.model import Model
 from concord.sim.machines.host import machine
 from concord.spec.host.registers import EVENTS
 from concord.spec.machine.config import Config
-from concord.verification.session import Session
 
 
 def agree(config: Config, model: Model, samples: np.ndarray) -> Compiled:

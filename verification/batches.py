@@ -1,15 +1,22 @@
-"""Run samples on machines, in batches on all cores."""
+"""Run samples on machines, in batches on all cores; machines that are missing are built before, in parallel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from concord.datasets.samples import Samples
 from concord.firmware.cascade import Cascade
-from concord.lib.processes import calls
+from concord.firmware.cascade_session import CascadeSession, session_of
+from concord.lib.processes import calls, workers
+from concord.lib.progress import Show
+from concord.sim.machines.cache import under_way
+from concord.sim.machines.cascade import cascade
+from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import EVENTS, Counter
 from concord.spec.isa.memories import Mem
-from concord.verification.cascade_session import CascadeSession, session_of
+from concord.spec.machine.config import Config
 
 #: Counters that hold the largest value so far; all others are sums.
 LARGEST = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
@@ -43,11 +50,6 @@ class Outcome:
     memories: dict[int, tuple[dict[Mem, np.ndarray], ...]]
 
 
-def one_sample(samples: Samples, index: int) -> np.ndarray:
-    """One sample, without the padding after its last time step."""
-    return samples.inputs[index] if samples.lengths is None else samples.inputs[index, : samples.lengths[index]]
-
-
 def run_batch(kind: str, samples: list[np.ndarray], first: int) -> Batch:
     """Run a batch of samples in this worker process."""
     if kind not in _sessions:
@@ -72,8 +74,7 @@ def run_all(
     """
     count = len(samples)
     size = min(50, -(-count // 4))
-    parts = [(first, [one_sample(samples, index) for index in range(first, min(count, first + size))])
-             for first in range(0, count, size)]
+    parts = [(first, list(samples.part(slice(first, first + size)))) for first in range(0, count, size)]
     batches = {kind: [] for kind in kinds}
     for (kind, *_), batch in calls(
             run_batch, [(kind, part, first) for first, part in parts for kind in kinds], jobs, _begin, (firmware,)):
@@ -132,3 +133,54 @@ def _joined(batches: list[Batch]) -> Outcome:
         counters=counters,
         memories={batch.first: batch.memories for batch in batches},
     )
+
+
+SECONDS = 2  #: Seconds between two looks at the builds that are under way.
+
+
+class Builds:
+    """Builds of several pipelines of machines. All begin at once, and continue while other machines already run.
+
+    Each build has a process of its own, even if there are fewer cores than builds: most of the time a build uses one
+    core only.
+
+    Args:
+        kind:    Kind of machine, by its name in `sim.machines.host.machine`.
+        rows:    Configurations of the machines of each pipeline; equal ones are built once.
+    """
+
+    def __init__(self, kind: str, rows: Iterable[Sequence[Config]]):
+        distinct = [] if kind == MachineKind.GOLDEN else list(dict.fromkeys(map(tuple, rows)))
+        self._pool = workers(max(1, len(distinct)))
+        self._done: dict[tuple[Config, ...], Future] = {
+            configs: self._pool.submit(build, kind, configs) for configs in distinct}
+
+    def wait(self, configs: Sequence[Config], show: Show):
+        """Wait until the machines are built, and show how far the builds are.
+
+        Raises:
+            RuntimeError: a tool failed.
+            ValueError:   hardware is not generated for such a machine.
+        """
+        if tuple(configs) not in self._done:  # golden is not built
+            return
+        build = self._done[tuple(configs)]
+        while not wait([build], SECONDS).done:
+            for name, (compiled, sources) in under_way().items():
+                if sources:
+                    show(f"compile {name}", compiled, sources, "")
+                else:
+                    show(f"verilate {name}", 0, 1, "")
+        build.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error, *_):
+        # After a failure the remaining builds are not needed.
+        self._pool.shutdown(wait=error is None, cancel_futures=True)
+
+
+def build(kind: str, configs: Sequence[Config]):
+    """Build machines by starting and closing them, as the start makes whatever is missing."""
+    cascade(kind, configs).close()

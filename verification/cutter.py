@@ -1,11 +1,18 @@
-"""Programs that execute only the first chains of a firmware."""
+"""Programs that execute only the first chains of a firmware, and the waveform of the last of these."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import numpy as np
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import Session
+from concord.sim.machines.host import machine
+from concord.sim.machines.kinds import MachineKind
+from concord.spec.host.registers import Counter
 from concord.spec.isa.instructions import Instruction, Op, decode, encode
 
 END = encode(Instruction(op=Op.END))
+MARGIN = 200  #: Number of clock cycles by which a waveform begins before its chain.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,3 +114,35 @@ class Cutter:
         inside = [one for part in loop.parts for one in (
             [part] if isinstance(part, int) else self._passes(part, part.count))]
         return [Instruction(op=Op.LOOP, a=count), *inside, Instruction(op=Op.END_LOOP)]
+
+
+def write_waveform(kind: MachineKind, firmware: Firmware, sample: np.ndarray, chain: int, path: Path):
+    """Run the program up to the chain whose result differs, and write a VCD of that chain.
+
+    A first run without waveforms tells at which cycle the chain begins. Under cocotb, a waveform cannot begin later
+    than the simulation, so that the whole run is written.
+
+    Args:
+        kind:       Kind of the machine that differs from golden; golden itself has no waveform.
+        firmware:   Firmware of the network.
+        sample:     Input patterns, uint16[inputs], or uint16[steps, inputs] if the network is recurrent.
+        chain:      Number of chains before the one that differs.
+        path:       File to write.
+    """
+    cutter = Cutter(firmware, len(sample) if firmware.recurrent else 1)
+    before, whole = (cutter.cut(chains).instruction_words for chains in (chain, chain + 1))
+    start = _first_cycle(kind, firmware, sample, before, whole) if kind == MachineKind.LIBRARY else 0
+    options = {"trace_from": start} if start else {}
+    with machine(kind, firmware.config, trace=path, **options) as traced:
+        Session(traced, firmware).execute(whole, sample)
+
+
+def _first_cycle(kind: MachineKind, firmware: Firmware, sample: np.ndarray, before: list[int], whole: list[int]) -> int:
+    """Clock cycle since power-up at which the waveform of the last chain of `whole` begins."""
+    lasted = []
+    for words in (before, whole):
+        with machine(kind, firmware.config) as made:
+            Session(made, firmware).execute(words, sample)
+            end = made.cycles
+            lasted.append(made.counter(Counter.CYCLES))
+    return max(0, end - (lasted[1] - lasted[0]) - MARGIN)

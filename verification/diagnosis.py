@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from concord.firmware.cascade import Cascade, net_words
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.isa.disassembler import disassemble_word
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.isa.memories import MEMORY_NAMES, Mem
 from concord.verification.cutter import Cut, Cutter
-from concord.verification.session import Session
 
 if TYPE_CHECKING:
-    from concord.verification.twin_session import TwinSession
+    from concord.verification.twins import TwinSession
 
 
 class Probed(Protocol):
@@ -208,7 +208,7 @@ def _integer(bits: int) -> str:
 
 def _twin(firmware: Firmware) -> "TwinSession":
     """The software twin of firmware. Only a difference needs it, and only then it is imported."""
-    from concord.verification.twin_session import TwinSession
+    from concord.verification.twins import TwinSession
 
     return TwinSession(firmware)
 

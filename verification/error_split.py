@@ -23,7 +23,6 @@ from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import Mem
-from concord.verification.batches import one_sample
 from concord.verification.layer_results import Writes, squares, units
 
 SAMPLES = 20  #: Most samples on which errors are split.
@@ -122,8 +121,7 @@ def split_errors(model: Model, firmware: Firmware, images: Mapping[Numbers, Full
                                    watch=recorder) for run, recorder in zip(RUNS, recorders, strict=True)]
     sums, known = defaultdict(lambda: np.zeros(len(PARTS) + 1)), units(model)
     apart: dict[str, list[float | None]] = {layer: [] for layer in wanted}
-    for index in range(len(samples)):
-        sample = one_sample(samples, index)
+    for index, sample in enumerate(samples):
         outputs = [machine.infer(sample) for machine in machines]
         for layer, result in wanted.items():
             apart[layer].append(squares(recorders[0].writes[layer], result[index], known))
@@ -151,7 +149,7 @@ def _alone(model: Model, firmware: Firmware, images: Mapping[Numbers, FullPrecis
 
     def outputs(layers: tuple[str, ...]) -> np.ndarray:
         machine.round_layers(layers, images[Numbers.STORED])
-        return np.stack([machine.infer(one_sample(samples, index)) for index in range(len(samples))])
+        return np.stack([machine.infer(sample) for sample in samples])
 
     exact = outputs(())
     largest = max(np.square(exact).sum(), _TINY)

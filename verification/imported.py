@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from concord.datasets.arrays import read_numbers
 from concord.datasets.find import FORMS
-from concord.datasets.npy_file import read_numbers
-from concord.datasets.ranges import sample_range
 from concord.datasets.read import read_data
-from concord.lib.progress import shown
-from concord.lib.steps import Steps
+from concord.datasets.samples import sample_range
+from concord.lib.progress import Steps, shown
 from concord.net.model_file import load_model
 from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.net.quantize.run import quantize as write_quantized
@@ -22,17 +21,17 @@ from concord.net.quantize.source import source as opened_source
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.machine_file import ENDING, find_config
 from concord.verification import verification
-from concord.verification.data_sets import tested
+from concord.verification.inputs import tested
 from concord.verification.verification import prepare
 from concord.verification.verified import Prepared, Request
-from concord.workflows.float_networks import opened as read_file
 from concord.workflows.imports import is_kept, requantized, softmax
+from concord.workflows.imports import opened as read_file
 from concord.workflows.original import Comparison, of_array, of_data, original_of
 from concord.workflows.own_machine import make_machine
 from concord.workflows.prequantized import difference, fitting
 from concord.workflows.prequantized import kept as keeping
 from concord.workflows.prequantized import write as write_kept
-from concord.workflows.smallest import NoPreset, smallest
+from concord.workflows.presets import NoPreset, smallest
 from rich.console import Console
 from rich.markup import escape
 

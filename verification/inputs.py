@@ -1,21 +1,21 @@
 """Inputs of a network: its own test set, a test set in a folder, or numbers in a file."""
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from concord.datasets.arrays import read_numbers
 from concord.datasets.dataset import SHIPPED
-from concord.datasets.fitting import arranged
-from concord.datasets.measures import remark
-from concord.datasets.npy_file import read_numbers
-from concord.datasets.ranges import sample_range
-from concord.datasets.samples import DataSet, Samples, Task
+from concord.datasets.description import ORIGIN
+from concord.datasets.fitting import Interface, arranged, fitted
+from concord.datasets.measures import remark, scored
+from concord.datasets.read import digest, read_data
+from concord.datasets.samples import NO_DATA, DataSet, Samples, Task, sample_range
 from concord.firmware.firmware import Firmware
-from concord.lib.input_axes import Order
+from concord.lib.input_axes import InputAxes, Order
 from concord.net.model import Model
-from concord.verification.batches import one_sample
-from concord.verification.data_sets import fitting, interface, is_own
 
 #: Most samples that a sentence names.
 NAMED = 5
@@ -93,8 +93,7 @@ class Inputs:
 
     def __iter__(self):
         """Pairs of the index and the binary16 patterns of each sample, without the padding after its last time step."""
-        for index in range(len(self.samples)):
-            yield self.chosen.start + index, one_sample(self.samples, index)
+        return enumerate(self.samples, self.chosen.start)
 
 
 def read(network: Firmware | Model, source: Source) -> Inputs:
@@ -109,13 +108,13 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
         name = str(source.inputs)
         numbers, notes = arranged(read_numbers(source.inputs), interface(network), name, source.order or Order.FILE)
         with np.errstate(over="ignore"):
-            found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
+            found = Samples(inputs=numbers.astype(np.float16).view(np.uint16))
     elif source.data is not None or network.inputs:
         name, data = network.data if source.data is None else source.data, fitting(
             network, source.data, source.read, source.order)
         found, task = data.test, task if data.test.labels is None else data.task
     else:
-        name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16), lengths=None, labels=None, classes=())
+        name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16))
     _check_steps(network, name, found)
     chosen = sample_range(source.samples, source.first, len(found), source.default)
     if source.inputs:
@@ -140,7 +139,7 @@ def read_or_draw(network: Firmware, source: Source) -> Inputs:
     shape = (DRAWN, *[network.steps or 5] * network.recurrent, network.inputs)
     numbers = np.random.default_rng(0).normal(size=shape).astype(np.float16)
     chosen = sample_range(source.samples, source.first, DRAWN, source.default)
-    samples = Samples(inputs=numbers.view(np.uint16), lengths=None, labels=None, classes=())
+    samples = Samples(inputs=numbers.view(np.uint16))
     return Inputs(samples=samples.part(chosen), chosen=chosen, name="random numbers", odd="")
 
 
@@ -177,3 +176,80 @@ def _listed(rows: Sequence[int]) -> str:
     text = ", ".join(map(str, rows[:NAMED]))
     return f"sample{'s' * (len(rows) > 1)} {text}" + f" and {len(rows) - NAMED:,} more" * (len(rows) > NAMED)
 
+
+def interface(network: Firmware | Model) -> Interface:
+    """What a network takes and gives. One that comes from no file takes what its first layers take."""
+    axes = network.axes or InputAxes(shape=network.image or (network.inputs,))
+    return Interface(name=network.name, axes=axes, sequence=network.recurrent, outputs=network.outputs,
+                     steps=network.steps, classes=tuple(network.classes))
+
+
+def fitting(network: Firmware | Model, place: str | None, data: DataSet | None = None, order: Order | None = None
+            ) -> DataSet:
+    """A data set with test samples that fit a network.
+
+    Args:
+        network: The network. Its description says how a place is read that has none of its own.
+        place:   Place as `read_data` takes it; None for the shipped set that the network names.
+        data:    The data set at this place, if it was read already.
+        order:   Order of the axes of a sample; None for that of the description.
+
+    Raises:
+        ValueError: there are no such data, or they do not fit the network.
+    """
+    if place is None and network.data not in SHIPPED:
+        has = "no test set" if network.data == NO_DATA else f"the test set of {network.data}, which is not shipped"
+        raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "
+                         "PLACE")
+    where = place or network.data
+    if data is None:
+        data = read_data(network.data) if place is None else read_data(place, network.description, order)
+    tested(data, where)
+    task = getattr(network, "task", data.task)
+    if data.test.labels is not None and task is not data.task and network.data != NO_DATA:
+        raise ValueError(f"{where}: the data are for {data.task}, but {network.name} was made for {task}; write "
+                         f"`task = \"{task}\"` in a TOML file that describes them, or name other data")
+    data = fitted(data, interface(network), where)
+    if data.test.labels is not None:
+        _check_labels(network, data, where)
+    return data
+
+
+def tested(data: DataSet, place: str) -> Samples:
+    """The test samples of a data set.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if data.test is None:
+        raise ValueError(f"{place}: it holds no test set; with `test = 1` in a TOML file all samples are one")
+    return data.test
+
+
+def is_own(model: Model, data: DataSet) -> bool:
+    """Whether the test samples are those for which a model keeps the predictions of its float networks."""
+    known = _digest(model.description)
+    return data.name == model.data if known is None else known == (_digest(data.description) or digest(data.test))
+
+
+def _digest(description: str) -> str | None:
+    """The digest of the test set that a description records."""
+    try:
+        return tomllib.loads(description).get(ORIGIN, {}).get("test_digest")
+    except (tomllib.TOMLDecodeError, AttributeError):
+        return None
+
+
+def _check_labels(network: Firmware | Model, data: DataSet, place: str):
+    """Refuse labels that the network's outputs cannot have."""
+    labels = data.test.labels
+    match data.task:
+        case Task.CLASSIFICATION if labels.max() >= network.outputs:
+            raise ValueError(f"{place}: the test set has class {labels.max()}, {network.name} has {network.outputs} "
+                             "outputs; name another one with --data")
+        case Task.REGRESSION if labels.shape[1] != network.outputs:
+            raise ValueError(f"{place}: each sample has {labels.shape[1]} targets, {network.name} has "
+                             f"{network.outputs} outputs; name the columns of the targets as `labels` in a TOML file")
+        case Task.ANOMALY if not scored(network.outputs, data.test):
+            raise ValueError(f"{place}: anomalies are scored by one output, or by as many as there are inputs; "
+                             f"{network.name} has {network.outputs}")

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.host.registers import TIMES, Counter
 from concord.spec.isa.instructions import Instruction, Op, decode, encode
 from concord.spec.machine.config import Config
-from concord.verification.session import Session
 
 #: Counters of the cycles in which a pipeline waits.
 WAITS = tuple(counter for counter in TIMES if counter is not Counter.CYCLES and not counter.name.endswith("BUSY"))

@@ -11,9 +11,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from concord.lib.atomic_files import write_all
-from concord.lib.distribution import DISTRIBUTION
-from concord.lib.extras import versions
+from concord.lib.extras import DISTRIBUTION, versions
+from concord.lib.files import write_all
 from concord.spec.host.registers import TIMES
 from concord.spec.machine.config import Config
 from concord.verification import pictures, sample_results

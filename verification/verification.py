@@ -6,29 +6,27 @@ import numpy as np
 from concord.compiler.cascade import CompiledCascade
 from concord.datasets.samples import Samples
 from concord.firmware.cascade import Cascade
+from concord.firmware.cascade_session import Streamed, session_of
 from concord.firmware.firmware_file import load_cascade
-from concord.lib.progress import shown
-from concord.lib.steps import Steps
+from concord.lib.progress import Steps, shown
 from concord.net import network
 from concord.net.model import Model
 from concord.net.model_file import load_model
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.config import preset_name
-from concord.verification import batches, quality
-from concord.verification.batches import Outcome
-from concord.verification.builds import Builds
-from concord.verification.cascade_session import Streamed, session_of
+from concord.verification import batches, sample_results
+from concord.verification.batches import Builds, Outcome
+from concord.verification.cutter import write_waveform
 from concord.verification.diagnosis import first_difference_of
 from concord.verification.error_split import SAMPLES as SPLIT_SAMPLES
 from concord.verification.error_split import images_of, split_errors
 from concord.verification.inputs import Inputs, read
 from concord.verification.layer_costs import measured_costs
 from concord.verification.verified import Fault, Prepared, Request, Verified
-from concord.verification.waveform import write_waveform
 from concord.workflows.cascades import Wish, compile_cascade, fitted, whole
-from concord.workflows.kinds import FileKind, kind_of
 from concord.workflows.presets import golden_only
 from concord.workflows.results import described
+from concord.workflows.storage import FileKind, kind_of
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
@@ -117,11 +115,11 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
                      "golden and reference alone")
     with steps.step("measure") as note:
         split, errors = None, {}
-        measures = quality.measured(model, prepared.inputs, golden.outputs, other.outputs if clocked else None)
+        measures = sample_results.measured(model, prepared.inputs, golden.outputs, other.outputs if clocked else None)
         if model:
             if prepared.images:
                 split = split_errors(model, cascade.first, prepared.images, samples.first(SPLIT_SAMPLES))
-            errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
+            errors = sample_results.layer_errors(model, samples.first(ERROR_SAMPLES))
         if measures and prepared.comparison and prepared.comparison.measures:
             measures = {prepared.comparison.by: prepared.comparison.measures, **measures}
         note.text = described(measures["golden"]) if measures else "no labels, so nothing to compare with"
@@ -132,7 +130,7 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
             bits += batches.count_bits(streamed.outputs, golden.outputs[streamed_samples(samples)])
             note.text = f"{streamed.interval:,.0f} cycles from result to result"
         elif clocked and not bits:
-            costs = measured_costs(request.kind, cascade.first, batches.one_sample(samples, 0))
+            costs = measured_costs(request.kind, cascade.first, samples.one(0))
             note.text = f"{sum(cost.cycles for cost in costs):,} cycles of one sample"
         else:
             note.text = "nothing to measure"
@@ -187,7 +185,7 @@ def streamed_samples(samples: Samples) -> np.ndarray:
 def _throughput(prepared: Prepared) -> tuple[Streamed, Streamed | None]:
     """Samples that follow each other, on the machines and on one."""
     samples, kind = prepared.inputs.samples, prepared.request.kind
-    chosen = [batches.one_sample(samples, index) for index in streamed_samples(samples)]
+    chosen = list(map(samples.one, streamed_samples(samples)))
 
     def stream(cascade: Cascade) -> Streamed:
         with session_of(cascade, kind) as session:
@@ -227,7 +225,7 @@ def _run(cascade: Cascade, samples: Samples, request: Request, console: Console)
 def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
     """Locate the first difference by running its sample alone, and write its waveform."""
     request, cascade = prepared.request, prepared.compiled.cascade
-    sample, number = batches.one_sample(prepared.inputs.samples, index), prepared.inputs.chosen.start + index
+    sample, number = prepared.inputs.samples.one(index), prepared.inputs.chosen.start + index
     difference = first_difference_of(cascade, cascade, request.kind, sample, number)
     if difference is None:
         return None
@@ -241,7 +239,7 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
         )
         request.folder.mkdir(parents=True, exist_ok=True)
         waves = request.folder / f"{request.path.stem}-{number}.vcd"
-        write_waveform(request.kind, cascade.first, sample, difference, waves)
+        write_waveform(request.kind, cascade.first, sample, difference.chain, waves)
     preset = request.preset or prepared.preset
     machine = [] if prepared.model is None else ["--preset", preset, *request.wish.words]
     words = ["nnp", "verify", request.place, *machine, "--machine", str(request.kind), *request.source.words]

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 from concord.compiler.cascade import CompiledCascade
 from concord.datasets.samples import Samples, Task
+from concord.firmware.cascade_session import Streamed
 from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision
-from concord.lib.steps import Steps
+from concord.lib.progress import Steps
 from concord.net.lowering.full_precision import Numbers
 from concord.net.model import Model
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Counter
 from concord.verification.batches import Outcome
-from concord.verification.cascade_session import Streamed
 from concord.verification.diagnosis import Difference
 from concord.verification.error_split import ErrorSplit
 from concord.verification.inputs import Inputs, Source

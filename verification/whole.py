@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from concord.net.graph import Graph
-from concord.verification.builds import Builds
+from concord.verification.batches import Builds
 from concord.verification.report import write_report
 from concord.verification.verification import prepare, verify_model
 from concord.verification.verified import Prepared, Request, Verified
-from concord.workflows.kinds import FileKind, kind_of
 from concord.workflows.original import Original
+from concord.workflows.storage import FileKind, kind_of
 from rich.console import Console
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from concord.datasets.arrays import read_numbers
 from concord.datasets.fitting import arranged, fitted
 from concord.datasets.measures import measure, text
-from concord.datasets.npy_file import read_numbers
 from concord.datasets.samples import DataSet, Samples, Task
 from concord.golden.mfu.softmax import real_softmax
 from concord.lib.input_axes import Order
@@ -143,7 +143,7 @@ def of_array(network: Graph, original: Original | None, array: np.ndarray, place
     array = array[np.isfinite(array).reshape(len(array), -1).all(axis=1)]
     order = order or Order.FILE
     inputs, _ = arranged(array, network.interface, place, order)
-    ours = Samples(inputs=np.ascontiguousarray(inputs).view(np.uint16), lengths=None, labels=None, classes=())
+    ours = Samples(inputs=np.ascontiguousarray(inputs).view(np.uint16))
     numbers = array.astype(np.float64).reshape(*array.shape[:axes], -1)
     if order is Order.MACHINE:
         numbers = _turned_back(network, real(ours.inputs))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.lib.atomic_files import write
+from concord.lib.files import write
 from concord.machines.fit import fit
 from concord.machines.machine_text import changes_text
 from concord.net.model import Model
@@ -12,11 +12,10 @@ from concord.net.qdq.formats import formats
 from concord.net.qdq.network import keep
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format
-from concord.workflows.float_networks import opened
-from concord.workflows.kinds import FileKind, kind_of
+from concord.workflows.imports import opened
 from concord.workflows.prequantized import model_of
 from concord.workflows.presets import FOR_TESTS, smallest_first
-from concord.workflows.storage import fetched, read_model
+from concord.workflows.storage import FileKind, fetched, kind_of, read_model
 
 if TYPE_CHECKING:
     from concord.net.graph import Graph

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from concord.datasets.measures import measure, scored, scores, text
 from concord.datasets.samples import Samples, Task
-from concord.lib.atomic_files import write_all
+from concord.lib.files import write_all
 
 
 def real(outputs: np.ndarray) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""Files at paths and URLs. fsspec, which reads `https://`, `s3://` and others, is imported only for a URL."""
+"""Files at paths and URLs, and what they hold.
+
+fsspec, which reads `https://`, `s3://` and others, is imported only for a URL.
+"""
 
 import re
 import shlex
@@ -6,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -89,7 +93,6 @@ def read_model(place: str):
         ValueError: it cannot be read, or is a network in float32, which is not a model yet.
     """
     from concord.net.model_file import load_model
-    from concord.workflows.kinds import FileKind, kind_of
 
     with fetched(place) as path:
         if path.is_file() and kind_of(path) is FileKind.NETWORK:
@@ -119,3 +122,25 @@ def _sentences(place: str, more: str = ""):
                          ) from error
     except Exception as error:
         raise ValueError(f"{place}: {error or type(error).__name__}{more}") from error
+
+
+class FileKind(StrEnum):
+    """What a file holds."""
+
+    NETWORK = "network"  #: a network in float32: an ONNX file, or what `nnp import` wrote
+    MODEL = "model"  #: a quantised model
+    FIRMWARE = "firmware"
+    CASCADE = "cascade"  #: firmware of several machines
+
+
+def kind_of(path: Path) -> FileKind:
+    """What a file holds; a file that is none of ours is a network of another tool, or a model if its name says so."""
+    from concord.firmware import firmware_file
+    from concord.lib.tensor_file import holds
+    from concord.net import graph_file, model_file
+
+    for kind, form in ((FileKind.NETWORK, graph_file.KIND), (FileKind.MODEL, model_file.KIND),
+                       (FileKind.FIRMWARE, firmware_file.KIND), (FileKind.CASCADE, firmware_file.SEVERAL)):
+        if holds(form, path):
+            return kind
+    return FileKind.MODEL if path.suffix.lower() in ("", ".safetensors") or path.is_dir() else FileKind.NETWORK

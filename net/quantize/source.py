@@ -5,8 +5,8 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+from concord.datasets.arrays import read_numbers
 from concord.datasets.fitting import arranged, fitted
-from concord.datasets.npy_file import read_numbers
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
 from concord.lib.input_axes import Order
 from concord.net.graph import Graph
@@ -145,4 +145,4 @@ def _of_file(path: Path, network: Graph, order: Order) -> Samples:
         halves = array.astype(np.float16)
     if not np.isfinite(halves).all():
         raise ValueError(f"{path}: some numbers are too large for binary16, or are none; scale them")
-    return Samples(inputs=np.ascontiguousarray(halves).view(np.uint16), lengths=None, labels=None, classes=())
+    return Samples(inputs=np.ascontiguousarray(halves).view(np.uint16))

@@ -35,8 +35,7 @@ def asm(
     """Assemble program text into firmware that `nnp run` takes, or into 64-bit little-endian instruction words."""
     from concord.firmware.firmware_file import save_firmware
     from concord.handover.memory_images import Image, assembled
-    from concord.lib.atomic_files import write_all
-    from concord.lib.files import check_writable
+    from concord.lib.files import check_writable, write_all
     from concord.spec.machine.machine_file import find_config, machine_name
 
     output = output or source.with_suffix(".safetensors" if preset else ".bin")

@@ -37,9 +37,8 @@ def compare(
     ] = Path("compare.png"),
 ):
     """Draw accuracy against epoch for QAT that starts from FP32, min-max and PTQ, over seeds (needs PyTorch)."""
-    from concord.lib.atomic_files import write_all
     from concord.lib.extras import needing
-    from concord.lib.files import check_writable
+    from concord.lib.files import check_writable, write_all
     from concord.workflows.training import followed
     from rich.console import Console
 

@@ -113,8 +113,8 @@ def _with_weights(path: Path, weights: Path, output: Path | None, listing: bool)
     from concord.lib.files import check_writable
     from concord.lib.tensor_file import read_arrays
     from concord.twin.weights import twin_script, with_tensors
-    from concord.verification.twin_source import differing_bits
-    from concord.workflows.kinds import FileKind, kind_of
+    from concord.verification.twins import differing_bits
+    from concord.workflows.storage import FileKind, kind_of
 
     output = output or path.with_name(f"{path.stem}.trained.safetensors")
     check_writable(output)

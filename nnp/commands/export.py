@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.lib.atomic_files import write_all
+from concord.lib.files import write_all
 from concord.nnp.lib.options import Model
 from concord.workflows.storage import fetched, is_url, written
 

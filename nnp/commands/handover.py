@@ -28,9 +28,8 @@ def handover(
     """Write firmware as byte stream and hex, examples with golden answers, a testbench, a C driver and registers."""
     from concord.firmware.firmware_file import load_firmware
     from concord.handover.package import handover as files_of
-    from concord.lib.atomic_files import write_all
-    from concord.lib.files import check_writable
-    from concord.lib.steps import Steps
+    from concord.lib.files import check_writable, write_all
+    from concord.lib.progress import Steps
     from concord.sim.machines import host
     from concord.verification.inputs import Source, read
     from rich.console import Console

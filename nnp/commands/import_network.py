@@ -33,7 +33,7 @@ def import_network(
     from concord.lib.extras import needing
     from concord.lib.files import check_writable
     from concord.net.graph_file import save
-    from concord.workflows.float_networks import sizes
+    from concord.workflows.imports import sizes
     from concord.workflows.original import at_random
     from concord.workflows.storage import fetched, file_name, is_url, written
     from rich.console import Console

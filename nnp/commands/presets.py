@@ -72,8 +72,7 @@ def _print_tables(machines: list[str], errors: bool):
 
 def _fit(place: str, preset: str, output: Path | None):
     """Fit the machine `preset` to the model at `place`, and write it."""
-    from concord.lib.atomic_files import write
-    from concord.lib.files import check_writable
+    from concord.lib.files import check_writable, write
     from concord.machines import tables
     from concord.machines.fit import fit
     from concord.machines.machine_text import changes_text

@@ -69,7 +69,7 @@ def quantize(
 def _file(file: Path, data: str | None, calibration: Path | None, order: "Order | None", out: Path,
           chosen: QuantizationOptions, anew: bool):
     """Quantise the network of a file, or keep its integers."""
-    from concord.workflows.float_networks import opened
+    from concord.workflows.imports import opened
 
     found = opened(file)
     kept, choices, given = imports.decided(found[0], chosen, anew, calibration is not None)

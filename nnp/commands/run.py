@@ -51,14 +51,14 @@ def run(
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
+    from concord.firmware.cascade_session import session_of
     from concord.firmware.firmware_file import load_cascade
     from concord.firmware.unquantized import UnquantizedMachine
     from concord.lib.files import check_writable
-    from concord.lib.steps import Steps
+    from concord.lib.progress import Steps
     from concord.spec.machine.machine_file import find_config
-    from concord.verification.cascade_session import session_of
     from concord.verification.inputs import Source, read
-    from concord.verification.twin_check import TwinCheck
+    from concord.verification.twins import TwinCheck
     from concord.workflows.results import line, summary, values, write_outputs
     from rich.console import Console
 

@@ -10,7 +10,7 @@ from concord.net.quantize.options import DEFAULTS, QuantizationOptions
 from concord.nnp.lib.options import AxesOrder
 from concord.nnp.lib.quantization import quantizing
 from concord.workflows import imports, training
-from concord.workflows.float_networks import opened
+from concord.workflows.imports import opened
 from concord.workflows.storage import written
 
 #: Name of the command, which its help shows as the place of a file.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from concord.firmware.unquantized import UnquantizedMachine
     from concord.twin.lib.script import Script
     from concord.verification.inputs import Inputs as Given
-    from concord.verification.twin_source import TwinSource
+    from concord.verification.twins import TwinSource
 
 CHECKED = 3  #: Number of samples that are compared with golden if `--samples` is not given.
 
@@ -49,11 +49,11 @@ def twin(
     from concord.firmware.firmware_file import load_cascade
     from concord.firmware.unquantized import UnquantizedMachine
     from concord.lib.names import named
-    from concord.lib.steps import Steps
+    from concord.lib.progress import Steps
     from concord.twin.source.runtimes import RUNTIMES, example, installed
     from concord.twin.source.twin_file import module_name
     from concord.verification.inputs import Source, read_or_draw
-    from concord.verification.twin_source import TwinSource
+    from concord.verification.twins import TwinSource
     from rich.console import Console
 
     framework = named(Framework, to)
@@ -161,7 +161,7 @@ def _write(script: "Script", firmware: "Firmware", framework: Framework, stem: P
 def _distance(real: "UnquantizedMachine", written: "TwinSource", given: "Given") -> tuple[bool, str]:
     """Whether the twin is golden without quantisers, and how far it is from it."""
     import numpy as np
-    from concord.verification.twin_source import CLOSE, distance
+    from concord.verification.twins import CLOSE, distance
 
     found = [(real.infer(sample), written.numbers(sample[None]).reshape(-1)) for _, sample in given]
     error = distance(*(np.stack(each) for each in zip(*found, strict=True)))
@@ -171,8 +171,8 @@ def _distance(real: "UnquantizedMachine", written: "TwinSource", given: "Given")
 
 def _bits(firmware: "Cascade", written: "TwinSource", given: "Given") -> tuple[bool, str]:
     """Whether the twin has golden's bits, and how many differ."""
-    from concord.verification.cascade_session import session_of
-    from concord.verification.twin_source import differing
+    from concord.firmware.cascade_session import session_of
+    from concord.verification.twins import differing
 
     with session_of(firmware, "golden") as session:
         bits = sum(differing(session.infer(sample)[None], written.infer(sample[None])) for _, sample in given)

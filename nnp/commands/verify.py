@@ -84,7 +84,7 @@ def verify(
     from concord.verification.verified import Request
     from concord.verification.whole import Job, ready, verify_all
     from concord.workflows.cascades import Wish
-    from concord.workflows.kinds import FileKind, kind_of
+    from concord.workflows.storage import FileKind, kind_of
     from rich.console import Console
 
     console = Console()
@@ -162,7 +162,7 @@ def _check_several(paths: list[Path], given: dict[str, object]):
     Raises:
         ValueError: a sentence about the first file or option.
     """
-    from concord.workflows.kinds import FileKind, kind_of
+    from concord.workflows.storage import FileKind, kind_of
 
     for path in paths:
         if kind_of(path) is FileKind.NETWORK:

@@ -21,14 +21,12 @@ def verilog(
     These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
     machine's register map as a page, in SystemRDL, in IP-XACT and as a C header.
     """
-    from concord.handover.integration import MACHINES
-    from concord.handover.verilog_files import verilog_files
+    from concord.handover.integration import MACHINES, verilog_files
     from concord.hw.cascade import Cascade
     from concord.hw.units import component, in_machines
-    from concord.lib.atomic_files import write_all
     from concord.lib.extras import require
-    from concord.lib.files import check_writable
-    from concord.lib.steps import Steps
+    from concord.lib.files import check_writable, write_all
+    from concord.lib.progress import Steps
     from concord.spec.machine.machine_file import find_config, machine_name
     from rich.console import Console
 

@@ -10,8 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from concord.lib.distribution import DISTRIBUTION
-from concord.lib.extras import EXTRAS
+from concord.lib.extras import DISTRIBUTION, EXTRAS
 from packaging.requirements import Requirement
 
 

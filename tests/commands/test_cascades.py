@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from concord.datasets.dataset import DATA
 from concord.datasets.samples import Samples
+from concord.firmware.cascade_session import Streamed
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Counter
 from concord.tests.command_line import done, refused
-from concord.verification.builds import Builds
-from concord.verification.cascade_session import Streamed
+from concord.verification.batches import Builds
 from concord.verification.inputs import Source
 from concord.verification.tables import faults, verify_rows
 from concord.verification.verification import prepare, streamed_samples, verify_model

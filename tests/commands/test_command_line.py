@@ -14,6 +14,7 @@ from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
 from concord.firmware.cascade import Cascade
+from concord.firmware.cascade_session import session_of
 from concord.firmware.firmware_file import load_firmware, save_firmware
 from concord.golden.mvm.packing import pack_tiles, unpack_tiles
 from concord.net import network
@@ -25,7 +26,6 @@ from concord.spec.host.messages import MessageKind, pack, unpack
 from concord.spec.machine.config import PRESETS, preset
 from concord.tests.command_line import nnp, refused
 from concord.verification import batches
-from concord.verification.cascade_session import session_of
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
@@ -137,7 +137,7 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
         found = {}
         for kind, loaded in (("golden", firmware), ("library", wrong)):
             monkeypatch.setattr(batches, "_sessions", {kind: session_of(Cascade.of(loaded), "golden")})
-            part = [batches.one_sample(samples, index) for index in range(len(samples.labels))]
+            part = list(samples)
             found[kind] = batches._joined([batches.run_batch(kind, part, 0)])
         return found
 
@@ -161,8 +161,8 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
 
     monkeypatch.setattr(batches, "run_all", run_all)
     monkeypatch.setattr("concord.verification.diagnosis.machine", made)
-    monkeypatch.setattr("concord.verification.waveform.machine", made)
-    monkeypatch.setattr("concord.verification.builds.Builds.wait", lambda *_: None)
+    monkeypatch.setattr("concord.verification.cutter.machine", made)
+    monkeypatch.setattr("concord.verification.batches.Builds.wait", lambda *_: None)
     result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path)
     assert result.exit_code == 1
     assert "bits of the library machine differ from golden" in result.stderr

@@ -7,6 +7,7 @@ import pytest
 from concord.campaigns.makers import mixed_networks, networks
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Firmware, Tiles
+from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Counter
@@ -14,10 +15,8 @@ from concord.spec.isa.assembler import assemble
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset
-from concord.verification.cutter import Cutter
+from concord.verification.cutter import MARGIN, Cutter, write_waveform
 from concord.verification.diagnosis import first_difference
-from concord.verification.session import Session
-from concord.verification.waveform import MARGIN, write_waveform
 
 TINY = preset("tiny")
 
@@ -153,7 +152,7 @@ def test_a_waveform_of_the_last_chain_alone(tmp_path):
     sample = networks.inputs(np.random.default_rng(7), 40)
     found = difference(firmware, with_changed_weight(firmware, -1, 0), sample)
     assert found.chain > 0
-    write_waveform(MachineKind.LIBRARY, firmware, sample, found, tmp_path / "fault.vcd")
+    write_waveform(MachineKind.LIBRARY, firmware, sample, found.chain, tmp_path / "fault.vcd")
     with machine("library", TINY, trace=tmp_path / "whole.vcd") as traced:
         Session(traced, firmware).execute(Cutter(firmware, 1).cut(found.chain + 1).instruction_words, sample)
     (first, last), (_, end) = (moments(tmp_path / name) for name in ("fault.vcd", "whole.vcd"))

@@ -167,7 +167,7 @@ def no_build(monkeypatch):
     def reached(*_):
         raise AssertionError("too late")
 
-    monkeypatch.setattr("concord.verification.builds.Builds.__init__", reached)
+    monkeypatch.setattr("concord.verification.batches.Builds.__init__", reached)
 
 
 @pytest.mark.parametrize(("words", "sentence"), [

@@ -15,7 +15,7 @@ from concord.datasets.read import read_data
 from concord.net.model_file import load_model
 from concord.tests.command_line import done, nnp, refused
 from concord.tests.onnx_files import Graph, written
-from concord.workflows.float_networks import opened
+from concord.workflows.imports import opened
 from concord.workflows.original import CLOSE, of_array, of_data, original_of
 from torch import nn
 

@@ -224,7 +224,7 @@ def test_data_that_do_not_fit_are_refused_before_slow_work(command, text, arrays
     made(4, np.arange(20) % 4, 'test = 1\nclasses = ["a", "b", "c", "d"]', name="m")
     np.savez("other.npz", **arrays)
     (folder / "other.toml").write_text(f'data = "other.npz"\n{text}\n')
-    monkeypatch.setattr("concord.verification.builds.Builds.__init__", reached)
+    monkeypatch.setattr("concord.verification.batches.Builds.__init__", reached)
     if sentence is None:
         assert done("predict", "m", "--data", "other.toml").count("\n") == 5
         return

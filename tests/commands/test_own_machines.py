@@ -13,7 +13,7 @@ from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
 from concord.tests.frontends.zoo_quantized import by_hand, network
 from concord.tests.onnx_files import Graph, written
-from concord.workflows import smallest
+from concord.workflows import presets
 from concord.workflows.own_machine import base_for
 from concord.workflows.presets import golden_only, smallest_first
 from typer import Context
@@ -120,16 +120,16 @@ def test_machines_that_cannot_be_built_come_last():
 
 def test_a_choice_of_a_machine_that_cannot_be_built_says_so(monkeypatch, file):
     network = read_network(file)
-    monkeypatch.setattr(smallest, "smallest_first", lambda hardware: ["brainwave_s10"])
-    monkeypatch.setattr(smallest, "compile_for", lambda model, name: None)
-    assert "; brainwave_s10 cannot be built: " in smallest.smallest(network, lambda name: None, "integer", False)[1]
+    monkeypatch.setattr(presets, "smallest_first", lambda hardware: ["brainwave_s10"])
+    monkeypatch.setattr(presets, "compile_for", lambda model, name: None)
+    assert "; brainwave_s10 cannot be built: " in presets.smallest(network, lambda name: None, "integer", False)[1]
 
 
 def test_equal_reasons_are_printed_once(file):
     def refuse(name):
         raise ValueError(f"{name} cannot do it")
 
-    with pytest.raises(smallest.NoPreset) as caught:
-        smallest.smallest(read_network(file), refuse, "integer", True)
+    with pytest.raises(presets.NoPreset) as caught:
+        presets.smallest(read_network(file), refuse, "integer", True)
     names = ", ".join(smallest_first(hardware=True))
     assert str(caught.value).splitlines()[1:] == [f"{names}: the machine cannot do it"]

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from concord.firmware.firmware import Firmware, Section, Tiles
 from concord.firmware.firmware_file import load_firmware, save_firmware
-from concord.firmware.stops import Stopped, stopped
+from concord.firmware.session import Session, Stopped, stopped
 from concord.sim.machines.host import KINDS, machine
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
-from concord.verification.session import Session
 
 TINY = preset("tiny")
 LAYER = """

@@ -8,12 +8,12 @@ from concord.campaigns.makers import mixed_networks, networks
 from concord.campaigns.twin_faults import two_layers, with_changed_weight
 from concord.compiler.network import compile_network
 from concord.firmware.firmware_file import save_firmware
+from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.isa.assembler import assemble
 from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
-from concord.verification.session import Session
-from concord.verification.twin_session import TwinSession
+from concord.verification.twins import TwinSession
 
 TINY = preset("tiny")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from concord.firmware.firmware_file import load_firmware
 from concord.tests.command_line import compiled, done, nnp, refused
-from concord.verification.twin_source import differing
+from concord.verification.twins import differing
 
 SHIPPED = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision"}
 

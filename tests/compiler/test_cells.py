@@ -8,6 +8,7 @@ from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Direction
 from concord.firmware.firmware_file import load_firmware, save_firmware
+from concord.firmware.session import Session
 from concord.net import network
 from concord.net.cells.registry import CELLS
 from concord.net.layers.concat import SequenceConcat
@@ -16,7 +17,6 @@ from concord.sim.machines.host import KINDS, machine
 from concord.spec.host.registers import EVENTS
 from concord.spec.machine.config import PRESETS, Config
 from concord.tests.compiled import agree
-from concord.verification.session import Session
 
 #: Memory sizes larger than those of the presets.
 ROOM = {"initial_vrf": 512, "addsub_vrf": 512, "multiply_vrf": 1024, "matrix_tiles": 1024, "instructions": 2048}

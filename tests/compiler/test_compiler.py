@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
+from concord.firmware.session import Session
 from concord.net import network
 from concord.net.layers.layer import Unknown
 from concord.net.model import Model
@@ -13,7 +14,6 @@ from concord.sim.machines.host import machine
 from concord.spec.machine.config import PRESETS, Config, preset
 from concord.spec.numbers.formats import Format
 from concord.tests.compiled import agree, machines_agree
-from concord.verification.session import Session
 
 #: Memory sizes larger than those of the presets; formats, dimensions and limits are those of the presets.
 ROOM = {

@@ -10,13 +10,13 @@ from concord.campaigns.makers.mixed_networks import small
 from concord.compiler.cascade import Cutter
 from concord.compiler.explain import explain
 from concord.compiler.network import compile_network
+from concord.firmware.session import Session
 from concord.net.model import INPUT
 from concord.sim.machines.host import machine
 from concord.spec.host.registers import Counter
 from concord.spec.isa.memories import Mem
 from concord.spec.machine import timing
 from concord.spec.machine.config import preset
-from concord.verification.session import Session
 from concord.verification.tables import explain_table
 from rich.console import Console
 

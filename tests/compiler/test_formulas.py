@@ -8,13 +8,13 @@ from concord.campaigns.makers import networks
 from concord.compiler.cells.formula_chains import schedule
 from concord.compiler.cells.formula_trace import BlockTracer, IntegerTracer
 from concord.compiler.network import compile_network
+from concord.firmware.session import Session
 from concord.net import network
 from concord.net.cells.cell import Cell, Gate, Operations
 from concord.net.cells.registry import CELLS
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.activation import Activation
-from concord.verification.session import Session
 
 ROOM = {"initial_vrf": 512, "addsub_vrf": 512, "multiply_vrf": 1024, "matrix_tiles": 1024, "instructions": 2048}
 LIMITS = ({}, {"accumulator_rows": 8})

@@ -10,7 +10,7 @@ from concord.lib.input_axes import InputAxes, Order
 from concord.net.graph_file import load, save
 from concord.tests.command_line import done
 from concord.tests.onnx_files import Graph, written
-from concord.workflows.float_networks import read_float
+from concord.workflows.imports import read_float
 
 X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
 

@@ -62,7 +62,7 @@ def test_an_autoencoder_is_scored_by_its_distance_from_the_input():
 
 
 def test_without_labels_there_is_no_measure():
-    bare = Samples(inputs=np.zeros((2, 3), np.uint16), lengths=None, labels=None, classes=())
+    bare = Samples(inputs=np.zeros((2, 3), np.uint16))
     assert all(measure(task, np.zeros((2, 3)), bare) == {} for task in Task)
 
 

@@ -22,7 +22,7 @@ from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.hints import without_hints
 from concord.twin.source.twin_file import write_twin
-from concord.verification.twin_source import TwinSource, differing
+from concord.verification.twins import TwinSource, differing
 
 PRESET = "vision"  #: The machine whose memories grow until it holds a network.
 WIDTHS = 4, 8, 16  #: Bits of the same machine for networks that are quantised already, with integers of other tools.

@@ -9,7 +9,7 @@ import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.handover.package import handover
-from concord.lib.atomic_files import write_all
+from concord.lib.files import write_all
 from concord.sim.machines.build import lean, verilate
 from concord.sim.machines.cache import cached, keep_only
 from concord.sim.machines.library import nnp_verilog

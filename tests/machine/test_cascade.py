@@ -9,6 +9,7 @@ from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.cascade import Cutter
 from concord.compiler.cuts import crossing, cuts
 from concord.compiler.network import compile_network
+from concord.firmware.cascade_session import CascadeSession, Streamed
 from concord.net import network
 from concord.net.cells.lstm import LSTM
 from concord.net.layers.softmax import Softmax
@@ -18,7 +19,6 @@ from concord.sim.machines.library import linked
 from concord.spec.host.registers import EVENTS, Register
 from concord.spec.isa.instructions import Error
 from concord.spec.machine.config import Config, preset
-from concord.verification.cascade_session import CascadeSession, Streamed
 
 TINY = preset("tiny")
 RANDOM = {"seed": 5, "gap": 0.2, "stall": 0.2}  #: Pauses on the streams of simulated machines.

@@ -10,11 +10,11 @@ from concord.compiler.cascade import Cutter
 from concord.compiler.cuts import parts
 from concord.compiler.lib.neighbours import Neighbours
 from concord.compiler.network import compile_network
+from concord.firmware.cascade_session import CascadeSession, Streamed
 from concord.net import network
 from concord.net.model import Model
 from concord.sim.machines.cascade import cascade
 from concord.spec.machine.config import Config, preset
-from concord.verification.cascade_session import CascadeSession, Streamed
 
 TINY = preset("tiny")
 #: No vector memory has room for a row of the image, which takes 8 words.

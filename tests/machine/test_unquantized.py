@@ -198,8 +198,7 @@ def test_the_roundings_of_the_only_layer_alone_are_all_roundings(preset, block):
     made.conv(INPUT, 4, (3, 3), padding=(1, 1, 1, 1), offset=-0.25, unsigned=True, activation=Activation.NONE)
     model = with_reals(rng, made.model())
     firmware, samples = compile_network(model, config).firmware, networks.inputs(rng, 3, 3 * 5 * 4)
-    split = split_errors(model, firmware, images_of(model, firmware), Samples(
-        inputs=samples, lengths=None, labels=None, classes=()))
+    split = split_errors(model, firmware, images_of(model, firmware), Samples(inputs=samples))
     assert split.layers["conv0"]["alone"] == pytest.approx(split.layers["network output"]["together"], rel=1e-6)
     assert split.layers["conv0"]["alone"] > 0
 

@@ -7,6 +7,7 @@ import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
+from concord.firmware.session import Session
 from concord.golden.mvm.overflow import Events, wrap
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.net import network
@@ -19,7 +20,6 @@ from concord.spec.host.registers import Counter
 from concord.spec.machine.config import PRESETS
 from concord.tests.net.test_images import conv, graph, halves
 from concord.tests.net.test_layer_overflow import slow
-from concord.verification.session import Session
 
 
 def narrow(name: str, sum_bits: int):

@@ -3,8 +3,7 @@
 from dataclasses import asdict, replace
 
 import pytest
-from concord.machines.attributes import ATTRIBUTES, meanings
-from concord.machines.machine_text import changes_text, full_text
+from concord.machines.machine_text import ATTRIBUTES, changes_text, full_text, meanings
 from concord.spec.machine.config import PRESETS, preset
 from concord.spec.machine.machine_file import config_from_text, find_config, machine_name, read_config
 from concord.spec.numbers.formats import Format, Rule

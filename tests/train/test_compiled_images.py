@@ -8,13 +8,13 @@ from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ROOM
 from concord.compiler.network import compile_network
 from concord.datasets import dataset
+from concord.firmware.session import Session
 from concord.net import network
 from concord.net.model_file import load_model
 from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
 from concord.tests.compiled import agree_on_random as agree
-from concord.verification.session import Session
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 

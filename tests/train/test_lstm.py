@@ -9,6 +9,7 @@ import torch
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.datasets import dataset
+from concord.firmware.session import Session
 from concord.golden.lib import float16
 from concord.net import float_network as reference
 from concord.net import network
@@ -27,7 +28,6 @@ from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.recurrent.integer_layer import QuantizedRecurrent
 from concord.train.runs import recurrent as lstm
-from concord.verification.session import Session
 from typer.testing import CliRunner
 
 FORMS = [Gates(asymmetric=asymmetric, shared=shared) for asymmetric, shared in product((False, True), repeat=2)]

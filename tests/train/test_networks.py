@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
+from concord.firmware.session import Session
 from concord.net import float_network as reference
 from concord.net import layer_errors, network
 from concord.net.layer_overflow import Widths
@@ -13,7 +14,6 @@ from concord.net.quantize.block_recipe import BlockRecipe
 from concord.net.quantize.recipe import Methods, Recipe, WeightMethod
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import PRESETS
-from concord.verification.session import Session
 from safetensors.numpy import load_file
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")

@@ -3,6 +3,7 @@
 import numpy as np
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import Session
 from concord.net.model import Model
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import Config
@@ -11,8 +12,7 @@ from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
 from concord.twin.vocabulary import numpy_functions
-from concord.verification.session import Session
-from concord.verification.twin_session import FUNCTIONS
+from concord.verification.twins import FUNCTIONS
 
 
 def results(script: Script, samples: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import write_twin
 from concord.twin.source.writer import tensors
 from concord.twin.weights import trainable, twin_script, with_tensors
-from concord.verification.twin_source import differing_bits
+from concord.verification.twins import differing_bits
 from safetensors.numpy import load_file
 
 SHARED, ALONE = {"e_min": -11, "e_max": 4}, {"e_min": 4, "e_max": 4}

@@ -8,6 +8,7 @@ from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.cascade import Cutter
 from concord.firmware.cascade import Cascade
+from concord.firmware.cascade_session import session_of
 from concord.firmware.firmware import Firmware, Tiles
 from concord.net.model import Model
 from concord.spec.isa.assembler import assemble
@@ -20,9 +21,7 @@ from concord.twin.generic.generic import generic
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
 from concord.twin.recovery.recover import recover
-from concord.verification.cascade_session import session_of
-from concord.verification.twin_session import FUNCTIONS, TwinSession
-from concord.verification.twin_source import differing
+from concord.verification.twins import FUNCTIONS, TwinSession, differing
 
 CONFIG = replace(preset("tiny"), **ROOM)
 

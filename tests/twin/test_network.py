@@ -7,6 +7,7 @@ import pytest
 from concord.campaigns.makers import mixed_networks, networks
 from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.network import compile_network
+from concord.firmware.session import Session
 from concord.net.model import INPUT
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
@@ -14,8 +15,7 @@ from concord.tests.command_line import done, nnp
 from concord.twin.generic.network import network
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
-from concord.verification.session import Session
-from concord.verification.twin_session import FUNCTIONS
+from concord.verification.twins import FUNCTIONS
 
 TINY = preset("tiny")
 ROOMY = replace(TINY, **ROOM)

@@ -16,7 +16,7 @@ from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.twin_file import module_name, write_twin
 from concord.twin.source.writer import source, tensors
 from concord.twin.vocabulary import numpy_functions
-from concord.verification.twin_source import TwinSource
+from concord.verification.twins import TwinSource
 
 
 def load(path):

@@ -16,7 +16,7 @@ from concord.campaigns.twin_made_cases import published_networks
 from concord.campaigns.twin_networks import main
 from concord.campaigns.twin_ways import FAILED, NOT_RUN, differs, lacking, results, text, tried
 from concord.twin.source.frameworks import Framework
-from concord.verification.twin_source import TwinSource
+from concord.verification.twins import TwinSource
 
 APP = typer.Typer()
 APP.command()(main)

@@ -20,7 +20,7 @@ from concord.twin.lib.run import run
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
 from concord.twin.vocabulary import numpy_functions, unquantized_numpy
-from concord.verification.twin_source import distance
+from concord.verification.twins import distance
 
 FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(unquantized_numpy))
 #: Rounding to float64, with room for sums in another order.

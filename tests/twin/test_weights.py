@@ -18,7 +18,7 @@ from concord.twin.recovery.recover import recover
 from concord.twin.source.lines import attribute
 from concord.twin.source.writer import tensors
 from concord.twin.weights import trainable, twin_script, with_tensors
-from concord.verification.twin_source import differing_bits
+from concord.verification.twins import differing_bits
 from safetensors.numpy import load_file, save_file
 
 NETWORKS = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision", "fashion-resnet-w8": "vision"}
@@ -171,7 +171,7 @@ def test_the_page_has_the_magnitudes_of_the_twin(files, tmp_path):
 
 
 def test_firmware_that_differs_from_its_twin_is_not_written(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("concord.verification.twin_source.differing_bits", lambda *_: 3)
+    monkeypatch.setattr("concord.verification.twins.differing_bits", lambda *_: 3)
     path = tmp_path / "trained.safetensors"
     save_file(tensors(recover(load_firmware(files["vowels-lstm-w8"]))), path)
     result = nnp("compile", files["vowels-lstm-w8"], "--weights-from", path, "-o", tmp_path / "out.safetensors")

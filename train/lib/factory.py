@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from concord.lib.own_code import called, found
+from concord.lib.names import callable_of, called
 from concord.train.lib.networks import NETWORKS
 from torch import nn
 
@@ -37,4 +37,4 @@ def _own(name: str):
     if not (module and member):
         raise ValueError(f"there is no network {name!r}: choose one of {', '.join(NETWORKS)}, or name your own as "
                          "module:callable, such as my_nets:build")
-    return found(f"network {name!r}", name, Path.cwd())
+    return callable_of(f"network {name!r}", name, Path.cwd())

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from concord.lib import atomic_files
+from concord.lib import files
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as save_tensors
@@ -15,7 +15,7 @@ PICKLED = (".pt", ".pth", ".pkl", ".bin", ".ckpt")
 
 def save(net: nn.Module, path: Path):
     """Write the parameters of a network; the file appears whole or not at all."""
-    atomic_files.write(path, save_tensors({name: tensor.contiguous() for name, tensor in net.state_dict().items()}))
+    files.write(path, save_tensors({name: tensor.contiguous() for name, tensor in net.state_dict().items()}))
 
 
 def load(net: nn.Module, path: Path):

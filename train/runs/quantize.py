@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from concord.datasets.npy_file import read_numbers
+from concord.datasets.arrays import read_numbers
 from concord.datasets.samples import NO_DATA
 from concord.net import network
 from concord.net.finish import check_bits

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from concord.lib import atomic_files
+from concord.lib import files
 from concord.twin.lib.script import Script
 from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.trained import Rounding
@@ -37,8 +37,8 @@ def write_twin(script: Script, framework: Framework, folder: Path, stem: str,
     if framework not in FORMS:
         from concord.twin.source.onnx_graph import onnx_graph
 
-        atomic_files.write(folder / f"{stem}.onnx", onnx_graph(script).SerializeToString())
+        files.write(folder / f"{stem}.onnx", onnx_graph(script).SerializeToString())
         return folder / f"{stem}.onnx"
     text, stored = source(script, framework, stem, trained), save(tensors(script), {"twin": script.name})
-    atomic_files.write_all(folder, {f"{stem}.py": text, f"{stem}.safetensors": stored})
+    files.write_all(folder, {f"{stem}.py": text, f"{stem}.safetensors": stored})
     return folder / f"{stem}.py"

@@ -11,11 +11,11 @@ from typing import Self
 import numpy as np
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import Session
 from concord.sim.machines import cascade as rows
 from concord.sim.machines.host import MachineTimeout
 from concord.spec.host.registers import Control, Counter, Register, Status
 from concord.spec.isa.memories import Mem
-from concord.verification.session import Session
 
 #: Clock cycles between two looks of the host at the machines.
 LOOK = 16

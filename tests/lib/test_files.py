@@ -1,7 +1,7 @@
 """Files that appear whole or not at all."""
 
 import pytest
-from concord.lib.atomic_files import write, write_all
+from concord.lib.files import write, write_all
 
 
 def test_files_are_written_into_a_new_folder(tmp_path):

@@ -1,3 +1,0 @@
-"""The name of the package that pip installs."""
-
-DISTRIBUTION = "concord-nnp"
