@@ -18,6 +18,80 @@ QUICK = ("tests/spec", "tests/lib/test_float16.py", "tests/mvm/test_elements.py"
 #: Tests that reach every package which is not PyTorch: of the command line, of files, of a unit under cocotb.
 PACKAGES = (*QUICK, "tests/test_package.py", "tests/commands/test_environment.py", "tests/commands/test_shipped.py",
             "tests/commands/test_integration.py", "tests/frontends/test_zoo.py", "tests/mfu/test_pooling.py")
+#: Programs that are sessions: the module below `concord` that runs, and what it does.
+PROGRAMS = {
+    "nightly": (
+        "campaigns.random_regression",
+        "Random programs on the Verilated machine, as many as `--programs` asks for."),
+    "lint_machines": (
+        "campaigns.lint_machines",
+        "Verilator's warnings about the Verilog of every preset and of random machines; `--machines`, `--seed`."),
+    "twin_programs": (
+        "campaigns.twin_programs",
+        "Random programs as twins in numpy, outputs and final memories against golden's; `--programs`."),
+    "twin_random": (
+        "tests.twin.campaign",
+        "Twins of random networks of every kind on machines of every kind, beside golden; `--networks`, `--seed`."),
+    "twin_faults": (
+        "campaigns.twin_faults",
+        "Faults in firmware and hardware, named beside the values of twin, golden and RTL."),
+    "mutants": ("campaigns.mutants", "Break one line after another: the testbench of just that unit must go red."),
+    "prove": (
+        "campaigns.prove",
+        "What must hold of every step of the lazy update, by a solver, and the bugs that it must find."),
+    "bench": ("benchmarks.bench", "How fast the machine and its simulations are."),
+    "bench_block": (
+        "benchmarks.bench_block",
+        "Block floating point of 8 to 3 bits beside FP32, before and after training: accuracy; `--speed`."),
+    "bench_formats": (
+        "benchmarks.bench_formats",
+        "Weights of mantissas, floats and powers of two: accuracy of the shipped MLP and ResNet; `--area`."),
+    "bench_images": (
+        "benchmarks.bench_images",
+        "MLPerf Tiny's reference architectures and single convolutions: cycles, utilisation and waits of each layer."),
+    "bench_lazy": (
+        "benchmarks.bench_lazy",
+        "Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."),
+    "bench_lstm": ("benchmarks.bench_lstm", "LSTMs of 8, 6, 5 and 4 bits a gate beside FP32: accuracy."),
+    "bench_machines": (
+        "benchmarks.bench_machines",
+        "Throughput of several machines in a pipeline beside one, `--tiny` for MLPerf Tiny's architectures."),
+    "bench_overflow": (
+        "benchmarks.bench_overflow",
+        "ResNet-style networks and MLPs on accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."),
+    "bench_tiny": (
+        "benchmarks.bench_tiny",
+        "The trained networks of MLPerf Tiny from their published files to RTL: `-- --models FOLDER --data FOLDER`."),
+    "bench_train": (
+        "benchmarks.bench_train",
+        "Ways to start quantisation-aware training beside each other; `--speed`."),
+    "bench_twins": (
+        "benchmarks.bench_twins",
+        "Software twins in numpy and PyTorch beside golden, batches of 1 and 64."),
+    "twin_networks": (
+        "campaigns.twin_networks",
+        "Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."),
+    "verify_matrix": (
+        "campaigns.verify_matrix",
+        "Networks trained by every method and width that a machine takes, on its gates, bit for bit."),
+    "fingerprint": (
+        "campaigns.fingerprint",
+        "Hashes of all that is computed, for `--against` those of another commit: no bit and no cycle has changed."),
+    "synth": ("benchmarks.synth", "Gates, multipliers and memories of each unit on an ECP5."),
+    "synth_lazy": (
+        "benchmarks.lazy_area",
+        "Gates and clock of the lazy update at 1, 4 and 16 lanes on an ECP5, placed and routed."),
+    "zoo": (
+        "tests.frontends.zoo",
+        "ONNX files as PyTorch, scikit-learn, Keras and Brevitas write them: imported, or refused by name."),
+    "node_cases": (
+        "campaigns.node_cases",
+        "ONNX's own models of single nodes: imported and equal to onnxruntime, or refused in a sentence."),
+    "fuzz": ("tests.fuzz", "Damaged files of every kind that users bring: refused in a sentence that names the file."),
+    "fuzz_guided": (
+        "tests.fuzz.guided",
+        "Files of one kind that reach other lines of its loader, by atheris: `-- --kind npz -max_total_time=60`."),
+}
 
 
 def python(session, *words, **env):
@@ -78,168 +152,19 @@ def regress(session):
 
 
 @nox.session(default=False)
-def nightly(session):
-    """Random programs on the Verilated machine, as many as `--programs` asks for."""
-    python(session, "concord.campaigns.random_regression")
-
-
-@nox.session(default=False)
-def lint_machines(session):
-    """Verilator's warnings about the Verilog of every preset and of random machines; `--machines`, `--seed`."""
-    python(session, "concord.campaigns.lint_machines")
-
-
-@nox.session(default=False)
-def twin_programs(session):
-    """Random programs as twins in numpy, outputs and final memories against golden's; `--programs`."""
-    python(session, "concord.campaigns.twin_programs")
-
-
-@nox.session(default=False)
-def twin_random(session):
-    """Twins of random networks of every kind on machines of every kind, beside golden; `--networks`, `--seed`."""
-    python(session, "concord.tests.twin.campaign")
-
-
-@nox.session(default=False)
-def twin_faults(session):
-    """Faults in firmware and hardware, named beside the values of twin, golden and RTL."""
-    python(session, "concord.campaigns.twin_faults")
-
-
-@nox.session(default=False)
-def mutants(session):
-    """Break one line after another: the testbench of just that unit must go red."""
-    python(session, "concord.campaigns.mutants")
-
-
-@nox.session(default=False)
-def prove(session):
-    """What must hold of every step of the lazy update, by a solver, and the bugs that it must find."""
-    python(session, "concord.campaigns.prove")
-
-
-@nox.session(default=False)
-def bench(session):
-    """How fast the machine and its simulations are."""
-    python(session, "concord.benchmarks.bench")
-
-
-@nox.session(default=False)
-def bench_block(session):
-    """Block floating point of 8 to 3 bits beside FP32, before and after training: accuracy; `--speed`."""
-    python(session, "concord.benchmarks.bench_block")
-
-
-@nox.session(default=False)
-def bench_formats(session):
-    """Weights of mantissas, floats and powers of two: accuracy of the shipped MLP and ResNet; `--area`."""
-    python(session, "concord.benchmarks.bench_formats")
-
-
-@nox.session(default=False)
-def bench_images(session):
-    """MLPerf Tiny's reference architectures and single convolutions: cycles, utilisation and waits of each layer."""
-    python(session, "concord.benchmarks.bench_images")
-
-
-@nox.session(default=False)
-def bench_lazy(session):
-    """Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."""
-    python(session, "concord.benchmarks.bench_lazy")
-
-
-@nox.session(default=False)
-def bench_lstm(session):
-    """LSTMs of 8, 6, 5 and 4 bits a gate beside FP32: accuracy."""
-    python(session, "concord.benchmarks.bench_lstm")
-
-
-@nox.session(default=False)
-def bench_machines(session):
-    """Throughput of several machines in a pipeline beside one, `--tiny` for MLPerf Tiny's architectures."""
-    python(session, "concord.benchmarks.bench_machines")
-
-
-@nox.session(default=False)
-def bench_overflow(session):
-    """ResNet-style networks and MLPs on accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."""
-    python(session, "concord.benchmarks.bench_overflow")
-
-
-@nox.session(default=False)
-def bench_tiny(session):
-    """The trained networks of MLPerf Tiny from their published files to RTL: `-- --models FOLDER --data FOLDER`."""
-    python(session, "concord.benchmarks.bench_tiny")
-
-
-@nox.session(default=False)
-def bench_train(session):
-    """Ways to start quantisation-aware training beside each other; `--speed`."""
-    python(session, "concord.benchmarks.bench_train")
-
-
-@nox.session(default=False)
-def bench_twins(session):
-    """Software twins in numpy and PyTorch beside golden, batches of 1 and 64."""
-    python(session, "concord.benchmarks.bench_twins")
-
-
-@nox.session(default=False)
-def twin_networks(session):
-    """Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."""
-    python(session, "concord.campaigns.twin_networks")
-
-
-@nox.session(default=False)
-def verify_matrix(session):
-    """Networks trained by every method and width that a machine takes, on its gates, bit for bit."""
-    python(session, "concord.campaigns.verify_matrix")
-
-
-@nox.session(default=False)
-def fingerprint(session):
-    """Hashes of all that is computed, for `--against` those of another commit: no bit and no cycle has changed."""
-    python(session, "concord.campaigns.fingerprint")
-
-
-@nox.session(default=False)
-def synth(session):
-    """Gates, multipliers and memories of each unit on an ECP5."""
-    python(session, "concord.benchmarks.synth")
-
-
-@nox.session(default=False)
-def synth_lazy(session):
-    """Gates and clock of the lazy update at 1, 4 and 16 lanes on an ECP5, placed and routed."""
-    python(session, "concord.benchmarks.lazy_area")
-
-
-@nox.session(default=False)
-def zoo(session):
-    """ONNX files as PyTorch, scikit-learn, Keras and Brevitas write them: imported, or refused by name."""
-    python(session, "concord.tests.frontends.zoo")
-
-
-@nox.session(default=False)
-def node_cases(session):
-    """ONNX's own models of single nodes: imported and equal to onnxruntime, or refused in a sentence."""
-    python(session, "concord.campaigns.node_cases")
-
-
-@nox.session(default=False)
 def docs(session):
     """Write the generated pages of the documentation."""
     session.run(sys.executable, "docs/generate.py", *session.posargs, external=True)
 
 
-@nox.session(default=False)
-def fuzz(session):
-    """Damaged files of every kind that users bring: refused in a sentence that names the file."""
-    python(session, "concord.tests.fuzz")
+def program(name, module, text):
+    """Add a session that runs a module."""
+    def run(session):
+        python(session, f"concord.{module}")
+
+    run.__doc__ = text
+    nox.session(run, name=name, default=False)
 
 
-@nox.session(default=False)
-def fuzz_guided(session):
-    """Files of one kind that reach other lines of its loader, by atheris: `-- --kind npz -max_total_time=60`."""
-    python(session, "concord.tests.fuzz.guided")
+for _name, (_module, _text) in PROGRAMS.items():
+    program(_name, _module, _text)

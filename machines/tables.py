@@ -13,8 +13,8 @@ from concord.machines.estimate import (
     read_measured,
     whole_unit_lut4,
 )
-from concord.machines.fit import Fitted
-from concord.machines.machine_text import ATTRIBUTES, differing, meanings, products, shown
+from concord.machines.fit import Fitted, products
+from concord.machines.machine_text import ATTRIBUTES, differing, meanings, shown
 from concord.spec.machine.config import Config
 from rich.table import Table
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,8 @@ def test_links_lead_somewhere(page):
 
 
 def test_contributing_lists_the_sessions_of_the_noxfile():
-    sessions = re.findall(r"@nox\.session.*\n(?:@.*\n)*def (\w+)", (ROOT / "noxfile.py").read_text())
+    functions = re.findall(r"@nox\.session.*\n(?:@.*\n)*def (\w+)", (ROOT / "noxfile.py").read_text())
+    sessions = [*functions, *runpy.run_path(str(ROOT / "noxfile.py"))["PROGRAMS"]]
     page = (ROOT / "CONTRIBUTING.md").read_text()
     table = page[page.index("## Sessions") :]
     first_column = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

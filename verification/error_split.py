@@ -92,6 +92,18 @@ class ErrorSplit:
         """Whether the chains compute the float network, up to the rounding of float64."""
         return self.compiler <= ROUNDING
 
+    @property
+    def rows(self) -> list[list[str]]:
+        """The parts of the error of each layer, as cells of a table; its head comes first."""
+        return [["layer", *PARTS, ALONE], *(
+            [name, *(_share(errors[part]) if part in errors else "" for part in (*PARTS, ALONE))]
+            for name, errors in self.layers.items())]
+
+
+def _share(error: float) -> str:
+    """A relative error in per cent; one that rounding to float64 explains is none."""
+    return "none" if error <= ROUNDING else f"{100 * error:.3g}%"
+
 
 def images_of(model: Model, firmware: Firmware) -> dict[Numbers, FullPrecision]:
     """The contents of the memories for all runs.

@@ -22,7 +22,6 @@ from concord.verification.tables import (
     costs_reason,
     faults,
     measure_names,
-    split_rows,
     verify_rows,
     without_costs,
 )
@@ -209,7 +208,7 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         without_costs=[without_costs(verified) for verified in done],
         layers=[pictures.layers(verified) for verified in done],
         errors=[pictures.errors(verified) for verified in done],
-        splits=[split_rows(verified) for verified in done],
+        splits=[verified.split.rows if verified.split else [] for verified in done],
     )
 
 

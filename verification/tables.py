@@ -1,12 +1,11 @@
 """Tables that the commands print."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.datasets import measures
 from concord.spec.host.registers import Counter
-from concord.verification.error_split import ALONE, PARTS, ROUNDING
 from concord.verification.layer_costs import WAITS, LayerCost, wait_title
 from concord.verification.verified import Verified
 from rich.markup import escape
@@ -114,21 +113,10 @@ def cost_table(verified: Verified) -> Table:
     return _layer_table(f"layers of {verified.request.path.stem}, sample {verified.first}", cost_rows(verified))
 
 
-def split_rows(verified: Verified) -> list[list[str]]:
-    """The parts of the error of each layer, as cells of a table; its head comes first, empty if it was not split."""
-    if verified.split is None:
-        return []
-
-    def cells(name: str, errors: Mapping[str, float]) -> list[str]:
-        return [name, *(_share(errors[part]) if part in errors else "" for part in (*PARTS, ALONE))]
-
-    return [["layer", *PARTS, ALONE], *(cells(name, errors) for name, errors in verified.split.layers.items())]
-
-
 def split_table(verified: Verified) -> Table:
-    """A table of `split_rows`."""
+    """A table of the parts of the error of each layer."""
     return _layer_table(f"errors of {verified.request.path.stem}, relative, {verified.split.samples} samples",
-                        split_rows(verified))
+                        verified.split.rows)
 
 
 def _layer_table(title: str, cells: list[list[str]]) -> Table:
@@ -144,11 +132,6 @@ def _layer_table(title: str, cells: list[list[str]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _share(error: float) -> str:
-    """A relative error in per cent; one that rounding to float64 explains is none."""
-    return "none" if error <= ROUNDING else f"{100 * error:.3g}%"
 
 
 def _compared(verified: Verified, count: int) -> str:

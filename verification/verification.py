@@ -1,6 +1,7 @@
 """The steps of `nnp verify` for one model, or for firmware."""
 
 import shlex
+from typing import TYPE_CHECKING
 
 import numpy as np
 from concord.compiler.cascade import CompiledCascade
@@ -16,10 +17,6 @@ from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.config import preset_name
 from concord.verification import batches, sample_results
 from concord.verification.batches import Builds, Outcome
-from concord.verification.cutter import write_waveform
-from concord.verification.diagnosis import first_difference_of
-from concord.verification.error_split import SAMPLES as SPLIT_SAMPLES
-from concord.verification.error_split import images_of, split_errors
 from concord.verification.inputs import Inputs, read
 from concord.verification.layer_costs import measured_costs
 from concord.verification.verified import Fault, Prepared, Request, Verified
@@ -30,6 +27,10 @@ from concord.workflows.storage import FileKind, kind_of
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
+
+if TYPE_CHECKING:
+    from concord.firmware.full_precision import FullPrecision
+    from concord.net.lowering.full_precision import Numbers
 
 STEPS = 7
 STREAMED = 8  #: Number of samples that follow each other to measure the throughput of several machines.
@@ -62,11 +63,18 @@ def prepare(request: Request, console: Console, steps: Steps | None = None) -> P
         config, several = compiled.cascade.first.config, len(compiled.parts) > 1
         single = whole(model, config) if several else None
         large = (single or fitted(model, config)) if several else None
-        images = images_of(model, compiled.cascade.first) if request.split else {}
+        images = _images(model, compiled) if request.split else {}
         note.text = _describe(preset, compiled) + ("" if request.preset else golden_only(preset))
     return Prepared(
         request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps, images=images,
         single=single and single.firmware, large=large and large.firmware)
+
+
+def _images(model: Model, compiled: CompiledCascade) -> "dict[Numbers, FullPrecision]":
+    """The contents of the memories for each rounding; what finds them is imported only for `--errors`."""
+    from concord.verification.error_split import images_of
+
+    return images_of(model, compiled.cascade.first)
 
 
 def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
@@ -118,7 +126,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         measures = sample_results.measured(model, prepared.inputs, golden.outputs, other.outputs if clocked else None)
         if model:
             if prepared.images:
-                split = split_errors(model, cascade.first, prepared.images, samples.first(SPLIT_SAMPLES))
+                from concord.verification.error_split import SAMPLES, split_errors
+
+                split = split_errors(model, cascade.first, prepared.images, samples.first(SAMPLES))
             errors = sample_results.layer_errors(model, samples.first(ERROR_SAMPLES))
         if measures and prepared.comparison and prepared.comparison.measures:
             measures = {prepared.comparison.by: prepared.comparison.measures, **measures}
@@ -135,31 +145,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         else:
             note.text = "nothing to measure"
     return Verified(
-        request=request,
-        model=model,
-        preset=prepared.preset,
-        samples=samples,
-        source=prepared.inputs.name,
-        first=prepared.inputs.chosen.start,
-        compiled=prepared.compiled,
-        task=prepared.inputs.task,
-        own=prepared.inputs.own,
-        measures=measures,
-        golden=golden,
-        other=other,
-        reference_bits=reference,
-        large_bits=large,
-        bits=bits,
-        events=events,
-        fault=fault,
-        errors=errors,
-        split=split,
-        streamed=streamed,
-        single=single,
-        costs=costs,
-        times=steps.times,
-        comparison=prepared.comparison,
-    )
+        prepared=prepared, measures=measures, golden=golden, other=other, reference_bits=reference, large_bits=large,
+        bits=bits, events=events, fault=fault, errors=errors, split=split, streamed=streamed, single=single,
+        costs=costs)
 
 
 def _reference(prepared: Prepared, outputs: np.ndarray) -> tuple[int | None, int | None]:
@@ -213,17 +201,15 @@ def _run(cascade: Cascade, samples: Samples, request: Request, console: Console)
     kinds = list(dict.fromkeys([MachineKind.GOLDEN, request.kind]))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks = {kind: bars.add_task(kind.value, total=len(samples)) for kind in kinds}
-        return batches.run_all(
-            cascade,
-            samples,
-            kinds,
-            jobs=request.jobs,
-            progress=lambda kind, count: bars.advance(tasks[kind], count),
-        )
+        return batches.run_all(cascade, samples, kinds, jobs=request.jobs,
+                               progress=lambda kind, count: bars.advance(tasks[kind], count))
 
 
 def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
     """Locate the first difference by running its sample alone, and write its waveform."""
+    from concord.verification.cutter import write_waveform
+    from concord.verification.diagnosis import first_difference_of
+
     request, cascade = prepared.request, prepared.compiled.cascade
     sample, number = prepared.inputs.samples.one(index), prepared.inputs.chosen.start + index
     difference = first_difference_of(cascade, cascade, request.kind, sample, number)

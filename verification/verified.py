@@ -3,25 +3,27 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from concord.compiler.cascade import CompiledCascade
-from concord.datasets.samples import Samples, Task
 from concord.firmware.cascade_session import Streamed
 from concord.firmware.firmware import Firmware
-from concord.firmware.full_precision import FullPrecision
 from concord.lib.progress import Steps
-from concord.net.lowering.full_precision import Numbers
 from concord.net.model import Model
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Counter
 from concord.verification.batches import Outcome
-from concord.verification.diagnosis import Difference
-from concord.verification.error_split import ErrorSplit
 from concord.verification.inputs import Inputs, Source
 from concord.verification.layer_costs import LayerCost
 from concord.workflows.cascades import Wish
-from concord.workflows.original import Comparison
+
+if TYPE_CHECKING:
+    from concord.firmware.full_precision import FullPrecision
+    from concord.net.lowering.full_precision import Numbers
+    from concord.verification.diagnosis import Difference
+    from concord.verification.error_split import ErrorSplit
+    from concord.workflows.original import Comparison
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,15 +89,15 @@ class Prepared:
     steps: Steps
     large: Firmware | None = None
     single: Firmware | None = None
-    images: Mapping[Numbers, FullPrecision] = field(default_factory=dict)
-    comparison: Comparison | None = None
+    images: "Mapping[Numbers, FullPrecision]" = field(default_factory=dict)
+    comparison: "Comparison | None" = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Fault:
     """A difference that was found, and how to see it again; `waves` is None where no waveform was written."""
 
-    difference: Difference
+    difference: "Difference"
     waves: Path | None
     command: str
 
@@ -105,15 +107,7 @@ class Verified:
     """The results of the verification of one model.
 
     Attributes:
-        request:        Options of the verification.
-        model:          The model; None where there is only firmware.
-        preset:         Names of the machines: those of presets, or the stems of TOML files.
-        samples:        The samples that were run.
-        source:         Name of their source, for messages.
-        first:          Index of the first sample.
-        compiled:       Firmware and the compiler's findings.
-        task:           What the network does.
-        own:            Whether the model keeps the predictions of its float networks for these samples.
+        prepared:       The model that was ready to run.
         measures:       Measures of "FP32" and "quantised", if the model keeps their predictions, of "golden" and, if it
             ran, of "RTL"; empty if there are no labels.
         golden, other:  Results of golden and of the other machine; both are golden's if no other machine was chosen.
@@ -128,19 +122,9 @@ class Verified:
         single:         The same on one machine; None if the network does not fit it.
         costs:          Cost of each layer for the first sample; empty on golden, which has no clock, and on a machine
             whose bits differ.
-        times:          Duration of each step in seconds.
-        comparison:     What the tool that the network comes from gives for the samples; None for a quantised model.
     """
 
-    request: Request
-    model: Model | None
-    preset: str
-    samples: Samples
-    source: str
-    first: int
-    compiled: CompiledCascade
-    task: Task
-    own: bool
+    prepared: Prepared
     measures: Mapping[str, Mapping[str, float]]
     golden: Outcome
     other: Outcome
@@ -150,12 +134,23 @@ class Verified:
     events: Mapping[tuple[int, Counter], tuple[int, int]]
     fault: Fault | None
     errors: Mapping[str, float]
-    split: ErrorSplit | None
+    split: "ErrorSplit | None"
     streamed: Streamed | None
     single: Streamed | None
     costs: tuple[LayerCost, ...]
-    times: Mapping[str, float]
-    comparison: Comparison | None = None
+
+    # What was asked for, and what was known before the machines ran.
+    request = property(lambda self: self.prepared.request)
+    model = property(lambda self: self.prepared.model)
+    preset = property(lambda self: self.prepared.preset)
+    compiled = property(lambda self: self.prepared.compiled)
+    comparison = property(lambda self: self.prepared.comparison)
+    samples = property(lambda self: self.prepared.inputs.samples)
+    source = property(lambda self: self.prepared.inputs.name)
+    first = property(lambda self: self.prepared.inputs.chosen.start)
+    task = property(lambda self: self.prepared.inputs.task)
+    own = property(lambda self: self.prepared.inputs.own)
+    times = property(lambda self: self.prepared.steps.times)
 
     @property
     def compared(self) -> bool:

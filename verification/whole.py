@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from concord.net.graph import Graph
 from concord.verification.batches import Builds
 from concord.verification.report import write_report
 from concord.verification.verification import prepare, verify_model
 from concord.verification.verified import Prepared, Request, Verified
-from concord.workflows.original import Original
 from concord.workflows.storage import FileKind, kind_of
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from concord.workflows.original import Original
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -20,7 +23,7 @@ class Job:
 
     request: Request
     network: Graph | None = None
-    original: Original | None = None
+    original: "Original | None" = None
 
     @property
     def floating(self) -> bool:

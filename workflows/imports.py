@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from concord.lib.extras import needing
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 #: Endings of the names of files that hold a network.
 ENDINGS = (".onnx", ".safetensors")
-Data = Annotated[str | None, typer.Option(
-    "--data", metavar="DATA", show_default=False,
-    help="Data of your own: a TOML, .npz or .csv file, a folder, or module:callable.")]
-Anew = Annotated[bool, typer.Option(
-    "--anew", help="Choose new integers and scales for a network that is quantised already, instead of its own.")]
 
 
 def is_file(name: str) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from concord.compiler.lib.reason import Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
-from concord.machines.fit import fit
-from concord.machines.machine_text import products
+from concord.machines.fit import fit, products
 from concord.net.graph import Graph
 from concord.net.model import Model
 from concord.net.quantize.options import NetworkArithmetic

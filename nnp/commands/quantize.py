@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from concord.lib.extras import needing
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import AxesOrder
+from concord.nnp.lib.options import Anew, AxesOrder, OwnData
 from concord.nnp.lib.quantization import TRAINING, quantizing
 from concord.workflows import imports
 from concord.workflows.training import command_line
@@ -39,10 +39,10 @@ def quantize(
             help="A .npy file of real inputs: samples, then the axes of one input.",
                      show_default="the data's calibration set, or 256 of its training samples")
     ] = None,
-    data: imports.Data = None,
+    data: OwnData = None,
     order: AxesOrder = None,
     chosen: QuantizationOptions = DEFAULTS,
-    anew: imports.Anew = False,
+    anew: Anew = False,
 ):
     """Quantise a trained network without training, print the error of each layer, and write a model.
 

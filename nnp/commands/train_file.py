@@ -7,7 +7,7 @@ import typer
 from concord.lib.extras import needing
 from concord.lib.files import check_writable
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import AxesOrder
+from concord.nnp.lib.options import AxesOrder, OwnData
 from concord.nnp.lib.quantization import quantizing
 from concord.workflows import imports, training
 from concord.workflows.imports import opened
@@ -21,7 +21,7 @@ FILE = "FILE"
 def train_file(
     file: Annotated[str, typer.Argument(
         metavar="FILE", help="ONNX file, or what `nnp import` wrote of one.", show_default=False)],
-    data: imports.Data = None,
+    data: OwnData = None,
     order: AxesOrder = None,
     chosen: QuantizationOptions = DEFAULTS,
     out: training.Out = "trained.safetensors",

@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from concord.verification.whole import Job, Whole
-    from rich.console import Console
 from concord.lib.processes import CORES
 from concord.net.quantize.options import NetworkArithmetic
 from concord.nnp.lib.options import (
+    Anew,
     AxesOrder,
     Cut,
     First,
@@ -24,8 +21,11 @@ from concord.nnp.lib.options import (
     TestData,
 )
 from concord.sim.machines.kinds import MachineKind
-from concord.workflows import imports
 from concord.workflows.storage import fetched
+
+if TYPE_CHECKING:
+    from concord.verification.whole import Job, Whole
+    from rich.console import Console
 
 
 def verify(
@@ -64,7 +64,7 @@ def verify(
         NetworkArithmetic | None, typer.Option(
             help="Quantise networks in float32 to integers, or to block floating point (bfp).",
             show_default="integer")] = None,
-    anew: imports.Anew = False,
+    anew: Anew = False,
     machines: Machines = 1,
     cut: Cut = "",
 ):

@@ -32,6 +32,11 @@ TestData = Annotated[str | None, typer.Option(
     "--data", metavar="PLACE", help="Data set: a .npz, .npy or .csv file, a folder (of images by class, of t10k-*.gz "
                                     "files, or of .ts files), module:callable, or a .toml file that describes one.",
     show_default="the shipped test set that the model names")]
+OwnData = Annotated[str | None, typer.Option(
+    "--data", metavar="DATA", show_default=False,
+    help="Data of your own: a TOML, .npz or .csv file, a folder, or module:callable.")]
+Anew = Annotated[bool, typer.Option(
+    "--anew", help="Choose new integers and scales for a network that is quantised already, instead of its own.")]
 AxesOrder = Annotated[Order | None, typer.Option(
     "--order", show_default="file", help="Order of the axes of a sample in --data, --inputs and --calibration: as the "
                                          "network's file takes them, or as the machine reads them (channels, rows, "

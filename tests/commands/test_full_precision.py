@@ -79,7 +79,7 @@ def test_an_error_of_the_compiler_is_named_by_layer(tmp_path, monkeypatch):
         tiles[[first, first + 1]] = tiles[[first + 1, first]]
         return found | {Numbers.REAL: replace(real, tiles=tiles)}
 
-    monkeypatch.setattr("concord.verification.verification.images_of", wrong)
+    monkeypatch.setattr("concord.verification.error_split.images_of", wrong)
     result = nnp("verify", MODEL, "--errors", "--machine", "golden", "--samples", 2, "--report", tmp_path)
     assert result.exit_code == 1
     assert "of its outputs, first at hidden2" in result.stderr

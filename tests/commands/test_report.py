@@ -11,7 +11,7 @@ from concord.datasets.samples import Samples, Task
 from concord.spec.host.registers import TIMES, Counter
 from concord.spec.machine.config import preset
 from concord.verification import pictures, sample_results, tables
-from concord.verification.error_split import ALONE, OUTPUT, PARTS
+from concord.verification.error_split import ALONE, OUTPUT, PARTS, ErrorSplit
 from concord.verification.layer_costs import WAITS, LayerCost
 from concord.verification.report import _shown, cost_record, table_names
 from concord.verification.tables import cost_rows, cost_table, split_table, verify_table, without_costs
@@ -186,7 +186,7 @@ def test_costs_of_layers_have_a_total_and_only_waits_that_occur():
 
 def test_no_heading_is_cut_at_80_columns():
     errors = dict.fromkeys((*PARTS, ALONE), 1.23456e-5)
-    split = SimpleNamespace(samples=4, layers={"/stack2/body/conv1/Conv_output": errors, OUTPUT: errors})
+    split = ErrorSplit(samples=4, layers={"/stack2/body/conv1/Conv_output": errors, OUTPUT: errors})
     console = Console(width=80)
     with console.capture() as shown:
         console.print(split_table(SimpleNamespace(request=SimpleNamespace(path=Path("net.onnx")), split=split)))
