@@ -7,6 +7,7 @@ from itertools import pairwise
 from concord.compiler import cuts
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.wiring import has_images, wired
+from concord.compiler.kinds.registry import kind_of
 from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.neighbours import Neighbours
 from concord.compiler.lib.received import Received
@@ -58,7 +59,7 @@ class Cutter:
         self.model, self.configs = model, tuple(configs)
         self._images = has_images(model)
         self._done: dict[tuple, Compiled | ValueError] = {}
-        self._network = Network(wired(model), configs[0]) if self._images and cuts.cuts(model) else None
+        self._network = Network(wired(model), configs[0], kind_of) if self._images and cuts.cuts(model) else None
 
     def shape(self, name: str) -> tuple[int, int, int]:
         """Channels, rows and columns of a layer's result; a vector is an image of one pixel.
@@ -67,10 +68,10 @@ class Cutter:
             ValueError: the layer makes nothing that machines could send.
         """
         if self._network:
-            try:
-                return self._network.node(name).value.shape
-            except KeyError:
-                raise ValueError(f"{name!r} only puts numbers into another order: cut elsewhere") from None
+            node = self._network.node(name)
+            if node is None:
+                raise ValueError(f"{name!r} only puts numbers into another order: cut elsewhere")
+            return node.value.shape
         return next(layer.outputs for layer in self.model.layers if layer.name == name), 1, 1
 
     def compiled(self, names: Sequence[str]) -> CompiledCascade:

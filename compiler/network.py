@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from concord.compiler.compilation import Compilation
 from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason, Refused
 from concord.compiler.lib.received import entering
 from concord.compiler.lib.uses import uses
-from concord.compiler.plan.compilation import Compilation
 from concord.compiler.support import problems
 from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision

@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from concord.compiler.support import LIMITS
+from concord.compiler.kinds.registry import KINDS
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.host.registers import Counter, Register
 from concord.spec.isa.instructions import Op
@@ -67,6 +67,6 @@ def test_contributing_lists_the_sessions_of_the_noxfile():
 
 def test_the_architecture_page_names_every_kind_of_layer():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    titles = [layer.title for layer in LIMITS if not issubclass(layer, Recurrent)]
+    titles = [layer.title for layer in KINDS if not issubclass(layer, Recurrent)]
     titles += [f"recurrent, {arithmetic}" for arithmetic in ("integer", "block floating point")]
     assert [title for title in titles if f"| {title} |" not in text] == []

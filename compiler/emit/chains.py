@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 
 from concord.compiler.emit.sources import Region, Source
 from concord.compiler.emit.storage import CodesView, NumbersView
-from concord.compiler.graph.stages import next_mfu, position
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.program import Program, clipped
 from concord.compiler.lib.tiling import LARGEST, Part
 from concord.spec.isa.instructions import Instruction, Op, Reg, opcode
 from concord.spec.isa.memories import Mem
-from concord.spec.isa.operations import ACTIVATIONS, Operation, Stage
+from concord.spec.isa.operations import ACTIVATIONS, Operation, Stage, next_mfu, position
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
 

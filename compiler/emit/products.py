@@ -1,7 +1,5 @@
 """Cuts the weights of a window into chains, and stores their tiles and start values."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from concord.compiler.emit.sources import FromProduct, FromWords, Multiplied
 from concord.compiler.emit.storage import CodeMap, NumbersView
@@ -16,42 +14,32 @@ from concord.spec.isa.instructions import Instruction, Op
 from concord.spec.machine.config import Config
 
 
-def source_of(build: Build, node: Node, kernel: Kernel, source: CodeMap) -> FromProduct:
-    """Store the weights of a layer, and make the source of its chains that read a window of VectorRf."""
-    layer, config = node.layer, build.config
-    integer = kernel.codes.integer
+def source_of(build: Build, node: Node, kernel: Kernel, read: CodeMap | NumbersView | None) -> FromProduct | FromWords:
+    """Store the weights of a layer, and make the source of its chains.
+
+    Args:
+        read: What the product reads: a window of VectorRf, a vector in words, or None for a vector in NetQ.
+    """
+    layer, config, integer = node.layer, build.config, kernel.codes.integer
+    average, words = isinstance(layer, Average | BlockAverage), not isinstance(read, CodeMap)
     start, content = (node.value.spread(one.start) if integer else np.zeros(0, np.int64)
                       for one in (layer, build.content(layer)))
-    average = isinstance(layer, Average | BlockAverage)
-    parts, shared = {}, None
-    for part, vector, vectors, group in cut(config, kernel, average):
+    columns, parts, shared = config.vectors_of(node.sources[0].lanes), {}, None
+    for part, vector, vectors, group in (
+            [(part, 0, columns, 0) for part in tiling.parts(config, node.value.lanes)] if words else
+            cut(config, kernel, average)):
         if shared is None or not average:
             shared = _store(build, node.name, kernel, part, vector, vectors, group, average)
-        rows = slice(part.row, part.row + part.rows)
-        biased = integer and bool(start[rows].any())
-        parts[part] = Multiplied(
-            part=part, vector=vector, vectors=vectors, group=group,
-            product=Instruction(op=Op.MV_MUL, integer=int(integer), bias=int(biased), window=1, a=shared,
-                                b=build.bias(f"{node.name}, start", content[rows]) if biased else 0))
-    return FromProduct(map=source, window=kernel.window, parts=parts, out_scale=layer.p if integer else None)
-
-
-def words_source_of(build: Build, node: Node, kernel: Kernel, view: NumbersView | None) -> FromWords:
-    """Store the weights of a dense layer, and make the source of its chains that read a vector.
-
-    A layer with more rows than the accumulators hold becomes several chains.
-    """
-    layer, config, codes = node.layer, build.config, kernel.codes
-    columns, parts = config.vectors_of(node.sources[0].lanes), {}
-    biased, start = codes.integer and bool(layer.start.any()), getattr(build.content(layer), "start", None)
-    for part in tiling.parts(config, node.value.lanes):
-        rows = kernel.matrix(config.native_dim, part.span, slice(columns))
+        biased = bool((start if words else start[part.span]).any())
         product = Instruction(
-            op=Op.MV_MUL, integer=int(codes.integer), unsigned=int(codes.unsigned), bias=int(biased),
-            a=_stored(build, f"{node.name}, weights", kernel, [rows]),
-            b=build.bias(f"{node.name}, start", start[part.span]) if biased else 0)
-        parts[part] = Multiplied(part=part, product=clipped(product, codes.clip))
-    return FromWords(view=view, columns=columns, parts=parts, out_scale=layer.p if codes.integer else None)
+            op=Op.MV_MUL, integer=int(integer), unsigned=int(words and kernel.codes.unsigned), bias=int(biased),
+            window=int(not words), a=shared, b=build.bias(f"{node.name}, start", content[part.span]) if biased else 0)
+        parts[part] = Multiplied(part=part, vector=vector, vectors=vectors, group=group,
+                                 product=clipped(product, kernel.codes.clip) if words else product)
+    out_scale = layer.p if integer else None
+    if words:
+        return FromWords(view=read, columns=columns, parts=parts, out_scale=out_scale)
+    return FromProduct(map=read, window=kernel.window, parts=parts, out_scale=out_scale)
 
 
 def bound_of(config: Config, node: Node, kernel: Kernel) -> bounds.Bound:
@@ -92,25 +80,20 @@ def _follows(seen: list[tuple[int, int]], first: int, last: int, group: int) -> 
     return group >= 0 and low - start == (last - first) * group and high - low == end - start
 
 
-def _store(build, name, kernel, part, vector, vectors, group, average) -> int:
-    """Store the tiles of one chain, and return the address of the first one."""
-    size = build.config.native_dim
+def _store(build: Build, name: str, kernel: Kernel, part: Part, vector: int, vectors: int, group: int,
+           average: bool) -> int:
+    """Store the tiles of one chain, mantissas with their exponents, and return the address of the first one."""
+    size, what = build.config.native_dim, "weights"
     if average:
-        kernel = _identity(kernel, size)
+        kernel, what = _identity(kernel, size), "one identity tile for each pixel of the average"
         part, vector = Part(row=0, rows=size), 0
     rows = [kernel.matrix(size, slice(row, min(row + size, part.row + part.rows)),
                           slice(vector + tile * group, vector + tile * group + vectors))
             for tile, row in enumerate(range(part.row, part.row + part.rows, size))]
-    what = "one identity tile for each pixel of the average" if average else "weights"
-    return _stored(build, f"{name}, {what}", kernel, rows)
-
-
-def _stored(build: Build, title: str, kernel: Kernel, rows: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> int:
-    """Store rows of a kernel, mantissas with their exponents, and return the address of the first tile."""
     mantissas, exponents = zip(*rows, strict=True)
     if kernel.codes.integer:
-        return build.integer_matrix(title, np.concatenate(mantissas))
-    return build.block_matrix(title, np.concatenate(mantissas), np.concatenate(exponents))
+        return build.integer_matrix(f"{name}, {what}", np.concatenate(mantissas))
+    return build.block_matrix(f"{name}, {what}", np.concatenate(mantissas), np.concatenate(exponents))
 
 
 def _identity(kernel: Kernel, size: int) -> Kernel:

@@ -27,32 +27,63 @@ from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ImageSteps:
+    """How the vector of the present time step comes from an image.
+
+    Attributes:
+        entry: The time steps of the image.
+        view:  The numbers of the image; None where the host sends one time step after the other.
+        x:     Place of the vector of the present time step.
+        scale: Place of what this vector is multiplied by, or None.
+    """
+
+    entry: Entry
+    view: NumbersView | None
+    x: Place
+    scale: Place | None
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Distances in words from one time step, and from one pixel of a time step, to the next."""
+        return self.entry.strides(self.view.stride)
+
+    def take(self, program: Program, bases: dict[int, int]):
+        """Bring the vector of the present time step to the place where the first layer reads it."""
+        count, inc = self.entry.pixels, int(self.entry.pixels > 1)
+        chain, between = [Instruction(op=Op.V_RD, mem=Mem.NET_Q)], 0
+        if self.view:
+            step, between = self.strides
+            chain = [Instruction(
+                op=Op.V_RD, mem=self.view.buffer.mem, a=self.view.address(0), inc=inc, base=bases[step])]
+        if self.scale is not None:
+            chain.append(Instruction(op=Op.VV_MUL0, a=self.scale.address, inc=inc))
+        chain.append(Instruction(op=Op.V_WR, mem=self.x.mem, a=self.x.address, inc=inc))
+        moving = {Reg.STRIDE_X: between, Reg.STRIDE_OUT: self.entry.apart} if inc else {}
+        program.chain(*chain, rows=self.entry.value.lanes,
+                      registers={Reg.ITERATIONS: count, Reg.ITERATIONS_X: count, **moving})
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class TimeLoop(Pass):
     """The pass of a loop over time steps. Its chains run in each step, for the pixel of the step.
 
     Attributes:
         loop:    The layers.
-        entry:   The time steps of the image.
-        view:    The numbers of the image; None where the host sends one time step after the other.
-        x:       Place of the vector of the present time step.
-        scale:   Place of what this vector is multiplied by, or None.
+        image:   How the time steps of an image are taken; None where the host sends any number of them.
         hidden:  Place of the hidden vector of each layer, by its name.
         opening: Chains that set the initial states.
         step:    Chains of the recurrent layers in one time step.
     """
 
     loop: Loop
-    entry: Entry
-    view: NumbersView | None
-    x: Place
-    scale: Place | None
+    image: ImageSteps | None
     hidden: dict[str, Place] = field(default_factory=dict)
     opening: Program
     step: Program
 
     @classmethod
-    def begin(
+    def over_image(
         cls, build: Build, time: int, value: Value, loop: Loop, image: Value, view: NumbersView | None,
     ) -> "TimeLoop":
         """Make the chains of the recurrent layers, and take the places that they need.
@@ -71,28 +102,60 @@ class TimeLoop(Pass):
             scale = build.allocator.constant(Mem.MULTIPLY_VRF0, scale, f"{first.name}, input scale")
         # Block floating point needs the first hidden vector directly behind x.
         x = build.allocator.vector(Mem.INITIAL_VRF, entry.lanes, f"{first.name}, input")
+        steps = ImageSteps(entry=entry, view=view, x=x, scale=scale)
         places = {loop.sources[0]: x}
-        with build.part() as opening:
-            steps = _begun(build, (first, *loop.layers[1:]), loop.sources, places)
-        with build.part() as step:
-            _emit(build, steps)
-        return cls(time=time, value=value, loop=loop, entry=entry, view=view, x=x, scale=scale, hidden=places,
-                   opening=opening, step=step)
+        with build.part(Program.apart()) as opening:
+            chains = _begun(build, (first, *loop.layers[1:]), loop, places)
+        with build.part(Program.apart()) as step:
+            _emit(build, chains)
+        return cls(time=time, value=value, loop=loop, image=steps, hidden=places, opening=opening, step=step)
+
+    @classmethod
+    def over_inputs(
+        cls, build: Build, time: int, value: Value, loop: Loop, entering: Mapping[str, Place], *, rows: int,
+        every: bool,
+    ) -> "TimeLoop":
+        """Make the chains of a loop over the time steps that the host sends.
+
+        Args:
+            value:    Hidden vector of the first layer.
+            entering: Place to which each tensor that comes from NetQ is copied, by its name; NetQ where a layer reads
+                it there.
+            rows:     Number of elements that come for each of them.
+            every:    Whether the hidden vector of the last layer is sent in every time step.
+        """
+        places, last = dict(entering), loop.layers[-1]
+        with build.part(Program()) as opening:
+            chains = _begun(build, loop.layers, loop, places)
+        with build.part(Program()) as step:
+            for place in (place for place in entering.values() if place != NET):
+                with build.program.section("network input", ""):
+                    build.program.chain(read(NET), write(place), rows=rows)
+            _emit(build, chains)
+            if every:
+                build.program.note("result")
+                build.program.chain(read(places[last.name]), write(NET), rows=last.outputs)
+        return cls(time=time, value=value, loop=loop, image=None, hidden=places, opening=opening, step=step)
 
     def buffers(self) -> list[Buffer]:
-        return [*([self.view.buffer] if self.view else []), *Pass.buffers(self)]
+        return [*([self.image.view.buffer] if self.image and self.image.view else []), *Pass.buffers(self)]
 
     def emit(self, config: Config, program: Program):
+        program.splice(self.opening)
+        if self.image is None:
+            program.begin_loop()
+            program.splice(self.step)
+            program.end_loop()
+            return
         first, bases = self.loop.layers[0], self._bases()
         steps, back = self.loop.entry.steps, -1 if first.reverse else 1
-        program.splice(self.opening)
         for distance, base in bases.items():
             program.set_base(base, steps * distance if first.reverse else 0)
         with program.repeated(steps):
             if first.reverse:
-                self._move(program, bases, back)
+                _move(program, bases, back)
             with program.section(f"{first.name}, input", first.name):
-                self._take(program, bases)
+                self.image.take(program, bases)
             program.splice(self.step)
             region = Region(row=0, rows=1, column=0, columns=1, width=1, strip=0, bases=bases)
             for planned in self.chains:
@@ -100,7 +163,7 @@ class TimeLoop(Pass):
                     for part in planned.parts:
                         planned.chain.emit(config, program, region, part)
             if not first.reverse:
-                self._move(program, bases, back)
+                _move(program, bases, back)
 
     def _bases(self) -> dict[int, int]:
         """The base register for each distance from one time step to the next.
@@ -108,7 +171,7 @@ class TimeLoop(Pass):
         Raises:
             ValueError: there are more distances than base registers.
         """
-        distances = [self._strides[0]] if self.view else []
+        distances = [self.image.strides[0]] if self.image.view else []
         for planned in self.chains:
             views = [step.at for step in planned.chain.steps]
             views += [planned.chain.source.view] if isinstance(planned.chain.source, FromNumbers) else []
@@ -120,42 +183,22 @@ class TimeLoop(Pass):
                              "fewer layers read them")
         return {distance: 1 + k for k, distance in enumerate(found)}
 
-    @property
-    def _strides(self) -> tuple[int, int]:
-        """Distances in words from one time step, and from one pixel of a time step, to the next."""
-        return self.entry.strides(self.view.stride)
 
-    def _move(self, program: Program, bases: dict[int, int], sign: int):
-        """Move all base registers to the next time step."""
-        for distance, base in bases.items():
-            program.move_base(base, sign * distance)
-
-    def _take(self, program: Program, bases: dict[int, int]):
-        """Bring the vector of the present time step to the place where the first layer reads it."""
-        count, inc = self.entry.pixels, int(self.entry.pixels > 1)
-        chain, between = [Instruction(op=Op.V_RD, mem=Mem.NET_Q)], 0
-        if self.view:
-            step, between = self._strides
-            chain = [Instruction(
-                op=Op.V_RD, mem=self.view.buffer.mem, a=self.view.address(0), inc=inc, base=bases[step])]
-        if self.scale is not None:
-            chain.append(Instruction(op=Op.VV_MUL0, a=self.scale.address, inc=inc))
-        chain.append(Instruction(op=Op.V_WR, mem=self.x.mem, a=self.x.address, inc=inc))
-        moving = {Reg.STRIDE_X: between, Reg.STRIDE_OUT: self.entry.apart} if inc else {}
-        program.chain(*chain, rows=self.entry.value.lanes,
-                      registers={Reg.ITERATIONS: count, Reg.ITERATIONS_X: count, **moving})
+def _move(program: Program, bases: dict[int, int], sign: int):
+    """Move all base registers to the next time step."""
+    for distance, base in bases.items():
+        program.move_base(base, sign * distance)
 
 
-def _begun(build: Build, layers: Sequence[Recurrent], sources: Sequence[str],
-           places: dict[str, Place]) -> list[TimeStep]:
+def _begun(build: Build, layers: Sequence[Recurrent], loop: Loop, places: dict[str, Place]) -> list[TimeStep]:
     """Emit the chains that set the initial states of layers.
 
     Args:
-        sources: Name of the tensor that enters each layer.
-        places:  Place of each tensor by its name, to which the hidden vectors are added.
+        layers: The layers of the loop, the first one as it reads the vector of a time step.
+        places: Place of each tensor by its name, to which the hidden vectors are added.
     """
     steps = []
-    for layer, source in zip(layers, sources, strict=True):
+    for layer, source in zip(layers, loop.sources, strict=True):
         with build.program.section(f"{layer.name}, initial state", layer.name):
             steps.append(RECURRENT[type(layer)](build, layer, places[source]))
             steps[-1].begin()
@@ -168,51 +211,3 @@ def _emit(build: Build, steps: Sequence[TimeStep]):
     for one in steps:
         with build.program.section(f"{one.layer.name}, time step", one.layer.name, one.layer.cell.name):
             one.emit()
-
-
-@dataclass(kw_only=True, slots=True, eq=False)
-class HostLoop(Pass):
-    """The pass of the loop over time steps that the host sends, of which each input has any number.
-
-    Attributes:
-        hidden:  Place of the hidden vector of each layer, by its name.
-        opening: Chains that set the initial states.
-        step:    Chains of one time step.
-    """
-
-    hidden: dict[str, Place] = field(default_factory=dict)
-    opening: Program
-    step: Program
-
-    @classmethod
-    def begin(
-        cls, build: Build, time: int, value: Value, loop: Loop, entering: Mapping[str, Place], *, rows: int,
-        every: bool,
-    ) -> "HostLoop":
-        """Make the chains of the recurrent layers, and take the places that they need.
-
-        Args:
-            value:    Hidden vector of the first layer.
-            entering: Place to which each tensor that comes from NetQ is copied, by its name; NetQ where a layer reads
-                it there.
-            rows:     Number of elements that come for each of them.
-            every:    Whether the hidden vector of the last layer is sent in every time step.
-        """
-        places, last = dict(entering), loop.layers[-1]
-        with build.part(Program()) as opening:
-            steps = _begun(build, loop.layers, loop.sources, places)
-        with build.part(Program()) as step:
-            for place in (place for place in entering.values() if place != NET):
-                with build.program.section("network input", ""):
-                    build.program.chain(read(NET), write(place), rows=rows)
-            _emit(build, steps)
-            if every:
-                build.program.note("result")
-                build.program.chain(read(places[last.name]), write(NET), rows=last.outputs)
-        return cls(time=time, value=value, hidden=places, opening=opening, step=step)
-
-    def emit(self, config: Config, program: Program):
-        program.splice(self.opening)
-        program.begin_loop()
-        program.splice(self.step)
-        program.end_loop()

@@ -62,6 +62,11 @@ class Kernel:
         return (int(lanes[0]) // block, int(lanes[-1]) // block + 1) if len(lanes) else (0, 1)
 
 
+def alone(layer: Layer, source: Value) -> bool:
+    """Whether each channel of the result sees one channel of the source, so that it stays in its lane."""
+    return isinstance(layer, Conv | BlockConv) and layer.groups == layer.channels == source.shape[0]
+
+
 def kernel_of(layer: Layer, source: Value, made: Value, content: Layer) -> Kernel:
     """The weights of a layer that multiplies.
 

@@ -4,6 +4,7 @@ An image of few channels leaves most lanes of a native vector empty. The sender 
 columns, or both side by side into one pixel; a pixel of the image is then sent several times.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -58,7 +59,7 @@ class Sender:
             padding=(*(padding[:2] if down else (0, 0)), *(padding[2:] if across else (0, 0))))
 
 
-def senders(image: Value, readers: list[Layer]) -> list[Sender]:
+def senders(image: Value, readers: Sequence[Layer]) -> list[Sender]:
     """All ways to send an image to the layers that read it."""
     layer = readers[0]
     if not all(_patches(reader) and reader.window == layer.window for reader in readers):
@@ -76,7 +77,7 @@ def _patches(layer: Layer) -> bool:
             and layer.groups == 1 and not getattr(layer, "border", 0))
 
 
-def cheapest(config: Config, image: Value, readers: list[Layer], made: Value | None) -> Sender:
+def cheapest(config: Config, image: Value, readers: Sequence[Layer], made: Value | None) -> Sender:
     """The way to send an image that takes the fewest cycles, as far as it fits VectorRf.
 
     Args:

@@ -20,7 +20,8 @@ from concord.net.layers.pool import MaxPool
 from concord.net.layers.recurrent import Recurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.layers.softmax import Softmax
-from concord.net.model import INPUT, Model
+from concord.net.model import Model
+from concord.net.wired import INPUT, Wired
 from concord.spec.isa.memories import Mem
 
 #: Classes of layers that have images.
@@ -48,7 +49,7 @@ class Loop:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Wiring:
+class Wiring(Wired[Layer]):
     """Layers and what enters them.
 
     Attributes:
@@ -71,9 +72,14 @@ class Wiring:
     results: tuple[str, ...]
     softmax: Softmax | None = None
 
-    def sources_of(self, layer: Layer) -> tuple[str, ...]:
+    @property
+    def nodes(self) -> tuple[Layer, ...]:
+        """The layers."""
+        return tuple(self.layers)
+
+    def sources_of(self, node: Layer) -> tuple[str, ...]:
         """Names of the sources of a layer."""
-        return self.sources[layer.name]
+        return self.sources[node.name]
 
 
 def has_images(model: Model, neighbours: Neighbours = ALONE) -> bool:

@@ -49,13 +49,9 @@ class Build:
             self._real[layer.name] = layer
 
     @contextmanager
-    def part(self, part: Program | None = None) -> Iterator[Program]:
-        """A context whose chains go to a part of the program, which is spliced into it later.
-
-        Args:
-            part: The part; by default one that knows the values of no registers.
-        """
-        whole, self.program = self.program, part or Program.apart()
+    def part(self, part: Program) -> Iterator[Program]:
+        """A context whose chains go to a part of the program, which is spliced into it later."""
+        whole, self.program = self.program, part
         yield self.program
         self.program = whole
 

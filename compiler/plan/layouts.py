@@ -11,11 +11,38 @@ from concord.compiler.lib.tiling import LARGEST
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.room import Room
 from concord.compiler.plan.streams import Stream
+from concord.net.layers.concat import Concat
 from concord.spec.isa.memories import VRFS, Mem, depth
 from concord.spec.machine.config import Config
 
 #: Number of strips of a pass with several chains: few, since each needs instructions of its own.
 STRIPS = 4
+
+
+def choose_memories(config: Config, demands: Demands):
+    """Choose memories for numbers that may lie in any one, the largest first."""
+    network, placed = demands.network, {mem: [] for mem in ANY}
+    if network.read is not Mem.VECTOR_RF:
+        return
+    order = {node.name: time for time, node in enumerate(network.nodes)}
+    for node in network.nodes:
+        if loop := network.loop(node):
+            order[node.name] = order[loop.layers[0].name]
+    first = {}
+    for node in network.nodes:
+        parts = node.sources if isinstance(node.layer, Concat) else ()
+        first[node.name] = min([order[node.name], *(first[part.name] for part in parts)])
+    for numbers in sorted(demands.numbers, key=lambda one: (one.buffer.mem is None, -one.buffer.size)):
+        name, buffer = numbers.value.name, numbers.buffer
+        taken = {view.buffer.mem for view in demands.sinks[name].numbers}
+        last = max((order[node.name] for node, _ in network.consumers(numbers.value)), default=order[name])
+        trials = {}
+        for mem in [buffer.mem] if buffer.mem else [mem for mem in ANY if mem not in taken]:
+            trial = Buffer(mem=mem, name=buffer.name, size=buffer.size, first=first[name], last=last)
+            place([trial], 0, others := list(placed[mem]))
+            trials[mem] = max(0, trial.end - depth(config, mem) * 7 // 8), others
+        buffer.mem = min(trials, key=lambda mem: trials[mem][0])
+        placed[buffer.mem] = trials[buffer.mem][1]
 
 
 def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> tuple[set[CodeMap], list[Stream]]:

@@ -54,6 +54,16 @@ class Operation(Enum):
         self.function, self.meaning, self.swapped = function, meaning, swapped
 
 
+def position(stage: Stage, mfu: int) -> int:
+    """Position of a stage of one MFU among all stages, in the order in which words pass through them."""
+    return mfu * len(Stage) + stage
+
+
+def next_mfu(stage: Stage, behind: int) -> int | None:
+    """The MFU of the next stage of a kind behind a position, or None where there is none; -1 is before the first."""
+    return next((mfu for mfu in range(MFUS) if position(stage, mfu) > behind), None)
+
+
 def operations(stage: Stage) -> tuple[Operation, ...]:
     """The operations of a stage, in the order of the table."""
     return tuple(operation for operation in Operation if operation.stage is stage)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from concord.campaigns.makers.image_networks import Images, geometry
-from concord.compiler.plan.compilation import Compilation
+from concord.compiler.compilation import Compilation
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation

@@ -8,8 +8,8 @@ import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images
 from concord.compiler import network as compiler
+from concord.compiler.compilation import Compilation
 from concord.compiler.network import compile_network
-from concord.compiler.plan.compilation import Compilation
 from concord.net.model import INPUT, Model
 from concord.sim.machines.host import machine
 from concord.spec.isa.instructions import Op, decode

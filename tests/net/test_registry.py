@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.graph.wiring import IMAGES
-from concord.compiler.support import LIMITS, of_layer
+from concord.compiler.kinds.registry import KINDS as COMPILED
+from concord.compiler.support import of_layer
 from concord.net import network
 from concord.net.arithmetic.sequences import TimeAxis
 from concord.net.layers.add import Add
@@ -76,7 +77,7 @@ def test_every_kind_is_written_and_read_back(kind, tmp_path):
 def test_every_kind_has_a_title_and_becomes_chains_or_is_refused(kind):
     layer = made(kind)
     assert layer.title
-    assert type(layer) in LIMITS
+    assert type(layer) in COMPILED
     refused = isinstance(layer, Softmax | SequenceConcat)  # The machine has no softmax unit, and keeps no sequences.
     assert isinstance(layer, IMAGES) or bool(of_layer(layer, CONFIG, images=False)) == refused
 

@@ -7,9 +7,10 @@ import numpy as np
 from concord.compiler.emit import borders, gaps, rolling
 from concord.compiler.emit.passes import Pass
 from concord.compiler.emit.storage import CodeMap
-from concord.compiler.emit.time_loops import HostLoop, TimeLoop
+from concord.compiler.emit.time_loops import TimeLoop
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.wiring import BACKWARD, wired
+from concord.compiler.kinds.registry import kind_of
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.plan import layouts
@@ -39,7 +40,7 @@ class Compilation:
     def __init__(self, build: Build, model: Model, neighbours: Neighbours = ALONE):
         self._build, self._config = build, build.config
         self._steps = model.steps
-        self._network = Network(wired(model, neighbours), build.config, build.content, neighbours)
+        self._network = Network(wired(model, neighbours), build.config, kind_of, build.content, neighbours)
         self._demands = Demands(build.config, self._network)
         self._whole = neighbours.whole
         self.sent: tuple[str, ...] = ()
@@ -70,7 +71,7 @@ class Compilation:
             for one in around.first_in(made):
                 self._emit_border(one, made, borders.runs(one))
             stream = next((stream for stream in streams if made in stream.passes), None)
-            if stream is None and (not build.short or isinstance(made, TimeLoop | HostLoop)):
+            if stream is None and (not build.short or isinstance(made, TimeLoop)):
                 made.emit(config, build.program)
             elif stream is None:
                 rolling.emit(build, [partial(self._emit_strip_at, made, first) for first in made.firsts])

@@ -1,0 +1,162 @@
+"""Sums and concatenations: layers that join tensors.
+
+A sum follows the term that is computed last, in the same pass and if possible in the same chain; the other term waits
+in a vector memory. A concatenation has no chain: its parts are written where its readers want them.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from concord.compiler.emit.chains import Chain
+from concord.compiler.emit.sources import FromNumbers
+from concord.compiler.emit.storage import CodesView, NumbersView
+from concord.compiler.graph.network import title
+from concord.compiler.graph.nodes import Kind, Node
+from concord.compiler.graph.values import Value
+from concord.compiler.lib import limits
+from concord.compiler.lib.reason import Reason
+from concord.compiler.plan.demands import Demands, Reading
+from concord.compiler.plan.planner import Planner
+from concord.net.arithmetic.places import flattened, joined
+from concord.net.layers.concat import Concat
+from concord.spec.isa.memories import OPERAND_MEMORIES
+from concord.spec.isa.operations import Stage, next_mfu, position
+from concord.spec.numbers.activation import Activation
+
+
+class Sum(Kind):
+    """The sum of two tensors. Its anchor is the term that is computed last."""
+
+    def limits(self, layer, config, *, images):
+        return [] if images else limits.vector_rows(layer.outputs)
+
+    def made(self, network, layer, sources):
+        a, b = sources
+        if a.shape != b.shape or not np.array_equal(a.places, b.places):
+            network.problem(layer, f"its tensors, images of {title(a.shape)} and {title(b.shape)}, lie in different "
+                                   "order: add images of one shape, whose parts of a concatenation are multiples of "
+                                   f"{network.config.native_dim} channels")
+        return replace(a, name=layer.name)
+
+    def time(self, network, node):
+        """A sum follows its last term in the same pass, before sums listed behind it."""
+        maker = network.maker(_terms(network, node)[0])
+        own = super().time(network, node)
+        return own if isinstance(maker.layer, Concat) else (*maker.kind.time(network, maker), *own)
+
+    def computed(self, network, node):
+        anchor, other = _terms(network, node)
+        return position(Stage.ADD, 0 if _apart(network, anchor, other) else _fused(network, node, anchor) or 0)
+
+    def minus_zero(self, network, node):
+        return any(maker.kind.minus_zero(network, maker) for maker in map(network.maker, node.sources))
+
+    def demand(self, demands: Demands, node):
+        """One term is computed last, and the sum follows in its pass; the other one waits in a vector memory."""
+        network = demands.network
+        anchor, other = _terms(network, node)
+        if _apart(network, anchor, other):
+            demands.numbers_of(anchor)
+            fused = None
+        else:
+            fused = _fused(network, node, anchor)
+            demands.sinks[anchor.name].followed = True
+        view = demands.numbers_of(other, OPERAND_MEMORIES[Stage.ADD][fused or 0])
+        demands.readings[node.name] = Reading(view=view, anchor=anchor, fused=fused)
+
+    def plan(self, planner: Planner, node):
+        anchor = planner.demands.readings[node.name].anchor
+        if isinstance(planner.demands.network.maker(anchor).layer, Concat):
+            planner.begin_pass(node.value)
+            planner.add(node, next(view for view in planner.demands.sinks[anchor.name].numbers
+                                   if view.numbers.value is anchor))
+
+
+def _terms(network, node: Node) -> tuple[Value, Value]:
+    """The term of a sum that is computed last, and the other one."""
+    first, second = (maker.kind.time(network, maker) for maker in map(network.maker, node.sources))
+    last = int(second > first)
+    return node.sources[last], node.sources[1 - last]
+
+
+def _apart(network, anchor: Value, other: Value) -> bool:
+    """Whether no chain computes the last term of a sum alone: a concatenation, or both terms."""
+    return anchor is other or isinstance(network.maker(anchor).layer, Concat)
+
+
+def _fused(network, node: Node, anchor: Value) -> int | None:
+    """The MFU that can add to the last term of a sum in the chain that computes it, or None."""
+    maker = network.maker(anchor)
+    if any(result.value is anchor for result in network.results) or len(network.consumers(anchor)) > 1:
+        return None
+    mfu = next_mfu(Stage.ADD, maker.kind.last(network, maker))
+    if mfu is None or (node.activation is not Activation.NONE
+                       and next_mfu(Stage.ACT, position(Stage.ADD, mfu)) is None):
+        return None
+    return mfu
+
+
+class Concatenation(Kind):
+    """The parts of a tensor one after the other: images along channels, or flattened images, or vectors in words."""
+
+    def limits(self, layer, config, *, images):
+        lanes = config.mfu_lanes
+        ragged = [
+            Reason(sentence=f"its part of {size} elements is no whole number of words of {lanes}, so the next part "
+                            f"would begin inside a word: give that part a multiple of {lanes} elements, or put it last")
+            for size in layer.sizes[:-1] if size % lanes]
+        return [] if images else ragged + limits.vector_rows(max(layer.sizes))
+
+    def made(self, network, layer, sources):
+        config, first = network.config, sources[0]
+        if first.in_words:
+            parts = [source.places for source in sources]
+            return replace(first, name=layer.name, shape=(layer.outputs, 1, 1), places=joined(parts, config.mfu_lanes))
+        if len({source.shape[1:] for source in sources}) == 1:
+            channels = sum(source.shape[0] for source in sources)
+            return Value(name=layer.name, shape=(channels, *first.shape[1:]),
+                         places=joined([source.places for source in sources], config.native_dim))
+        parts = [flattened(source.places, source.pixels, config.native_dim) for source in sources]
+        return Value(name=layer.name, shape=(layer.outputs, 1, 1), places=joined(parts, config.native_dim))
+
+    def time(self, network, node):
+        return max(maker.kind.time(network, maker) for maker in map(network.maker, node.sources))
+
+    def demand(self, demands: Demands, node):
+        """Pass the demands of a concatenation on to its parts.
+
+        Raises:
+            ValueError: a demand of a flattened part has another scale for each pixel.
+        """
+        config, sinks, first = demands.config, demands.sinks[node.name], 0
+        flat = node.value.pixels == 1
+        for source in node.sources:
+            channels = slice(first, first + (source.elements if flat else source.shape[0]))
+            vector, word = (int(node.value.places[first]) // size for size in (config.native_dim, config.mfu_lanes))
+            apart = flat and source.pixels > 1
+            for view in sinks.codes:
+                codes = view.codes.part(channels)
+                if isinstance(view, NumbersView):
+                    demands.sinks[source.name].codes.append(replace(view, word=view.word + word, codes=codes))
+                    continue
+                if apart:
+                    codes = codes.of_channels(source.shape[0])
+                    if codes is None:
+                        raise ValueError(
+                            f"layer {node.name!r} ({node.layer.title}): a layer behind it scales the pixels of a "
+                            f"channel of {source.name!r} by different factors: give all pixels of a channel one scale")
+                step = config.vectors_of(source.lanes) if apart else view.step
+                demands.sinks[source.name].codes.append(
+                    CodesView(codes=codes, map=view.map, vector=view.vector + vector, step=step))
+            for view in sinks.numbers:
+                words = config.vectors_of(source.lanes) * config.vector_words if apart else view.words
+                demands.sinks[source.name].numbers.append(
+                    NumbersView(numbers=view.numbers, word=view.word + word, words=words))
+            first = channels.stop
+
+    def plan(self, planner: Planner, node):
+        """One chain sends a concatenation that is the network's result."""
+        if reading := planner.demands.readings.get(node.name):
+            planner.begin_pass(node.value)
+            planner.note_sent(node.name)
+            planner.send(node, Chain(source=FromNumbers(view=reading.view)))
