@@ -30,6 +30,7 @@ from concord.net.ops.pointwise import Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Flatten, ToImage, ToSequence
+from concord.net.ops.scale import Affine
 from concord.spec.numbers.activation import Activation
 
 #: Beginning of the names of the float network's numbers in `real` of a layer.
@@ -110,6 +111,8 @@ class _Builder:
             sources = op and self._entering(layer)
             if not sources:
                 return None
+            if "line" in getattr(layer, "real", ()):
+                sources = (self._add(f"{layer.name}:line", _scaled(layer), sources),)
             self.results[layer.name] = self._add(layer.name, op, sources)
             curve = self._curve(layer)
             if curve is not None:
@@ -169,6 +172,12 @@ def _numbers(layer: Layer) -> dict[str, np.ndarray]:
 def _dense(layer: Dense | BlockDense) -> Linear:
     found = _numbers(layer)
     return Linear(weight=found["weights"].reshape(layer.outputs, layer.inputs), bias=found["bias"])
+
+
+def _scaled(layer: Layer) -> Affine:
+    """What the network makes of its input ahead of a layer."""
+    scale, offset = np.asarray(layer.real["line"], np.float32)
+    return Affine(scale=scale, offset=offset)
 
 
 def _conv(layer: Conv | BlockConv) -> Convolution:

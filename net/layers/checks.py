@@ -126,6 +126,14 @@ def places(layer, name):
         raise ValueError(f"layer {layer.name!r}, {name}: {getattr(layer, name)} does not fit 6 signed bits (-32..31)")
 
 
+def line(layer):
+    """Refuse scales and offsets ahead of a quantiser that are not one for each channel, or a scale of 0."""
+    found = layer.real.get("line")
+    if found is not None and (found.shape != (2, layer.channels_in) or not found[0].all() or layer.quant_scale is None):
+        raise ValueError(f"layer {layer.name!r}, real.line: a scale that is not 0 and an offset for each of the "
+                         f"{layer.channels_in} channels are needed, beside a quant_scale; quantise the network again")
+
+
 def real(layer):
     """Refuse recorded values and ranges that are not numbers."""
     for key, value in layer.real.items():

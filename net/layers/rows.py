@@ -19,6 +19,7 @@ from concord.golden.lib import float16
 from concord.golden.mfu.multifunction import activate
 from concord.net.arithmetic import block, integer
 from concord.net.arithmetic.integer import IntegerProduct
+from concord.net.arithmetic.line import Line
 from concord.net.arithmetic.places import spread
 from concord.net.layers import checks
 from concord.net.layers.layer import Layer, Trace, no_integers
@@ -55,7 +56,8 @@ class IntegerRows(Rows):
         activation:     Activation function of the result.
         ranges:         Smallest and largest calibration values of "input" and "output", in real units.
         real:           Real numbers for people and retraining, which the machine does not need: the arguments of the
-            lowering ("gain", "constant", "input" and "output" as [step, offset]), and, until
+            lowering ("gain", "constant", "input" and "output" as [step, offset]), "line" where the network scales its
+            input channel by channel ahead of the quantiser, [scales, offsets], after which "input" counts, and, until
             `net.float_network` takes them out, "fp32_weights" and "fp32_bias" of the float network, and
             "fp32_ceiling", [6], where a relu6 is read.
     """
@@ -85,6 +87,7 @@ class IntegerRows(Rows):
         checks.array(self, "quant_offset", np.uint16, (self.channels_in,), optional=True)
         checks.places(self, "p")
         checks.real(self)
+        checks.line(self)
         if self.quant_scale is None and self.quant_offset is not None:
             raise ValueError(f"layer {self.name!r}, quant_offset: needs a quant_scale beside it; give both or neither")
 
@@ -101,11 +104,18 @@ class IntegerRows(Rows):
         if "input" not in self.real:
             return None
         step, offset = self.real["input"]
-        return (trace.codes + (self.input_format.zero if self.unsigned else 0)) * step + offset
+        scaled = (trace.codes + (self.input_format.zero if self.unsigned else 0)) * step + offset
+        return self.line.repeated(scaled.shape[1]).inverse.applied(scaled) if "line" in self.real else scaled
 
     def real_outputs(self, trace):
         step, offset = self.real.get("output", (1.0, 0.0))
         return Rows.real_outputs(self, trace) * step + offset
+
+    @property
+    def line(self) -> Line:
+        """What the network makes of its input ahead of the layer, which R and O do in the machine."""
+        found = self.real.get("line")
+        return Line.neutral(self.channels_in) if found is None else Line(scale=found[0], offset=found[1])
 
     @property
     def product(self) -> IntegerProduct:

@@ -93,21 +93,27 @@ def _integer(layer: IntegerRows, op: Operator, clip: Clip, quantized_weights: bo
     if hasattr(layer, "border") and layer.quant_scale is None:
         changes["border"] = float(shift[0])
     elif hasattr(layer, "border"):
-        changes["border"] = float(to_real(np.uint16(layer.border)))
+        scaled = layer.border and "line" in layer.real
+        changes["border"] = float(layer.line.zero[0] if scaled else to_real(np.uint16(layer.border)))
     return unchecked(layer, **changes, real={**layer.real, "clip": _ends(layer, factor, shift, clip)})
 
 
 def _quantizer(layer: IntegerRows) -> tuple[np.ndarray, np.ndarray]:
-    """float64[channels], R and O of what enters; those that the layer before applies, if the layer has none."""
+    """float64[channels], the codes of what the float layer reads as its multiples plus a number: u * factor + shift.
+
+    These are R and O, or those that the layer before applies, if the layer has none. Where the network scales its input
+    ahead of the layer, R and O do that, too.
+    """
     step, offset = layer.real["input"]
-    ones = np.ones(layer.channels_in)
+    ones, line = np.ones(layer.channels_in), layer.line
     if layer.quant_scale is None:
         return ones / step, ones * (-offset / step)
-    factor = to_real(layer.quant_scale)
+    factor = to_real(layer.quant_scale) / line.scale
     if (np.abs(factor * step - 1) > _NEAR).any() or layer.real["output"][0] < 0:
         raise ValueError(f"layer {layer.name!r} has codes in another unit than its float network, as a network that "
                          "was quantised elsewhere can have: it has no numbers in full precision")
-    return factor, 0 * ones if layer.quant_offset is None else to_real(layer.quant_offset)
+    shift = 0 * ones if layer.quant_offset is None else to_real(layer.quant_offset)
+    return factor, shift - factor * line.offset
 
 
 def _per_column(layer: IntegerRows, values: np.ndarray) -> np.ndarray:

@@ -3,10 +3,11 @@
 from math import prod
 
 import numpy as np
+from concord.net.arithmetic.line import Line
 from concord.net.layers.average import Average
 from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
-from concord.net.lowering.lowering import binary16, dense
+from concord.net.lowering.lowering import binary16, dense, input_quantizer
 from concord.spec.numbers.formats import Format
 
 #: Format of the weights of averages.
@@ -19,6 +20,7 @@ def convolution(
     shape: tuple[int, int, int],
     kernels: tuple[int, int, int, int],
     kind: type[Conv] = Conv,
+    line: Line | None = None,
     **geometry,
 ) -> Conv:
     """The convolution that applies a dense layer to the patch of each place.
@@ -28,16 +30,22 @@ def convolution(
         shape:    Channels, rows and columns of the input.
         kernels:  Shape of the weights, [outputs, channels / groups, rows, columns].
         kind:     `Conv`, or `Average` for weights of 1.
+        line:     What the network makes of each channel ahead of the quantiser, of which the dense layer knows nothing;
+            None for nothing. With padding, all channels have the same zero.
         geometry: Stride, padding, dilation and groups, see `Conv`.
     """
     step, offset = dense.real["input"]
     per_channel = {name: None if getattr(dense, name) is None else np.full(shape[0], getattr(dense, name)[0])
                    for name in ("quant_scale", "quant_offset")}
-    zero = 0.0 if dense.quant_scale is not None else -offset / step
+    zero, real = 0.0 if dense.quant_scale is not None else -offset / step, dense.real
+    if line is not None:
+        per_channel = dict(zip(per_channel, input_quantizer(dense.name, line, step, offset), strict=True))
+        zero, real = line.zero[0] if any(geometry["padding"]) else 0.0, {
+            **real, "line": np.array([line.scale, line.offset])}
     same = ("name", "weights_format", "input_format", "unsigned", "start", "p", "scale", "offset", "activation",
-            "ranges", "real")
+            "ranges")
     return kind(
-        **{name: getattr(dense, name) for name in same}, **per_channel, **geometry, shape=shape,
+        **{name: getattr(dense, name) for name in same}, **per_channel, **geometry, shape=shape, real=real,
         border=int(binary16(zero, f"layer {dense.name!r}, border")), weights=dense.weights.reshape(kernels))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from concord.net.arithmetic.integer import largest_sum
+from concord.net.arithmetic.line import Line
 from concord.net.cells.cell import Cell
 from concord.net.layers.dense import Dense
 from concord.net.layers.recurrent import IntegerRecurrent
@@ -81,6 +82,7 @@ def dense(
     s_out: float = 1.0,
     m_out: float = 0.0,
     quantize_input: bool = False,
+    line: Line | None = None,
     activation: Activation = Activation.NONE,
     ranges: dict | None = None,
     fp32: dict | None = None,
@@ -90,6 +92,8 @@ def dense(
     Args:
         codes:          Integer weights[outputs, inputs].
         quantize_input: Whether the input is in real units, which the layer converts to steps of its code (R and O).
+        line:           What the network makes of each input ahead of the quantiser, which R and O do, too; None for
+            nothing. `s_in`, `m_in` and the weights count behind it.
         fp32:           "weights" and "bias" of the FP32 network, which are only recorded.
         Others:         Arguments of `requantization` and fields of `layers.dense.Dense`.
     """
@@ -100,7 +104,8 @@ def dense(
     p = places(codes, start, input_format, unsigned)
     row_sums = codes.sum(axis=1, dtype=np.int64)
     scale, offset = requantization(gain, constant, row_sums, s_in=s_in, m_in=m_in, s_out=s_out, m_out=m_out, p=p)
-    columns, shifted = np.ones(codes.shape[1]), quantize_input and m_in != 0
+    quantizer = (None, None) if not quantize_input else input_quantizer(
+        name, Line.neutral(codes.shape[1]) if line is None else line, s_in, m_in)
     return Dense(
         name=name,
         weights_format=weights_format,
@@ -111,8 +116,8 @@ def dense(
         p=p,
         scale=binary16(scale, f"layer {name!r}, scale"),
         offset=binary16(offset, f"layer {name!r}, offset"),
-        quant_scale=binary16(columns / s_in, f"layer {name!r}, quant_scale") if quantize_input else None,
-        quant_offset=binary16(columns * (-m_in / s_in), f"layer {name!r}, quant_offset") if shifted else None,
+        quant_scale=quantizer[0],
+        quant_offset=quantizer[1],
         activation=activation,
         ranges=ranges or {},
         real={
@@ -121,8 +126,19 @@ def dense(
             "constant": constant.copy(),
             "input": np.array([s_in, m_in]),
             "output": np.array([s_out, m_out]),
+            **({} if line is None else {"line": np.array([line.scale, line.offset])}),
         },
     )
+
+
+def input_quantizer(name: str, line: Line, s_in: float, m_in: float) -> tuple[np.ndarray, np.ndarray | None]:
+    """R and O of a layer, uint16[channels], which make codes of the network's input x; no O where it is zero.
+
+    The codes are those of u = line(x), in steps of `s_in` above `m_in`: R = scale / s_in, O = (offset - m_in) / s_in.
+    """
+    offset = (line.offset - m_in) / s_in
+    return binary16(line.scale / s_in, f"layer {name!r}, quant_scale"), (
+        binary16(offset, f"layer {name!r}, quant_offset") if offset.any() else None)
 
 
 def recurrent(

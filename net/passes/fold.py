@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.net.arithmetic.windows import Window
-from concord.net.graph import INPUT, Graph, Node, flattens, naming
+from concord.net.graph import Graph, Node, flattens, naming
 from concord.net.ops.convolution import Convolution
 from concord.net.ops.linear import Linear
 from concord.net.ops.recurrent import Recurrence
@@ -19,23 +19,36 @@ MOST_APART = 1024
 def fold_constants(graph: Graph) -> Graph:
     """Constant scales and offsets become part of the layers before or after them, where that is possible.
 
-    Batch normalisation stays, since training may go on with it. A constant scale of the network's input stays, too: it
-    brings inputs into a range that a quantiser can take.
+    Batch normalisation stays, since training may go on with it. A constant scale of the network's input, flattened or
+    not, stays, too: it brings inputs into a range that a quantiser can take.
     """
     return _folded(graph, lambda node: isinstance(node.op, Affine), keep_input=True)
 
 
-def fold_scales(graph: Graph, *, batch_norm: bool = False) -> Graph:
+def nothing_stays(node: Node, graph: Graph) -> bool:
+    """Whether a scale stays where it is: none does."""
+    return False
+
+
+def fold_scales(
+    graph: Graph, *, batch_norm: bool = False, stays: Callable[[Node, Graph], bool] = nothing_stays
+) -> Graph:
     """Every scale and offset becomes part of a layer beside it; what no layer takes becomes a layer of its own.
 
     Batch normalisation that follows a layer, which nobody else reads, stays where `batch_norm` is false.
+
+    Args:
+        graph:      The network.
+        batch_norm: Whether batch normalisation that follows a layer is folded, too.
+        stays:      Which scales stay, of a node and the network so far.
 
     Raises:
         ValueError: a scale of too many elements of a vector has no layer beside it.
     """
     def unfit(node: Node, graph: Graph) -> bool:
-        return isinstance(node.op, Affine) or isinstance(node.op, BatchNorm) and (
+        found = isinstance(node.op, Affine) or isinstance(node.op, BatchNorm) and (
             batch_norm or _layer_before(graph, node) is None)
+        return found and not stays(node, graph)
 
     while node := next((node for node in graph.nodes if unfit(node, graph)), None):
         graph = _without(graph, node) or graph.rewritten({node.name: _apart(graph, node)})
@@ -60,7 +73,7 @@ def _without(graph: Graph, node: Node, *, keep_input: bool = False) -> Graph | N
         with naming(before.name):
             made = replace(before, op=before.op.scaled(scale, offset))
         return graph.rewritten({before.name: made, node.name: ()}, {node.name: before.name})
-    if keep_input and node.sources == (INPUT,) or node is graph.output:
+    if keep_input and reads_input(graph, node) or node is graph.output:
         return None
     readers = graph.readers(node.name, flattens)
     made = {reader.name: _of_scaled(reader, scale, offset) for reader in readers}
@@ -69,6 +82,12 @@ def _without(graph: Graph, node: Node, *, keep_input: bool = False) -> Graph | N
     changed = {reader.name: replace(reader, op=made[reader.name], sources=tuple(
         node.sources[0] if name == node.name else name for name in reader.sources)) for reader in readers}
     return graph.rewritten({**changed, node.name: ()}, {node.name: node.sources[0]})
+
+
+def reads_input(graph: Graph, node: Node) -> bool:
+    """Whether a node reads the network's input, flattened or not."""
+    source = graph.source(node)
+    return source is None or flattens(source) and reads_input(graph, source)
 
 
 def _layer_before(graph: Graph, node: Node) -> Node | None:

@@ -212,7 +212,7 @@ def _reads(layer: Dense | Conv, source: Tensor, codes: Codes, quantizer: tuple[n
         scale, offset = (np.repeat(value, layer.channels_in // len(value)) for value in quantizer)
         made = replace(layer, quant_scale=lowering.binary16(scale, f"layer {layer.name!r}, quant_scale"),
                        quant_offset=lowering.binary16(offset, f"layer {layer.name!r}, quant_offset")
-                       if offset.any() else None)
+                       if offset.any() else None, real={**layer.real, **_line(source, layer.channels_in)})
         zero = ((codes.shift - offset) / scale)[0]
     if isinstance(layer, Conv):
         made = replace(made, border=int(lowering.binary16(zero, f"layer {layer.name!r}, border")))
@@ -220,6 +220,15 @@ def _reads(layer: Dense | Conv, source: Tensor, codes: Codes, quantizer: tuple[n
             raise Refused("its channels have different scales or offsets ahead of their quantiser, so no padding is "
                           f"zero in all of them; scale the inputs in the data, or {ANEW}")
     return made
+
+
+def _line(source: Tensor, channels: int) -> dict[str, np.ndarray]:
+    """What the network makes of its input ahead of a quantiser, as a layer of so many channels records it."""
+    if source.scale is None:
+        return {}
+    repeated = (np.repeat(value * np.ones(source.shape[0]), channels // source.shape[0])
+                for value in (source.scale, source.offset))
+    return {"line": np.array([*repeated])}
 
 
 def _reading(source: Tensor, codes: Codes, reads: Multiples | None, in_steps: bool) -> str:

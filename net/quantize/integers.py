@@ -6,6 +6,7 @@ Source: S0; S1; numerics.md of the specification, integer mode.
 from dataclasses import dataclass, replace
 
 import numpy as np
+from concord.net.arithmetic.line import Line
 from concord.net.layers.average import Average
 from concord.net.layers.convolution import Conv
 from concord.net.layers.layer import Layer
@@ -16,6 +17,7 @@ from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Flatten, ToImage
 from concord.net.quantize import codes, tensors
+from concord.net.quantize.apart import narrowed
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.codes import InputCodes
 from concord.net.quantize.gated import Gated, lost_weights
@@ -45,6 +47,10 @@ class Rows:
         constant: float64[rows], the bias.
         grid:     The integers that weights may be.
         inputs:   Codes of the input; None for inputs that stay in FP32.
+        op:       The operator, with its float weights.
+        line:     What R and O make of each channel ahead of the codes, see `Part.line`; None for nothing.
+        narrow:   What follows the scale of the network's input so that binary16 holds R and O: `line` contains it, and
+            the weights its inverse. None for nothing.
         after:    Name of the layer in steps of whose codes the result is; empty for real units.
     """
 
@@ -53,6 +59,9 @@ class Rows:
     constant: np.ndarray
     grid: Grid | None
     inputs: InputCodes | None
+    op: Operator
+    line: Line | None = None
+    narrow: Line | None = None
     after: str = ""
 
 
@@ -117,17 +126,23 @@ class Integers:
             return self._take_recurrent(part, x, made)
         weights_bits, _ = self.recipe.bits_of(part.name)
         inputs, lost = self._codes(part, x.reshape(len(x), -1))
-        if not isinstance(part.op, WEIGHTED):
+        op, line, narrow = part.op, part.line, None
+        if line is not None and inputs is not None and (narrow := narrowed(line, inputs)) is not None:
+            back = narrow.inverse
+            op, line = op.of_scaled(back.scale, back.offset), line.then(narrow)
+            lost |= _lost(inputs, narrow.applied(x))
+        if not isinstance(op, WEIGHTED):
             channels, pixels = part.shapes[0][0], int(np.prod(part.window.size))
             found = Rows(weights=np.ones((channels, pixels), np.int32), gain=np.full(channels, 1 / pixels),
-                         constant=np.zeros(channels), grid=ONES, inputs=inputs)
+                         constant=np.zeros(channels), grid=ONES, inputs=inputs, op=op)
         else:
-            real, weights, gain, grid = part.op.weight.reshape(part.op.outputs, -1), None, np.ones(part.op.outputs), None
+            real, weights, gain, grid = op.weight.reshape(op.outputs, -1), None, np.ones(op.outputs), None
             if weights_bits is not None:
                 grid = Grid.trained(self.recipe.weights, weights_bits, self.recipe.symmetric[0])
                 weights, gain = tensors.rows_of_recipe(real, grid, self.recipe, part.fold)
                 lost["weights"] = tensors.decibels(real, gain[:, None] * weights)
-            found = Rows(weights=weights, gain=gain, constant=part.op.bias.astype(np.float64), grid=grid, inputs=inputs)
+            found = Rows(weights=weights, gain=gain, constant=op.bias.astype(np.float64), grid=grid, inputs=inputs,
+                         op=op, line=line, narrow=narrow)
         self.rows[part.name], self.losses[part.name] = found, Loss(**lost)
         return str(self.losses[part.name])
 
@@ -138,7 +153,7 @@ class Integers:
             return None, {}
         found = codes.unsigned(samples, bits, self.recipe, padded=part.padded) if step is None else (
             codes.signed(step, Format(bits=bits, symmetric=self.recipe.symmetric[1])))
-        return found, {"inputs": tensors.decibels(samples, found.quantized(samples)), "clipped": found.clipped(samples)}
+        return found, _lost(found, samples)
 
     def _take_recurrent(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         fmt, cell = self.input_format, part.op.cell
@@ -190,26 +205,26 @@ class Integers:
             return tuple(found.layer(part.name, part.op, one, fmt, self.gates.outputs)
                          for one, found in zip(part.op.directions, self.gated[part.name], strict=True))
         rows = self.rows[part.name]
-        inputs, weighted = rows.inputs, isinstance(part.op, WEIGHTED)
+        inputs, op, weighted = rows.inputs, rows.op, isinstance(part.op, WEIGHTED)
         after = self.rows[rows.after].inputs if rows.after else None
         in_steps = any(other.after == part.name for other in self.rows.values())
-        fp32 = {"weights": part.op.weight.reshape(rows.weights.shape), "bias": part.op.bias} if weighted else {
+        fp32 = {"weights": op.weight.reshape(rows.weights.shape), "bias": op.bias} if weighted else {
             "weights": rows.gain[:, None] * rows.weights, "bias": rows.constant}
         dense = lowering.dense(
             name=part.name, codes=rows.weights, gain=rows.gain, constant=rows.constant,
             weights_format=rows.grid.format, input_format=inputs.format, unsigned=inputs.unsigned, s_in=inputs.step,
             m_in=inputs.offset, s_out=after.step if after else 1.0, m_out=after.offset if after else 0.0,
-            quantize_input=not in_steps,
+            quantize_input=not in_steps, line=rows.line if part.window is None else None,
             activation=Activation.NONE if after else part.activation,
             fp32=fp32 | ({} if inputs.ceiling is None else {"ceiling": [inputs.ceiling]}))
         if part.window is None:
             return (dense,)
         window, channels = part.window, part.shapes[0][0]
-        kernels = part.op.weight.shape if weighted else (channels, 1, *window.size)
+        kernels = op.weight.shape if weighted else (channels, 1, *window.size)
         return (image_lowering.convolution(
-            dense, shape=part.shapes[0], kernels=kernels, kind=Conv if weighted else Average, stride=window.stride,
-            padding=window.padding, dilation=window.dilation,
-            groups=part.op.groups if weighted else channels),)
+            dense, shape=part.shapes[0], kernels=kernels, kind=Conv if weighted else Average, line=rows.line,
+            stride=window.stride, padding=window.padding, dilation=window.dilation,
+            groups=op.groups if weighted else channels),)
 
     def simulated(self, part: Part) -> Operator:
         """The operator of a layer in real numbers, with the numbers that its integers stand for."""
@@ -218,8 +233,14 @@ class Integers:
             matrices = [one.real for one in self.gated[part.name]]
             return simulated_recurrence(part.op, matrices, found.inputs.quantized, found.hidden.quantized,
                                         self.gates.outputs)
-        rows, op = self.rows[part.name], part.op
+        rows = self.rows[part.name]
+        op, codes, narrow = rows.op, rows.inputs.quantized, rows.narrow
         if isinstance(op, WEIGHTED):
             real = (rows.gain[:, None] * rows.weights).astype(np.float32)
             op = replace(op, weight=real.reshape(op.weight.shape))
-        return Enters(inner=op, codes=rows.inputs.quantized)
+        return Enters(inner=op, codes=codes if narrow is None else lambda x: codes(narrow.applied(x)))
+
+
+def _lost(codes: InputCodes, samples: np.ndarray) -> dict[str, float]:
+    """What codes lose of the inputs of a layer."""
+    return {"inputs": tensors.decibels(samples, codes.quantized(samples)), "clipped": codes.clipped(samples)}

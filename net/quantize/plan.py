@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from concord.net.arithmetic.line import Line
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.names import layer_names
@@ -15,11 +16,12 @@ from concord.net.ops.pointwise import HardSwish, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Flatten, ToSequence
-from concord.net.ops.scale import BatchNorm
-from concord.net.passes.fold import fold_scales
+from concord.net.ops.scale import BatchNorm, Scale
+from concord.net.passes.fold import fold_scales, nothing_stays
 from concord.net.passes.lines import hard_sigmoids_as_lines
 from concord.net.passes.quantizers import without_quantizers
 from concord.net.passes.time_images import time_steps_as_images
+from concord.net.quantize.apart import line_of, stays
 from concord.net.wired import Wired
 from concord.spec.numbers.activation import Activation
 
@@ -27,8 +29,8 @@ from concord.spec.numbers.activation import Activation
 WEIGHTED, AVERAGES = (Convolution, Linear), (AveragePooling, GlobalAverage)
 QUANTIZED = (*WEIGHTED, *AVERAGES)
 #: Operators that compute nothing in a model: their readers read what they read. Only the last time step of two
-#: directions is a layer, which joins both.
-PASSING = (Flatten, Last)
+#: directions is a layer, which joins both. A scale that is left is one of the network's input.
+PASSING = (Flatten, Last, Scale)
 #: Operators whose layer can apply an activation function to its result.
 CARRYING = (*QUANTIZED, Addition, MaxPooling)
 
@@ -53,6 +55,8 @@ class Part:
         ceiling:    Largest value that a relu lets through, 6 of a relu6, or None. Quantisers of its readers clip there.
         fold:       float64[outputs], the factor by which batch normalisation has multiplied each row of weights.
         spread:     Mean and deviation, float64[outputs] each, of the result, if batch normalisation sets them.
+        line:       What a scale that is no layer makes of the network's input for each channel that enters, which the
+            quantiser of the layer does, too; None for nothing. `shapes` and the numbers that enter are those behind it.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Part:
     ceiling: float | None = None
     fold: np.ndarray | float = 1.0
     spread: tuple[np.ndarray, np.ndarray] | None = None
+    line: Line | None = None
 
     @property
     def window(self) -> Window | None:
@@ -85,7 +90,7 @@ class Plan(Wired[Part]):
     """A float network that can be quantised, a graph whose nodes are its parts.
 
     Attributes:
-        graph: The network with scales folded into its layers.
+        graph: The network with scales folded into its layers, but for scales of its input that stay apart.
         parts: The layers that it becomes, in order.
     """
 
@@ -106,19 +111,21 @@ def is_maximum(part: Part) -> bool:
     return isinstance(part.op, MaxPooling)
 
 
-def plan(network: Graph, steps: int | None = None) -> Plan:
+def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False) -> Plan:
     """The layers of a float network, whose weights may stand for integers already.
 
     Args:
-        network: The network.
-        steps:   Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
+        network:      The network.
+        steps:        Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
+        scales_apart: Whether scales of the network's input stay ahead of the quantisers that read them, see
+            `Part.line`, as far as `apart.stays` says. Otherwise all are folded into layers.
 
     Raises:
         Unsupported: some operations cannot be quantised; the message has a line for each.
     """
-    graph = hard_sigmoids_as_lines(without_quantizers(network))
+    graph, kept = hard_sigmoids_as_lines(without_quantizers(network)), stays if scales_apart else nothing_stays
     try:
-        graph = time_steps_as_images(fold_scales(graph), steps)
+        graph = time_steps_as_images(fold_scales(graph, stays=kept), steps)
     except ValueError as error:
         raise Unsupported(str(error)) from error
     if problems := [problem for node in graph.nodes if (problem := _problem(node, graph))]:
@@ -126,7 +133,7 @@ def plan(network: Graph, steps: int | None = None) -> Plan:
     if graph.types[graph.output.name].sequence:
         raise Unsupported(f"output: a sequence; put a dense layer behind the last time step of {graph.output.name!r}")
     norms = _norms(graph)
-    graph = fold_scales(graph, batch_norm=True)
+    graph = fold_scales(graph, batch_norm=True, stays=kept)
     planner = _Planner(graph, norms)
     for node in graph.nodes:
         planner.take(node)
@@ -152,7 +159,7 @@ def _problem(node: Node, graph: Graph) -> str | None:
 
 def _norms(graph: Graph) -> dict[str, BatchNorm]:
     """The batch normalisation after each layer that has one, by the name of the layer's node."""
-    return {graph.source(node).name: node.op for node in graph.nodes if isinstance(node.op, BatchNorm)}
+    return {node.sources[0]: node.op for node in graph.nodes if isinstance(node.op, BatchNorm)}
 
 
 class _Planner:
@@ -188,7 +195,8 @@ class _Planner:
         self.parts[name] = Part(
             name=name, node=node.name, op=op, sources=tuple(sources), tensors=tuple(tensors),
             shapes=tuple(shapes[one] for one in tensors), made=shapes[node.name], activation=activation,
-            ceiling=ceiling, **({} if norm is None else {"fold": norm.line()[0], "spread": norm.spread}))
+            ceiling=ceiling, line=line_of(tensors[0], shapes[tensors[0]][0], self.graph),
+            **({} if norm is None else {"fold": norm.line()[0], "spread": norm.spread}))
         self.named[node.name] = name
 
     def _add_all(self, node: Node):

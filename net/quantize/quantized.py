@@ -45,22 +45,23 @@ class Quantized:
 
 
 def prepared(
-    network: Graph, choices: Choices, steps: int | None = None, *, machine: bool = True
+    network: Graph, choices: Choices, steps: int | None = None, *, machine: bool = True, scales_apart: bool = False
 ) -> Integers | Blocks:
     """A network whose layers can be quantised as the choices say.
 
     Args:
-        network: The float network.
-        choices: How it is quantised.
-        steps:   Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
-        machine: Whether integers must be operands of a machine; otherwise numbers may stay in FP32.
+        network:      The float network.
+        choices:      How it is quantised.
+        steps:        Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
+        machine:      Whether integers must be operands of a machine; otherwise numbers may stay in FP32.
+        scales_apart: Whether scales of the network's input stay apart in integers, see `plan`.
 
     Raises:
         Unsupported: an operation of the network cannot be quantised.
         ValueError: a method cannot do a width, the choices name a layer that is not there, or are for another kind of
             network.
     """
-    made = plan(network, steps)
+    made = plan(network, steps, scales_apart=scales_apart and not choices.blocks)
     recipe = choices.recipe
     if not made.graph.has(Recurrence) and choices.gates != Gates():
         raise ValueError("--asymmetric, --shared and --gate-bits are for recurrent networks: leave them out")

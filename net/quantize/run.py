@@ -33,7 +33,7 @@ def opened(
         ValueError: data are missing or do not fit, or a method cannot do a width.
     """
     found = source(network, data, calibration, order)
-    prepared(network, choices, found.steps)
+    prepared(network, choices, found.steps, scales_apart=True)
     return found
 
 
@@ -51,8 +51,8 @@ def quantize(out: Path, found: Source, choices: Choices, *, command: str, progre
         ValueError: a number left the range of binary16.
     """
     network, data = found.network, found.data
-    made = quantized(prepared(network, choices, found.steps), found.numbers(found.calibration),
-                     found.calibration.lengths, progress)
+    arithmetic = prepared(network, choices, found.steps, scales_apart=True)
+    made = quantized(arithmetic, found.numbers(found.calibration), found.calibration.lengths, progress)
     measured = found.test or found.calibration
     ends = {name: outputs(graph, found.numbers(measured), measured.lengths)
             for name, graph in (("fp32", network), ("quantized", made.graph))}
