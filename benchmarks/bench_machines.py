@@ -15,8 +15,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from concord.campaigns.makers import networks
-from concord.compiler.balance import Estimates
-from concord.compiler.cascade import Cutter
+from concord.compiler.cascade import Cutter, Estimates
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import CascadeSession, Streamed
 from concord.net import network

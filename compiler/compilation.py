@@ -4,19 +4,20 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from concord.compiler.emit import borders, gaps, rolling
+from concord.compiler.emit import borders, rolling
 from concord.compiler.emit.passes import Pass
 from concord.compiler.emit.storage import CodeMap
 from concord.compiler.emit.time_loops import TimeLoop
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.wiring import BACKWARD, wired
-from concord.compiler.kinds.registry import kind_of
+from concord.compiler.kinds import joins
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.plan import layouts
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.planner import Planner
 from concord.compiler.plan.streams import Stream
+from concord.compiler.support import kind_of
 from concord.firmware.firmware import Direction, Entries
 from concord.firmware.layout import Layout
 from concord.net.model import Model
@@ -56,18 +57,18 @@ class Compilation:
         self._constants = {
             one: build.allocator.constant(Mem.INITIAL_VRF, borders.content_words(build, one), "borders")
             for one in maps if one in around.written or (one.held and one.codes.border is not None)}
-        if longest := gaps.longest(config, self._demands.numbers):
+        if longest := joins.longest_gap(config, self._demands.numbers):
             zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
         build.shortages += layouts.place_numbers(config, build.allocator, self._demands, passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=0), "maps")
         if build.shortages:
             return
         strips = [strip for made in passes for strip in made.strips]
-        holed = gaps.overwritten(config, self._demands.numbers, strips)
+        holed = joins.overwritten_gaps(config, self._demands.numbers, strips)
         for made in passes:
             for numbers in (one for one in holed if one.buffer.first == made.time):
                 with build.program.section(f"{numbers.buffer.name}, zeros between its parts", made.chains[0].layer):
-                    gaps.emit(build, numbers, zeros)
+                    joins.fill_gaps(build, numbers, zeros)
             for one in around.first_in(made):
                 self._emit_border(one, made, borders.runs(one))
             stream = next((stream for stream in streams if made in stream.passes), None)

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.compiler.graph.wiring import has_images
-from concord.compiler.lib.needed import needed
-from concord.compiler.lib.received import Received
+from concord.compiler.lib.neighbours import Received, needed
 from concord.net.layers.layer import Layer
 from concord.net.model import INPUT, Model
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from concord.compiler.explain import explain
-from concord.compiler.lib.reason import Reason, Refused
+from concord.compiler.lib.limits import Reason, Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.net.model import Model
 from concord.spec.machine.config import Config

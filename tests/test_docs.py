@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from concord.compiler.kinds.registry import KINDS
+from concord.compiler.support import KINDS
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.host.registers import Counter, Register
 from concord.spec.isa.instructions import Op

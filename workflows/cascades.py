@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from concord.compiler.balance import balanced
-from concord.compiler.cascade import CompiledCascade, Cutter
+from concord.compiler.cascade import CompiledCascade, Cutter, balanced
 from concord.compiler.cuts import parts
 from concord.compiler.explain import explain
-from concord.compiler.lib.reason import Refused
+from concord.compiler.lib.limits import Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.firmware.cascade import Cascade
 from concord.machines.fit import fit

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Callable, Mapping
 
-from concord.compiler.lib.reason import Refused
+from concord.compiler.lib.limits import Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
 from concord.machines.fit import fit, products

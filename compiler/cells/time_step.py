@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from concord.compiler.cells import gates
 from concord.compiler.cells.formula_chains import MEMORIES, Chain, schedule
 from concord.compiler.cells.formula_trace import Product, Stored, Tracer, Value
-from concord.compiler.cells.gates import Piece
 from concord.compiler.cells.layout import Location, layout
 from concord.compiler.lib import tiling
 from concord.compiler.lib.allocation import MVM, Place
 from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.program import operate, read, write
-from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.tiling import Part
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import WRITES, Instruction
 from concord.spec.isa.memories import Mem
@@ -161,16 +160,17 @@ class TimeStep:
         numbers = [self.layer.cell.index(self.chains[one].source.gate) for one in run]
         if self._pushed(run):
             if index == run[0]:
-                chosen = gates.tall(self.config, [Piece(gate=gate, word=0, rows=outputs) for gate in numbers])
+                chosen = gate_rows(self.config, numbers, Part(row=0, rows=outputs))
                 start = read(operand.source), self.multiply(chain.source, chosen)
                 self.build.program.chain(*start, write(MVM), rows=len(chosen), **registers)
             self.build.program.named(chain.source.gate)
             self._emit(index, chain, (read(MVM),), 0, {"rows": outputs})
             return
-        for piece in gates.pieces(self.config, numbers[run.index(index)], outputs):
-            start = read(operand.source), self.multiply(chain.source, gates.tall(self.config, [piece]))
+        for part in tiling.parts(self.config, outputs):
+            chosen = gate_rows(self.config, [numbers[run.index(index)]], part)
+            start = read(operand.source), self.multiply(chain.source, chosen)
             self.build.program.named(chain.source.gate)
-            self._emit(index, chain, start, piece.word, {"rows": piece.rows, **registers})
+            self._emit(index, chain, start, part.row // self.config.mfu_lanes, {"rows": part.rows, **registers})
 
     def _emit(self, index: int, chain: Chain, start: Sequence[Instruction], word: int, registers: dict):
         instructions = [*start]
@@ -193,7 +193,7 @@ class TimeStep:
         return next(run for run in self._runs if index in run)
 
     def _pushed(self, run: list[int]) -> bool:
-        return len(run) > 1 and gates.in_one(self.config, len(run), self.layer.outputs)
+        return len(run) > 1 and fit_one_product(self.config, len(run), self.layer.outputs)
 
     def _read_at(self, index: int) -> float:
         run = self._run(index)
@@ -207,3 +207,24 @@ def _runs(chains: list[Chain]) -> list[list[int]]:
     indices = [index for index, chain in enumerate(chains) if isinstance(chain.source, Product)]
     sources = {index: chains[index].source for index in indices}
     return [list(run) for _, run in groupby(indices, lambda index: (sources[index].part, id(sources[index].operand)))]
+
+
+def fit_one_product(config: Config, gates: int, outputs: int) -> bool:
+    """Whether `gates` gates of `outputs` elements fit one product and MvmQ."""
+    tall = gates * config.words_of(outputs)
+    return tall <= config.mvmq_words and tall * config.mfu_lanes <= config.accumulator_rows
+
+
+def gate_rows(config: Config, gates: Sequence[int], part: Part) -> np.ndarray:
+    """Gate and row numbers int[rows, 2] of a part of gates, stacked; rows with number -1 pad each to whole words."""
+    rows = np.full((len(gates), config.words_of(part.rows) * config.mfu_lanes, 2), -1)
+    rows[..., 0] = np.array(gates)[:, None]
+    rows[:, : part.rows, 1] = part.row + np.arange(part.rows)
+    return rows.reshape(-1, 2)
+
+
+def select_rows(gates: np.ndarray, chosen: np.ndarray, padding: int = 0) -> np.ndarray:
+    """Select rows of gates[gates, outputs, ...] by gate and row numbers; padding rows hold `padding`."""
+    result = gates[chosen[:, 0], chosen[:, 1]].copy()
+    result[chosen[:, 1] < 0] = padding
+    return result

@@ -8,7 +8,7 @@ the pixels of what the loop writes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from concord.compiler.cells.registry import RECURRENT
+from concord.compiler.cells.arithmetics import RECURRENT
 from concord.compiler.cells.time_step import TimeStep
 from concord.compiler.emit.buffers import Buffer
 from concord.compiler.emit.passes import Pass

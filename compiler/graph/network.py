@@ -9,9 +9,8 @@ from concord.compiler.graph.nodes import Kind, Node
 from concord.compiler.graph.sender import Sender, cheapest, kernel_of
 from concord.compiler.graph.values import Value
 from concord.compiler.graph.wiring import BACKWARD, Loop, Wiring
-from concord.compiler.lib.neighbours import ALONE, Neighbours
-from concord.compiler.lib.reason import Reason
-from concord.compiler.lib.received import Received
+from concord.compiler.lib.limits import Reason
+from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
 from concord.net.layers.add import Add
 from concord.net.layers.layer import Layer
 from concord.net.wired import INPUT, Wired

@@ -1,14 +1,13 @@
 """Nodes of a network, and what the compiler asks the kind of a node's layer.
 
-Each kind of layers is a class in `compiler/kinds/`, which answers all of this: a new layer is one file there, and its
-row in `kinds/registry.py`.
+Each kind of layers is a class in `compiler/kinds/`, which answers all of this; `compiler/support.py` lists them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from concord.compiler.graph.values import Value
-from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.limits import Reason
 from concord.net.layers.layer import Layer
 from concord.spec.isa.operations import Stage, next_mfu, position
 from concord.spec.machine.config import Config

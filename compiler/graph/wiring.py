@@ -8,10 +8,8 @@ In all other networks tensors are vectors, and the host sends sequences of any l
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from concord.compiler.lib.needed import needed
-from concord.compiler.lib.neighbours import ALONE, Neighbours
-from concord.compiler.lib.reason import Reason
-from concord.compiler.lib.received import Received
+from concord.compiler.lib.limits import Reason
+from concord.compiler.lib.neighbours import ALONE, Neighbours, Received, needed
 from concord.net.layers.average import Average, BlockAverage
 from concord.net.layers.concat import Concat, SequenceConcat
 from concord.net.layers.convolution import BlockConv, Conv

@@ -1,26 +1,34 @@
 """Sums and concatenations: layers that join tensors.
 
 A sum follows the term that is computed last, in the same pass and if possible in the same chain; the other term waits
-in a vector memory. A concatenation has no chain: its parts are written where its readers want them.
+in a vector memory. A concatenation has no chain: its parts are written where its readers want them. A part of numbers
+that fills no whole number of native vectors leaves words between the parts: they must be zero, since they count in the
+exponent of a block. They are zero before the first inference, and stay so unless their place is used for something
+else as well.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from concord.compiler.emit.chains import Chain
 from concord.compiler.emit.sources import FromNumbers
-from concord.compiler.emit.storage import CodesView, NumbersView
+from concord.compiler.emit.storage import CodesView, Numbers, NumbersView
 from concord.compiler.graph.network import title
 from concord.compiler.graph.nodes import Kind, Node
 from concord.compiler.graph.values import Value
 from concord.compiler.lib import limits
-from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.allocation import Place
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.limits import Reason
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.places import flattened, joined
 from concord.net.layers.concat import Concat
+from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import OPERAND_MEMORIES
 from concord.spec.isa.operations import Stage, next_mfu, position
+from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
 
 
@@ -160,3 +168,36 @@ class Concatenation(Kind):
             planner.begin_pass(node.value)
             planner.note_sent(node.name)
             planner.send(node, Chain(source=FromNumbers(view=reading.view)))
+
+
+def gaps(config: Config, numbers: Numbers) -> list[range]:
+    """The words of a pixel that no part writes."""
+    used = np.unique(numbers.value.places // config.mfu_lanes)
+    missing = [range(int(a) + 1, int(b)) for a, b in zip(used, used[1:], strict=False)]
+    return [gap for gap in missing if gap]
+
+
+def overwritten_gaps(config: Config, every: Sequence[Numbers], others: Sequence[Numbers]) -> list[Numbers]:
+    """The numbers with gaps whose place other numbers use as well."""
+    buffers = [one.buffer for one in (*every, *others)]
+    return [one for one in every if gaps(config, one) and any(
+        other is not one.buffer and other.mem == one.buffer.mem and other.address < one.buffer.end
+        and one.buffer.address < other.end for other in buffers)]
+
+
+def longest_gap(config: Config, every: Sequence[Numbers]) -> int:
+    """The largest number of words of a gap."""
+    return max((len(gap) for one in every for gap in gaps(config, one)), default=0)
+
+
+def fill_gaps(build: Build, numbers: Numbers, zeros: Place):
+    """Add the chains that write zeros between the parts of all pixels."""
+    count, buffer = numbers.value.pixels, numbers.buffer
+    for gap in gaps(build.config, numbers):
+        registers = {Reg.ITERATIONS: count, Reg.ITERATIONS_X: count}
+        if count > 1:
+            registers[Reg.STRIDE_OUT] = numbers.words
+        build.program.chain(
+            Instruction(op=Op.V_RD, mem=zeros.mem, a=zeros.address),
+            Instruction(op=Op.V_WR, mem=buffer.mem, a=buffer.address + gap.start, inc=int(count > 1)),
+            rows=len(gap) * build.config.mfu_lanes, registers=registers)

@@ -1,6 +1,6 @@
 """Recurrent layers, and the images of their hidden vectors: the layers of loops over time steps."""
 
-from concord.compiler.cells.registry import RECURRENT
+from concord.compiler.cells.arithmetics import RECURRENT
 from concord.compiler.emit.buffers import Buffer
 from concord.compiler.emit.chains import Chain
 from concord.compiler.emit.sources import FromNumbers, FromPlace

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.limits import Reason
 from concord.golden.lib.float16 import to_real
 from concord.spec.isa.memories import FILLED, MEMORY_NAMES, VRFS, Mem, depth
 from concord.spec.machine.config import Config

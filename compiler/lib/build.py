@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import numpy as np
 from concord.compiler.lib import bounds, tiling
 from concord.compiler.lib.allocation import Allocator, Place
+from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.program import Program, read, write
-from concord.compiler.lib.reason import Reason
 from concord.firmware.firmware import Tiles
 from concord.net.layers.layer import Layer
 from concord.spec.isa.memories import Mem

@@ -1,14 +1,59 @@
-"""Limits of a machine's products: reasons why a layer exceeds them, and what to do."""
+"""Why a machine cannot run a model: reasons, and the limits of its products that give them, each with a remedy."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.compiler.lib import tiling
-from concord.compiler.lib.reason import Reason
 from concord.golden.mvm.elements import representable
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import WIDEST_FIXED, Format
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    """One reason why a machine cannot run a model.
+
+    Attributes:
+        sentence:  The reason in the user's words, and what to do.
+        attribute: Field of `spec.machine.config.Config` that would have to change; empty if no machine runs the model.
+        needed:    Smallest value of the attribute that would do, or the format that it must be; None for no attribute.
+        available: Value of the attribute.
+    """
+
+    sentence: str
+    attribute: str = ""
+    needed: int | Format | None = None
+    available: int | Format | None = None
+
+    def __str__(self) -> str:
+        said = not isinstance(self.needed, int) or self.attribute in self.sentence
+        need = "" if said else f"; the machine needs `{self.attribute} = {self.needed}` at least"
+        return self.sentence + need
+
+    def of(self, subject: str) -> "Reason":
+        """The reason with the name of what it is about in front."""
+        return replace(self, sentence=f"{subject}: {self.sentence}")
+
+
+class Refused(ValueError):
+    """A machine cannot run a model.
+
+    Args:
+        heading: Begin of the message, to which each reason adds a line.
+        reasons: The reasons, at least one.
+    """
+
+    def __init__(self, heading: str, reasons: Sequence[Reason]):
+        super().__init__(heading, tuple(reasons))
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reasons."""
+        return self.args[1]
+
+    def __str__(self) -> str:
+        return "\n".join([self.args[0], *map(str, self.reasons)])
 
 
 def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> list[Reason]:
@@ -111,6 +156,20 @@ def vector_rows(rows: int) -> list[Reason]:
     return [Reason(sentence=f"its {rows} outputs are more than the {tiling.LARGEST} that Rows can say: cut the layer")]
 
 
+def softmax(config: Config, elements: int) -> list[Reason]:
+    """Check that the softmax unit holds a result."""
+    words = config.words_of(elements)
+    if words <= config.softmax_words:
+        return []
+    size = f"{words} word{'s' * (words > 1)}"
+    unit = f"has one for {config.softmax_words}" if config.softmax_words else "has none"
+    return [Reason(
+        sentence=f"its {elements} elements need a softmax unit for {size}, and the machine {unit}: set "
+                 f"softmax_words = {words} in a machine of your own, or quantise the network for this machine, which "
+                 "leaves the softmax to the host",
+        attribute="softmax_words", needed=words, available=config.softmax_words)]
+
+
 def _holding(fmt: Format, low: int, high: int) -> Format:
     """The format with as many bits as the integers low..high need."""
     bits = next(bits for bits in range(fmt.bits, 17) if replace(fmt, bits=bits).highest >= high)
@@ -131,17 +190,3 @@ def _width(fmt: Format) -> str:
 
 def _block_format(fmt: Format) -> str:
     return f"{_width(fmt)} with exponents {fmt.e_min}..{fmt.e_max} by rule {fmt.rule}"
-
-
-def softmax(config: Config, elements: int) -> list[Reason]:
-    """Check that the softmax unit holds a result."""
-    words = config.words_of(elements)
-    if words <= config.softmax_words:
-        return []
-    size = f"{words} word{'s' * (words > 1)}"
-    unit = f"has one for {config.softmax_words}" if config.softmax_words else "has none"
-    return [Reason(
-        sentence=f"its {elements} elements need a softmax unit for {size}, and the machine {unit}: set "
-                 f"softmax_words = {words} in a machine of your own, or quantise the network for this machine, which "
-                 "leaves the softmax to the host",
-        attribute="softmax_words", needed=words, available=config.softmax_words)]

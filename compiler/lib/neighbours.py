@@ -1,6 +1,10 @@
-"""How the machine of a part of a network exchanges tensors: with the host, or with the machines beside it."""
+"""A part of a network, and how its machine exchanges tensors: with the host, or with the machines beside it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from concord.net.layers.layer import Layer
+from concord.net.model import Model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,3 +32,35 @@ class Neighbours:
 
 
 ALONE = Neighbours()  #: The machine runs a whole network.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Received(Layer):
+    """Stands in a part of a network for a layer of another part, whose result comes through NetQ.
+
+    Attributes:
+        name:    Name of that layer.
+        outputs: Number of elements of its result.
+        shape:   Channels, rows and columns of the result in a network with images; None in others.
+    """
+
+    name: str
+    outputs: int
+    shape: tuple[int, int, int] | None = None
+
+    title = "tensor of the machine before"
+    takes = None
+
+
+def entering(model: Model) -> list[int]:
+    """Number of elements of each tensor that enters a part of a network: its input, or what `Received` stands for."""
+    return [layer.outputs for layer in model.layers if isinstance(layer, Received)] or [model.inputs]
+
+
+def needed(model: Model, results: Sequence[str] = ()) -> list[Layer]:
+    """The layers that lead to the results of these layers, by default to that of the last one, and these layers."""
+    found = set(results) or {model.layers[-1].name}
+    for layer in reversed(model.layers):
+        if layer.name in found:
+            found.update(model.sources_of(layer))
+    return [layer for layer in model.layers if layer.name in found]

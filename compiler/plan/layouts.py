@@ -6,7 +6,7 @@ from concord.compiler.emit.buffers import Buffer, largest_gap, place
 from concord.compiler.emit.passes import Pass
 from concord.compiler.emit.storage import ANY, CodeMap
 from concord.compiler.lib.allocation import Allocator
-from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.tiling import LARGEST
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.room import Room

@@ -8,8 +8,7 @@ import json
 from dataclasses import asdict
 
 import onnx
-from concord.compiler.qonnx.form import Form, Tensor, shaped
-from concord.compiler.qonnx.joins import AddForm, ConcatForm, MaxPoolForm
+from concord.compiler.qonnx.form import AddForm, ConcatForm, Form, MaxPoolForm, Tensor, shaped
 from concord.compiler.qonnx.nodes import DOMAIN, Nodes, quant_function
 from concord.compiler.qonnx.product import ConvolutionForm, ProductForm
 from concord.compiler.qonnx.softmax import SoftmaxForm

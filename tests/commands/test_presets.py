@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from concord.campaigns.makers import image_networks, networks
-from concord.compiler.lib.reason import Refused
+from concord.compiler.lib.limits import Refused
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
 from concord.firmware.firmware_file import load_firmware

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images
-from concord.compiler.balance import Estimates, balanced
-from concord.compiler.cascade import Cutter
+from concord.compiler.cascade import Cutter, Estimates, balanced
 from concord.compiler.cuts import crossing, cuts, parts
-from concord.compiler.lib.received import Received
+from concord.compiler.lib.neighbours import Received
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware_file import load_cascade, load_firmware, save_cascade
 from concord.net.cells.lstm import LSTM

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import image_networks, mixed_networks, networks
-from concord.compiler.lib.reason import Refused
+from concord.compiler.lib.limits import Refused
 from concord.compiler.network import compile_network
 from concord.golden.lib.float16 import NAN
 from concord.golden.mfu.softmax import real_softmax

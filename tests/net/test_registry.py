@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.graph.wiring import IMAGES
-from concord.compiler.kinds.registry import KINDS as COMPILED
+from concord.compiler.support import KINDS as COMPILED
 from concord.compiler.support import of_layer
 from concord.net import network
 from concord.net.arithmetic.sequences import TimeAxis
