@@ -8,7 +8,7 @@ from amaranth.hdl import Shape
 from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In
 from concord.hw.verilog import verilog
-from concord.sim.drivers.stream import pack_rows, unpack_rows
+from concord.sim.drivers.bench import pack_rows, unpack_rows
 from concord.tests.pipeline_harness import Port, shared_library
 
 HARNESS = """\
@@ -98,10 +98,10 @@ class StreamHarness:
         Args:
             wanted:  Number of transfers to take from each output stream, by the name of the stream.
             pause:   Share of cycles in which a stream pauses.
-            brought: Values for each input stream, in the form that `sim.drivers.stream.pack` takes.
+            brought: Values for each input stream, in the form that `sim.drivers.bench.pack` takes.
 
         Returns:
-            Values of each output stream by name, in the form that `sim.drivers.stream.unpack` returns.
+            Values of each output stream by name, in the form that `sim.drivers.bench.unpack` returns.
 
         Raises:
             RuntimeError: the component stalls before all transfers have moved.

@@ -2,8 +2,8 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge, Timer
-from concord.sim.drivers.stream import start
+from cocotb.triggers import Timer
+from concord.sim.drivers.stream import clock, start
 from concord.spec.isa.instructions import BASES, REGISTER_BITS, Instruction, Op, Reg, encode, increment
 
 CONFIGURATIONS = ("tiny",)
@@ -17,9 +17,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 async def follows_every_instruction(dut):
     """Sums, their limits and addresses, behind random `s_wr` and `s_add`, of which some are not executed."""
     rng, bases = np.random.default_rng(cocotb.RANDOM_SEED), [0] * (1 + len(BASES))
-    for name in ("fields", "write", "add", "clear"):
-        getattr(dut, name).value = 0
-    await start(dut)
+    await start(dut, "fields", "write", "add", "clear")
     for _ in range(3000):
         dut.write.value = dut.add.value = dut.clear.value = 0
         a = int(rng.choice((0, 1, 0xFFFF, 0x7FFF, 0x8000, rng.integers(1 << REGISTER_BITS))))
@@ -43,4 +41,4 @@ async def follows_every_instruction(dut):
                 bases[number] = total if number else 0
         if rng.random() < 0.01:
             dut.clear.value, bases = 1, [0] * len(bases)
-        await RisingEdge(dut.clk)
+        await clock(dut)

@@ -2,13 +2,11 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.decode.instruction_check import Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import clock, start
 from concord.sim.stimulus.chains import fields, meaning, random_chains
 from concord.sim.stimulus.entry_chains import legal_chain
 from concord.spec.isa.assembler import assemble
@@ -44,27 +42,25 @@ async def build(dut, rng, chain: Chain):
     for number, instruction in enumerate(chain.instructions):
         while rng.random() < 0.2:
             dut.fields.value = int.from_bytes(rng.bytes(8), "little")  # noise that the unit must not take
-            await RisingEdge(dut.clk)
+            await clock(dut)
         dut.place.value, dut.fields.value = PLACE.join({"position": position}), encode(instruction)
         used = instruction.op == Op.V_WR or SPECS[instruction.op].operand
         dut.address.value = instruction.a
         dut.end.value = chain.result_span(instruction).stop if used else 0
         dut.begin.value, dut.add.value = int(number == 0), int(number > 0)
-        await RisingEdge(dut.clk)
+        await clock(dut)
         dut.begin.value = dut.add.value = 0
         if SPECS[instruction.op].operation:
             position = SPECS[instruction.op].position + 1
     dut.place.value = PLACE.join({"position": position})
-    await RisingEdge(dut.clk)
+    await clock(dut)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def matches_spec(dut):
     """Random chains of all kinds, one after another."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    for name in ("begin", "add", "fields", "address", "end", "place", "values"):
-        getattr(dut, name).value = 0
-    await start(dut)
+    await start(dut, "begin", "add", "fields", "address", "end", "place", "values")
     modes = [bool(tile % 2) for tile in range(CONFIG.matrix_tiles)]
     programs = [[*legal_chain(CONFIG, rng, modes), *assemble("end")] for _ in range(200)]
     entries = [chain for program in programs for chain in Sequencer(CONFIG, program, modes).walk()]

@@ -6,12 +6,10 @@ from itertools import islice
 
 import cocotb
 import numpy as np
-from cocotb.triggers import ClockCycles, RisingEdge
 from concord.hw.lib.payloads import Fetched, Load
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, reset, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, reset, start
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.chains import fields, meaning
 from concord.sim.stimulus.entry_chains import any_chain, legal_chain, moving_loops
@@ -57,8 +55,8 @@ class Bench:
 
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
-        self.chains = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)
-        self.loaded = Source(dut, "loaded", seed=cocotb.RANDOM_SEED, stall=stall)
+        self.chains = Sink(dut, "o", stall=stall)
+        self.loaded = Source(dut, "loaded", stall=stall)
         self.modes = [False] * CONFIG.matrix_tiles
         dut.start.value = dut.message_error.value = dut.drained.value = dut.i__valid.value = 0
 
@@ -69,12 +67,12 @@ class Bench:
 
     async def run(self, program: list[int]) -> dict[str, int]:
         """Feed a program as the instruction fetch does until the decoder is done, and return its event counts."""
-        dut, edge, address = self.dut, RisingEdge(self.dut.clk), 0
+        dut, address = self.dut, 0
         count = dict.fromkeys(("instructions", "chains", "pushed"), 0)
         dut.start.value = 1
-        await edge
+        await clock(dut)
         dut.start.value = 0
-        await edge
+        await clock(dut)
         while dut.running.value:
             taken = dut.i__valid.value and dut.i__ready.value
             if taken:
@@ -90,7 +88,7 @@ class Bench:
             for name in count:
                 count[name] += int(getattr(dut, name).value)
             dut.drained.value = int(self.random.random() < 0.2)
-            await edge
+            await clock(dut)
         return count
 
     async def compare(self, program: list[int]) -> Error | None:
@@ -100,7 +98,7 @@ class Bench:
         if len(chains) > MOST:
             return None
         count = await self.run(program)
-        await ClockCycles(self.dut.clk, 2)
+        await clock(self.dut, 2)
         self.modes = sequencer.modes
         assert (Error(int(self.dut.error.value)), int(self.dut.error_address.value)) == (error, address)
         assert self.dut.done.value
@@ -167,7 +165,7 @@ async def message_error_stops(dut):
     await start(dut)
     program = assemble("loop 60000\ns_wr Rows, 1\nend_loop\nend")
     running = cocotb.start_soon(bench.run(program))
-    await ClockCycles(dut.clk, int(rng.integers(5, 100)))
+    await clock(dut, int(rng.integers(5, 100)))
     dut.message_error.value = 1
     await running
     for _ in range(2):

@@ -9,8 +9,7 @@ from cocotb.triggers import Timer
 from concord.hw.decode.instruction_check import Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import INDEX, chain
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
+from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator

@@ -3,12 +3,10 @@
 import random
 
 import cocotb
-from cocotb.triggers import ClockCycles, RisingEdge
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Fetched
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.spec.isa.instructions import WORD
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -25,7 +23,7 @@ class Bench:
 
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
-        self.source = Source(dut, "program", seed=cocotb.RANDOM_SEED, stall=stall)
+        self.source = Source(dut, "program", stall=stall)
         self.buffer = [0] * SIZE
         dut.run.value = dut.jump.value = 0
 
@@ -34,7 +32,7 @@ class Bench:
         for address in addresses:
             self.buffer[address] = self.random.getrandbits(WORD)
         await self.source.send(*(WRITE.join({"address": a, "data": self.buffer[a]}) for a in addresses))
-        await ClockCycles(self.dut.clk, 1)
+        await clock(self.dut, 1)
 
     async def run(self, count: int, jumps: float):
         """Take `count` instructions from address 0 on; each may jump, and one beyond the buffer must."""
@@ -47,7 +45,7 @@ class Bench:
             jump = address == SIZE or self.random.random() < jumps
             target = self.random.choice((0, SIZE, SIZE - 1, self.random.randrange(SIZE)))
             dut.jump.value, dut.target.value = int(jump), target
-            await RisingEdge(dut.clk)
+            await clock(dut)
             since += 1
             if not (dut.o__valid.value and dut.o__ready.value):
                 continue
@@ -60,7 +58,7 @@ class Bench:
             address = target if jump else address + 1
         sink.task.cancel()
         dut.run.value = dut.o__ready.value = 0
-        await ClockCycles(dut.clk, 2)
+        await clock(dut, 2)
         assert not dut.o__valid.value
 
 

@@ -2,8 +2,8 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge, Timer
-from concord.sim.drivers.stream import start
+from cocotb.triggers import Timer
+from concord.sim.drivers.stream import clock, start
 from concord.spec.isa.instructions import END_BITS, LOOP_DEPTH, REGISTER_BITS
 
 CONFIGURATIONS = ("tiny",)
@@ -18,8 +18,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 async def follows_random_nesting(dut):
     """Random loops, some of one pass and some of the most passes, in any legal order of `enter` and `back`."""
     rng, loops = np.random.default_rng(cocotb.RANDOM_SEED), []
-    dut.enter.value = dut.back.value = dut.count.value = dut.body.value = 0
-    await start(dut)
+    await start(dut, "enter", "back", "count", "body")
     for _ in range(4000):
         dut.enter.value = dut.back.value = 0
         count = int(rng.choice((1, 2, 3, (1 << REGISTER_BITS) - 1), p=(0.4, 0.3, 0.28, 0.02)))
@@ -36,6 +35,6 @@ async def follows_random_nesting(dut):
             dut.back.value = 1
             left, body = loops.pop()
             loops += [(left - 1, body)] * (left > 1)
-        await RisingEdge(dut.clk)
+        await clock(dut)
         if kind > 0.995:
             loops.clear()  # a program that ends in an error leaves its loops behind

@@ -4,11 +4,9 @@
 import random
 
 import cocotb
-from cocotb.triggers import RisingEdge
 from concord.hw.decode.mode_table import CHUNK, ModeRequest, ModeTable
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Source, clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(disagree | differs) & ~ends", "new": "differs & ~ends"},
@@ -29,7 +27,7 @@ REQUEST = Record(ModeRequest)
 async def answers_like_a_list(dut, stall):
     """Ranges of all lengths are set and queried; in half of the queries exactly one tile differs from the others."""
     chance, modes = random.Random(cocotb.RANDOM_SEED), [False] * TILES
-    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+    source = Source(dut, "i", stall=stall)
     await start(dut)
     requests = [{"set": 1, "integer": 0, "first": 0, "count": TILES}]
     for _ in range(400):
@@ -44,7 +42,7 @@ async def answers_like_a_list(dut, stall):
     for request in requests:
         tiles, cycles = range(request["first"], request["first"] + request["count"]), 0
         while True:
-            await RisingEdge(dut.clk)
+            await clock(dut)
             cycles += int(dut.i__valid.value)
             if dut.done.value:
                 break

@@ -4,12 +4,9 @@
 import random
 
 import cocotb
-from cocotb.triggers import RisingEdge
 from concord.hw.decode.scalar_registers import MOST, Derived, ScalarRegisters
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import start
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.stream import clock, start
 from concord.spec.isa.chain import Chain, Registers
 from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import Mem
@@ -64,7 +61,7 @@ class Bench:
         dut.write.value = dut.clear.value = 0
 
     async def cycle(self):
-        await RisingEdge(self.dut.clk)
+        await clock(self.dut)
         self.dut.write.value = self.dut.clear.value = 0
 
     async def write(self):

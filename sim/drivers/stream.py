@@ -1,18 +1,19 @@
-"""Drive and watch amaranth.lib.stream ports from cocotb."""
+"""Drive and watch units from cocotb: clock and reset, amaranth.lib.stream ports, and units without handshakes."""
 
 import random
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 
 import cocotb
-import numpy as np
-from amaranth.hdl import Shape
-from amaranth.lib import data
 from cocotb.clock import Clock
-from cocotb.triggers import Event, RisingEdge
+from cocotb.task import Task
+from cocotb.triggers import ClockCycles, Event, RisingEdge, Trigger
 
 
-async def start(dut, *, cycles: int = 2) -> None:
-    """Start the clock (period 2 ns) and reset `dut` for `cycles` edges."""
+async def start(dut, *low: str, cycles: int = 2) -> None:
+    """Hold the inputs `low` at 0, start the clock (period 2 ns) and reset `dut` for `cycles` edges."""
+    for name in low:
+        getattr(dut, name).value = 0
     Clock(dut.clk, 2, unit="ns").start()
     await reset(dut, cycles=cycles)
 
@@ -20,9 +21,42 @@ async def start(dut, *, cycles: int = 2) -> None:
 async def reset(dut, *, cycles: int = 2) -> None:
     """Hold `rst` for `cycles` edges."""
     dut.rst.value = 1
-    for _ in range(cycles):
-        await RisingEdge(dut.clk)
+    await clock(dut, cycles)
     dut.rst.value = 0
+
+
+def clock(dut, count: int = 1) -> Trigger:
+    """The rising edge of the clock that is `count` ahead; a read behind it sees what a flip-flop at that edge sees."""
+    return RisingEdge(dut.clk) if count == 1 else ClockCycles(dut.clk, count)
+
+
+async def until(dut, done: Callable[[], object]) -> int:
+    """Wait until `done` is true behind a rising edge, and return the number of cycles that it took."""
+    cycles = 0
+    while not done():
+        await clock(dut)
+        cycles += 1
+    return cycles
+
+
+async def moments(dut, *names: str, cycles: int) -> list[list[int]]:
+    """For each of these streams, the numbers of those of the next `cycles` cycles in which a payload is taken."""
+    found = [[] for _ in names]
+    for cycle in range(cycles):
+        await clock(dut)
+        for moved, name in zip(found, names, strict=True):
+            moved += [cycle] * int(getattr(dut, f"{name}__valid").value and getattr(dut, f"{name}__ready").value)
+    return found
+
+
+def every_cycle(dut, step: Callable[[], object]) -> Task:
+    """Call `step` behind every rising edge of the clock, as long as the test runs."""
+    async def run():
+        while True:
+            await clock(dut)
+            step()
+
+    return cocotb.start_soon(run())
 
 
 class Port:
@@ -31,9 +65,9 @@ class Port:
     They are read and written just after a rising edge: a read then sees what a flip-flop at that edge sees.
     """
 
-    def __init__(self, dut, name: str, seed: int, stall: float):
+    def __init__(self, dut, name: str, seed: int | None, stall: float):
         self.name, self.stall = name, stall
-        self.random = random.Random(f"{name} {seed}")
+        self.random = random.Random(f"{name} {cocotb.RANDOM_SEED if seed is None else seed}")
         self.edge = RisingEdge(dut.clk)
         self.rst = dut.rst
         self.payload, self.valid, self.ready = (
@@ -48,11 +82,11 @@ class Source(Port):
     Args:
         dut:   Handle of the top.
         name:  Name of the stream, such as "i".
-        seed:  Seed of the stalls; streams with the same seed stall independently.
+        seed:  Seed of the stalls, that of the simulation if left out; streams with the same seed stall independently.
         stall: Probability of a cycle in which `valid` is low although a payload is queued.
     """
 
-    def __init__(self, dut, name: str, *, seed: int = 0, stall: float = 0.0):
+    def __init__(self, dut, name: str, *, seed: int | None = None, stall: float = 0.0):
         super().__init__(dut, name, seed, stall)
         self.queue = deque()
         self.filled, self.emptied = Event(), Event()
@@ -104,11 +138,11 @@ class Sink(Port):
     Args:
         dut:   Handle of the top.
         name:  Name of the stream, such as "o".
-        seed:  Seed of the stalls; streams with the same seed stall independently.
+        seed:  Seed of the stalls, that of the simulation if left out; streams with the same seed stall independently.
         stall: Probability of a cycle in which `ready` is low.
     """
 
-    def __init__(self, dut, name: str, *, seed: int = 0, stall: float = 0.0):
+    def __init__(self, dut, name: str, *, seed: int | None = None, stall: float = 0.0):
         super().__init__(dut, name, seed, stall)
         self.queue = deque()
         self.filled = Event()
@@ -145,85 +179,25 @@ class Sink(Port):
             self.ready.value = ready
 
 
-def pack(shape, values) -> list[int]:
-    """Pack values into payloads of `shape`.
+async def drive_pipeline(dut, inputs: Mapping[str, Sequence[int]], outputs: Sequence[str],
+                         latency: int) -> dict[str, list[int]]:
+    """Start the unit, feed it one record of `inputs` a cycle, and return what its ports `outputs` show for each record.
 
     Args:
-        shape:  Shape or layout of one payload.
-        values: int[n, ...] for a scalar or an array of scalars, a dictionary of such arrays for a struct.
-
-    Returns:
-        n integers, with the first field in the lowest bits.
+        inputs:  Integers for each input port, one a record; all ports have equally many.
+        outputs: Names of the output ports.
+        latency: Number of cycles from a record to its result.
     """
-    return [int.from_bytes(row.tobytes(), "little") for row in pack_rows(shape, values)]
-
-
-def pack_rows(shape, values) -> np.ndarray:
-    """Pack values as `pack` does, into uint8[n, bytes of a payload] instead of integers."""
-    return np.packbits(_bits(shape, values), axis=1, bitorder="little")
-
-
-def unpack(shape, payloads: list[int]):
-    """Unpack payloads into the values that `pack` takes: int64 arrays, or Python integers beyond 63 bits."""
-    size = (Shape.cast(shape).width + 7) // 8
-    raw = b"".join(int(payload).to_bytes(size, "little") for payload in payloads)
-    return unpack_rows(shape, np.frombuffer(raw, np.uint8).reshape(len(payloads), size))
-
-
-def unpack_rows(shape, rows: np.ndarray):
-    """Unpack as `unpack` does, from uint8[n, bytes of a payload] instead of integers."""
-    return _values(shape, np.unpackbits(rows, axis=1, bitorder="little")[:, :Shape.cast(shape).width])
-
-
-def _layout(shape) -> data.Layout | None:
-    try:
-        return data.Layout.cast(shape)
-    except TypeError:
-        return None
-
-
-def _map(function, values):
-    """Apply `function` to every array of nested dictionaries."""
-    if isinstance(values, dict):
-        return {key: _map(function, value) for key, value in values.items()}
-    return function(np.asarray(values))
-
-
-def _bits(shape, values) -> np.ndarray:
-    layout = _layout(shape)
-    if isinstance(layout, data.ArrayLayout):
-        flat = _bits(layout.elem_shape, _map(lambda value: value.reshape(-1, *value.shape[2:]), values))
-        return flat.reshape(-1, layout.length * flat.shape[1])
-    if layout is not None:
-        fields = {key: _bits(layout[key].shape, value) for key, value in values.items()}
-        bits = np.zeros((len(next(iter(fields.values()))), layout.size), np.uint8)
-        for key, part in fields.items():
-            bits[:, layout[key].offset:layout[key].offset + part.shape[1]] = part
-        return bits
-    cast = Shape.cast(shape)
-    values = np.asarray(values)
-    if cast.width < 64 and values.dtype != object:
-        low, high = (-(1 << cast.width - 1), 1 << cast.width - 1) if cast.signed else (0, 1 << cast.width)
-        if values.size and not low <= values.min() <= values.max() < high:
-            raise ValueError(f"a value of {values.min()}..{values.max()} does not fit {cast}")
-        return (values.astype(np.int64)[:, None] >> np.arange(cast.width) & 1).astype(np.uint8)
-    raw = [(int(value) & (1 << cast.width) - 1).to_bytes((cast.width + 7) // 8, "little") for value in values]
-    rows = np.frombuffer(b"".join(raw), np.uint8).reshape(len(raw), -1)
-    return np.unpackbits(rows, axis=1, bitorder="little")[:, :cast.width]
-
-
-def _values(shape, bits: np.ndarray):
-    layout = _layout(shape)
-    if isinstance(layout, data.ArrayLayout):
-        flat = _values(layout.elem_shape, bits.reshape(len(bits) * layout.length, -1))
-        return _map(lambda value: value.reshape(len(bits), layout.length, *value.shape[1:]), flat)
-    if layout is not None:
-        return {key: _values(field.shape, bits[:, field.offset:field.offset + field.width]) for key, field in layout}
-    cast = Shape.cast(shape)
-    if cast.width < 64:
-        values = bits.astype(np.int64) @ (1 << np.arange(cast.width, dtype=np.int64))
-        return values - (values >> cast.width - 1 << cast.width) if cast.signed else values
-    rows = np.packbits(bits, axis=1, bitorder="little")
-    values = [int.from_bytes(row.tobytes(), "little") for row in rows]
-    wrap = 1 << cast.width
-    return np.array([v - wrap if cast.signed and v >> cast.width - 1 else v for v in values], object)
+    await start(dut)
+    edge, driven = RisingEdge(dut.clk), [getattr(dut, name) for name in inputs]
+    read = [(name, getattr(dut, name)) for name in outputs]
+    records = list(zip(*inputs.values(), strict=True))
+    results = {name: [] for name in outputs}
+    for cycle in range(len(records) + latency):
+        for port, value in zip(driven, records[min(cycle, len(records) - 1)], strict=True):
+            port.value = int(value)
+        await edge
+        if cycle >= latency:
+            for name, port in read:
+                results[name].append(int(port.value))
+    return results

@@ -63,8 +63,7 @@ async def matches_golden(dut, stall):
         ends[name].log.setLevel("WARNING")
         if stall:
             ends[name].set_pause_generator(pauses(seed, stall))
-    dut.clear.value = 0
-    await start(dut)
+    await start(dut, "clear")
     passes = [random_pass(rng, FMT, int(rng.integers(1, 5 * LANES))) for _ in range(100)]
     for given in passes:
         head = {"exponent": given.old.exponent - E_MIN, "update_exponent": given.update_exponent - E_MIN,

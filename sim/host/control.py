@@ -3,12 +3,11 @@
 import random
 
 import cocotb
-from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from cocotbext.axi.axil_channels import AxiLiteAWSource, AxiLiteAWTransaction, AxiLiteWSource, AxiLiteWTransaction
 from concord.sim.drivers.axi_stream import pauses
 from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.stream import start
+from concord.sim.drivers.stream import clock, every_cycle, start
 from concord.spec.host.registers import Control, Counter, Register
 
 CONSTANTS = {
@@ -25,11 +24,9 @@ class Bench:
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
         self.counters = [self.random.getrandbits(32) for _ in Counter]
         self.pulses = []
-        for port in ("status", "error", "error_address", "counter__ready"):
-            getattr(dut, port).value = 0
 
     async def start(self):
-        await start(self.dut)
+        await start(self.dut, "status", "error", "error_address", "counter__ready")
         self.host = AxiLiteMaster(AxiLiteBus.from_prefix(self.dut, "s_axil"), self.dut.clk, self.dut.rst)
         for part in (self.host.write_if, self.host.read_if):
             part.log.setLevel("WARNING")
@@ -37,8 +34,8 @@ class Bench:
                                      self.host.write_if.b_channel, self.host.read_if.ar_channel,
                                      self.host.read_if.r_channel)):
             channel.set_pause_generator(pauses(cocotb.RANDOM_SEED + k, self.stall))
-        cocotb.start_soon(self._count())
-        cocotb.start_soon(self._watch())
+        every_cycle(self.dut, self._count)
+        every_cycle(self.dut, self._watch)
 
     async def read(self, address: int) -> int:
         """Read the register at `address`; the response must be OKAY."""
@@ -50,22 +47,18 @@ class Bench:
         """Write bytes at `address`; the response must be OKAY."""
         done = await self.host.write(address, data)
         assert done.resp == AxiResp.OKAY
-        await RisingEdge(self.dut.clk)
+        await clock(self.dut)
 
-    async def _count(self):
-        while True:
-            await RisingEdge(self.dut.clk)
-            taken = self.dut.counter__valid.value and self.dut.counter__ready.value
-            self.dut.count.value = (
-                self.counters[int(self.dut.counter__payload.value)] if taken else self.random.getrandbits(32))
-            self.dut.counter__ready.value = int(self.random.random() >= self.stall)
+    def _count(self):
+        taken = self.dut.counter__valid.value and self.dut.counter__ready.value
+        self.dut.count.value = (
+            self.counters[int(self.dut.counter__payload.value)] if taken else self.random.getrandbits(32))
+        self.dut.counter__ready.value = int(self.random.random() >= self.stall)
 
-    async def _watch(self):
-        while True:
-            await RisingEdge(self.dut.clk)
-            pulses = [Control[name.upper()] for name in ("start", "reset", "clear") if getattr(self.dut, name).value]
-            if pulses:
-                self.pulses.append(sum(pulses))
+    def _watch(self):
+        pulses = [Control[name.upper()] for name in ("start", "reset", "clear") if getattr(self.dut, name).value]
+        if pulses:
+            self.pulses.append(sum(pulses))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -142,6 +135,6 @@ async def strobes(dut):
         await words.send(AxiLiteWTransaction(wdata=0xFFFFFFFF, wstrb=strobe))
         started = 0
         for _ in range(8):
-            await RisingEdge(dut.clk)
+            await clock(dut)
             started += int(dut.start.value)
         assert started == strobe & 1, strobe

@@ -4,10 +4,9 @@
 import random
 
 import cocotb
-from cocotb.triggers import RisingEdge
 from concord.hw.host.counters import EventCounters
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import start
+from concord.sim.drivers.bench import assert_equal
+from concord.sim.drivers.stream import clock, start
 from concord.spec.host.registers import Counter
 
 CONFIGURATIONS = ("tiny",)
@@ -41,7 +40,7 @@ class Bench:
     async def cycle(self, *, rate: float, read: float, clear: float = 0.0):
         """Check the answer to the read of the last cycle, then drive the next cycle."""
         dut = self.dut
-        await RisingEdge(dut.clk)
+        await clock(dut)
         if self.asked is not None:
             counter, total = self.asked
             assert_equal("count", int(dut.count.value), total, counter=counter.name)
@@ -107,7 +106,7 @@ async def reset_clears(dut):
     for _ in range(300):
         await bench.cycle(rate=1.0, read=0.0)
     dut.rst.value = 1
-    await RisingEdge(dut.clk)
+    await clock(dut)
     dut.rst.value = dut.add.value = 0
     bench.totals, bench.add, bench.asked = dict.fromkeys(Counter, 0), dict.fromkeys(Counter, 0), None
     for _ in range(3000):

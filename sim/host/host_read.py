@@ -3,12 +3,10 @@
 import random
 
 import cocotb
-from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import INDEX, entry, entry_reads
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, every_cycle, start, until
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.message_cases import readable
 from concord.spec.isa.memories import VRFS, Mem, depth
@@ -23,16 +21,13 @@ ENTRY, ENTRY_REPLY = Record(entry(CONFIG)), Record(message_payloads.entry_reply(
 ENTRY_READ = Record(entry_reads(CONFIG).members["request"].shape)
 
 
-async def entry_memory(dut, entries: list[int], chance: random.Random, stall: float):
-    """VectorRf at the port `vector_rf`; an entry that was not requested is noise."""
-    dut.vector_rf__grant.value = 0
-    while True:
-        await RisingEdge(dut.clk)
-        request = ENTRY_READ.of(int(dut.vector_rf__request.value))
-        dut.vector_rf__entry.value = chance.getrandbits(ENTRY.width)
-        if request["valid"] and dut.vector_rf__grant.value:
-            dut.vector_rf__entry.value = entries[request["address"]]
-        dut.vector_rf__grant.value = int(chance.random() >= stall)
+def entry_memory(dut, entries: list[int], chance: random.Random, stall: float):
+    """One cycle of VectorRf at the port `vector_rf`; an entry that was not requested is noise."""
+    request = ENTRY_READ.of(int(dut.vector_rf__request.value))
+    dut.vector_rf__entry.value = chance.getrandbits(ENTRY.width)
+    if request["valid"] and dut.vector_rf__grant.value:
+        dut.vector_rf__entry.value = entries[request["address"]]
+    dut.vector_rf__grant.value = int(chance.random() >= stall)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -40,11 +35,11 @@ async def entry_memory(dut, entries: list[int], chance: random.Random, stall: fl
 async def answers(dut, stall):
     """Reads of any length from any address, from no word or entry to a whole memory."""
     chance, seed = random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
-    source, sink = Source(dut, "i", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
-    vectors, entry_sink = Vectors(dut, CONFIG, seed=seed, stall=stall), Sink(dut, "entry_o", seed=seed, stall=stall)
+    source, sink = Source(dut, "i", stall=stall), Sink(dut, "o", stall=stall)
+    vectors, entry_sink = Vectors(dut, CONFIG, seed=seed, stall=stall), Sink(dut, "entry_o", stall=stall)
     entries = [chance.getrandbits(ENTRY.width) for _ in range(CONFIG.vector_rf)]
-    cocotb.start_soon(entry_memory(dut, entries, chance, stall))
-    await start(dut)
+    every_cycle(dut, lambda: entry_memory(dut, entries, chance, stall))
+    await start(dut, "vector_rf__grant")
     wanted, wanted_entries = [], []
     for _ in range(40):
         mem = chance.choice(readable(CONFIG))
@@ -58,10 +53,7 @@ async def answers(dut, stall):
         for k in range(count) if mem in VRFS else ():
             words = Record(message_payloads.reply(CONFIG).members["word"]).of(vectors.contents[INDEX[mem]][address + k])
             wanted.append({"word": words, "memory": mem, "address": address, "remaining": count - k})
-    cycles = 0
-    while len(sink.queue) < len(wanted) or len(entry_sink.queue) < len(wanted_entries):
-        await RisingEdge(dut.clk)
-        cycles += 1
+    cycles = await until(dut, lambda: len(sink.queue) >= len(wanted) and len(entry_sink.queue) >= len(wanted_entries))
     assert [REPLY.of(payload) for payload in await sink.receive(len(wanted))] == wanted
     got = [ENTRY_REPLY.of(payload) for payload in await entry_sink.receive(len(wanted_entries))]
     assert got == wanted_entries

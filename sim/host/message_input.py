@@ -3,12 +3,11 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSource
 from concord.hw.host.message_input import MessageInput
 from concord.sim.drivers.axi_stream import AxiStream, pauses
 from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.stream import Sink, start
+from concord.sim.drivers.stream import Sink, clock, every_cycle, start, until
 from concord.sim.stimulus.message_cases import items, malformed, message, to_machine
 from concord.spec.host.messages import MessageKind, pack
 
@@ -29,7 +28,7 @@ class Bench:
     def __init__(self, dut, stall: float = 0.0):
         self.dut, self.errors = dut, 0
         self.rng = np.random.default_rng(cocotb.RANDOM_SEED)
-        self.sinks = {name: Sink(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in OUTS}
+        self.sinks = {name: Sink(dut, name, stall=stall) for name in OUTS}
         dut.idle.value = 1
         dut.reset.value = 0
         self.stall = stall
@@ -39,7 +38,7 @@ class Bench:
         self.host = AxiStreamSource(AxiStreamBus.from_prefix(self.dut, "s_axis"), self.dut.clk, self.dut.rst)
         self.host.log.setLevel("WARNING")
         self.host.set_pause_generator(pauses(cocotb.RANDOM_SEED, self.stall))
-        cocotb.start_soon(self._count_errors())
+        every_cycle(self.dut, self._count_errors)
 
     async def send(self, *packets: bytes):
         """Send packets, and wait until every item has been taken."""
@@ -52,7 +51,7 @@ class Bench:
         """Wait until every item has been taken."""
         quiet = 0
         while quiet < 8:
-            await RisingEdge(self.dut.clk)
+            await clock(self.dut)
             busy = self.dut.busy.value or any(sink.valid.value for sink in self.sinks.values())
             quiet = 0 if busy else quiet + 1
 
@@ -63,10 +62,8 @@ class Bench:
             sink.queue.clear()
         return outs
 
-    async def _count_errors(self):
-        while True:
-            await RisingEdge(self.dut.clk)
-            self.errors += int(self.dut.error.value)
+    def _count_errors(self):
+        self.errors += int(self.dut.error.value)
 
 
 def joined(packets) -> dict[str, list[int]]:
@@ -108,12 +105,9 @@ async def one_word_a_cycle(dut):
     bench = Bench(dut)
     await bench.start()
     data = pack(CONFIG, message(CONFIG, bench.rng, MessageKind.INPUT, most=400))
-    cycles = 0
     cocotb.start_soon(bench.host.send(data))
     wanted = len(items(CONFIG, data)["net"])
-    while len(bench.sinks["net"].queue) < wanted:
-        await RisingEdge(dut.clk)
-        cycles += 1
+    cycles = await until(dut, lambda: len(bench.sinks["net"].queue) >= wanted)
     bound = wanted * max(1, 2 * CONFIG.mfu_lanes // CONFIG.message_bytes) + 10
     assert cycles <= bound, f"{cycles} cycles for {wanted} words"
 
@@ -127,7 +121,7 @@ async def waits_for_the_machine(dut):
     first, second = (pack(CONFIG, message(CONFIG, bench.rng, kind)) for kind in (MessageKind.INPUT, MessageKind.BIAS))
     for data in (first, second):
         await bench.host.send(data)
-    await ClockCycles(dut.clk, 200)
+    await clock(dut, 200)
     assert bench.taken() == joined([first])
     assert not dut.busy.value
     dut.idle.value = 1
@@ -144,11 +138,11 @@ async def a_read_holds_the_next_message(dut):
     bench = Bench(dut)
     await bench.start()
     bench.sinks["read"].stall = 1.0
-    await ClockCycles(dut.clk, 2)
+    await clock(dut, 2)
     packets = [pack(CONFIG, message(CONFIG, bench.rng, kind)) for kind in (MessageKind.READ, MessageKind.WRITE)]
     for data in packets:
         await bench.host.send(data)
-    await ClockCycles(dut.clk, 100)
+    await clock(dut, 100)
     assert dut.busy.value
     assert dut.read__valid.value
     assert not bench.sinks["write"].queue
@@ -166,9 +160,9 @@ async def reset_between_any_two_units(dut):
         kind = MessageKind(bench.rng.choice([kind for kind in to_machine(CONFIG) if kind != MessageKind.READ]))
         lost = pack(CONFIG, message(CONFIG, bench.rng, kind))
         await bench.host.send(lost)
-        await ClockCycles(dut.clk, cycles)
+        await clock(dut, cycles)
         dut.reset.value = 1
-        await ClockCycles(dut.clk, 1 + cycles % 3)
+        await clock(dut, 1 + cycles % 3)
         dut.reset.value = 0
         await bench.send()
         came, whole = bench.taken(), items(CONFIG, lost)

@@ -2,11 +2,9 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, start, until
 from concord.sim.stimulus.message_cases import items, message, to_machine
 from concord.spec.host.messages import Message, MessageKind, item_bytes, pack, record_bytes
 
@@ -21,41 +19,38 @@ class Bench:
     """The unit with the payload of a message at its input and sinks in place of the memories."""
 
     def __init__(self, dut, stall: float):
-        self.dut, self.edge = dut, RisingEdge(dut.clk)
-        self.sinks = {name: Sink(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in OUTS}
-        self.source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+        self.dut = dut
+        self.sinks = {name: Sink(dut, name, stall=stall) for name in OUTS}
+        self.source = Source(dut, "i", stall=stall)
         dut.start.value = dut.restart.value = dut.reset.value = 0
 
     async def begin(self, packet: Message) -> None:
         """Wait until no item is left, then give the unit the header of a message."""
-        while self.dut.waiting.value:
-            await self.edge
+        await until(self.dut, lambda: not self.dut.waiting.value)
         self.dut.header.value = HEADER.join({
             "kind": packet.kind, "memory": packet.memory, "integer": packet.integer, "address": packet.address,
             "count": packet.count})
         self.dut.start.value = 1
-        await self.edge
+        await clock(self.dut)
         self.dut.start.value = 0
 
     async def payload(self, units: list[int]) -> list[bool]:
         """Send message units, and return for each whether `last` was high when it was taken."""
-        self.seen, watch = [], cocotb.start_soon(self._watch())
+        self.seen, watch = [], every_cycle(self.dut, self._watch)
         await self.source.send(*units)
         watch.cancel()
-        await self.edge
+        await clock(self.dut)
         return self.seen
 
-    async def _watch(self) -> None:
-        while True:
-            await self.edge
-            if self.source.valid.value and self.source.ready.value:
-                self.seen.append(bool(self.dut.last.value))
+    def _watch(self) -> None:
+        if self.source.valid.value and self.source.ready.value:
+            self.seen.append(bool(self.dut.last.value))
 
     async def taken(self) -> dict[str, list[int]]:
         """Wait until no item is left, then return the items of each output stream."""
         quiet = 0
         while quiet < 4:
-            await self.edge
+            await clock(self.dut)
             quiet = 0 if self.dut.waiting.value else quiet + 1
         outs = {name: list(sink.queue) for name, sink in self.sinks.items()}
         for sink in self.sinks.values():
@@ -96,12 +91,12 @@ async def a_broken_payload_leaves_nothing(dut):
         await bench.begin(broken)
         await bench.payload(units(broken, rng)[:-1])
         strobe = dut.restart if number % 2 else dut.reset
-        while strobe is dut.reset and dut.waiting.value:  # a reset drops a complete item, which sinks do not allow
-            await bench.edge
+        if strobe is dut.reset:  # it drops a complete item, which sinks do not allow
+            await until(dut, lambda: not dut.waiting.value)
         strobe.value = 1
-        await bench.edge
+        await clock(dut)
         strobe.value = 0
-        await bench.edge
+        await clock(dut)
         await bench.taken()
         await bench.begin(whole)
         await bench.payload(units(whole, rng))

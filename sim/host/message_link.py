@@ -3,14 +3,13 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSink, AxiStreamSource
 from concord.golden.host.message_link import routed
 from concord.hw.host.axi_streams import AxiStreams
 from concord.hw.host.message_link import MessageLink
 from concord.sim.drivers.axi_stream import monitor, pauses
 from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.stream import start
+from concord.sim.drivers.stream import clock, start
 from concord.spec.host.messages import MessageKind
 
 CONFIGURATIONS = ("tiny", "wide")
@@ -37,7 +36,7 @@ async def results_go_first(dut):
     """Watch the link: where a message may begin and both senders offer one, the one that begins is a result."""
     inside = held = False  # a message of results is under way; a message for the next machine is
     while True:
-        await RisingEdge(dut.clk)
+        await clock(dut)
         first = int(dut.s_axis_results_tdata.value) if dut.s_axis_results_tvalid.value else 0
         if not held and not inside and first & 0xFF == MessageKind.INPUT:
             assert dut.m_axis_o_tdata.value == first, "a message of the host goes before a result"

@@ -3,13 +3,12 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSink
 from concord.hw.host.message_output import MessageOutput
 from concord.hw.lib import message_payloads
 from concord.sim.drivers.axi_stream import AxiStream, monitor, pauses
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.stream import Source, pack, start
+from concord.sim.drivers.bench import CONFIG, pack
+from concord.sim.drivers.stream import Source, clock, start, until
 from concord.sim.stimulus.message_cases import entry_bits
 from concord.spec.host.messages import Message, MessageKind, entry_bytes, unpack
 from concord.spec.host.messages import pack as message_bytes
@@ -35,14 +34,12 @@ class Bench:
 
     def attach(self):
         """Connect new sources to the inputs."""
-        self.net = Source(self.dut, "net", seed=cocotb.RANDOM_SEED, stall=self.stall)
-        self.reply = Source(self.dut, "reply", seed=cocotb.RANDOM_SEED, stall=self.stall)
-        self.entry_reply = Source(self.dut, "entry_reply", seed=cocotb.RANDOM_SEED, stall=self.stall)
-        self.updated = Source(self.dut, "updated", seed=cocotb.RANDOM_SEED, stall=self.stall)
+        self.net, self.reply, self.entry_reply, self.updated = self.sources = [
+            Source(self.dut, name, stall=self.stall) for name in ("net", "reply", "entry_reply", "updated")]
 
     def detach(self):
         """Drop what the sources hold, as queues do in a reset."""
-        for source in (self.net, self.reply, self.entry_reply, self.updated):
+        for source in self.sources:
             source.task.cancel()
             source.valid.value = 0
 
@@ -115,7 +112,7 @@ async def every_kind(dut, stall, peer):
         data = await bench.receive()
         next(queue for queue in waiting if queue and queue[0] == data).pop(0)
     assert not any(waiting)
-    await ClockCycles(dut.clk, 2)
+    await clock(dut, 2)
     assert not dut.busy.value
 
 
@@ -125,10 +122,7 @@ async def one_word_a_cycle(dut):
     bench = Bench(dut)
     await bench.start()
     sent = [unpack(CONFIG, bench.output(), to_machine=False).count for _ in range(50)]
-    cycles = 0
-    while bench.host.count() < len(sent):
-        await RisingEdge(dut.clk)
-        cycles += 1
+    cycles = await until(dut, lambda: bench.host.count() >= len(sent))
     word, beat = 2 * CONFIG.mfu_lanes, CONFIG.message_bytes
     padding = [-count * word % beat // 4 for count in sent]
     assert cycles <= sum(sent) * max(1, word // beat) + sum(padding) + (4 + beat // 4 + 2) * len(sent) + 8
@@ -142,7 +136,7 @@ async def busy_until_taken(dut):
     bench.host.clear_pause_generator()
     bench.host.pause = True
     sent = bench.output()
-    await ClockCycles(dut.clk, 100)
+    await clock(dut, 100)
     assert dut.busy.value
     bench.host.pause = False
     assert await bench.receive() == sent
@@ -156,13 +150,13 @@ async def reset_at_any_time(dut, stall):
     await bench.start()
     for cycles in range(1, 80):
         lost = (bench.output, bench.answer, bench.entries, bench.parameters)[cycles % 4]()
-        await ClockCycles(dut.clk, cycles)
+        await clock(dut, cycles)
         dut.reset.value = 1
         bench.detach()
-        await ClockCycles(dut.clk, 1)
+        await clock(dut, 1)
         dut.reset.value = 0
         bench.attach()
-        await ClockCycles(dut.clk, 1)
+        await clock(dut, 1)
         sent = bench.output()
         data = await bench.receive()
         if data != sent:
@@ -173,5 +167,5 @@ async def reset_at_any_time(dut, stall):
                 pass
             data = await bench.receive()
         assert data == sent, cycles
-        await ClockCycles(dut.clk, 4)
+        await clock(dut, 4)
         assert bench.host.empty()

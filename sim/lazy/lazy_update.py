@@ -5,13 +5,11 @@ from collections import Counter
 
 import cocotb
 import numpy as np
-from cocotb.triggers import ClockCycles, RisingEdge
 from concord.golden.lazy.lazy_update import Parameters, Pass
 from concord.hw.lazy.exponent_search import COUNTS, pass_answer
 from concord.hw.lazy.lazy_update import LazyUpdate, lazy_block, lazy_elements, lazy_parameters
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, moments, reset, start
 from concord.sim.stimulus.lazy_passes import Given, again, bins, lazy_format, overflowing, random_pass
 from concord.spec.numbers.lazy import E_MIN
 
@@ -39,23 +37,22 @@ class Bench:
     """The unit with its streams, and the totals that golden expects."""
 
     def __init__(self, dut, *, stall: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)):
-        self.dut, seed = dut, cocotb.RANDOM_SEED
+        self.dut = dut
         sides = zip((Source, Source, Sink, Sink), ("block", "i", "o", "answer"), stall, strict=True)
-        self.block, self.i, self.o, self.answer = (side(dut, name, seed=seed, stall=p) for side, name, p in sides)
+        self.block, self.i, self.o, self.answer = (side(dut, name, stall=p) for side, name, p in sides)
         dut.clear.value = 0
 
     async def start(self):
         await start(self.dut)
-        cocotb.start_soon(self._watch())
+        self.waiting = 0
+        every_cycle(self.dut, self._watch)
 
-    async def _watch(self):
+    def _watch(self):
         """Fail if an answer comes before the last word of its pass."""
-        dut, last, waiting = self.dut, lazy_parameters(FMT, LANES).size - 1, 0
-        while True:
-            await RisingEdge(dut.clk)
-            assert not dut.answer__valid.value or waiting, "an answer before its pass has left"
-            waiting += int(dut.o__valid.value and dut.o__ready.value and int(dut.o__payload.value) >> last & 1)
-            waiting -= int(dut.answer__valid.value and dut.answer__ready.value)
+        dut, last = self.dut, lazy_parameters(FMT, LANES).size - 1
+        assert not dut.answer__valid.value or self.waiting, "an answer before its pass has left"
+        self.waiting += int(dut.o__valid.value and dut.o__ready.value and int(dut.o__payload.value) >> last & 1)
+        self.waiting -= int(dut.answer__valid.value and dut.answer__ready.value)
 
     def stop(self):
         """Stop driving the wires."""
@@ -128,11 +125,11 @@ async def matches_golden(dut, stall):
             for name in TOTALS if not done.repeat else ():
                 totals[name] += given.change != 0 if name == "changes" else getattr(done, name)
         passes = [again(done, given) for given, done in pairs if done.repeat]
-    await ClockCycles(dut.clk, 2)
+    await clock(dut, 2)
     assert bench.totals() == totals
     assert all(met.values()), f"no example of {', '.join(name for name, hits in met.items() if not hits)}"
     dut.clear.value = 1
-    await ClockCycles(dut.clk, 2)
+    await clock(dut, 2)
     assert not any(bench.totals().values())
 
 
@@ -149,7 +146,7 @@ async def takes_and_gives_a_word_every_cycle(dut, long):
     await bench.start()
     bench.send(passes)
     cocotb.start_soon(bench.check(passes, golden))
-    taken, given = await moments(dut, count * size // LANES)
+    taken, given = await moments(dut, "i", "o", cycles=2 * count * size // LANES + 100)
     assert taken[-1] - taken[0] == given[-1] - given[0] == count * size // LANES - 1
     assert given[0] - taken[0] == LATENCY
 
@@ -160,18 +157,6 @@ def still(rng, size: int) -> Given:
     return Given(old, np.zeros(size, int), 0)
 
 
-async def moments(dut, words: int):
-    """The cycles in which words are taken and in which they come out, until `words` have come out."""
-    taken, given = [], []
-    for cycle in range(10 * words + 100):
-        await RisingEdge(dut.clk)
-        taken += [cycle] * int(dut.i__valid.value and dut.i__ready.value)
-        given += [cycle] * int(dut.o__valid.value and dut.o__ready.value)
-        if len(given) == words:
-            break
-    return taken, given
-
-
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reset_within_a_pass(dut):
     """A reset drops the pass under way; the next pass is intact."""
@@ -180,7 +165,7 @@ async def reset_within_a_pass(dut):
     for cycles in range(5, 60, 7):
         bench = Bench(dut)
         bench.send([random_pass(rng, FMT, 8 * LANES) for _ in range(4)])
-        await ClockCycles(dut.clk, cycles)
+        await clock(dut, cycles)
         bench.stop()
         await reset(dut)
         bench = Bench(dut)

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.golden.lazy.tensor import measure, requantize
 from concord.hw.lazy.tensor_quantizer import WIDTHS, TensorQuantizer, block_mantissas, block_order, block_sums
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import Sink, Source, moments, start
 from concord.spec.machine.config import preset
 from concord.spec.numbers.lazy import E_MAX, E_MIN
 
@@ -86,7 +84,7 @@ class Bench:
     def __init__(self, dut, *, stall: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)):
         sides = zip((Source, Source, Sink, Sink), ("block", "i", "measured", "o"), stall, strict=True)
         self.block, self.i, self.measured, self.o = (
-            side(dut, name, seed=cocotb.RANDOM_SEED, stall=p) for side, name, p in sides)
+            side(dut, name, stall=p) for side, name, p in sides)
 
     def send(self, passes: list[Given]):
         """Queue the words of passes."""
@@ -138,11 +136,7 @@ async def takes_and_gives_a_word_every_cycle(dut, convert):
     passes = [random_tensor(rng, LANES)[convert] for _ in range(100)]
     bench.send(passes)
     checking, count = cocotb.start_soon(bench.check(passes)), sum(len(given.sum_words) for given in passes)
-    taken, given = [], []
-    for cycle in range(2 * count + 100):
-        await RisingEdge(dut.clk)
-        taken += [cycle] * int(dut.i__valid.value and dut.i__ready.value)
-        given += [cycle] * int(dut.o__valid.value and dut.o__ready.value)
+    taken, given = await moments(dut, "i", "o", cycles=2 * count + 100)
     await checking
     assert taken[-1] - taken[0] == count - 1
     if convert:

@@ -2,15 +2,12 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.golden.host.messages import update_message, update_of, updated_message, words_of
 from concord.golden.lazy.lazy_update import Parameters, one_pass
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal, pack, unpack
+from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, start
 from concord.spec.host.messages import unpack as message_of
 from concord.spec.numbers.lazy import LazyFormat
 
@@ -45,18 +42,16 @@ def items(message) -> list[int]:
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def matches_golden(dut, stall):
     """The UPDATED words, and the events of each tensor's last pass, are golden's."""
-    rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
-    source, sink = Source(dut, "i", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    source, sink = Source(dut, "i", stall=stall), Sink(dut, "o", stall=stall)
     await start(dut)
     counted = dict.fromkeys(EVENTS.parts, 0)
 
-    async def count():
-        while True:
-            await RisingEdge(dut.clk)
-            for name, value in EVENTS.of(int(dut.events.value)).items():
-                counted[name] += value
+    def count():
+        for name, value in EVENTS.of(int(dut.events.value)).items():
+            counted[name] += value
 
-    cocotb.start_soon(count())
+    every_cycle(dut, count)
     expected, kinds = dict.fromkeys(counted, 0), set()
     for message in blocks(rng, 120):
         source.put(*items(message))
@@ -72,7 +67,6 @@ async def matches_golden(dut, stall):
             for name in ("steps", "rounded", "saturations"):
                 expected[name] += getattr(done, name)
             expected["changes"] += change != 0
-    await RisingEdge(dut.clk)
-    await RisingEdge(dut.clk)
+    await clock(dut, 2)
     assert counted == expected
     assert {(0, False), (0, True), (1, False)} <= kinds

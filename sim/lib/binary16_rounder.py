@@ -5,9 +5,8 @@ import cocotb
 import numpy as np
 from concord.golden.lib.float16 import from_integer
 from concord.hw.lib.binary16_rounder import Binary16Rounder
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
+from concord.sim.drivers.bench import CONFIG, assert_equal
+from concord.sim.drivers.stream import drive_pipeline
 
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.

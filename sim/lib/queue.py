@@ -4,10 +4,9 @@
 import random
 
 import cocotb
-from cocotb.triggers import ClockCycles, RisingEdge
 from concord.hw.lib.queue import Queue
 from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.stream import Sink, Source, clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "self.i.ready.eq(queue.w_rdy)", "new": "self.i.ready.eq(1)"},
@@ -27,14 +26,13 @@ DEPTH = CONFIG.chain_queue
 async def keeps_order(dut, stall):
     """Payloads come out in order, `level` counts those inside, and without back-pressure one passes in every cycle."""
     chance, count = random.Random(cocotb.RANDOM_SEED), 500
-    i, o = (side(dut, name, seed=cocotb.RANDOM_SEED, stall=p)
-            for side, name, p in zip((Source, Sink), "io", stall, strict=True))
+    i, o = Source(dut, "i", stall=stall[0]), Sink(dut, "o", stall=stall[1])
     await start(dut)
     sent = [chance.getrandbits(i.width) for _ in range(count)]
     i.put(*sent)
     level, cycles, first = 0, 0, {}
     while len(o.queue) < count:
-        await RisingEdge(dut.clk)
+        await clock(dut)
         cycles += 1
         assert int(dut.level.value) == level
         came, went = (int(port.valid.value) & int(port.ready.value) for port in (i, o))
@@ -54,7 +52,7 @@ async def holds_its_depth(dut):
     i, o = Source(dut, "i"), Sink(dut, "o", stall=1.0)
     await start(dut)
     i.put(*range(DEPTH + 3))
-    await ClockCycles(dut.clk, DEPTH + 10)
+    await clock(dut, DEPTH + 10)
     assert int(dut.level.value) == DEPTH
     assert not dut.i__ready.value
     o.stall = 0.0

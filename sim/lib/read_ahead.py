@@ -5,12 +5,10 @@ import random
 
 import cocotb
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import word
 from concord.hw.lib.read_ahead import ReadAhead
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "self.room.eq(under_way != self.DEPTH)", "new": "self.room.eq(queue.level != self.DEPTH)"},
@@ -32,14 +30,13 @@ OUT = Record(data.StructLayout({"word": WORD, "tag": TAG}))
 async def loses_nothing(dut, take, stall):
     """Words requested whenever there is room arrive in order with their tags; at most DEPTH are under way."""
     chance, count = random.Random(cocotb.RANDOM_SEED), 500
-    sink = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)
-    dut.take.value = 0
-    await start(dut)
+    sink = Sink(dut, "o", stall=stall)
+    await start(dut, "take")
     under_way, wanted, cycles = 0, [], 0
     began = came = None  # cycles of the first request and of the first word
     dut.tag.value = tag = 0
     while len(sink.queue) < count:
-        await RisingEdge(dut.clk)
+        await clock(dut)
         cycles += 1
         asked = int(dut.take.value)
         assert bool(dut.room.value) == (under_way < DEPTH)

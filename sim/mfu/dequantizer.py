@@ -7,10 +7,8 @@ from amaranth.lib import data
 from concord.golden.lib.float16 import from_integer
 from concord.hw.lib.payloads import Mode, lane_group
 from concord.hw.mfu.dequantizer import Dequantizer
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.sim.drivers.stream import pack, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import drive_pipeline
 from concord.spec.machine.config import preset
 from concord.spec.numbers.formats import Format
 

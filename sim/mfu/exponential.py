@@ -4,8 +4,8 @@ import cocotb
 import numpy as np
 from concord.golden.mfu.exponential import exponential
 from concord.hw.mfu.exponential import Exponential
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
+from concord.sim.drivers.bench import assert_equal
+from concord.sim.drivers.stream import drive_pipeline
 from concord.spec.numbers.softmax import DISTANCE_BITS, wholes
 
 CONFIGURATIONS = ("tiny_softmax",)

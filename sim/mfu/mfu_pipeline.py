@@ -3,13 +3,11 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.schedule.writeback import results
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import pack, start, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import clock, start
 from concord.sim.reference.multifunction import multifunction
 from concord.spec.isa.memories import VRFS, depth
 from concord.spec.isa.operations import MFUS, Stage, codes
@@ -34,11 +32,11 @@ def numbers(rng, count):
 
 async def stream(dut, inputs: dict[str, list[int]], memories: list[np.ndarray]) -> list[tuple[int, int]]:
     """Return `valid` and `o` of every cycle; `operands` carries the words that `reads` addressed a cycle before."""
-    edge, shown = RisingEdge(dut.clk), []
+    shown = []
     for cycle in range(len(inputs["go"]) + LATENCY):
         for name, payloads in inputs.items():
             getattr(dut, name).value = int(payloads[cycle]) if cycle < len(payloads) else 0
-        await edge
+        await clock(dut)
         shown.append((int(dut.valid.value), int(dut.o.value)))
         reads = unpack(ADDRESSES, [int(dut.reads.value)])[0]
         found = [memory[min(address, len(memory) - 1)] for memory, address in zip(memories, reads, strict=True)]
@@ -56,9 +54,7 @@ async def matches_golden(dut, rate):
     value, go = numbers(rng, count), rng.random(count) < rate
     control = {stage.name.lower(): rng.choice(codes(stage), (count, MFUS)) for stage in Stage}
     control["tap"] = rng.integers(0, len(Tap), (count, MFUS, TAPS))
-    for name in ("go", "control", "addresses", "word", "operands"):
-        getattr(dut, name).value = 0
-    await start(dut)
+    await start(dut, "go", "control", "addresses", "word", "operands")
     words = pack(word(CONFIG), value)
     shown = await stream(dut, {
         "go": go, "control": pack(Controls, control), "addresses": pack(ADDRESSES, addresses),

@@ -9,10 +9,8 @@ import numpy as np
 from amaranth.lib import data
 from concord.hw.lib.payloads import Control
 from concord.hw.mfu.multifunction import MultiFunctionUnit
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.sim.drivers.stream import pack, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.reference.multifunction import multifunction
 from concord.spec.isa.operations import Stage, codes
 from concord.spec.isa.taps import TAPS, Tap

@@ -3,8 +3,8 @@
 import cocotb
 import numpy as np
 from concord.hw.mfu.multiplier import FloatMultiplier
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
+from concord.sim.drivers.bench import assert_equal
+from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.reference.multifunction import stage
 from concord.spec.isa.operations import BYPASS, Operation, Stage
 

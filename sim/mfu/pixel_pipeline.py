@@ -5,15 +5,13 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.golden.mfu.pooling import pool_max
 from concord.golden.mvm.vector_rf import numbers
 from concord.hw.lib.payloads import word
 from concord.hw.mfu.pixel_pipeline import PixelPipeline
 from concord.hw.schedule.gather import pixel
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import Sink, pack, start, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import Sink, clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "under_way + self.take - left", "new": "under_way + self.take - self.o.valid"},
@@ -64,7 +62,7 @@ async def read(dut, payloads, first, sink, pause: float) -> tuple[int, int]:
         else:
             under_way.append(0)
         dut.take.value, dut.i.value = int(take), under_way.popleft()
-        await RisingEdge(dut.clk)
+        await clock(dut)
         assert dut.room.value or not take, "there is room for a word fewer than DEPTH"
         received, cycles, pooled = len(sink.queue), cycles + 1, pooled + int(dut.pooled.value)
     return cycles, pooled
@@ -77,7 +75,7 @@ async def matches_golden(dut, stall, pause):
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 1500
     pixels = stimulus(rng, count)
     dut.take.value = dut.i.value = 0
-    sink = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)
+    sink = Sink(dut, "o", stall=stall)
     await start(dut)
     cycles, pooled = await read(dut, pack(pixel(CONFIG), pixels), pixels["first"], sink, pause)
     assert stall or pause or cycles < count + 20, f"{cycles} cycles for {count} pixels"

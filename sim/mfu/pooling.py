@@ -4,10 +4,8 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.golden.mfu.pooling import pool_max
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.sim.drivers.stream import pack, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import drive_pipeline
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(self.i.first, new, _maximum", "new": "Mux(self.i.first & ~self.i.last, new, _maximum"},

@@ -2,13 +2,11 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 from concord.golden.mfu.softmax import softmax
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import Sink, Source, clock, reset, start
 
 CONFIGURATIONS = ("tiny_softmax",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -59,8 +57,8 @@ def message(rng, asks: bool) -> tuple[list[int], np.ndarray]:
 async def matches_golden(dut, stall):
     """Messages of all lengths, most of which ask for their softmax; source and sink stall at random."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
-    sink = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)
+    source = Source(dut, "i", stall=stall)
+    sink = Sink(dut, "o", stall=stall)
     await start(dut)
     for _ in range(120):
         payloads, wanted = message(rng, bool(rng.random() < 0.8))
@@ -81,7 +79,7 @@ async def takes_the_cycles_that_it_says(dut):
         count = (len(wanted) - 1) * LANES + ((unpack(OUTGOING, payloads)["tail"][0] - 1) % LANES + 1)
         source.put(*payloads)
         while not int(dut.i__valid.value):
-            await RisingEdge(dut.clk)
+            await clock(dut)
         began = get_sim_time("ns")
         await sink.receive(len(wanted))
         assert_equal("cycles", (get_sim_time("ns") - began) / 2 + 1, 16 * count + 15 * len(wanted) + 9)
@@ -94,13 +92,12 @@ async def busy_until_the_last_word_is_taken(dut):
     await start(dut)
     payloads, wanted = message(np.random.default_rng(cocotb.RANDOM_SEED), asks=True)
     await source.send(*payloads)
-    await RisingEdge(dut.clk)
+    await clock(dut)
     seen = 0
     while len(sink.queue) < len(wanted):
         assert int(dut.busy.value), "busy is low while the unit holds a message"
         seen += 1
-        await RisingEdge(dut.clk)
-    await RisingEdge(dut.clk)
+        await clock(dut, 2)
     assert seen > 20
     assert not int(dut.busy.value)
 
@@ -114,12 +111,11 @@ async def a_reset_discards_a_message(dut):
     for _ in range(25):
         source = Source(dut, "i")
         source.put(*message(rng, asks=True)[0])
-        for _ in range(int(rng.integers(1, 150))):
-            await RisingEdge(dut.clk)
+        await clock(dut, int(rng.integers(1, 150)))
         source.task.cancel()
         source.valid.value = 0
         await reset(dut)
-        await RisingEdge(dut.clk)
+        await clock(dut)
         sink.queue.clear()
         source = Source(dut, "i")
         payloads, wanted = message(rng, asks=True)

@@ -5,13 +5,10 @@ import cocotb
 import numpy as np
 from amaranth.hdl import signed
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.golden.mvm.overflow import Events, partial_events, wrap
 from concord.hw.mvm.accumulator import Accumulator
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import start, unpack
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal, unpack
+from concord.sim.drivers.stream import clock, start
 from concord.sim.stimulus.random_values import integers
 
 TESTED = ("tiny", "serial", "wide")
@@ -31,8 +28,7 @@ WORD = data.ArrayLayout(signed(CONFIG.sum_bits), CONFIG.mfu_lanes)
 async def matches_golden(dut, gap):
     """Rows of tiles of one to ten beats; totals appear after the latency, and each of their words can be read."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    dut.valid.value = dut.last.value = dut.select.value = 0
-    await start(dut)
+    await start(dut, "valid", "last", "select")
     due, totals, picked = [], None, None  # due: totals, and the cycle in which they must be announced
     expected, count, excess, cycle = Events(), 0, 0, 0
 
@@ -40,7 +36,7 @@ async def matches_golden(dut, gap):
         nonlocal totals, picked, count, excess, cycle
         select = int(rng.integers(CONFIG.vector_words))
         dut.select.value = select
-        await RisingEdge(dut.clk)
+        await clock(dut)
         cycle += 1
         if picked is not None:
             assert_equal("o", unpack(WORD, [int(dut.o.value)])[0], picked)

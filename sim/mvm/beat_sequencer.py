@@ -6,13 +6,11 @@ from collections import deque
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import Product
 from concord.hw.mvm.beat_sequencer import BeatSequencer, beat
 from concord.hw.mvm.row_tiles import row_tile
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.sim.stimulus import products
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -119,15 +117,13 @@ async def beats_in_order(dut, pace):
     """Random products and zero marks; operands arrive and results leave at once, or slowly."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chosen = [products.random_product(CONFIG, rng) for _ in range(25)]
-    source = Source(dut, "product", seed=cocotb.RANDOM_SEED, stall=1 - pace)
-    sink = Sink(dut, "row_tile", seed=cocotb.RANDOM_SEED, stall=(1 - pace) / 2)
+    source = Source(dut, "product", stall=1 - pace)
+    sink = Sink(dut, "row_tile", stall=(1 - pace) / 2)
     bench = Bench(dut, rng, chosen, pace)
-    for name in ("marks", "complete", "whole", "entries", "freed"):
-        getattr(dut, name).value = 0
-    await start(dut)
+    await start(dut, "marks", "complete", "whole", "entries", "freed")
     source.put(*(PRODUCT.join(product) for product in chosen))
     while bench.beats or bench.due:
-        await RisingEdge(dut.clk)
+        await clock(dut)
         bench.check(len(sink.queue))
         bench.drive()
     results = [result for product in chosen for result in products.row_tiles(CONFIG, product)]

@@ -4,11 +4,9 @@ import cocotb
 import numpy as np
 from amaranth.hdl import signed
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import Source, pack, start, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.stimulus.random_values import integers
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -21,7 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 async def reads_what_was_written(dut, stall):
     """Random words in random order; a word is readable in the cycle after its write, and a write is always taken."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 400
-    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+    source = Source(dut, "i", stall=stall)
     address = rng.integers(0, CONFIG.bias_words, count)
     values = integers(rng, CONFIG.bias_bits, (count, CONFIG.mfu_lanes))
     await start(dut)
@@ -29,7 +27,7 @@ async def reads_what_was_written(dut, stall):
     memory, taken, wanted, checked = {}, 0, None, 0
     shape = data.ArrayLayout(signed(CONFIG.bias_bits), CONFIG.mfu_lanes)
     while taken < count:
-        await RisingEdge(dut.clk)
+        await clock(dut)
         if wanted is not None:
             assert_equal("o", unpack(shape, [int(dut.o.value)])[0], wanted)
             checked += 1

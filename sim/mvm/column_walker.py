@@ -2,12 +2,10 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import column_job
 from concord.hw.mvm.column_walker import column_addresses
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, start, until
 from concord.sim.stimulus import windows
 
 TESTED = ("serial", "wide")
@@ -24,24 +22,19 @@ JOB, STEP = Record(column_job(CONFIG)), Record(column_addresses(CONFIG))
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def walks_in_order(dut, stall):
     """The columns of every step of random products, in order; one step a cycle while nothing stalls."""
-    rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chains = [windows.random_chain(CONFIG, rng) for _ in range(60)]
     older = rng.integers(0, 128, len(chains))
-    source, sink = Source(dut, "job", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
+    source, sink = Source(dut, "job", stall=stall), Sink(dut, "o", stall=stall)
     await start(dut)
     jobs = list(zip(chains, older.tolist(), strict=True))
     source.put(*(JOB.join(windows.job(chain, ticket)) for chain, ticket in jobs))
     walk = [(step, ticket) for chain, ticket in jobs for step in windows.steps(CONFIG, chain)]
-
-    cycles = 0
-    while len(sink.queue) < len(walk):
-        await RisingEdge(dut.clk)
-        cycles += 1
+    cycles = await until(dut, lambda: len(sink.queue) >= len(walk))
     assert stall or cycles <= len(walk) + 8, f"{cycles} cycles for {len(walk)} steps"
     for k, (step, ticket) in enumerate(walk):
         got = STEP.of(await sink.get())
         addresses = [got["addresses"][j] for j in range(got["columns"])]
         assert (addresses, got["older"]) == (step, ticket), k
-    for _ in range(20):
-        await RisingEdge(dut.clk)
+    await clock(dut, 20)
     assert not sink.queue

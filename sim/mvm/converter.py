@@ -9,10 +9,8 @@ from concord.golden.mvm.overflow import misfits, wrap
 from concord.hw.lib.payloads import word
 from concord.hw.mvm.converter import Converter, conversion
 from concord.hw.mvm.overflow import OverflowCounter
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.sim.drivers.stream import pack, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.stimulus.random_values import integers
 
 TESTED = ("tiny", "serial", "wide")

@@ -3,15 +3,13 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from cocotb.triggers import FallingEdge, RisingEdge
+from cocotb.triggers import FallingEdge
 from concord.hw.lib.payloads import entry
 from concord.hw.mvm.column_walker import column_addresses
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.vector_rf import bank_read
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Source, start
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.reference.hazards import EntryPipeline
 from concord.sim.stimulus import windows
 from concord.sim.stimulus.random_values import mantissas
@@ -52,7 +50,7 @@ class Bench:
         self.mantissas = mantissas(self.rng, fmt, (CONFIG.vector_rf, N))
         self.exponents = self.rng.integers(0, fmt.e_max - fmt.e_min + 1, CONFIG.vector_rf)
         self.writers = EntryPipeline(CONFIG, cocotb.RANDOM_SEED)
-        self.source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+        self.source = Source(dut, "i", stall=stall)
         self.conflicts = self.taken = 0
         self.older: list[int] = []  # ticket for each step that has been queued
         for name in ("go", "group", "end", "entries", "writers", "progress"):
@@ -116,7 +114,7 @@ async def reads_what_beats_need(dut, pace, stall, busy):
                 await FallingEdge(dut.clk)
                 gone = bool(dut.ready.value) and rng.random() < pace
                 dut.go.value, dut.group.value, dut.end.value = gone, group, group == beats - 1
-                await RisingEdge(dut.clk)
+                await clock(dut)
                 assert_equal("o", OPERANDS.of(int(dut.o.value)), wanted)
                 wanted = bench.operands(step, group) if gone else {}
                 bench.cycle(busy=busy)

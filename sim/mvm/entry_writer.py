@@ -5,15 +5,12 @@ from itertools import product
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.golden.mvm.quantizer import invalid, quantize, split
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import ENTRY_WRITERS, entry_job, entry_progress, entry_word
 from concord.hw.mvm.vector_rf import entry_words
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Source, start
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.stimulus.memory_stimulus import random_words
 from concord.sim.stimulus.random_values import mantissas
 
@@ -123,16 +120,15 @@ async def writes_entries_in_order(dut, stall):
     """
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chains = [Chain(rng) for _ in range(60)]
-    source, host = (Source(dut, name, seed=cocotb.RANDOM_SEED) for name in ("job", "host"))
-    dut.word.value = 0
-    await start(dut)
+    source, host = (Source(dut, name) for name in ("job", "host"))
+    await start(dut, "word")
     memory = Memory(dut, chains)
     memory.hosts.extend(entry_of_the_host(rng) for _ in range(100))
     host.put(*map(HOST.join, memory.hosts))
     words = deque((number, k, word) for number, chain in enumerate(chains) for k, word in enumerate(chain.bits))
     counts, cycle, taken, queued = {"block": 0, "invalid": 0}, 0, [], 0
     while memory.left or memory.hosts:
-        await RisingEdge(dut.clk)
+        await clock(dut)
         cycle += 1
         if dut.job__valid.value:
             assert dut.job__ready.value, "a job is not taken at once"
@@ -159,13 +155,12 @@ async def writes_entries_in_order(dut, stall):
 async def takes_entries_of_the_host(dut):
     """Entries of the host are written whole."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    host = Source(dut, "host", seed=cocotb.RANDOM_SEED, stall=0.3)
+    host = Source(dut, "host", stall=0.3)
     Source(dut, "job")
-    dut.word.value = 0
-    await start(dut)
+    await start(dut, "word")
     memory = Memory(dut, [])
     memory.hosts.extend(entry_of_the_host(rng) for _ in range(100))
     host.put(*map(HOST.join, memory.hosts))
     while memory.hosts:
-        await RisingEdge(dut.clk)
+        await clock(dut)
         memory.cycle(0)

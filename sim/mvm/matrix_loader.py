@@ -2,16 +2,13 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.golden.mvm.packing import marks
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, word
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.elements import loaded, stored
-from concord.sim.drivers.stream import Source, pack, start, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, loaded, pack, stored, unpack
+from concord.sim.drivers.stream import Source, every_cycle, start, until
 from concord.sim.stimulus.random_values import legal
 
 TESTED = ("tiny", "serial", "wide")
@@ -29,23 +26,21 @@ class RegisterFile:
         self.mantissas = np.zeros((tiles, n, CONFIG.groups, CONFIG.lanes), np.int64)
         self.exponents = np.zeros((tiles, n, CONFIG.groups), np.int64)
         self.marks = np.zeros(tiles, np.int64)
-        cocotb.start_soon(self.watch())
+        every_cycle(dut, self.watch)
 
-    async def watch(self):
-        while True:
-            await RisingEdge(self.dut.clk)
-            if int(self.dut.done.value):
-                self.done += 1
-                assert self.done <= len(self.marked), "a tile is done before its mark has been written"
-            write = unpack(record_write(CONFIG), [int(self.dut.write.value)])
-            if write["valid"][0]:
-                at = tuple(int(write[name][0]) for name in ("tile", "row", "group"))
-                self.mantissas[at] = loaded(write["record"]["mantissas"][0], CONFIG.weights)
-                self.exponents[at] = write["record"]["exponent"][0]
-            mark = unpack(mark_write(CONFIG), [int(self.dut.mark.value)])
-            if mark["valid"][0]:
-                self.marks[mark["tile"][0]] = mark["mark"][0]
-                self.marked.append(int(mark["tile"][0]))
+    def watch(self):
+        if int(self.dut.done.value):
+            self.done += 1
+            assert self.done <= len(self.marked), "a tile is done before its mark has been written"
+        write = unpack(record_write(CONFIG), [int(self.dut.write.value)])
+        if write["valid"][0]:
+            at = tuple(int(write[name][0]) for name in ("tile", "row", "group"))
+            self.mantissas[at] = loaded(write["record"]["mantissas"][0], CONFIG.weights)
+            self.exponents[at] = write["record"]["exponent"][0]
+        mark = unpack(mark_write(CONFIG), [int(self.dut.mark.value)])
+        if mark["valid"][0]:
+            self.marks[mark["tile"][0]] = mark["mark"][0]
+            self.marked.append(int(mark["tile"][0]))
 
 
 def compare(register_file: RegisterFile, tiles, mantissas, exponents):
@@ -67,7 +62,7 @@ def sparse(rng, shape):
 async def loads_words(dut, stall):
     """Tiles in both modes, in random order."""
     rng, n = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim
-    sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in ("load", "word", "packed")}
+    sources = {name: Source(dut, name, stall=stall) for name in ("load", "word", "packed")}
     await start(dut)
     register_file = RegisterFile(dut)
     tiles = rng.permutation(CONFIG.matrix_tiles)[:12]
@@ -77,8 +72,7 @@ async def loads_words(dut, stall):
     bits = bits * sparse(rng, shape).astype(np.uint16)
     sources["load"].put(*pack(Load, {"tile": tiles, "integer": integer}))
     sources["word"].put(*pack(word(CONFIG), bits.reshape(-1, CONFIG.mfu_lanes)))
-    while register_file.done < len(tiles):
-        await RisingEdge(dut.clk)
+    await until(dut, lambda: register_file.done >= len(tiles))
     mantissas, exponents = quantize_block(bits, CONFIG.weights)
     mantissas = np.where(integer[:, None, None], quantize_integer(bits, CONFIG.weights, unsigned=False), mantissas)
     exponents = np.where(integer[:, None], 0, exponents - CONFIG.weights.e_min)
@@ -91,7 +85,7 @@ async def loads_words(dut, stall):
 async def loads_records(dut, stall):
     """Packed tiles; a tile that ends after some records does not change the zero mark of the next one."""
     rng, n, fmt = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim, CONFIG.weights
-    sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in ("load", "word", "packed")}
+    sources = {name: Source(dut, name, stall=stall) for name in ("load", "word", "packed")}
     await start(dut)
     register_file = RegisterFile(dut)
     count = 10
@@ -106,8 +100,7 @@ async def loads_records(dut, stall):
     size = n * CONFIG.groups
     sources["packed"].put(*payloads[:size // 2], *payloads)
     await sources["packed"].drain()
-    while len(register_file.marked) < count:
-        await RisingEdge(dut.clk)
+    await until(dut, lambda: len(register_file.marked) >= count)
     assert register_file.marked == list(range(count))
     compare(register_file, np.arange(count), mantissas, exponents)
     assert register_file.done == 0

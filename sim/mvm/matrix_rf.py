@@ -3,12 +3,9 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import start
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.stream import clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "index + (bank > j)", "new": "index + (bank >= j)", "config": "wide"},
@@ -33,9 +30,7 @@ async def reads_what_was_written(dut):
     writes = [rows[k] for k in rng.permutation(len(rows))[:3000]]
     again = [writes[k] for k in rng.integers(0, len(writes), 1500)]
     records, marks = {}, {}
-    for name in ("write", "mark", "tile", "group", "mark_tile"):
-        getattr(dut, name).value = 0
-    await start(dut)
+    await start(dut, "write", "mark", "tile", "group", "mark_tile")
     checked = 0
     wanted, wanted_marks = {}, {}
     for tile, row, group in writes + again:
@@ -47,7 +42,7 @@ async def reads_what_was_written(dut):
         dut.mark.value = MARK.join({"valid": marked, "tile": target, "mark": mark})
         asked, part, other = (int(rng.integers(limit)) for limit in (TILES, GROUPS, TILES))
         dut.tile.value, dut.group.value, dut.mark_tile.value = asked, part, other
-        await RisingEdge(dut.clk)
+        await clock(dut)
         got, got_marks = READ.of(int(dut.o.value)), MARKS.of(int(dut.marks.value))
         for (bank, r), want in wanted.items():
             assert_equal(f"row {r} of bank {bank}", got[bank][r], want)

@@ -2,8 +2,8 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.sim.drivers.bench import CONFIG
+from concord.sim.drivers.stream import clock, until
 from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.reference.product_traffic import ProductTraffic
 from concord.sim.stimulus import windows
@@ -50,7 +50,7 @@ async def matches_golden(dut, stall, slow, begin):
         for each in want:
             await run.results(*each)
         while run.count["load_done"] < loaded + half or run.count["product_done"] < products:
-            await RisingEdge(dut.clk)
+            await clock(dut)
     await run.settle()
 
 
@@ -106,8 +106,7 @@ async def entries_match_golden(dut, stall, slow):
             want.append(run.multiply(tile, rows, columns, int(run.rng.integers(1, 3)), bool(run.rng.integers(2))))
     for each in want:
         await run.results(*each)
-    while not entries.idle or run.count["product_done"] < len(want):
-        await RisingEdge(dut.clk)
+    await until(dut, lambda: entries.idle and run.count["product_done"] >= len(want))
     run.expected["vectors"] += entries.blocks
     run.expected["entries_written"] = entries.blocks
     run.invalid["vector"] |= entries.invalid

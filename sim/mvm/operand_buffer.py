@@ -3,13 +3,10 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.quantizer import quantized
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Source, pack, start
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal, pack
+from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.stimulus.random_values import mantissas
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -53,15 +50,13 @@ class Operand:
 async def keeps_two_operands(dut, stall):
     """While words come, every complete column and group can be read; a third operand waits for a release."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+    source = Source(dut, "i", stall=stall)
     operands = [Operand(rng) for _ in range(40)]
-    for name in ("step", "group", "release"):
-        getattr(dut, name).value = 0
-    await start(dut)
+    await start(dut, "step", "group", "release")
     source.put(*(payload for each in operands for payload in each.payloads))
     reading, filling, want, checked = 0, 0, {}, 0
     while reading < len(operands):
-        await RisingEdge(dut.clk)
+        await clock(dut)
         now = operands[reading]
         got = OUT.of(int(dut.o.value))
         assert_equal("o", got, want)

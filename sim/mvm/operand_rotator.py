@@ -6,10 +6,8 @@ import numpy as np
 from amaranth.lib import data
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.operand_rotator import OperandRotator
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.sim.drivers.stream import pack, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.stimulus.random_values import mantissas
 
 CONFIGURATIONS = ("wide",)  # one engine turns nothing

@@ -7,10 +7,8 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.golden.mvm.overflow import misfits
 from concord.hw.mvm.overflow import OverflowCounter
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.sim.drivers.stream import pack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack
+from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.stimulus.random_values import integers
 
 TESTED = ("tiny", "serial", "wide")

@@ -5,15 +5,11 @@ import os
 
 import cocotb
 import numpy as np
-from cocotb.simtime import get_sim_time
-from cocotb.triggers import RisingEdge
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
 from concord.hw.lib.payloads import operand_word
 from concord.hw.mvm.quantizer import Quantizer, quantized
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.elements import stored
-from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, stored, unpack
+from concord.sim.drivers.stream import Sink, Source, every_cycle, moments, start
 
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -77,8 +73,7 @@ async def matches_golden(dut, stall):
     block = np.arange(count).repeat(length)
     word = {"word": bits.reshape(count, WORDS, LANES)[inside], "integer": integer[block], "unsigned": unsigned[block],
             "last": (ends & last[:, None])[inside]}
-    i, o = (side(dut, name, seed=cocotb.RANDOM_SEED, stall=p)
-            for side, name, p in zip((Source, Sink), "io", stall, strict=True))
+    i, o = Source(dut, "i", stall=stall[0]), Sink(dut, "o", stall=stall[1])
     await start(dut)
     flagged, measured = pulses(dut, dut.invalid), pulses(dut, dut.block)
     i.put(*pack(operand_word(LANES), word))
@@ -97,17 +92,10 @@ async def matches_golden(dut, stall):
 
 
 def pulses(dut, signal):
-    """A list to which the time of each cycle with a high `signal` is appended."""
-    times = []
-
-    async def watch():
-        while True:
-            await RisingEdge(dut.clk)
-            if int(signal.value):
-                times.append(get_sim_time("ns"))
-
-    cocotb.start_soon(watch())
-    return times
+    """A list that grows by one item in each cycle with a high `signal`."""
+    seen = []
+    every_cycle(dut, lambda: seen.extend([1] * int(signal.value)))
+    return seen
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -120,18 +108,13 @@ async def takes_and_gives_a_word_every_cycle(dut):
     length = np.concatenate([np.full(20, WORDS), lengths(rng, 60 * SHORT)]).astype(int)
     count = length.sum()
     await start(dut)
-    i, o = Source(dut, "i"), Sink(dut, "o")
+    i = Source(dut, "i")
+    Sink(dut, "o")
     last = np.zeros(count, int)
     last[length.cumsum() - 1] = SHORT
     i.put(*pack(operand_word(LANES), {"word": blocks(rng, count)[:, :LANES], "last": last, **{
         name: np.zeros(count, int) for name in ("integer", "unsigned")}}))
-    taken, given = [], []
-    for cycle in range(count + 60):
-        await RisingEdge(dut.clk)
-        if int(i.valid.value) and int(i.ready.value):
-            taken.append(cycle)
-        if int(o.valid.value) and int(o.ready.value):
-            given.append(cycle)
+    taken, given = await moments(dut, "i", "o", cycles=count + 60)
     assert len(taken) == len(given) == count
     assert taken[-1] - taken[0] == count - 1
     latency = component(CONFIG, short=SHORT).latency

@@ -3,13 +3,11 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.mvm import converter
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.row_tiles import row_tile
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.stimulus import products
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -34,14 +32,13 @@ async def picks_up_every_word(dut, stall):
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     waiting = [result for _ in range(60) for result in products.row_tiles(CONFIG, products.random_product(CONFIG, rng))]
     count = len(waiting)
-    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
-    dut.totals.value = 0
-    await start(dut)
+    source = Source(dut, "i", stall=stall)
+    await start(dut, "totals")
     source.put(*(ROW_TILE.join(result) for result in waiting))
     schedule, told, taken, free, cycle = {}, 0, [], 0, 0
     address = select = 0
     while waiting or schedule:
-        await RisingEdge(dut.clk)
+        await clock(dut)
         cycle += 1
         got = CONVERSION.of(int(dut.o.value))
         want = schedule.pop(cycle, None)

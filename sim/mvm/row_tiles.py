@@ -2,13 +2,10 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import Product
 from concord.hw.mvm.row_tiles import column_step, row_tile
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.stream import Sink, Source, clock, start, until
 from concord.sim.stimulus import products
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -23,26 +20,21 @@ PRODUCT, STEP, ROW_TILE = Record(Product), Record(column_step(CONFIG)), Record(r
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def walks_in_order(dut, stall):
     """Every step and every row of tiles of random products, in order; one step a cycle while nothing stalls."""
-    rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chosen = [products.random_product(CONFIG, rng) for _ in range(40)]
-    source = Source(dut, "product", seed=seed, stall=stall)
-    sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in ("step", "row_tile")}
+    source = Source(dut, "product", stall=stall)
+    sinks = {name: Sink(dut, name, stall=stall) for name in ("step", "row_tile")}
     await start(dut)
     source.put(*(PRODUCT.join(product) for product in chosen))
     walk = [step for product in chosen for step in products.steps(CONFIG, product)]
     results = [result for product in chosen for result in products.row_tiles(CONFIG, product)]
-
-    cycles = 0
-    while len(sinks["step"].queue) < len(walk):
-        await RisingEdge(dut.clk)
-        cycles += 1
+    cycles = await until(dut, lambda: len(sinks["step"].queue) >= len(walk))
     assert stall or cycles <= len(walk) + len(chosen) + 8, f"{cycles} cycles for {len(walk)} steps"
     for k, (got, want) in enumerate(zip(await sinks["step"].receive(len(walk)), walk, strict=True)):
         assert_equal(f"step {k}", STEP.of(got), want)
     for k, want in enumerate(results):
         got = ROW_TILE.of(await sinks["row_tile"].get())
         assert got | {"bias_address": got["bias"] * got["bias_address"]} == want, k
-    for _ in range(20):
-        await RisingEdge(dut.clk)
+    await clock(dut, 20)
     assert not dut.active.value
     assert not any(sink.queue for sink in sinks.values())

@@ -10,11 +10,8 @@ from concord.golden.mvm.tile_engine import lane_sums
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.tile_engine import TileEngine
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import drive_pipeline
-from concord.sim.drivers.elements import stored
-from concord.sim.drivers.stream import pack, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, stored, unpack
+from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.stimulus.random_values import mantissas
 
 TESTED = ("tiny", "serial", "wide")

@@ -3,13 +3,10 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import entry, entry_reads
 from concord.hw.mvm.vector_rf import bank_read, entry_words
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import start
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.stream import clock, start
 from concord.sim.stimulus.random_values import mantissas
 
 TESTED = ("tiny", "wide")
@@ -92,7 +89,7 @@ async def reads_what_was_written(dut):
     await start(dut)
     bench.drive()
     for _ in range(4000):
-        await RisingEdge(dut.clk)
+        await clock(dut)
         bench.check()
         bench.drive()
     assert bench.checked > 2000

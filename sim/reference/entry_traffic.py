@@ -21,8 +21,7 @@ from concord.hw.lib.payloads import (
     entry_writers,
 )
 from concord.hw.mvm.mvm import events
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
+from concord.sim.drivers.bench import Record, assert_equal
 from concord.sim.drivers.stream import Source
 from concord.sim.reference.hazards import ahead
 from concord.sim.stimulus import windows
@@ -48,7 +47,7 @@ class EntryTraffic:
         self.dut, self.config, self.rng, self.stall = dut, config, rng, stall
         self.golden = VectorRf(config)
         self.landed: list[dict] = []
-        self.sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall)
+        self.sources = {name: Source(dut, name, stall=stall)
                         for name in ("columns", "entry_job", "host_write")}
         shapes = {"columns": column_job, "entry_job": entry_job, "writers": entry_writers, "word": entry_word,
                   "progress": entry_progress, "entry": entry,

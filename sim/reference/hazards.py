@@ -3,7 +3,7 @@
 import random
 
 from concord.hw.lib.payloads import ENTRY_WRITERS, TICKET, address_bits, entry_progress, entry_writers, progress
-from concord.sim.drivers.record import Record
+from concord.sim.drivers.bench import Record
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 

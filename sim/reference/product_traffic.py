@@ -1,8 +1,6 @@
 """Products and tiles of a matrix-vector multiplier: what it is given, and what golden.mvm.mvm makes of it."""
 
-import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.golden.mvm.elements import encode
 from concord.golden.mvm.mvm import multiply, multiply_groups
 from concord.golden.mvm.overflow import Events
@@ -12,8 +10,8 @@ from concord.golden.schedule.memory import MatrixRf
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, Product, operand_word, word
 from concord.hw.mvm.mvm import Activity, events
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.sim.drivers.bench import assert_equal, pack, unpack
+from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, start
 from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.stimulus import windows
 from concord.sim.stimulus.entry_addresses import columns
@@ -43,9 +41,9 @@ class ProductTraffic:
         self.dut, self.config, self.rng = dut, config, rng
         self.tiles = MatrixRf(config)
         self.bias = np.zeros((config.bias_words, config.mfu_lanes), np.int64)
-        seed, names = cocotb.RANDOM_SEED, ("product", "operand", "load", "matrix_word", "packed", "bias_write")
-        self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in names}
-        self.result = Sink(dut, "result", seed=seed, stall=slow)
+        names = ("product", "operand", "load", "matrix_word", "packed", "bias_write")
+        self.sources = {name: Source(dut, name, stall=stall) for name in names}
+        self.result = Sink(dut, "result", stall=slow)
         self.count = dict.fromkeys((*COUNTS, "product_done", "load_done"), 0)
         self.cycle, self.busy = 0, []  # number of cycles so far, and the cycles with a beat
         self.excess = dict.fromkeys(("partial", "product", "output"), 0)
@@ -56,27 +54,25 @@ class ProductTraffic:
     async def begin(self):
         """Reset the unit, and begin to count its events."""
         await start(self.dut)
-        cocotb.start_soon(self.watch())
+        every_cycle(self.dut, self.watch)
 
-    async def watch(self):
-        """Count the events of every cycle."""
-        edge, dut = RisingEdge(self.dut.clk), self.dut
-        while True:
-            await edge
-            raw = int(dut.events.value)
-            for name in ("product_done", "load_done"):
-                self.count[name] += int(getattr(dut, name).value)
-            self.cycle += 1
-            if int(dut.activity.value) >> Activity["busy"].offset & 1:
-                self.busy.append(self.cycle)
-            if raw:
-                happened = {name: int(value[0]) for name, value in unpack(events(self.config), [raw]).items()}
-                for name in COUNTS:
-                    self.count[name] += happened[name]
-                for name in self.excess:
-                    self.excess[name] = max(self.excess[name], happened[f"excess_{name}"])
-                for name in self.flags:
-                    self.flags[name] |= happened[name]
+    def watch(self):
+        """Count the events of a cycle."""
+        dut = self.dut
+        raw = int(dut.events.value)
+        for name in ("product_done", "load_done"):
+            self.count[name] += int(getattr(dut, name).value)
+        self.cycle += 1
+        if int(dut.activity.value) >> Activity["busy"].offset & 1:
+            self.busy.append(self.cycle)
+        if raw:
+            happened = {name: int(value[0]) for name, value in unpack(events(self.config), [raw]).items()}
+            for name in COUNTS:
+                self.count[name] += happened[name]
+            for name in self.excess:
+                self.excess[name] = max(self.excess[name], happened[f"excess_{name}"])
+            for name in self.flags:
+                self.flags[name] |= happened[name]
 
     async def load_packed(self, at: int, count: int, integer: bool, *, full: bool = False):
         """Load random tiles as packed records; `full` tiles have no zeros."""
@@ -185,8 +181,7 @@ class ProductTraffic:
 
     async def settle(self):
         """Wait for the last events, and compare all events with golden."""
-        for _ in range(40):
-            await RisingEdge(self.dut.clk)
+        await clock(self.dut, 40)
         for name in ("partial", "product", "output"):
             self.expected[name] = getattr(self.overflow, name)
             assert self.excess[name] == getattr(self.overflow, f"excess_{name}"), name

@@ -2,13 +2,12 @@
 
 import random
 
-import cocotb
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.writeback import write_request
-from concord.sim.drivers.record import Record
+from concord.sim.drivers.bench import Record
+from concord.sim.drivers.stream import every_cycle
 from concord.spec.isa.memories import VRFS, depth
 from concord.spec.machine.config import Config
 
@@ -34,20 +33,18 @@ class Vectors:
         self.request = Record(read_request(config))
         self.write = Record(data.ArrayLayout(write_request(config), len(VRFS))) if hasattr(dut, "writes") else None
         dut.vectors__grant.value = 0
-        cocotb.start_soon(self._run())
+        every_cycle(dut, self._serve)
 
-    async def _run(self):
-        dut, edge = self.dut, RisingEdge(self.dut.clk)
-        while True:
-            await edge
-            request = self.request.of(int(dut.vectors__request.value))
-            dut.vectors__data.value = self.random.getrandbits(self.bits)
-            if request["valid"] and dut.vectors__grant.value and not dut.rst.value:
-                self.reads.append((request["memory"], request["address"]))
-                dut.vectors__data.value = self.contents[request["memory"]][request["address"]]
-            dut.vectors__grant.value = int(self.random.random() >= self.stall)
-            if self.write:
-                self._take_writes()
+    def _serve(self):
+        dut = self.dut
+        request = self.request.of(int(dut.vectors__request.value))
+        dut.vectors__data.value = self.random.getrandbits(self.bits)
+        if request["valid"] and dut.vectors__grant.value and not dut.rst.value:
+            self.reads.append((request["memory"], request["address"]))
+            dut.vectors__data.value = self.contents[request["memory"]][request["address"]]
+        dut.vectors__grant.value = int(self.random.random() >= self.stall)
+        if self.write:
+            self._take_writes()
 
     def _take_writes(self):
         free = int(self.dut.free.value)

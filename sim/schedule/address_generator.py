@@ -4,12 +4,10 @@ import random
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import MVM, NET
 from concord.hw.schedule.address_generator import read_request, walk
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.reference.hazards import Pipeline, blocked
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import fields, pipelines, random_chains
@@ -30,7 +28,7 @@ class Bench:
         seed = cocotb.RANDOM_SEED
         self.dut, self.random = dut, random.Random(seed)
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
-        self.queues = {NET: Source(dut, "net", seed=seed, stall=stall), MVM: Source(dut, "pop", seed=seed, stall=stall)}
+        self.queues = {NET: Source(dut, "net", stall=stall), MVM: Source(dut, "pop", stall=stall)}
         self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in PIPES}
         self.stall, self.next = stall, None
         dut.job.value = dut.hold.value = dut.mfu.value = dut.copy.value = 0
@@ -53,7 +51,7 @@ class Bench:
         dut, memory = self.dut, job["memory"]
         address = chain.source.a + chain.source_offset(iteration) + index
         while True:
-            await RisingEdge(dut.clk)
+            await clock(dut)
             if self.next is not None:
                 assert int(dut.word.value) == self.next, "the word taken in the cycle before"
             self.next, active = None, not dut.hold.value
@@ -96,5 +94,5 @@ async def takes_each_word_in_time(dut, stall):
         for number in range(job["words"] * job["iterations"]):
             await bench.word(chain, job, *divmod(number, job["words"]))
     dut.job.value = 0
-    await RisingEdge(dut.clk)
+    await clock(dut)
     assert int(dut.word.value) == bench.next

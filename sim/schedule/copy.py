@@ -6,13 +6,11 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, progress, word
 from concord.hw.schedule.jobs import copy_job, write_job
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.sim.reference.hazards import Pipeline, Writers, ahead, blocked, waiting
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import chain_words, feeds_itself, fields, pipelines, random_chains
@@ -38,8 +36,8 @@ class Bench:
         self.dut, self.random, seed = dut, random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
         self.memories = [list(words) for words in self.vectors.contents]  # contents that are expected at the end
-        self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "write_job", "net")}
-        self.sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in ("out", "load", "matrix_word")}
+        self.sources = {name: Source(dut, name, stall=stall) for name in ("job", "write_job", "net")}
+        self.sinks = {name: Sink(dut, name, stall=stall) for name in ("out", "load", "matrix_word")}
         self.want = {name: [] for name in self.sinks}
         self.mfu, self.writers = Pipeline(CONFIG, seed), Writers()
         self.others = dict.fromkeys(("fetch", "product"), 0)
@@ -91,7 +89,7 @@ class Bench:
     async def cycle(self):
         """Check that the word taken in this cycle may be taken, and count what lands."""
         dut = self.dut
-        await RisingEdge(dut.clk)
+        await clock(dut)
         if dut.busy.value:
             job, left = self.queue[0]
             each = left.popleft()
@@ -132,8 +130,7 @@ async def as_if_in_order(dut, stall):
             await bench.cycle()
     while bench.landing:
         await bench.cycle()
-    for _ in range(4):
-        await RisingEdge(dut.clk)
+    await clock(dut, 4)
     assert PROGRESS.of(int(dut.progress.value))["done"] == len(chains)
     assert bench.vectors.contents == bench.memories
     for name, want in bench.want.items():

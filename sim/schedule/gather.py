@@ -5,14 +5,12 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import ENTRIES, entry
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.gather import pixel
 from concord.hw.schedule.jobs import gather_job
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.reference.hazards import EntryPipeline, Pipeline, blocked
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import fields
@@ -41,7 +39,7 @@ class Bench:
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
         self.entries = [ENTRY.of(self.random.getrandbits(ENTRY.width)) for _ in range(CONFIG.vector_rf)]
         self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in PIPES}
-        self.writers, self.jobs = EntryPipeline(CONFIG, seed), Source(dut, "job", seed=seed, stall=stall)
+        self.writers, self.jobs = EntryPipeline(CONFIG, seed), Source(dut, "job", stall=stall)
         self.expected, self.taken, self.answer = deque(), deque(), 0
         for name in ("mfu", "copy", "writers", "entries", "vector_rf__entry", "vector_rf__grant", "room"):
             getattr(dut, name).value = 0
@@ -89,7 +87,7 @@ class Bench:
     async def cycle(self) -> bool:
         """Simulate one cycle, and return whether a pixel has been read."""
         dut = self.dut
-        await RisingEdge(dut.clk)
+        await clock(dut)
         self.check_output()
         job, address, part, first, last = self.expected[0] if self.expected else ({"memory": 0}, 0, 0, False, False)
         may, from_entries = bool(self.expected) and self.may_read(job, address, first), job["memory"] == ENTRIES

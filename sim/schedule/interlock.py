@@ -4,14 +4,12 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import TICKET, column_job, entry_job, entry_writers
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.interlock import PIPES, Done
 from concord.hw.schedule.jobs import ProductJob, copy_job, fetch_job, gather_job, issue_job, write_job
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.sim.reference.pipelines import Machine
 from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
@@ -48,8 +46,8 @@ class Bench:
     def __init__(self, dut, stall: float):
         seed = cocotb.RANDOM_SEED
         self.dut, self.machine = dut, Machine(CONFIG, seed)
-        self.source = Source(dut, "i", seed=seed, stall=stall)
-        self.sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in JOBS}
+        self.source = Source(dut, "i", stall=stall)
+        self.sinks = {name: Sink(dut, name, stall=stall) for name in JOBS}
         self.waiting = {name: deque() for name in JOBS}
         self.records = {}
         self.given = dict.fromkeys(PIPES, 0)
@@ -69,7 +67,7 @@ class Bench:
     async def restart(self):
         """Start a program, which finds all pipelines finished."""
         self.dut.start.value = 1
-        await RisingEdge(self.dut.clk)
+        await clock(self.dut)
         self.dut.start.value = self.given["entries"] = self.machine.entries.done = 0
         self.dut.done.value = DONE.join({name: count % (1 << TICKET) for name, count in self.machine.done.items()})
 
@@ -116,7 +114,7 @@ class Bench:
 
     async def cycle(self) -> int:
         """Simulate one cycle, and return the number of chains under way."""
-        await RisingEdge(self.dut.clk)
+        await clock(self.dut)
         for name, sink in self.sinks.items():
             while sink.queue:
                 self.hand_over(name, sink.queue.popleft())

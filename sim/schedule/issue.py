@@ -6,13 +6,11 @@ from collections import defaultdict, deque
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits, progress
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.jobs import issue_job
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.reference.hazards import Pipeline, Writers, blocked, waiting
 from concord.sim.reference.memory_order import Order
 from concord.sim.stimulus.chains import Word, chain_words, feeds_itself, fields, pipelines, random_chains
@@ -64,7 +62,7 @@ class Bench:
     def __init__(self, dut, stall: float, dependent: bool):
         seed = cocotb.RANDOM_SEED
         self.dut, self.stall, self.dependent, self.random = dut, stall, dependent, random.Random(seed)
-        self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in (
+        self.sources = {name: Source(dut, name, stall=stall) for name in (
             "job", "net", "pop", "gathered")}
         self.copy, self.fetch, self.product, self.writers, self.units = Pipeline(CONFIG, seed), 0, 0, Writers(), Units()
         self.jobs, self.unfinished, self.done, self.clock = deque(), deque(), 0, 0
@@ -138,7 +136,7 @@ class Bench:
     async def cycle(self) -> bool:
         """Simulate one cycle, and return whether a word has entered."""
         dut = self.dut
-        await RisingEdge(dut.clk)
+        await clock(dut)
         self.clock += 1
         went = bool(dut.go.value)
         if went:

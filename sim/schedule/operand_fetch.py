@@ -2,12 +2,10 @@
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import NET, operand_word
 from concord.hw.schedule.jobs import fetch_job
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.sim.reference.hazards import Pipeline, ahead, blocked, waiting
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import fields, pipelines, random_chains
@@ -26,8 +24,8 @@ class Bench:
         seed = cocotb.RANDOM_SEED
         self.dut, self.dependent, self.cycles = dut, dependent, 0
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
-        self.jobs, self.net = (Source(dut, name, seed=seed, stall=stall) for name in ("job", "net"))
-        self.sink = Sink(dut, "o", seed=seed, stall=stall)
+        self.jobs, self.net = (Source(dut, name, stall=stall) for name in ("job", "net"))
+        self.sink = Sink(dut, "o", stall=stall)
         self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in ("mfu", "copy")}
         dut.mfu.value = dut.copy.value = 0
 
@@ -48,7 +46,7 @@ class Bench:
         """Wait until a word is read, and check whether it may be read."""
         dut = self.dut
         while True:
-            await RisingEdge(dut.clk)
+            await clock(dut)
             self.cycles += 1
             states = {name: pipe.state for name, pipe in self.pipes.items()}
             taken = bool(dut.busy.value)

@@ -5,16 +5,13 @@ import random
 
 import cocotb
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import OPERANDS, address_bits, word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.vector_memories import readers
 from concord.hw.schedule.writeback import write_request
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import start
+from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.stream import clock, start
 from concord.spec.isa.memories import VRFS, depth
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -89,7 +86,7 @@ async def everything_at_once(dut):
     await start(dut)
     for _ in range(4000):
         bench.drive()
-        await RisingEdge(dut.clk)
+        await clock(dut)
         got = {k: int(getattr(dut, f"{name}__data").value) for k, name in enumerate(READERS)}
         got_operands = FOUND.of(int(dut.operands.value))
         assert_equal("words", got, words)

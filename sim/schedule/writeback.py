@@ -3,14 +3,12 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import entry_word, progress
 from concord.hw.schedule.jobs import write_job
 from concord.hw.schedule.writeback import results, write_request
-from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.record import Record
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.sim.stimulus.chains import fields, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.isa.chain import Chain
@@ -59,11 +57,10 @@ def several(chain: Chain) -> bool:
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def writes_what_chains_say(dut, stall):
     """Random chains with up to three targets, taps, padding and iterations; memories and NetQ stall at random."""
-    rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
-    sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "i")}
-    sink = Sink(dut, "net", seed=seed, stall=stall)
-    dut.free.value = 0
-    await start(dut)
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    sources = {name: Source(dut, name, stall=stall) for name in ("job", "i")}
+    sink = Sink(dut, "net", stall=stall)
+    await start(dut, "free")
     plan, messages = [], []
     chains = random_chains(CONFIG, rng, 50, lambda chain: not chain.pushes and not chain.loads)
     chains += random_chains(CONFIG, rng, 25, several)
@@ -85,7 +82,7 @@ async def writes_what_chains_say(dut, stall):
             messages += [net] if net else []
     for done, iteration, writes, left, rising, entry in plan:
         while True:
-            await RisingEdge(dut.clk)
+            await clock(dut)
             told, got = PROGRESS.of(int(dut.progress.value)), WRITES.of(int(dut.writes.value))
             assert (told["done"], told["iteration"]) == (done, iteration)
             if dut.job__valid.value:
@@ -103,5 +100,5 @@ async def writes_what_chains_say(dut, stall):
             if landed:
                 break
     assert [NET.of(payload) for payload in await sink.receive(len(messages))] == messages
-    await RisingEdge(dut.clk)
+    await clock(dut)
     assert PROGRESS.of(int(dut.progress.value))["done"] == len(chains) % 128

@@ -9,7 +9,7 @@ import pytest
 from concord.golden.lazy.lazy_update import Parameters
 from concord.hw.lazy.exponent_search import COUNTS
 from concord.hw.lazy.lazy_update import LazyUpdate
-from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.bench import assert_equal
 from concord.sim.stimulus.lazy_passes import Given, bins, random_pass
 from concord.spec.numbers.lazy import E_MIN, LazyFormat
 from concord.tests.stream_harness import StreamHarness

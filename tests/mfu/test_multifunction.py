@@ -10,8 +10,7 @@ from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
-from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.stream import pack_rows
+from concord.sim.drivers.bench import assert_equal, pack_rows
 from concord.sim.reference.multifunction import multifunction, stage
 from concord.spec.isa.operations import BYPASS, Operation, Stage, codes
 from concord.spec.isa.taps import TAPS, Tap

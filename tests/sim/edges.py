@@ -7,7 +7,8 @@ import numpy as np
 from amaranth.hdl import signed
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
-from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.sim.drivers.bench import pack, unpack
+from concord.sim.drivers.stream import Sink, Source, start
 
 PAIR = data.StructLayout({"left": signed(5), "right": data.ArrayLayout(3, 2), "wide": 70})
 

@@ -13,7 +13,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.verilog import garbage_kept, prepare, verilog
-from concord.sim.drivers.stream import pack, unpack
+from concord.sim.drivers.bench import pack, unpack
 from concord.sim.machines.build import run
 from concord.sim.machines.library import reset_in_register
 from concord.tests.sim.edges import PAIR

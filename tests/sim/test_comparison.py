@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.bench import assert_equal
 from concord.spec.isa.operations import Stage
 from concord.spec.isa.taps import Tap
 
