@@ -9,8 +9,6 @@ from concord.hw.host.message_link import MessageLink
 from concord.hw.nnp import ports
 from concord.spec.machine.config import Config
 
-__all__ = ["Cascade"]
-
 
 class Cascade(wiring.Component):
     """Processors with one clock, and a `MessageLink` between each two neighbours.

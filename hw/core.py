@@ -32,8 +32,6 @@ from concord.spec.isa.memories import VRFS
 from concord.spec.isa.operations import MFUS, Stage
 from concord.spec.machine.config import Config
 
-__all__ = ["Core"]
-
 
 class Core(wiring.Component):
     """The processor without its host ports. A reset resets everything except the contents of memories.

@@ -11,8 +11,6 @@ from concord.hw.host.message_output import MessageOutput
 from concord.spec.host.registers import Status
 from concord.spec.machine.config import Config
 
-__all__ = ["NNP", "ports"]
-
 
 def ports(config: Config) -> dict[str, Member]:
     """The wires of a machine's buses, from its point of view."""

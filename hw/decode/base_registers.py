@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.decode.instruction_check import Fields, one_of
 from concord.spec.isa.instructions import BASES, END_BITS, REGISTER_BITS
 
-__all__ = ["BaseRegisters"]
-
 
 class BaseRegisters(wiring.Component):
     """Holds the registers that `s_wr` sets and `s_add` moves, and adds them to the addresses of instructions.

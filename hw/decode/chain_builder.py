@@ -15,8 +15,6 @@ from concord.spec.isa.operations import MFUS, Stage
 from concord.spec.isa.taps import TAP_BEFORE, TAPS
 from concord.spec.machine.config import Config
 
-__all__ = ["ChainBuilder"]
-
 
 class ChainBuilder(wiring.Component):
     """Collects the fields of a chain from its instructions.

@@ -15,8 +15,6 @@ from concord.spec.isa.instructions import Error, Op
 from concord.spec.isa.memories import ADDRESSED, Mem, depth
 from concord.spec.machine.config import Config
 
-__all__ = ["Decoder"]
-
 
 class Decoder(wiring.Component):
     """Collects the instructions of a chain, checks the chain and passes it on; runs loops and scalar registers.

@@ -11,8 +11,6 @@ from concord.spec.isa.memories import ADDRESSED, QUEUES, VRFS, Mem, depth
 from concord.spec.isa.rules import OUTSIDE
 from concord.spec.machine.config import Config
 
-__all__ = ["END", "Fields", "InstructionCheck", "Place", "one_of"]
-
 END = isa.END_BITS + 3  #: Bits of the end of a chain's addresses, which may lie far outside a memory.
 
 #: Fields of an instruction.

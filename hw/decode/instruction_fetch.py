@@ -8,8 +8,6 @@ from concord.hw.lib.payloads import Fetched
 from concord.spec.isa import instructions as isa
 from concord.spec.machine.config import Config
 
-__all__ = ["InstructionFetch"]
-
 
 class InstructionFetch(wiring.Component):
     """Reads instructions in order of addresses, until a jump.

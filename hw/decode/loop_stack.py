@@ -7,8 +7,6 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.spec.isa.instructions import END_BITS, LOOP_DEPTH, REGISTER_BITS
 
-__all__ = ["LoopStack"]
-
 
 class LoopStack(wiring.Component):
     """Counts the passes of up to `LOOP_DEPTH` loops inside each other.

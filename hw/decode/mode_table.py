@@ -5,8 +5,6 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
 
-__all__ = ["CHUNK", "ModeRequest", "ModeTable"]
-
 CHUNK = 32  #: Number of tiles that one cycle handles.
 
 

@@ -9,8 +9,6 @@ from concord.spec.isa.chain import Registers
 from concord.spec.isa.instructions import END_BITS, REGISTER_BITS, Reg
 from concord.spec.machine.config import Config
 
-__all__ = ["MOST", "Derived", "ScalarRegisters"]
-
 #: Largest product; products that are larger count as this one, which no address or number of words reaches.
 MOST = (1 << END_BITS) - 1
 

@@ -6,8 +6,6 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import Component, In, Out
 
-__all__ = ["AxiStreams", "Field", "fields", "streams"]
-
 _LAST = "last"  # name of the field that becomes tlast
 
 

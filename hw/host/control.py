@@ -8,8 +8,6 @@ from concord.spec.host.registers import Register
 from concord.spec.isa.instructions import END_BITS
 from concord.spec.machine.config import Config
 
-__all__ = ["BUS", "Control"]
-
 #: Wires of the AXI4-Lite bus.
 BUS = {
     "s_axil_awaddr": In(12), "s_axil_awprot": In(3), "s_axil_awvalid": In(1), "s_axil_awready": Out(1),

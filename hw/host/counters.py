@@ -11,8 +11,6 @@ from amaranth.utils import bits_for
 from concord.spec.host.registers import READS, WRITES, Counter
 from concord.spec.machine.config import Config
 
-__all__ = ["EventCounters", "counted"]
-
 BITS = 32  #: Number of bits of a counter.
 _TALLY = 7  #: Number of bits of the front of a counter of single events.
 _REST = 3  #: Cycles after a read in which no other read is taken.

@@ -4,8 +4,6 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["CRC32"]
-
 _POLYNOMIAL = 0xEDB88320  #: IEEE 802.3, lowest bit first.
 
 

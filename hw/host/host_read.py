@@ -11,8 +11,6 @@ from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
-__all__ = ["HostRead"]
-
 
 class HostRead(wiring.Component):
     """Reads words of a vector memory, or entries of VectorRf, while no program runs.

@@ -7,8 +7,6 @@ from concord.spec.isa.memories import ADDRESSED, depth
 from concord.spec.machine.config import Config
 from concord.spec.numbers.lazy import LazyFormat
 
-__all__ = ["refused", "store"]
-
 
 def store(m, config: Config, header, beat, place):
     """Store the fields of one beat of the header, and whether they alone make the message illegal.

@@ -12,8 +12,6 @@ from concord.hw.lib.payloads import word
 from concord.spec.host.messages import HEADER, MessageKind
 from concord.spec.machine.config import Config
 
-__all__ = ["MessageInput"]
-
 
 class State(enum.Enum):
     """Meaning of the next beat or unit."""

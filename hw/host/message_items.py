@@ -10,8 +10,6 @@ from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
-__all__ = ["MessageItems"]
-
 #: Number that stands for the kind WRITE where the items are entries of VectorRf.
 _ENTRIES = 1 << message_payloads.Header["kind"].width | MessageKind.WRITE
 

@@ -7,8 +7,6 @@ from concord.hw.lib import message_payloads
 from concord.spec.host.messages import MessageKind
 from concord.spec.machine.config import Config
 
-__all__ = ["MessageLink"]
-
 
 class Chosen(enum.Enum):
     """Whose message the machine behind gets."""

@@ -10,8 +10,6 @@ from concord.spec.host.messages import MessageKind, entry_bytes
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
-__all__ = ["MessageOutput"]
-
 
 class State(enum.Enum):
     """Meaning of the next unit."""

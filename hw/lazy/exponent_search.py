@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lazy.lazy_step import change_shape, joint_shape
 from concord.spec.numbers.lazy import E_MAX, E_MIN, EXPONENT_BITS, LazyFormat, Repeat
 
-__all__ = ["COUNT", "COUNTS", "ExponentSearch", "pass_answer", "pass_summary"]
-
 COUNT = 32  #: Number of bits of a count, which saturates.
 COUNTS = ("steps", "rounded", "saturations")
 

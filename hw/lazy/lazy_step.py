@@ -14,8 +14,6 @@ from amaranth.utils import bits_for
 from concord.hw.lazy.rounding import add_carry, apart, clamp, digits, shift_digit
 from concord.spec.numbers.lazy import LazyFormat
 
-__all__ = ["change_shape", "control", "joint", "joint_shape", "set_out", "stages"]
-
 
 def _limit_bits(fmt: LazyFormat) -> int:
     """Number of bits of the largest magnitude of an aligned update."""

@@ -14,8 +14,6 @@ from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.lib.stages import Registered, follow
 from concord.spec.numbers.lazy import EXPONENT_BITS, MOST_LANES, LazyFormat
 
-__all__ = ["LazyUpdate", "lazy_block", "lazy_elements", "lazy_parameters"]
-
 PASSES = 16  # largest number of passes that are taken and not answered yet
 MARGIN = 4  # words held beyond the pipeline: latency of the queue, and a cycle in each direction
 FLAGS = ("outside", "large", "holds", "updated")  # a pass has each flag that one of its elements has

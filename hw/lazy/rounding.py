@@ -5,8 +5,6 @@ from operator import or_
 
 from amaranth import *
 
-__all__ = ["add_carry", "apart", "clamp", "digits", "shift_digit", "tree"]
-
 _DIGIT = 2  #: Number of bits of a shift amount that one stage handles.
 
 

@@ -13,8 +13,6 @@ from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.lib.stages import Registered, follow
 from concord.spec.numbers.lazy import E_MAX, E_MIN, EXPONENT_BITS
 
-__all__ = ["WIDTHS", "TensorQuantizer", "block_mantissas", "block_order", "block_sums"]
-
 WIDTHS = (8, 16, 32)  #: Widths of mantissas, by their code.
 _LSB = signed(10)  #: Exponent of one unit of the sums.
 WIDEST = WIDTHS[-1]

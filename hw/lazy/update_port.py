@@ -9,8 +9,6 @@ from concord.hw.lib.queue import Queue
 from concord.spec.machine.config import Config
 from concord.spec.numbers.lazy import LazyFormat
 
-__all__ = ["UpdatePort"]
-
 
 class UpdatePort(wiring.Component):
     """Sends the tensors of UPDATE messages through a lazy-update unit, and makes UPDATED messages of what comes out.

@@ -1,7 +1,5 @@
 """Addresses of memories in banks."""
 
-__all__ = ["UNCHECKED", "low_high"]
-
 #: Attributes of a memory that is never read and written at the same address in one cycle. Without them, synthesis adds
 #: a multiplexer to every block RAM.
 UNCHECKED = {"no_rw_check": 1}

@@ -9,8 +9,6 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.lib.sums import sum_or_difference
 from concord.spec.machine import timing
 
-__all__ = ["Binary16Rounder"]
-
 
 class Binary16Rounder(wiring.Component):
     """Computes binary16(value * 2**-scale), rounded once to nearest even; zero is +0, and an underflow keeps its sign.

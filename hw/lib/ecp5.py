@@ -2,8 +2,6 @@
 
 from amaranth import *
 
-__all__ = ["Ecp5"]
-
 #: Lookup tables of a half of a CCU2C with the inputs a, b, c and d. A table gives the sum bit without the carry; where
 #: that is 0, the carry out is what the table gives for the same a and b while c and d are 0.
 _GATED = 0x7888  # (a and b) + (c and d)

@@ -7,9 +7,6 @@ whose field counts as 1, has no hidden bit and so gets field 0; a significand ro
 from amaranth import *
 from amaranth.lib import data
 
-__all__ = [
-    "INFINITY", "NAN", "Binary16", "leading_zeros", "rounded", "shift_left", "shift_right", "significand", "smaller"]
-
 Binary16 = data.StructLayout({"fraction": 10, "exponent": 5, "sign": 1})
 
 INFINITY = 0x7C00

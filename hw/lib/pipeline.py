@@ -2,8 +2,6 @@
 
 from amaranth import *
 
-__all__ = ["delay", "delay_control"]
-
 
 def delay(m: Module, signal, cycles: int):
     """`signal`, delayed by `cycles` cycles. The registers hold data, so a reset does not clear them."""

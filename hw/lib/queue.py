@@ -4,8 +4,6 @@ from amaranth import *
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Queue"]
-
 
 class Queue(wiring.Component):
     """Holds transfers in order.

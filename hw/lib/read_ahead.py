@@ -8,8 +8,6 @@ from concord.hw.lib.payloads import word
 from concord.hw.lib.queue import Queue
 from concord.spec.machine.config import Config
 
-__all__ = ["ReadAhead"]
-
 
 class ReadAhead(wiring.Component):
     """Holds words from a memory, which arrive one cycle after their request.

@@ -6,8 +6,6 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-__all__ = ["ReservedQueue"]
-
 
 class ReservedQueue(wiring.Component):
     """Holds transfers in order. It does not check for space, so only the addresses fan out to all bits of a wide word.

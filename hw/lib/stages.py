@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from amaranth import *
 from concord.hw.lib.pipeline import delay
 
-__all__ = ["Registered", "follow"]
-
 
 class Registered(Mapping):
     """The values of `before`, one cycle later; only values that are read get registers."""

@@ -4,8 +4,6 @@ from amaranth import *
 from concord.hw.lib.pipeline import delay
 from concord.spec.numbers.formats import Format
 
-__all__ = ["adder_tree", "extremes", "gated_sum", "shifted_sum", "sum_or_difference", "within"]
-
 
 def extremes(fmt: Format) -> tuple[int, int]:
     """The lowest and the highest mantissa."""

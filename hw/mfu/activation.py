@@ -18,8 +18,6 @@ from concord.spec.numbers.activation import (
     table,
 )
 
-__all__ = ["Activation"]
-
 Segment = data.StructLayout({"base": BASE_BITS, "slope": signed(SLOPE_BITS), "exponent": EXPONENT_BITS})
 
 #: The result of an operation: `direct`; where `tabled` is high, the value that the table has for `curve`, with `sign`.

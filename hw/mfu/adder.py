@@ -11,8 +11,6 @@ from concord.hw.lib.sums import sum_or_difference
 from concord.spec.isa.operations import BYPASS, Operation, Stage, code_bits, implemented
 from concord.spec.machine import timing
 
-__all__ = ["FloatAdder"]
-
 
 class Use(NamedTuple):
     """How an operation uses the adder.

@@ -7,8 +7,6 @@ from concord.hw.lib.binary16_rounder import Binary16Rounder
 from concord.hw.lib.payloads import Mode, lane_group
 from concord.spec.numbers.formats import Format
 
-__all__ = ["Dequantizer"]
-
 
 class Dequantizer(wiring.Component):
     """Computes mantissa * 2**(E - (bits - 1)), rounded once to binary16; zero is +0, and an overflow is infinite.

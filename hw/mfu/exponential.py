@@ -15,8 +15,6 @@ from concord.spec.numbers.softmax import (
     wholes,
 )
 
-__all__ = ["SPAN_BITS", "Exponential"]
-
 SPAN_BITS = 33  #: Bits of the distance of two binary16 numbers in units of 2**-16.
 
 _SURPLUS = 2 * FACTOR_BITS - TERM_BITS  # bits that every shift drops

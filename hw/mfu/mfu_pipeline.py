@@ -10,8 +10,6 @@ from concord.hw.schedule.writeback import results
 from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
-__all__ = ["MfuPipeline"]
-
 
 class MfuPipeline(wiring.Component):
     """Computes words with a fixed latency, and reads each operand just before its stage needs it.

@@ -11,8 +11,6 @@ from concord.hw.mfu.multiplier import FloatMultiplier
 from concord.spec.isa.operations import Stage
 from concord.spec.isa.taps import TAP_BEFORE, TAPS
 
-__all__ = ["MultiFunctionUnit"]
-
 
 class MultiFunctionUnit(wiring.Component):
     """Applies the stages add, activation and multiply to one word of `lanes` binary16 numbers in each cycle.

@@ -8,8 +8,6 @@ from concord.hw.lib.pipeline import delay
 from concord.spec.isa.operations import Operation, Stage, code_bits, implemented
 from concord.spec.machine import timing
 
-__all__ = ["FloatMultiplier"]
-
 
 def _product(a, b):
     huge_a, huge_b = a.exponent.all(), b.exponent.all()

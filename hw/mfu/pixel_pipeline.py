@@ -12,8 +12,6 @@ from concord.hw.mfu.pooling import Pooling
 from concord.hw.schedule.gather import pixel
 from concord.spec.machine.config import Config
 
-__all__ = ["PixelPipeline"]
-
 
 class PixelPipeline(wiring.Component):
     """Reads entries as numbers, reduces each window to its largest word, and queues the words.

@@ -5,8 +5,6 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import NAN, Binary16, smaller
 
-__all__ = ["Pooling"]
-
 
 class Pooling(wiring.Component):
     """Keeps the larger number in each lane, from the first to the last pixel of a window; one pixel passes unchanged.

@@ -10,8 +10,6 @@ from concord.hw.mfu.exponential import SPAN_BITS, Exponential
 from concord.spec.machine.config import Config
 from concord.spec.numbers.softmax import QUOTIENT_BITS, sum_bits
 
-__all__ = ["Softmax"]
-
 _STEPS = (QUOTIENT_BITS + 1) // 2  # cycles of a division, which yields two bits of a quotient in each
 _LOWEST = -1 << SPAN_BITS - 1  # what -inf becomes in units of 2**-16, below all finite numbers
 _DROPPED = 8  # a subnormal counts units of 2**-24, the sums units of 2**-16

@@ -9,8 +9,6 @@ from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.tile_engine import result_bits
 from concord.spec.machine.config import Config
 
-__all__ = ["Accumulator"]
-
 
 class Accumulator(wiring.Component):
     """Adds up the beats of a row of tiles: total[r] = wrap(sum of the engines' results for row r).

@@ -9,8 +9,6 @@ from concord.hw.mvm.row_tiles import RowTiles, column_step, row_tile
 from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
-__all__ = ["BeatSequencer", "beat"]
-
 STEPS = 4  # steps whose marks are looked up ahead
 
 

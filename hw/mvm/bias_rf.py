@@ -8,8 +8,6 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.banks import UNCHECKED
 from concord.spec.machine.config import Config
 
-__all__ = ["BiasRf"]
-
 
 class BiasRf(wiring.Component):
     """A memory of words of `mfu_lanes` integers.

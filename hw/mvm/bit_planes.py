@@ -5,8 +5,6 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.lib.sums import adder_tree, extremes, gated_sum, shifted_sum, within
 from concord.spec.numbers.formats import Format
 
-__all__ = ["cycles", "plane_dot"]
-
 
 def cycles(bits: int) -> int:
     """Number of cycles in which the planes of weights of `bits` bits are joined."""

@@ -9,8 +9,6 @@ from concord.hw.mvm.vector_rf import entry_address
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.machine.config import Config
 
-__all__ = ["ColumnWalker", "column_addresses"]
-
 #: Loops of the walk, from the innermost one. The first three run through the columns of one row of tiles.
 LOOPS = ("vector", "x", "y", "row_tile", "iteration", "row_of_iterations")
 COLUMNS = 3  # number of loops that run through columns

@@ -10,8 +10,6 @@ from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.spec.machine.config import Config
 
-__all__ = ["Converter", "conversion"]
-
 
 def conversion(config: Config) -> data.StructLayout:
     """Settings for one word of sums, of which the first `lanes` lanes are rows of the product."""

@@ -12,8 +12,6 @@ from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.vector_rf import bank_read
 from concord.spec.machine.config import Config
 
-__all__ = ["EntryReader"]
-
 STEPS = 3  # steps that wait for their beats
 
 

@@ -11,8 +11,6 @@ from concord.hw.mvm.vector_rf import entry_words
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.machine.config import Config
 
-__all__ = ["EntryWriter"]
-
 
 class EntryWriter(wiring.Component):
     """Writes the entries of each chain at lo + t*stride + (t div iterations_x)*skip for its iterations t.

@@ -13,8 +13,6 @@ from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
-__all__ = ["MatrixLoader"]
-
 
 TILES = 2  # tiles that may be between the input and the output of the quantiser
 

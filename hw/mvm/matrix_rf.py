@@ -8,8 +8,6 @@ from concord.hw.lib.banks import UNCHECKED, low_high
 from concord.hw.lib.payloads import lane_group
 from concord.spec.machine.config import Config
 
-__all__ = ["MatrixRf", "mark_write", "record", "record_write"]
-
 
 def record(config: Config) -> data.StructLayout:
     """One lane group of one row."""

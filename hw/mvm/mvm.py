@@ -39,8 +39,6 @@ from concord.hw.mvm.vector_rf import VectorRf
 from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
-__all__ = ["Activity", "MatrixVectorMultiplier", "events"]
-
 Activity = data.StructLayout({"busy": 1, "wait_operand": 1, "wait_output": 1})
 
 

@@ -11,8 +11,6 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.quantizer import quantized
 from concord.spec.machine.config import Config
 
-__all__ = ["OperandBuffer", "operand"]
-
 
 def operand(config: Config) -> data.StructLayout:
     """Operand of one tile engine in one cycle."""

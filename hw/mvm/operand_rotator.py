@@ -8,8 +8,6 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.operand_buffer import operand
 from concord.spec.machine.config import Config
 
-__all__ = ["OperandRotator"]
-
 
 class OperandRotator(wiring.Component):
     """Computes o[j] = i[(j - tile) mod tile_engines], or zero mantissas where the step has no such column.

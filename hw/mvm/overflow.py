@@ -5,8 +5,6 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.pipeline import delay_control
 
-__all__ = ["EXCESS", "OverflowCounter"]
-
 EXCESS = 8  #: Number of bits of an excess.
 
 

@@ -11,8 +11,6 @@ from concord.hw.lib.queue import Queue
 from concord.spec.machine import timing
 from concord.spec.numbers.formats import Format, Rule
 
-__all__ = ["Quantizer", "quantized"]
-
 LARGEST = 0x7BFF  # magnitude bits of the largest finite number
 _MEASURE = 2  # levels of the comparison tree in one cycle
 

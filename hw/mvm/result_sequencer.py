@@ -8,8 +8,6 @@ from concord.hw.mvm.converter import conversion
 from concord.hw.mvm.row_tiles import row_tile
 from concord.spec.machine.config import Config
 
-__all__ = ["ResultSequencer"]
-
 
 class ResultSequencer(wiring.Component):
     """Reads the words of each row of tiles as soon as its totals are complete.

@@ -7,8 +7,6 @@ from concord.hw.lib.payloads import Product
 from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
 from concord.spec.machine.config import Config
 
-__all__ = ["RowTiles", "column_step", "row_tile"]
-
 Place = data.StructLayout({  # position within a product, from its rows of tiles to its columns
     "row_base": ADDRESS_BITS, "tile": ADDRESS_BITS, "step": REGISTER_BITS, "columns_left": REGISTER_BITS,
     "words_left": REGISTER_BITS, "rows_left": REGISTER_BITS, "row_tiles_left": REGISTER_BITS,

@@ -19,8 +19,6 @@ from concord.hw.lib.sums import adder_tree, extremes, shifted_sum, within
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
-__all__ = ["PAIR", "SINGLE", "TRIPLE", "Group", "SharedProducts", "groups"]
-
 PORT = 18  #: Number of bits of a factor, sign included.
 
 

@@ -5,8 +5,6 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.lib.sums import sum_or_difference, within
 from concord.spec.numbers.formats import Format
 
-__all__ = ["CYCLES", "mantissa", "shift_dot"]
-
 CYCLES = 2  #: Cycles beside those of the adder tree: the shift, and the sign of the sum.
 
 

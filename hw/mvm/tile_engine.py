@@ -12,8 +12,6 @@ from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.shared_products import SharedProducts, groups
 from concord.spec.machine.config import Config
 
-__all__ = ["TileEngine", "result_bits"]
-
 _SHIFTS = 3  # levels of the shifter in one cycle
 
 

@@ -9,8 +9,6 @@ from concord.hw.lib.banks import UNCHECKED, low_high
 from concord.hw.lib.payloads import entry, entry_reads
 from concord.spec.machine.config import Config
 
-__all__ = ["VectorRf", "bank_read", "entry_address", "entry_words"]
-
 
 def entry_address(config: Config) -> range:
     """Address of an entry."""

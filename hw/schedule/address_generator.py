@@ -9,8 +9,6 @@ from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
-__all__ = ["AddressGenerator", "read_request", "vector_reads", "walk"]
-
 
 def walk(config: Config) -> data.StructLayout:
     """Addresses of the words of a chain's source."""

@@ -13,8 +13,6 @@ from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
-__all__ = ["Copy"]
-
 
 class Copy(wiring.Component):
     """Copies the words of chains without arithmetic, and moves native tiles from NetQ to the matrix quantiser.

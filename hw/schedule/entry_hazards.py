@@ -7,8 +7,6 @@ from concord.hw.lib.payloads import ENTRY_WRITERS, TICKET, Wait, address_bits, e
 from concord.hw.schedule.youngest import youngest
 from concord.spec.machine.config import Config
 
-__all__ = ["PRODUCTS", "EntryHazards"]
-
 PRODUCTS = 2  #: Largest number of unfinished products for MvmQ that read VectorRf.
 
 

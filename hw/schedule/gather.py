@@ -23,8 +23,6 @@ from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
-__all__ = ["Gather", "pixel"]
-
 
 def pixel(config: Config) -> data.StructLayout:
     """One word of one pixel: a `word` of a vector memory, or `lanes` of an entry of VectorRf in the mode `mode`.

@@ -31,8 +31,6 @@ from concord.hw.schedule.youngest import youngest
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
-__all__ = ["PIPES", "Done", "Interlock"]
-
 EPOCH = 16  #: Chains of an epoch, after which all pipelines are checked; keeps tickets in use within 2**(TICKET - 1).
 
 #: Pipelines that chains wait for; "entries" is the end of the pipeline of the multi-function units, at VectorRf.

@@ -12,8 +12,6 @@ from concord.spec.isa.operations import Stage
 from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
-__all__ = ["Issue"]
-
 
 class Issue(wiring.Component):
     """Issues the words of each chain to the multi-function units, as soon as all operands are certain.

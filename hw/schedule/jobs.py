@@ -20,8 +20,6 @@ from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
-__all__ = ["ProductJob", "copy_job", "fetch_job", "gather_job", "issue_job", "source_fields", "write_job"]
-
 
 def source_fields(config: Config) -> dict:
     """Fields that say where the words of a chain's source lie; every job that reads a source begins with them."""

@@ -9,8 +9,6 @@ from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
 from concord.hw.schedule.jobs import fetch_job
 from concord.spec.machine.config import Config
 
-__all__ = ["OperandFetch"]
-
 
 class OperandFetch(wiring.Component):
     """Reads the source of each `mv_mul`, all native vectors of all iterations, in program order.

@@ -11,8 +11,6 @@ from concord.hw.lib.payloads import waiting
 from concord.hw.lib.queue import Queue
 from concord.hw.schedule.jobs import ProductJob
 
-__all__ = ["product_start"]
-
 
 def product_start(m: Module, depth: int, jobs, product, loads):
     """Let products start in order, each when all older loads of tiles are done.

@@ -10,8 +10,6 @@ from concord.hw.schedule.writeback import write_request
 from concord.spec.isa.memories import VRFS, depth
 from concord.spec.machine.config import Config
 
-__all__ = ["VectorMemories", "readers"]
-
 
 def readers(config: Config) -> tuple[str, ...]:
     """The readers in falling priority: the tile engines are to be busy first."""

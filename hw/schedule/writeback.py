@@ -11,8 +11,6 @@ from concord.spec.isa.memories import VRFS
 from concord.spec.isa.taps import TAPS
 from concord.spec.machine.config import Config
 
-__all__ = ["Writeback", "results", "write_request"]
-
 
 def results(config: Config) -> data.StructLayout:
     """Values of one word of a chain: its final value, and its taps."""

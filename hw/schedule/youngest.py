@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from amaranth import *
 from concord.hw.lib.payloads import TICKET, Wait
 
-__all__ = ["youngest"]
-
 
 def youngest(m: Module, name: str, candidates: Iterable[tuple]):
     """The `Wait` for the youngest ticket whose condition holds, from (wait, condition) pairs of one pipeline."""
