@@ -10,7 +10,7 @@ from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal,
 from amaranth.lib.wiring import Component, In
 from concord.hw.lazy.lazy_step import control, set_out, stages
 from concord.hw.lazy.lazy_update import lazy_block
-from concord.hw.lib.stages import follow
+from concord.hw.lib.pipeline import follow
 from concord.spec.numbers.lazy import LazyFormat
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 from concord.hw.lib.payloads import address_bits
-from concord.hw.mvm import bit_planes
 from concord.hw.mvm.shared_products import groups
+from concord.hw.mvm.table_products import plane_cycles
 from concord.hw.mvm.tile_engine import shift_bits
 from concord.machines.block_ram import memories
 from concord.spec.machine.config import Config
@@ -165,7 +165,7 @@ def multipliers(config: Config) -> int:
 
 def _groups(config: Config):
     """Rows of a tile engine that share multipliers."""
-    return list(groups(config, bit_planes.cycles(config.weights.bits)))
+    return list(groups(config, plane_cycles(config.weights.bits)))
 
 
 @cache

@@ -11,7 +11,7 @@ from functools import partial
 from amaranth import *
 from amaranth.lib import data
 from amaranth.utils import bits_for
-from concord.hw.lazy.rounding import add_carry, apart, clamp, digits, shift_digit
+from concord.hw.lib.arithmetic import add_carry, apart, clamp, digits, shift_digit
 from concord.spec.numbers.lazy import LazyFormat
 
 

@@ -7,11 +7,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lazy.exponent_search import COUNT, COUNTS, ExponentSearch, pass_answer, pass_summary
 from concord.hw.lazy.lazy_step import change_shape, control, joint, joint_shape, set_out, stages
-from concord.hw.lazy.rounding import tree
-from concord.hw.lib.pipeline import delay, delay_control
+from concord.hw.lib.arithmetic import tree
+from concord.hw.lib.pipeline import Registered, delay, delay_control, follow
 from concord.hw.lib.queue import Queue
 from concord.hw.lib.reserved_queue import ReservedQueue
-from concord.hw.lib.stages import Registered, follow
 from concord.spec.numbers.lazy import EXPONENT_BITS, MOST_LANES, LazyFormat
 
 PASSES = 16  # largest number of passes that are taken and not answered yet

@@ -6,11 +6,10 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lazy.rounding import clamp, digits, shift_digit, tree
-from concord.hw.lib.pipeline import delay, delay_control
+from concord.hw.lib.arithmetic import clamp, digits, shift_digit, tree
+from concord.hw.lib.pipeline import Registered, delay, delay_control, follow
 from concord.hw.lib.queue import Queue
 from concord.hw.lib.reserved_queue import ReservedQueue
-from concord.hw.lib.stages import Registered, follow
 from concord.spec.numbers.lazy import E_MAX, E_MIN, EXPONENT_BITS
 
 WIDTHS = (8, 16, 32)  #: Widths of mantissas, by their code.

@@ -4,9 +4,9 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
+from concord.hw.lib.arithmetic import sum_or_difference
 from concord.hw.lib.float16 import INFINITY, leading_zeros, rounded, shift_left
 from concord.hw.lib.pipeline import delay
-from concord.hw.lib.sums import sum_or_difference
 from concord.spec.machine import timing
 
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import sum_or_difference
 from concord.hw.lib.float16 import NAN, Binary16, leading_zeros, rounded, shift_right, significand, smaller
 from concord.hw.lib.pipeline import delay
-from concord.hw.lib.sums import sum_or_difference
 from concord.spec.isa.operations import BYPASS, Operation, Stage, code_bits, implemented
 from concord.spec.machine import timing
 

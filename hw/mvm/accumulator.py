@@ -3,8 +3,8 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import adder_tree
 from concord.hw.lib.pipeline import delay, delay_control
-from concord.hw.lib.sums import adder_tree
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.tile_engine import result_bits
 from concord.spec.machine.config import Config

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.banks import UNCHECKED
+from concord.hw.lib.arithmetic import UNCHECKED
 from concord.spec.machine.config import Config
 
 

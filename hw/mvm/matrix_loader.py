@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.banks import low_high
+from concord.hw.lib.arithmetic import low_high
 from concord.hw.lib.payloads import Load, word
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
@@ -12,7 +12,6 @@ from concord.hw.mvm.quantizer import Quantizer
 from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
-
 
 TILES = 2  # tiles that may be between the input and the output of the quantiser
 

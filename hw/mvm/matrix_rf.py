@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.banks import UNCHECKED, low_high
+from concord.hw.lib.arithmetic import UNCHECKED, low_high
 from concord.hw.lib.payloads import lane_group
 from concord.spec.machine.config import Config
 

@@ -33,7 +33,7 @@ from concord.hw.mvm.operand_rotator import OperandRotator
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
-from concord.hw.mvm.shifted_operands import mantissa
+from concord.hw.mvm.table_products import mantissa
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.mvm.vector_rf import VectorRf
 from concord.spec.machine import timing

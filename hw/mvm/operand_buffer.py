@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.banks import UNCHECKED, low_high
+from concord.hw.lib.arithmetic import UNCHECKED, low_high
 from concord.hw.lib.payloads import lane_group
 from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.quantizer import quantized

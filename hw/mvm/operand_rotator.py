@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.banks import low_high
+from concord.hw.lib.arithmetic import low_high
 from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.operand_buffer import operand
 from concord.spec.machine.config import Config

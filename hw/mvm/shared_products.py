@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from amaranth import *
+from concord.hw.lib.arithmetic import adder_tree, extremes, shifted_sum, within
 from concord.hw.lib.pipeline import delay
-from concord.hw.lib.sums import adder_tree, extremes, shifted_sum, within
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 

@@ -4,12 +4,12 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
+from concord.hw.lib.arithmetic import adder_tree
 from concord.hw.lib.pipeline import delay
-from concord.hw.lib.sums import adder_tree
-from concord.hw.mvm import bit_planes, shifted_operands
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.shared_products import SharedProducts, groups
+from concord.hw.mvm.table_products import SHIFT_CYCLES, plane_cycles, plane_dot, shift_dot
 from concord.spec.machine.config import Config
 
 _SHIFTS = 3  # levels of the shifter in one cycle
@@ -55,7 +55,7 @@ class TileEngine(wiring.Component):
         Rows of powers of two have no planes: these are the cycles of their shifts and signs.
         """
         fmt = self.config.weights
-        return shifted_operands.CYCLES if fmt.precision else bit_planes.cycles(fmt.bits)
+        return SHIFT_CYCLES if fmt.precision else plane_cycles(fmt.bits)
 
     @property
     def dot_latency(self) -> int:
@@ -88,7 +88,7 @@ class TileEngine(wiring.Component):
         for group in chosen:
             taken = rows[len(dots):len(dots) + group.rows]
             dots += [delay(m, dot, self.joins - group.cycles) for dot in shared.dots(m, group, taken, vector, total)]
-        in_tables = shifted_operands.shift_dot if fmts[0].precision else bit_planes.plane_dot
+        in_tables = shift_dot if fmts[0].precision else plane_dot
         return dots + [in_tables(m, platform, row, vector, fmts=fmts) for row in rows[len(dots):]]
 
     def _aligned(self, m, value, amount, integer):

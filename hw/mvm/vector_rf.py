@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.banks import UNCHECKED, low_high
+from concord.hw.lib.arithmetic import UNCHECKED, low_high
 from concord.hw.lib.payloads import entry, entry_reads
 from concord.spec.machine.config import Config
 

@@ -8,8 +8,8 @@ from amaranth.hdl import signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import ecp5
+from concord.hw.lib.arithmetic import gated_sum, sum_or_difference
 from concord.hw.lib.ecp5 import Ecp5
-from concord.hw.lib.sums import gated_sum, sum_or_difference
 from concord.hw.verilog import YOSYS, verilog
 
 PROOF = ("read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; read_verilog cells.v; hierarchy -top cells; proc; flatten; "
