@@ -11,7 +11,8 @@ from concord.hw.host.counters import counted
 from concord.hw.host.host_read import HostRead
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import OPERANDS, TICKET, column_job, entry_job, word
+from concord.hw.lib.jobs import TICKET, column_job, copy_job, entry_job, fetch_job, gather_job, issue_job, write_job
+from concord.hw.lib.payloads import OPERANDS, word
 from concord.hw.lib.queue import Queue
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mfu.pixel_pipeline import PixelPipeline
@@ -21,7 +22,6 @@ from concord.hw.schedule.copy import Copy
 from concord.hw.schedule.gather import Gather
 from concord.hw.schedule.interlock import Interlock
 from concord.hw.schedule.issue import Issue
-from concord.hw.schedule.jobs import copy_job, fetch_job, gather_job, issue_job, write_job
 from concord.hw.schedule.operand_fetch import OperandFetch
 from concord.hw.schedule.product_start import product_start
 from concord.hw.schedule.vector_memories import VectorMemories

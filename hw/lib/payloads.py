@@ -1,6 +1,6 @@
 """Wire shapes that several units share, derived from spec."""
 
-from amaranth.hdl import Array, Cat, signed, unsigned
+from amaranth.hdl import Array, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -10,10 +10,6 @@ from concord.spec.isa.operations import MFUS, Stage, code_bits
 from concord.spec.isa.taps import TAP_BITS, TAPS
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
-
-TICKET = 7  #: Bits of a ticket, a chain's number within its pipeline. Tickets in use span less than half of them.
-
-ENTRY_WRITERS = 4  #: Largest number of unfinished chains that write VectorRf.
 
 #: Index of a memory on the wires. Vector memories come first, so that arrays of them have it too.
 INDEX = {mem: k for k, mem in enumerate((*VRFS, *QUEUES, Mem.VECTOR_RF))}
@@ -51,24 +47,10 @@ def address_bits(config: Config) -> int:
     return bits_for(max(depth(config, mem) for mem in ADDRESSED))
 
 
-def dependency(config: Config) -> data.StructLayout:
-    """Older writes that a reader waits for: addresses lo..hi-1, until chain `ticket` of that pipeline has landed."""
-    bits = address_bits(config)
-    return data.StructLayout({"valid": 1, "ticket": TICKET, "lo": bits, "hi": bits})
-
-
-def progress(config: Config) -> data.StructLayout:
-    """Progress of a writing pipeline: finished chains, and the lowest address that the next one has not written."""
-    return data.StructLayout({
-        "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
-
-
 #: One instruction on its way to the decoder; `outside`: its address is past the end of the instruction buffer.
 Fetched = data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1})
 
 Load = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1})  #: One native tile for MatrixRf, and its mode.
-
-Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: The chain of another pipeline that must finish first.
 
 #: Control of one multi-function unit: the code of each stage, under the name of the stage, and a `Tap` for each tap.
 Control = data.StructLayout({stage.name.lower(): code_bits(stage) for stage in Stage} | {
@@ -151,78 +133,8 @@ def softmax_mark(config: Config) -> dict[str, int]:
     return {"softmax": 1} if config.softmax_words else {}
 
 
-def reader(config: Config) -> data.StructLayout:
-    """Read of one memory by a chain, with the older writes of each writing pipeline that it waits for."""
-    bits = address_bits(config)
-    return data.StructLayout({
-        "valid": 1, "lo": bits, "inc": 1, "mfu": dependency(config), "copy": dependency(config)})
-
-
-def blocked(dependency, progress, low, address):
-    """Whether the word at `address` may still be written by an older chain.
-
-    Args:
-        dependency: Writes of one pipeline that the reader waits for.
-        progress: Progress of that pipeline.
-        low: Entry of `progress.low` for the memory that is read.
-    """
-    ahead = (dependency.ticket - progress.done)[:TICKET].as_signed()
-    pending = (address >= dependency.lo) & (address < dependency.hi) & ~((ahead == 1) & (address < low))
-    return dependency.valid & (ahead > 0) & pending
-
-
-def column_job(config: Config) -> data.StructLayout:
-    """Addresses of the columns of one product from VectorRf.
-
-    `stride_x` and `stride_y` are 0 where iterations do not move. `older` is the ticket of the youngest older chain that
-    writes VectorRf.
-    """
-    bits = address_bits(config)
-    return data.StructLayout({
-        **dict.fromkeys(("lo", "stride_x", "stride_y"), bits),
-        **dict.fromkeys(("iterations", "iterations_x", "row_tiles", "columns"), REGISTER_BITS),
-        "window": window(config), "older": TICKET})
-
-
-def entry_job(config: Config) -> data.StructLayout:
-    """Entries that one chain writes: `words` words in each iteration make ceil(words * M / N) entries."""
-    return data.StructLayout({
-        "write": entry_write(config), **dict.fromkeys(("words", "iterations", "iterations_x"), REGISTER_BITS)})
-
-
 def entry_word(config: Config) -> data.StructLayout:
     """A word of results for VectorRf; `last` marks the last word of an iteration, whose last entry may lack words."""
     return data.StructLayout({"valid": 1, "word": word(config), "last": 1})
 
 
-def entry_writers(config: Config) -> data.ArrayLayout:
-    """The last chains that write VectorRf; the one with ticket t has the index t mod ENTRY_WRITERS."""
-    bits = address_bits(config)
-    return data.ArrayLayout(data.StructLayout({"ticket": TICKET, "lo": bits, "hi": bits}), ENTRY_WRITERS)
-
-
-def entry_progress(config: Config) -> data.StructLayout:
-    """Finished chains that write VectorRf, and the lowest entry that the next one of them has not written."""
-    return data.StructLayout({"done": TICKET, "low": address_bits(config)})
-
-
-def entry_blocked(writers, older, progress, address):
-    """Whether the entry at `address` may still be written by a chain up to ticket `older`.
-
-    Args:
-        writers:  Value of the layout `entry_writers`.
-        older:    Ticket of the youngest writer that the reader waits for.
-        progress: Value of the layout `entry_progress`.
-    """
-    def pending(writer):
-        ahead = (writer.ticket - progress.done)[:TICKET].as_signed()
-        relevant = ((older - writer.ticket)[:TICKET].as_signed() >= 0) & (ahead > 0)
-        inside = (address >= writer.lo) & (address < writer.hi)
-        return relevant & inside & ~((ahead == 1) & (address < progress.low))
-
-    return Cat(pending(writer) for writer in writers).any()
-
-
-def waiting(wait, done):
-    """Whether the chain of `wait` is unfinished when `done` chains are finished."""
-    return wait.valid & ((wait.ticket - done)[:TICKET].as_signed() > 0)

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.payloads import TICKET, column_job
+from concord.hw.lib.jobs import TICKET, column_job
 from concord.hw.mvm.vector_rf import entry_address
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.machine.config import Config

@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import low_high
-from concord.hw.lib.payloads import entry, entry_blocked, entry_progress, entry_writers
+from concord.hw.lib.jobs import entry_blocked, entry_progress, entry_writers
+from concord.hw.lib.payloads import entry
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.column_walker import column_addresses

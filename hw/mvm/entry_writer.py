@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import ENTRY_WRITERS, Mode, address_bits, entry_job, entry_progress, entry_word
+from concord.hw.lib.jobs import ENTRY_WRITERS, entry_job, entry_progress
+from concord.hw.lib.payloads import Mode, address_bits, entry_word
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.vector_rf import entry_words

@@ -5,18 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import (
-    Load,
-    Product,
-    column_job,
-    entry_job,
-    entry_progress,
-    entry_reads,
-    entry_word,
-    entry_writers,
-    operand_word,
-    word,
-)
+from concord.hw.lib.jobs import column_job, entry_job, entry_progress, entry_writers
+from concord.hw.lib.payloads import Load, Product, entry_reads, entry_word, operand_word, word
 from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.accumulator import Accumulator

@@ -3,8 +3,8 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import MVM, NET, address_bits, blocked, progress, word
-from concord.hw.schedule.jobs import source_fields
+from concord.hw.lib.jobs import blocked, progress, source_fields
+from concord.hw.lib.payloads import MVM, NET, address_bits, word
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config

@@ -4,10 +4,10 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import TICKET, Load, progress, waiting, word
+from concord.hw.lib.jobs import TICKET, copy_job, progress, waiting, write_job
+from concord.hw.lib.payloads import Load, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
-from concord.hw.schedule.jobs import copy_job, write_job
 from concord.hw.schedule.writeback import Writeback, write_request
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS

@@ -3,8 +3,8 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import ENTRY_WRITERS, TICKET, Wait, address_bits, entry_writers, waiting
-from concord.hw.schedule.youngest import youngest
+from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, Wait, entry_writers, waiting, youngest
+from concord.hw.lib.payloads import address_bits
 from concord.spec.machine.config import Config
 
 PRODUCTS = 2  #: Largest number of unfinished products for MvmQ that read VectorRf.

@@ -3,22 +3,10 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import (
-    ENTRIES,
-    Mode,
-    address_bits,
-    blocked,
-    entry_blocked,
-    entry_progress,
-    entry_reads,
-    entry_writers,
-    lane_group,
-    progress,
-    word,
-)
+from concord.hw.lib.jobs import blocked, entry_blocked, entry_progress, entry_writers, gather_job, progress
+from concord.hw.lib.payloads import ENTRIES, Mode, address_bits, entry_reads, lane_group, word
 from concord.hw.lib.pipeline import delay
 from concord.hw.schedule.address_generator import vector_reads
-from concord.hw.schedule.jobs import gather_job
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config

@@ -3,31 +3,25 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import (
-    MVM,
-    NET,
-    OPERANDS,
+from concord.hw.lib.jobs import (
     TICKET,
+    ProductJob,
     Wait,
-    chain,
     column_job,
+    copy_job,
     dependency,
     entry_job,
     entry_writers,
-    softmax_mark,
-    waiting,
-)
-from concord.hw.schedule.entry_hazards import EntryHazards
-from concord.hw.schedule.jobs import (
-    ProductJob,
-    copy_job,
     fetch_job,
     gather_job,
     issue_job,
     source_fields,
+    waiting,
     write_job,
+    youngest,
 )
-from concord.hw.schedule.youngest import youngest
+from concord.hw.lib.payloads import MVM, NET, OPERANDS, chain, softmax_mark
+from concord.hw.schedule.entry_hazards import EntryHazards
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 

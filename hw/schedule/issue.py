@@ -4,9 +4,9 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.payloads import MVM, OPERANDS, TICKET, Controls, address_bits, blocked, progress, waiting, word
+from concord.hw.lib.jobs import TICKET, blocked, issue_job, progress, waiting
+from concord.hw.lib.payloads import MVM, OPERANDS, Controls, address_bits, word
 from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
-from concord.hw.schedule.jobs import issue_job
 from concord.spec.isa.instructions import STAGES
 from concord.spec.isa.operations import Stage
 from concord.spec.machine import timing

@@ -3,10 +3,10 @@
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import TICKET, operand_word, progress, waiting, word
+from concord.hw.lib.jobs import TICKET, fetch_job, progress, waiting
+from concord.hw.lib.payloads import operand_word, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
-from concord.hw.schedule.jobs import fetch_job
 from concord.spec.machine.config import Config
 
 

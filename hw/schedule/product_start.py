@@ -7,9 +7,8 @@ tiles are looked up ahead of time.
 
 from amaranth import *
 from amaranth.lib import wiring
-from concord.hw.lib.payloads import waiting
+from concord.hw.lib.jobs import ProductJob, waiting
 from concord.hw.lib.queue import Queue
-from concord.hw.schedule.jobs import ProductJob
 
 
 def product_start(m: Module, depth: int, jobs, product, loads):

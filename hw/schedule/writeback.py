@@ -4,8 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import address_bits, entry_word, progress, word
-from concord.hw.schedule.jobs import write_job
+from concord.hw.lib.jobs import progress, write_job
+from concord.hw.lib.payloads import address_bits, entry_word, word
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.isa.taps import TAPS

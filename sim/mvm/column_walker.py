@@ -2,7 +2,7 @@
 
 import cocotb
 import numpy as np
-from concord.hw.lib.payloads import column_job
+from concord.hw.lib.jobs import column_job
 from concord.hw.mvm.column_walker import column_addresses
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start, until

@@ -7,7 +7,8 @@ import cocotb
 import numpy as np
 from concord.golden.mvm.quantizer import invalid, quantize, split
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import ENTRY_WRITERS, entry_job, entry_progress, entry_word
+from concord.hw.lib.jobs import ENTRY_WRITERS, entry_job, entry_progress
+from concord.hw.lib.payloads import entry_word
 from concord.hw.mvm.vector_rf import entry_words
 from concord.sim.drivers.bench import CONFIG, Record, assert_equal
 from concord.sim.drivers.stream import Source, clock, start

@@ -2,7 +2,8 @@
 
 from collections import deque
 
-from concord.hw.lib.payloads import ENTRIES, INDEX, TICKET
+from concord.hw.lib.jobs import TICKET
+from concord.hw.lib.payloads import ENTRIES, INDEX
 from concord.sim.reference.hazards import entry_blocked
 from concord.sim.reference.memory_order import Order
 from concord.sim.stimulus.entry_addresses import columns, pixels, written_entries
@@ -14,7 +15,7 @@ class EntryWriter:
 
     Attributes:
         jobs:    (number, chain, job) of the chains that are not finished.
-        writers: What the interlock tells of the last writers, as `hw.lib.payloads.entry_writers` holds it.
+        writers: What the interlock tells of the last writers, as `hw.lib.jobs.entry_writers` holds it.
     """
 
     def __init__(self, order: Order):
@@ -46,7 +47,7 @@ class EntryWriter:
 
     @property
     def state(self) -> dict:
-        """The fields of `hw.lib.payloads.entry_progress`."""
+        """The fields of `hw.lib.jobs.entry_progress`."""
         low = 0
         if self.jobs:
             low = min(self._left().values())

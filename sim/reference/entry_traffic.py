@@ -9,17 +9,8 @@ from cocotb.triggers import RisingEdge
 from concord.golden.mvm.quantizer import invalid, split
 from concord.golden.mvm.vector_rf import VectorRf
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import (
-    ENTRY_WRITERS,
-    TICKET,
-    column_job,
-    entry,
-    entry_job,
-    entry_progress,
-    entry_reads,
-    entry_word,
-    entry_writers,
-)
+from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, column_job, entry_job, entry_progress, entry_writers
+from concord.hw.lib.payloads import entry, entry_reads, entry_word
 from concord.hw.mvm.mvm import events
 from concord.sim.drivers.bench import Record, assert_equal
 from concord.sim.drivers.stream import Source

@@ -2,7 +2,8 @@
 
 import random
 
-from concord.hw.lib.payloads import ENTRY_WRITERS, TICKET, address_bits, entry_progress, entry_writers, progress
+from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, entry_progress, entry_writers, progress
+from concord.hw.lib.payloads import address_bits
 from concord.sim.drivers.bench import Record
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
@@ -18,12 +19,12 @@ def ahead(ticket: int, done: int) -> int:
 
 
 def waiting(wait: dict, done: int) -> bool:
-    """Whether the chain of a `hw.lib.payloads.Wait` is not done yet."""
+    """Whether the chain of a `hw.lib.jobs.Wait` is not done yet."""
     return bool(wait["valid"]) and ahead(wait["ticket"], done) > 0
 
 
 def blocked(dependency: dict, progress: dict, memory: int, address: int) -> bool:
-    """Whether the older chain of a `hw.lib.payloads.dependency` may still write the word at `address`."""
+    """Whether the older chain of a `hw.lib.jobs.dependency` may still write the word at `address`."""
     if not dependency["valid"] or not dependency["lo"] <= address < dependency["hi"]:
         return False
     left = ahead(dependency["ticket"], progress["done"])
@@ -31,7 +32,7 @@ def blocked(dependency: dict, progress: dict, memory: int, address: int) -> bool
 
 
 def entry_blocked(writers: dict, older: int, progress: dict, address: int) -> bool:
-    """Whether a chain up to ticket `older` may still write the entry at `address`, as `hw.lib.payloads` decides it."""
+    """Whether a chain up to ticket `older` may still write the entry at `address`, as `hw.lib.jobs` decides it."""
     for writer in writers.values():
         left = ahead(writer["ticket"], progress["done"])
         inside = writer["lo"] <= address < writer["hi"] and not (left == 1 and address < progress["low"])
@@ -44,7 +45,7 @@ class Pipeline:
     """The progress that a writing pipeline reports; it advances at random.
 
     Attributes:
-        state: The fields of `hw.lib.payloads.progress`.
+        state: The fields of `hw.lib.jobs.progress`.
     """
 
     def __init__(self, config: Config, seed):
@@ -72,12 +73,12 @@ class Pipeline:
                 state["low"][memory] = min(low + self.random.choice((0, 1, 1, 3)), self.top)
 
     def wait(self, most: int = 2) -> dict:
-        """A `hw.lib.payloads.Wait` for a chain that is done or soon will be."""
+        """A `hw.lib.jobs.Wait` for a chain that is done or soon will be."""
         ticket = (self.state["done"] + self.random.randint(-2, most)) % _NUMBERS
         return {"valid": self.random.getrandbits(1), "ticket": ticket}
 
     def dependency(self, near: int) -> dict:
-        """A `hw.lib.payloads.dependency` on a chain that is done or soon will be, for addresses around `near`."""
+        """A `hw.lib.jobs.dependency` on a chain that is done or soon will be, for addresses around `near`."""
         lo = max(0, near + self.random.randint(-4, 6))
         return self.wait() | {"lo": min(lo, self.top), "hi": min(lo + self.random.randint(1, 8), self.top)}
 
@@ -88,7 +89,7 @@ class EntryPipeline:
     Attributes:
         done:  Number of finished chains.
         low:   Lowest entry that the next chain has not written.
-        slots: The last writers, as `hw.lib.payloads.entry_writers` holds them.
+        slots: The last writers, as `hw.lib.jobs.entry_writers` holds them.
     """
 
     def __init__(self, config: Config, seed):
@@ -105,7 +106,7 @@ class EntryPipeline:
 
     @property
     def state(self) -> dict:
-        """The fields of `hw.lib.payloads.entry_progress`."""
+        """The fields of `hw.lib.jobs.entry_progress`."""
         return {"done": self.done % _NUMBERS, "low": self.low}
 
     def older(self) -> int:
@@ -142,7 +143,7 @@ class Writers:
         self.count, self._ranges = 0, {}
 
     def dependency(self, memory: int, done: int) -> dict:
-        """The `hw.lib.payloads.dependency` of a reader that comes when `done` chains are done."""
+        """The `hw.lib.jobs.dependency` of a reader that comes when `done` chains are done."""
         last, lo, hi = self._ranges.get(memory, (0, 0, 0))
         return {"valid": int(last > done), "ticket": last % _NUMBERS, "lo": lo, "hi": hi}
 

@@ -3,7 +3,8 @@
 import random
 from collections import deque
 
-from concord.hw.lib.payloads import ENTRIES, INDEX, NET, OPERANDS, TICKET
+from concord.hw.lib.jobs import TICKET
+from concord.hw.lib.payloads import ENTRIES, INDEX, NET, OPERANDS
 from concord.sim.reference.entry_pipelines import EntryWriter, column_steps, pixel_steps
 from concord.sim.reference.hazards import ahead, blocked, waiting
 from concord.sim.reference.memory_order import NET_IN, NET_OUT, Order
@@ -24,7 +25,7 @@ class Writer:
 
     @property
     def state(self) -> dict:
-        """The fields of `hw.lib.payloads.progress`."""
+        """The fields of `hw.lib.jobs.progress`."""
         low, iteration = dict.fromkeys(range(len(VRFS)), 0), 0
         if self.jobs:
             _, job, left = self.jobs[0]

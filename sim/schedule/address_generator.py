@@ -14,7 +14,7 @@ from concord.sim.stimulus.chains import fields, pipelines, random_chains
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "x == job.iterations_x - 1", "new": "x == job.iterations_x"},
-    {"file": "hw/lib/payloads.py", "old": "(ahead == 1) & (address < low)", "new": "(address < low)"},
+    {"file": "hw/lib/jobs.py", "old": "(ahead == 1) & (address < low)", "new": "(address < low)"},
 )
 
 JOB, REQUEST = Record(walk(CONFIG)), Record(read_request(CONFIG))

@@ -7,8 +7,8 @@ from collections import deque
 import cocotb
 import numpy as np
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import Load, progress, word
-from concord.hw.schedule.jobs import copy_job, write_job
+from concord.hw.lib.jobs import copy_job, progress, write_job
+from concord.hw.lib.payloads import Load, word
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.sim.reference.hazards import Pipeline, Writers, ahead, blocked, waiting

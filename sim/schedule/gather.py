@@ -5,10 +5,10 @@ from collections import deque
 
 import cocotb
 import numpy as np
+from concord.hw.lib.jobs import gather_job
 from concord.hw.lib.payloads import ENTRIES, entry
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.gather import pixel
-from concord.hw.schedule.jobs import gather_job
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.reference.hazards import EntryPipeline, Pipeline, blocked
@@ -21,7 +21,7 @@ from concord.spec.isa.chain import Chain
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "step.eq(~from_entries | last_part)", "new": "step.eq(1)"},
     {"old": "(self.room | ~first)", "new": "self.room"},
-    {"file": "hw/lib/payloads.py", "old": "((older - writer.ticket)[:TICKET].as_signed() >= 0) & (ahead > 0)",
+    {"file": "hw/lib/jobs.py", "old": "((older - writer.ticket)[:TICKET].as_signed() >= 0) & (ahead > 0)",
      "new": "(ahead > 0)"},
 )
 

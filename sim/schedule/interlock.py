@@ -4,10 +4,20 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from concord.hw.lib.payloads import TICKET, column_job, entry_job, entry_writers
+from concord.hw.lib.jobs import (
+    TICKET,
+    ProductJob,
+    column_job,
+    copy_job,
+    entry_job,
+    entry_writers,
+    fetch_job,
+    gather_job,
+    issue_job,
+    write_job,
+)
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.interlock import PIPES, Done
-from concord.hw.schedule.jobs import ProductJob, copy_job, fetch_job, gather_job, issue_job, write_job
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.sim.reference.pipelines import Machine

@@ -6,9 +6,9 @@ from collections import defaultdict, deque
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits, progress
+from concord.hw.lib.jobs import issue_job, progress
+from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.hw.schedule.jobs import issue_job
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.reference.hazards import Pipeline, Writers, blocked, waiting

@@ -2,8 +2,8 @@
 
 import cocotb
 import numpy as np
+from concord.hw.lib.jobs import fetch_job
 from concord.hw.lib.payloads import NET, operand_word
-from concord.hw.schedule.jobs import fetch_job
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start
 from concord.sim.reference.hazards import Pipeline, ahead, blocked, waiting

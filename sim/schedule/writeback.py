@@ -4,8 +4,8 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import entry_word, progress
-from concord.hw.schedule.jobs import write_job
+from concord.hw.lib.jobs import progress, write_job
+from concord.hw.lib.payloads import entry_word
 from concord.hw.schedule.writeback import results, write_request
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start

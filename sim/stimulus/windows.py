@@ -47,7 +47,7 @@ def chain(config: Config, address: int, tile: int, *, window: bool, integer: boo
 
 
 def job(chain: Chain, older: int) -> dict:
-    """The `hw.lib.payloads.column_job` of a chain."""
+    """The `hw.lib.jobs.column_job` of a chain."""
     registers, inc = chain.registers, chain.source.inc
     window = {"vectors": registers.columns, "x": 1, "y": 1, "step": 0, "pitch": 0, "group": 0}
     if chain.windowed:

@@ -1,0 +1,192 @@
+"""Jobs: what the interlock hands to each pipeline of a chain, and how long a chain waits for older chains.
+
+A ticket is a chain's number within its pipeline. A chain waits for a ticket of another pipeline, or, word by word, for
+the writes of a chain with a ticket.
+"""
+
+from collections.abc import Iterable
+
+from amaranth import *
+from amaranth.lib import data
+from concord.hw.lib.payloads import (
+    MEMORIES,
+    OPERANDS,
+    Controls,
+    Mode,
+    Product,
+    Select,
+    address_bits,
+    entry_write,
+    softmax_mark,
+    window,
+    write,
+)
+from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.isa.memories import VRFS
+from concord.spec.machine.config import Config
+
+TICKET = 7  #: Bits of a ticket, a chain's number within its pipeline. Tickets in use span less than half of them.
+ENTRY_WRITERS = 4  #: Largest number of unfinished chains that write VectorRf.
+
+Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: The chain of another pipeline that must finish first.
+
+
+def dependency(config: Config) -> data.StructLayout:
+    """Older writes that a reader waits for: addresses lo..hi-1, until chain `ticket` of that pipeline has landed."""
+    bits = address_bits(config)
+    return data.StructLayout({"valid": 1, "ticket": TICKET, "lo": bits, "hi": bits})
+
+
+def progress(config: Config) -> data.StructLayout:
+    """Progress of a writing pipeline: finished chains, and the lowest address that the next one has not written."""
+    return data.StructLayout({
+        "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
+
+
+def entry_writers(config: Config) -> data.ArrayLayout:
+    """The last chains that write VectorRf; the one with ticket t has the index t mod ENTRY_WRITERS."""
+    bits = address_bits(config)
+    return data.ArrayLayout(data.StructLayout({"ticket": TICKET, "lo": bits, "hi": bits}), ENTRY_WRITERS)
+
+
+def entry_progress(config: Config) -> data.StructLayout:
+    """Finished chains that write VectorRf, and the lowest entry that the next one of them has not written."""
+    return data.StructLayout({"done": TICKET, "low": address_bits(config)})
+
+
+def reader(config: Config) -> data.StructLayout:
+    """Read of one memory by a chain, with the older writes of each writing pipeline that it waits for."""
+    bits = address_bits(config)
+    return data.StructLayout({
+        "valid": 1, "lo": bits, "inc": 1, "mfu": dependency(config), "copy": dependency(config)})
+
+
+def waiting(wait, done):
+    """Whether the chain of `wait` is unfinished when `done` chains are finished."""
+    return wait.valid & ((wait.ticket - done)[:TICKET].as_signed() > 0)
+
+
+def youngest(m: Module, name: str, candidates: Iterable[tuple]):
+    """The `Wait` for the youngest ticket whose condition holds, from (wait, condition) pairs of one pipeline."""
+    best = None
+    for k, (wait, condition) in enumerate(candidates):
+        this = Signal(Wait, name=f"{name}{k}")
+        m.d.comb += [this.valid.eq(wait.valid & condition), this.ticket.eq(wait.ticket)]
+        if best is not None:
+            merged = Signal(Wait, name=f"{name}_upto{k}")
+            newer = (this.ticket - best.ticket)[:TICKET].as_signed() > 0
+            m.d.comb += [merged.valid.eq(this.valid | best.valid),
+                         merged.ticket.eq(Mux(this.valid & (newer | ~best.valid), this.ticket, best.ticket))]
+            this = merged
+        best = this
+    return best
+
+
+def blocked(dependency, progress, low, address):
+    """Whether the word at `address` may still be written by an older chain.
+
+    Args:
+        dependency: Writes of one pipeline that the reader waits for.
+        progress: Progress of that pipeline.
+        low: Entry of `progress.low` for the memory that is read.
+    """
+    ahead = (dependency.ticket - progress.done)[:TICKET].as_signed()
+    pending = (address >= dependency.lo) & (address < dependency.hi) & ~((ahead == 1) & (address < low))
+    return dependency.valid & (ahead > 0) & pending
+
+
+def entry_blocked(writers, older, progress, address):
+    """Whether the entry at `address` may still be written by a chain up to ticket `older`.
+
+    Args:
+        writers:  Value of the layout `entry_writers`.
+        older:    Ticket of the youngest writer that the reader waits for.
+        progress: Value of the layout `entry_progress`.
+    """
+    def pending(writer):
+        ahead = (writer.ticket - progress.done)[:TICKET].as_signed()
+        relevant = ((older - writer.ticket)[:TICKET].as_signed() >= 0) & (ahead > 0)
+        inside = (address >= writer.lo) & (address < writer.hi)
+        return relevant & inside & ~((ahead == 1) & (address < progress.low))
+
+    return Cat(pending(writer) for writer in writers).any()
+
+
+def source_fields(config: Config) -> dict:
+    """Fields that say where the words of a chain's source lie; every job that reads a source begins with them."""
+    bits = address_bits(config)
+    return {"memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, "iterations": REGISTER_BITS,
+            "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits}
+
+
+def fetch_job(config: Config) -> data.StructLayout:
+    """Job of operand fetch: the source of one `mv_mul`. `own`: iterations wait for earlier writes of the chain."""
+    return data.StructLayout({
+        **source_fields(config), "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
+
+
+#: One product, and the ticket of the load whose tiles it may read.
+ProductJob = data.StructLayout({"product": Product, "copy": Wait})
+
+
+def column_job(config: Config) -> data.StructLayout:
+    """Addresses of the columns of one product from VectorRf.
+
+    `stride_x` and `stride_y` are 0 where iterations do not move. `older` is the ticket of the youngest older chain that
+    writes VectorRf.
+    """
+    bits = address_bits(config)
+    return data.StructLayout({
+        **dict.fromkeys(("lo", "stride_x", "stride_y"), bits),
+        **dict.fromkeys(("iterations", "iterations_x", "row_tiles", "columns"), REGISTER_BITS),
+        "window": window(config), "older": TICKET})
+
+
+def gather_job(config: Config) -> data.StructLayout:
+    """Job of the gather unit: the source of one chain that pools, or that reads entries of VectorRf as numbers.
+
+    `older` is the ticket of the youngest older chain that writes VectorRf. `pool`: the chain has a `v_pool_max`.
+    """
+    return data.StructLayout({
+        **source_fields(config), "older": TICKET, "mode": Mode, "pool": 1, "window": window(config)})
+
+
+def issue_job(config: Config) -> data.StructLayout:
+    """Job of issue: a chain for the multi-function units.
+
+    `targets` are its writes to memories of operands. `pop`: its words come from the product; `gather`: from the gather
+    unit. `serial`: each word waits until the word before it has landed. Its first word waits for other pipelines, for
+    `product` because the product reads entries that this chain writes.
+    """
+    entries = {"gather": 1, "product": Wait} if config.vector_rf else {}
+    return data.StructLayout({
+        **source_fields(config),
+        "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
+        "targets": data.ArrayLayout(write(config), len(OPERANDS)),
+        "control": Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait, **entries})
+
+
+def write_job(config: Config) -> data.StructLayout:
+    """Job of the last stage of a pipeline: the writes of a chain. `entries`: its words go to VectorRf, too.
+
+    `softmax`: those for NetQ go through the softmax unit.
+    """
+    entries = {"entries": 1, "entries_select": Select} if config.vector_rf else {}
+    return data.StructLayout({
+        "words": REGISTER_BITS, "tail": range(config.mfu_lanes), "iterations": REGISTER_BITS,
+        "stride_out": address_bits(config),
+        "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select, **entries,
+        **softmax_mark(config)})
+
+
+def copy_job(config: Config) -> data.StructLayout:
+    """Job of the copy pipeline. With `matrix`, it loads native tiles to MatrixRf, from `tile` on."""
+    return data.StructLayout({
+        **source_fields(config),
+        "matrix": 1, "tile": ADDRESS_BITS, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
+
+
+def entry_job(config: Config) -> data.StructLayout:
+    """Entries that one chain writes: `words` words in each iteration make ceil(words * M / N) entries."""
+    return data.StructLayout({
+        "write": entry_write(config), **dict.fromkeys(("words", "iterations", "iterations_x"), REGISTER_BITS)})
