@@ -8,7 +8,6 @@ from concord.hw.host.crc import CRC32
 from concord.hw.host.message_header import refused, store
 from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import word
 from concord.spec.host.messages import HEADER, MessageKind
 from concord.spec.machine.config import Config
 
@@ -63,13 +62,7 @@ class MessageInput(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(message_payloads.beat(config))),
             "idle": In(1), "reset": In(1),
-            "net": Out(stream.Signature(word(config))),
-            "write": Out(stream.Signature(message_payloads.write(config))),
-            "entry_write": Out(stream.Signature(message_payloads.entry_write(config))),
-            "program": Out(stream.Signature(message_payloads.Program)),
-            "bias": Out(stream.Signature(message_payloads.bias(config))),
-            "packed": Out(stream.Signature(message_payloads.packed(config))),
-            "update": Out(stream.Signature(message_payloads.update(config))),
+            **{name: Out(stream.Signature(shape)) for name, shape in message_payloads.items(config).items()},
             "read": Out(stream.Signature(message_payloads.Read)),
             "error": Out(1), "busy": Out(1),
         })
@@ -127,7 +120,7 @@ class MessageInput(wiring.Component):
             crc.start.eq((self.state == State.HEADER) & (self.place == 0)),
         ]
         m.submodules.items = self.items = items = MessageItems(self.config)
-        for name in ("net", "write", "entry_write", "program", "bias", "packed", "update"):
+        for name in message_payloads.items(self.config):
             wiring.connect(m, getattr(items, name), wiring.flipped(getattr(self, name)))
         payload = self.state == State.PAYLOAD
         m.d.comb += [

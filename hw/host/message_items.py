@@ -4,7 +4,6 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import word
 from concord.spec.host.messages import MessageKind, item_bytes
 from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.isa.memories import Mem
@@ -43,14 +42,7 @@ class MessageItems(wiring.Component):
             "start": In(1), "header": In(message_payloads.Header),
             "i": In(stream.Signature(message_payloads.wide_unit(config))), "wide": Out(1), "last": Out(1),
             "restart": In(1), "reset": In(1), "waiting": Out(1), "busy": Out(1),
-            "net": Out(stream.Signature(word(config))),
-            "write": Out(stream.Signature(message_payloads.write(config))),
-            "entry_write": Out(stream.Signature(message_payloads.entry_write(config))),
-            "program": Out(stream.Signature(message_payloads.Program)),
-            "bias": Out(stream.Signature(message_payloads.bias(config))),
-            "packed": Out(stream.Signature(message_payloads.packed(config))),
-            "update": Out(stream.Signature(message_payloads.update(config))),
-        })
+            **{name: Out(stream.Signature(shape)) for name, shape in message_payloads.items(config).items()}})
 
     def _outs(self):
         """Output stream of each kind that has items, and of `_ENTRIES`."""

@@ -8,55 +8,44 @@ from collections.abc import Iterable
 
 from amaranth import *
 from amaranth.lib import data
-from concord.hw.lib.payloads import (
-    MEMORIES,
-    OPERANDS,
-    Controls,
-    Mode,
-    Product,
-    Select,
-    address_bits,
-    entry_write,
-    softmax_mark,
-    window,
-    write,
-)
+from concord.hw.lib import payloads
 from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
 TICKET = 7  #: Bits of a ticket, a chain's number within its pipeline. Tickets in use span less than half of them.
 ENTRY_WRITERS = 4  #: Largest number of unfinished chains that write VectorRf.
+ENTRY_JOBS = ("columns", "gather", "entries")  #: Jobs of the readers and of the writer of VectorRf.
 
 Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: The chain of another pipeline that must finish first.
 
 
 def dependency(config: Config) -> data.StructLayout:
     """Older writes that a reader waits for: addresses lo..hi-1, until chain `ticket` of that pipeline has landed."""
-    bits = address_bits(config)
+    bits = payloads.address_bits(config)
     return data.StructLayout({"valid": 1, "ticket": TICKET, "lo": bits, "hi": bits})
 
 
 def progress(config: Config) -> data.StructLayout:
     """Progress of a writing pipeline: finished chains, and the lowest address that the next one has not written."""
     return data.StructLayout({
-        "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
+        "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(payloads.address_bits(config), len(VRFS))})
 
 
 def entry_writers(config: Config) -> data.ArrayLayout:
     """The last chains that write VectorRf; the one with ticket t has the index t mod ENTRY_WRITERS."""
-    bits = address_bits(config)
+    bits = payloads.address_bits(config)
     return data.ArrayLayout(data.StructLayout({"ticket": TICKET, "lo": bits, "hi": bits}), ENTRY_WRITERS)
 
 
 def entry_progress(config: Config) -> data.StructLayout:
     """Finished chains that write VectorRf, and the lowest entry that the next one of them has not written."""
-    return data.StructLayout({"done": TICKET, "low": address_bits(config)})
+    return data.StructLayout({"done": TICKET, "low": payloads.address_bits(config)})
 
 
 def reader(config: Config) -> data.StructLayout:
     """Read of one memory by a chain, with the older writes of each writing pipeline that it waits for."""
-    bits = address_bits(config)
+    bits = payloads.address_bits(config)
     return data.StructLayout({
         "valid": 1, "lo": bits, "inc": 1, "mfu": dependency(config), "copy": dependency(config)})
 
@@ -114,8 +103,8 @@ def entry_blocked(writers, older, progress, address):
 
 def source_fields(config: Config) -> dict:
     """Fields that say where the words of a chain's source lie; every job that reads a source begins with them."""
-    bits = address_bits(config)
-    return {"memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, "iterations": REGISTER_BITS,
+    bits = payloads.address_bits(config)
+    return {"memory": payloads.MEMORIES, "source": reader(config), "words": REGISTER_BITS, "iterations": REGISTER_BITS,
             "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits}
 
 
@@ -126,7 +115,7 @@ def fetch_job(config: Config) -> data.StructLayout:
 
 
 #: One product, and the ticket of the load whose tiles it may read.
-ProductJob = data.StructLayout({"product": Product, "copy": Wait})
+ProductJob = data.StructLayout({"product": payloads.Product, "copy": Wait})
 
 
 def column_job(config: Config) -> data.StructLayout:
@@ -135,11 +124,11 @@ def column_job(config: Config) -> data.StructLayout:
     `stride_x` and `stride_y` are 0 where iterations do not move. `older` is the ticket of the youngest older chain that
     writes VectorRf.
     """
-    bits = address_bits(config)
+    bits = payloads.address_bits(config)
     return data.StructLayout({
         **dict.fromkeys(("lo", "stride_x", "stride_y"), bits),
         **dict.fromkeys(("iterations", "iterations_x", "row_tiles", "columns"), REGISTER_BITS),
-        "window": window(config), "older": TICKET})
+        "window": payloads.window(config), "older": TICKET})
 
 
 def gather_job(config: Config) -> data.StructLayout:
@@ -148,7 +137,7 @@ def gather_job(config: Config) -> data.StructLayout:
     `older` is the ticket of the youngest older chain that writes VectorRf. `pool`: the chain has a `v_pool_max`.
     """
     return data.StructLayout({
-        **source_fields(config), "older": TICKET, "mode": Mode, "pool": 1, "window": window(config)})
+        **source_fields(config), "older": TICKET, "mode": payloads.Mode, "pool": 1, "window": payloads.window(config)})
 
 
 def issue_job(config: Config) -> data.StructLayout:
@@ -161,9 +150,10 @@ def issue_job(config: Config) -> data.StructLayout:
     entries = {"gather": 1, "product": Wait} if config.vector_rf else {}
     return data.StructLayout({
         **source_fields(config),
-        "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
-        "targets": data.ArrayLayout(write(config), len(OPERANDS)),
-        "control": Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait, **entries})
+        "stride_out": payloads.address_bits(config),
+        "operands": data.ArrayLayout(reader(config), len(payloads.OPERANDS)),
+        "targets": data.ArrayLayout(payloads.write(config), len(payloads.OPERANDS)),
+        "control": payloads.Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait, **entries})
 
 
 def write_job(config: Config) -> data.StructLayout:
@@ -171,12 +161,12 @@ def write_job(config: Config) -> data.StructLayout:
 
     `softmax`: those for NetQ go through the softmax unit.
     """
-    entries = {"entries": 1, "entries_select": Select} if config.vector_rf else {}
+    entries = {"entries": 1, "entries_select": payloads.Select} if config.vector_rf else {}
     return data.StructLayout({
         "words": REGISTER_BITS, "tail": range(config.mfu_lanes), "iterations": REGISTER_BITS,
-        "stride_out": address_bits(config),
-        "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select, **entries,
-        **softmax_mark(config)})
+        "stride_out": payloads.address_bits(config),
+        "writes": data.ArrayLayout(payloads.write(config), len(VRFS)), "net": 1, "net_select": payloads.Select,
+        **entries, **payloads.softmax_mark(config)})
 
 
 def copy_job(config: Config) -> data.StructLayout:
@@ -189,4 +179,11 @@ def copy_job(config: Config) -> data.StructLayout:
 def entry_job(config: Config) -> data.StructLayout:
     """Entries that one chain writes: `words` words in each iteration make ceil(words * M / N) entries."""
     return data.StructLayout({
-        "write": entry_write(config), **dict.fromkeys(("words", "iterations", "iterations_x"), REGISTER_BITS)})
+        "write": payloads.entry_write(config), **dict.fromkeys(("words", "iterations", "iterations_x"), REGISTER_BITS)})
+
+
+def job_shapes(config: Config) -> dict:
+    """Shape of each job, by the name that it has at the interlock."""
+    return {"fetch": fetch_job(config), "product": ProductJob, "issue": issue_job(config), "write": write_job(config),
+            "copy": copy_job(config), "copy_write": write_job(config), "columns": column_job(config),
+            "gather": gather_job(config), "entries": entry_job(config)}

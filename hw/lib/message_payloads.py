@@ -76,6 +76,12 @@ def updated(config: Config) -> data.StructLayout:
     return data.StructLayout({"word": word(config), "exponents": 16, "remaining": 32})
 
 
+def items(config: Config) -> dict:
+    """Shapes of the items of messages to a machine, by the name of the stream that carries them."""
+    return {"net": word(config), "write": write(config), "entry_write": entry_write(config), "program": Program,
+            "bias": bias(config), "packed": packed(config), "update": update(config)}
+
+
 def output(config: Config) -> data.StructLayout:
     """One word on its way to the host; `remaining` words of its message are left, this one included."""
     return data.StructLayout({"word": word(config), "remaining": REGISTER_BITS})

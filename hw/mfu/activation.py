@@ -7,18 +7,11 @@ from concord.hw.lib.float16 import NAN, Binary16, rounded
 from concord.hw.lib.pipeline import delay
 from concord.spec.isa.operations import BYPASS, Operation, Stage, code_bits, implemented
 from concord.spec.machine import timing
-from concord.spec.numbers.activation import (
-    BASE_BITS,
-    EXPONENT_BITS,
-    SLOPE_BITS,
-    TABLE_DEPTH,
-    TANH_LINEAR,
-    Curve,
-    blocks,
-    table,
-)
+from concord.spec.numbers import activation as curves
+from concord.spec.numbers.activation import Curve
 
-Segment = data.StructLayout({"base": BASE_BITS, "slope": signed(SLOPE_BITS), "exponent": EXPONENT_BITS})
+Segment = data.StructLayout({
+    "base": curves.BASE_BITS, "slope": signed(curves.SLOPE_BITS), "exponent": curves.EXPONENT_BITS})
 
 #: The result of an operation: `direct`; where `tabled` is high, the value that the table has for `curve`, with `sign`.
 Result = data.StructLayout({"direct": 16, "tabled": 1, "curve": range(len(Curve)), "sign": 1})
@@ -33,7 +26,8 @@ def _sigmoid(a):
 
 
 def _tanh(a):
-    return {"direct": a.as_value(), "tabled": a.exponent >= TANH_LINEAR + 15, "curve": Curve.TANH.value, "sign": a.sign}
+    return {"direct": a.as_value(), "tabled": a.exponent >= curves.TANH_LINEAR + 15, "curve": Curve.TANH.value,
+            "sign": a.sign}
 
 
 #: The fields of each operation's Result that are not 0, from a Binary16 that is no NaN.
@@ -66,7 +60,7 @@ class Activation(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.table = rows = memory.Memory(
-            shape=Segment, depth=TABLE_DEPTH, init=[segment._asdict() for segment in table()])
+            shape=Segment, depth=curves.TABLE_DEPTH, init=[segment._asdict() for segment in curves.table()])
         row = rows.read_port()
 
         a = Binary16(self.a)
@@ -78,12 +72,12 @@ class Activation(wiring.Component):
         t = delay(m, shifted[:len(a.fraction)], 1)
 
         rise = delay(m, (row.data.slope * t)[len(t):].as_signed(), 1)
-        value = delay(m, (delay(m, row.data.base, 1) + rise)[:BASE_BITS], 1)
+        value = delay(m, (delay(m, row.data.base, 1) + rise)[:curves.BASE_BITS], 1)
         exponent = delay(m, row.data.exponent, 2)
 
         # In the lower half of its range, a normal value has one more fraction bit.
         finer = ~value[-1] & exponent.any()
-        field = (exponent - finer)[:EXPONENT_BITS]
+        field = (exponent - finer)[:curves.EXPONENT_BITS]
         value = Mux(finer, Cat(Const(0, 1), value[:-1]), value)
         bits = rounded(Cat(field, Const(0, 1)), Cat(value[:-12].any(), value[-12:]))
 
@@ -109,10 +103,10 @@ def _result(m, a, op):
 
 def _block(m, a, curve):
     """First row of the octave of `a`, and log2 of its number of rows."""
-    first, k = Signal(range(TABLE_DEPTH)), Signal(range(len(a.fraction)))
+    first, k = Signal(range(curves.TABLE_DEPTH)), Signal(range(len(a.fraction)))
     with m.Switch(Cat(a.exponent, curve)):
         for each in Curve:
-            for field, block in blocks(each).items():
+            for field, block in curves.blocks(each).items():
                 with m.Case(field | each.value << len(a.exponent)):
                     m.d.comb += [first.eq(block.first), k.eq(block.k)]
     return first, k

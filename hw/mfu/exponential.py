@@ -4,21 +4,12 @@ from amaranth import *
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.pipeline import delay
-from concord.spec.numbers.softmax import (
-    DISTANCE_BITS,
-    FACTOR_BITS,
-    LOW_BITS,
-    SEGMENT_BITS,
-    SLOPE_BITS,
-    TERM_BITS,
-    fractions,
-    wholes,
-)
+from concord.spec.numbers import softmax
 
 SPAN_BITS = 33  #: Bits of the distance of two binary16 numbers in units of 2**-16.
 
-_SURPLUS = 2 * FACTOR_BITS - TERM_BITS  # bits that every shift drops
-Segment = data.StructLayout({"base": FACTOR_BITS, "slope": SLOPE_BITS})
+_SURPLUS = 2 * softmax.FACTOR_BITS - softmax.TERM_BITS  # bits that every shift drops
+Segment = data.StructLayout({"base": softmax.FACTOR_BITS, "slope": softmax.SLOPE_BITS})
 
 
 class Exponential(wiring.Component):
@@ -35,26 +26,26 @@ class Exponential(wiring.Component):
     latency = 5
 
     def __init__(self):
-        super().__init__({"distance": In(SPAN_BITS), "o": Out(TERM_BITS)})
+        super().__init__({"distance": In(SPAN_BITS), "o": Out(softmax.TERM_BITS)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.table = rows = memory.Memory(
-            shape=Segment, depth=1 << SEGMENT_BITS, init=[segment._asdict() for segment in fractions()])
+            shape=Segment, depth=1 << softmax.SEGMENT_BITS, init=[segment._asdict() for segment in softmax.fractions()])
         row = rows.read_port()
 
         # Cycle 1: the rows of both tables; beyond the last one of `wholes` the factor is 0.
-        factor, shift = Signal(FACTOR_BITS), Signal(range(wholes()[-1].shift - _SURPLUS + 1))
-        with m.Switch(self.distance[DISTANCE_BITS:]):
-            for number, whole in enumerate(wholes()):
+        factor, shift = Signal(softmax.FACTOR_BITS), Signal(range(softmax.wholes()[-1].shift - _SURPLUS + 1))
+        with m.Switch(self.distance[softmax.DISTANCE_BITS:]):
+            for number, whole in enumerate(softmax.wholes()):
                 with m.Case(number):
                     m.d.comb += [factor.eq(whole.factor), shift.eq(whole.shift - _SURPLUS)]
-        m.d.comb += row.addr.eq(self.distance[LOW_BITS:DISTANCE_BITS])
-        low = delay(m, self.distance[:LOW_BITS], 1)
+        m.d.comb += row.addr.eq(self.distance[softmax.LOW_BITS:softmax.DISTANCE_BITS])
+        low = delay(m, self.distance[:softmax.LOW_BITS], 1)
 
         # Cycle 2: how far the chord falls. Cycle 3: B. Cycle 4: B times the factor. Cycle 5: the term.
         fall = delay(m, row.data.slope * low, 1)
-        near = delay(m, (delay(m, row.data.base, 1) - (fall >> LOW_BITS))[:FACTOR_BITS], 1)
+        near = delay(m, (delay(m, row.data.base, 1) - (fall >> softmax.LOW_BITS))[:softmax.FACTOR_BITS], 1)
         scaled = delay(m, near * delay(m, factor, 3), 1)
-        m.d.comb += self.o.eq(delay(m, (scaled[_SURPLUS:] >> delay(m, shift, 4))[:TERM_BITS], 1))
+        m.d.comb += self.o.eq(delay(m, (scaled[_SURPLUS:] >> delay(m, shift, 4))[:softmax.TERM_BITS], 1))
         return m

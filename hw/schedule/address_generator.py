@@ -25,6 +25,20 @@ def vector_reads(config: Config) -> wiring.Signature:
     return wiring.Signature({"request": Out(read_request(config)), "grant": In(1), "data": In(word(config))})
 
 
+def unwritten(m: Module, unit, job, address):
+    """Whether an older chain may still write the word at `address` of the vector memory that a job reads.
+
+    Args:
+        unit: The reader, whose ports `mfu` and `copy` have the progress of the two pipelines that write.
+    """
+    lows = {pipe: Signal(address.shape(), name=f"low_{pipe}") for pipe in ("mfu", "copy")}
+    with m.Switch(job.memory):
+        for k in range(len(VRFS)):
+            with m.Case(k):
+                m.d.comb += [low.eq(getattr(unit, pipe).low[k]) for pipe, low in lows.items()]
+    return Cat(blocked(job.source[pipe], getattr(unit, pipe), low, address) for pipe, low in lows.items()).any()
+
+
 class AddressGenerator(wiring.Component):
     """Reads the words of a chain's source, each as soon as no older chain may still write it.
 
@@ -60,13 +74,7 @@ class AddressGenerator(wiring.Component):
         address = Signal(address_bits(self.config))
         m.d.comb += address.eq(job.source.lo + offset)
 
-        lows = {pipe: Signal(address_bits(self.config), name=f"low_{pipe}") for pipe in ("mfu", "copy")}
-        with m.Switch(job.memory):
-            for k in range(len(VRFS)):
-                with m.Case(k):
-                    m.d.comb += [low.eq(getattr(self, pipe).low[k]) for pipe, low in lows.items()]
-        written = ~Cat(blocked(job.source[pipe], getattr(self, pipe), low, address) for pipe, low in lows.items()).any()
-
+        written = ~unwritten(m, self, job, address)
         from_net, from_pop = job.memory == NET, job.memory == MVM
         active, request = job.valid & ~self.hold, self.vectors.request
         m.d.comb += [

@@ -3,12 +3,11 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.jobs import blocked, entry_blocked, entry_progress, entry_writers, gather_job, progress
+from concord.hw.lib.jobs import entry_blocked, entry_progress, entry_writers, gather_job, progress
 from concord.hw.lib.payloads import ENTRIES, Mode, address_bits, entry_reads, lane_group, word
 from concord.hw.lib.pipeline import delay
-from concord.hw.schedule.address_generator import vector_reads
+from concord.hw.schedule.address_generator import unwritten, vector_reads
 from concord.spec.isa.instructions import REGISTER_BITS
-from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
 
@@ -62,7 +61,7 @@ class Gather(wiring.Component):
         ready = Signal()  # the pixel is written, and there is space for its word
         m.d.comb += [
             address.eq(job.source.lo + offset), ready.eq(self.job.valid & (self.room | ~first)),
-            self.vectors.request.valid.eq(ready & ~from_entries & ~self._unwritten(m, address)),
+            self.vectors.request.valid.eq(ready & ~from_entries & ~unwritten(m, self, job, address)),
             self.vectors.request.memory.eq(job.memory), self.vectors.request.address.eq(address),
             self.vector_rf.request.valid.eq(
                 ready & from_entries & ~entry_blocked(self.writers, job.older, self.entries, address)),
@@ -71,16 +70,6 @@ class Gather(wiring.Component):
             self.take.eq(go & first), self.busy.eq(go), self.waits.eq(self.job.valid & ~go)]
         self._output(m, go, first, last, part)
         return m
-
-    def _unwritten(self, m, address):
-        """Whether an older chain may still write the word of a vector memory at `address`."""
-        source, lows = self.job.p.source, {pipe: Signal(address_bits(self.config), name=f"low_{pipe}")
-                                           for pipe in ("mfu", "copy")}
-        with m.Switch(self.job.p.memory):
-            for k in range(len(VRFS)):
-                with m.Case(k):
-                    m.d.comb += [low.eq(getattr(self, pipe).low[k]) for pipe, low in lows.items()]
-        return Cat(blocked(source[pipe], getattr(self, pipe), low, address) for pipe, low in lows.items()).any()
 
     def _walk(self, m, go, first, last, part):
         """Walk through pixels, words and iterations. Returns the offset of the present pixel from the first address."""

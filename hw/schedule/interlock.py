@@ -3,23 +3,8 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.jobs import (
-    TICKET,
-    ProductJob,
-    Wait,
-    column_job,
-    copy_job,
-    dependency,
-    entry_job,
-    entry_writers,
-    fetch_job,
-    gather_job,
-    issue_job,
-    source_fields,
-    waiting,
-    write_job,
-    youngest,
-)
+from concord.hw.lib import jobs
+from concord.hw.lib.jobs import TICKET, Wait, waiting, youngest
 from concord.hw.lib.payloads import MVM, NET, OPERANDS, chain, softmax_mark
 from concord.hw.schedule.entry_hazards import EntryHazards
 from concord.spec.isa.memories import VRFS
@@ -61,16 +46,11 @@ class Interlock(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        entries = {
-            "columns": Out(stream.Signature(column_job(config))), "gather": Out(stream.Signature(gather_job(config))),
-            "entries": Out(stream.Signature(entry_job(config))), "entry_writers": Out(entry_writers(config)),
-            "start": In(1)} if config.vector_rf else {}
-        super().__init__({
-            "i": In(stream.Signature(chain(config))),
-            "fetch": Out(stream.Signature(fetch_job(config))), "product": Out(stream.Signature(ProductJob)),
-            "issue": Out(stream.Signature(issue_job(config))), "write": Out(stream.Signature(write_job(config))),
-            "copy": Out(stream.Signature(copy_job(config))), "copy_write": Out(stream.Signature(write_job(config))),
-            "done": In(Done), "idle": Out(1), **entries})
+        outs = {name: Out(stream.Signature(shape)) for name, shape in jobs.job_shapes(config).items()}
+        entries = {name: outs.pop(name) for name in jobs.ENTRY_JOBS} | {
+            "entry_writers": Out(jobs.entry_writers(config)), "start": In(1)}
+        super().__init__({"i": In(stream.Signature(chain(config))), **outs, "done": In(Done), "idle": Out(1),
+                          **(entries if config.vector_rf else {})})
 
     def elaborate(self, platform):
         m = Module()
@@ -91,12 +71,12 @@ class Interlock(wiring.Component):
         queues = {"fetch": [self.fetch], "product": [self.product], "mfu": [self.issue, self.write],
                   "copy": [self.copy, self.copy_write]}
         matrix = {self.copy_write: ~c.matrix}  # a tile's rows go to the matrix quantiser
-        jobs = [(q, uses[p] & matrix.get(q, 1)) for p, qs in queues.items() for q in qs]
+        queued = [(q, uses[p] & matrix.get(q, 1)) for p, qs in queues.items() for q in qs]
         if self.config.vector_rf:
             room &= self._entries(m, c, sent)
-            jobs += [(self.columns, c.product.from_entries), (self.gather, c.gather), (self.entries, c.entries.valid)]
-        m.d.comb += sent.eq(held & room & Cat(queue.ready | ~used for queue, used in jobs).all())
-        m.d.comb += [queue.valid.eq(sent & used) for queue, used in jobs]
+            queued += [(self.columns, c.product.from_entries), (self.gather, c.gather), (self.entries, c.entries.valid)]
+        m.d.comb += sent.eq(held & room & Cat(queue.ready | ~used for queue, used in queued).all())
+        m.d.comb += [queue.valid.eq(sent & used) for queue, used in queued]
         with m.If(sent):
             for pipe, ticket in self.tickets.items():
                 with m.If(uses[pipe]):
@@ -168,7 +148,7 @@ class Interlock(wiring.Component):
         for pipe in ("mfu", "copy"):
             self.net_writes[pipe] = self._last(m, f"net_write_{pipe}", pipe, sent & uses[pipe] & c.net)
             for k in range(len(VRFS)):
-                under_way = Signal(dependency(config), name=f"write_{pipe}{k}")
+                under_way = Signal(jobs.dependency(config), name=f"write_{pipe}{k}")
                 self.writes[pipe, k] = under_way
                 new = c.writes[k]
                 over = ~self._undone(under_way, pipe)
@@ -242,7 +222,7 @@ class Interlock(wiring.Component):
         for queue, words in lengths.items():
             job = queue.p
             m.d.comb += [job[name].eq(words if name == "words" else c[name])
-                         for name in source_fields(self.config) if name != "source"]
+                         for name in jobs.source_fields(self.config) if name != "source"]
             self._reader(m, job.source, c.source, c.memory)
         m.d.comb += [self.product.p.product.eq(c.product), self.product.p.copy.eq(self.tile_writes)]
 

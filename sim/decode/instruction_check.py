@@ -13,22 +13,10 @@ from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator
+from concord.spec.isa import instructions as isa
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.check import Sequencer, check
-from concord.spec.isa.instructions import (
-    BASES,
-    REGISTER_BITS,
-    SPECS,
-    WORD,
-    Error,
-    Instruction,
-    Op,
-    Reg,
-    base_number,
-    decode,
-    encode,
-    increment,
-)
+from concord.spec.isa.instructions import SPECS, Error, Instruction, Op, decode, encode
 from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.isa.rules import Violation
 
@@ -70,12 +58,12 @@ def after(program: list[int]) -> tuple[dict, dict]:
 def sum_outside(before: list[int], word: int, modes: list[bool]) -> bool:
     """Whether the word is an `s_add` behind the program `before`, and its base register cannot hold the sum."""
     instruction = decode(word)
-    if instruction is None or instruction.op != Op.S_ADD or instruction.mem not in BASES:
+    if instruction is None or instruction.op != Op.S_ADD or instruction.mem not in isa.BASES:
         return False
     state = Sequencer(CONFIG, before, list(modes))
     with suppress(Violation):  # the walk stops behind the last instruction
         deque(state.walk(repeat=False), 0)
-    return not 0 <= state.bases[base_number(instruction)] + increment(instruction) < 1 << REGISTER_BITS
+    return not 0 <= state.bases[isa.base_number(instruction)] + isa.increment(instruction) < 1 << isa.REGISTER_BITS
 
 
 def candidate(rng: np.random.Generator, program: list[int], address: int) -> int:
@@ -83,7 +71,7 @@ def candidate(rng: np.random.Generator, program: list[int], address: int) -> int
     word = program[rng.integers(len(program))]
     match rng.integers(6):
         case 0:
-            word ^= 1 << int(rng.integers(WORD))
+            word ^= 1 << int(rng.integers(isa.WORD))
         case 1:
             word = word & ~0xFF | int(rng.integers(max(Op) + 4))
         case 2:
@@ -91,7 +79,7 @@ def candidate(rng: np.random.Generator, program: list[int], address: int) -> int
         case 3:
             word = program[address] ^ 1 << int(rng.integers(8, 16))  # a bit of the modes or of the base
         case 4:
-            word = encode(Instruction(op=Op.S_ADD, mem=int(rng.choice(list(Reg))), a=int(rng.integers(1 << 16))))
+            word = encode(Instruction(op=Op.S_ADD, mem=int(rng.choice(list(isa.Reg))), a=int(rng.integers(1 << 16))))
     return word
 
 

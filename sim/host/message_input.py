@@ -5,6 +5,7 @@ import cocotb
 import numpy as np
 from cocotbext.axi import AxiStreamBus, AxiStreamSource
 from concord.hw.host.message_input import MessageInput
+from concord.hw.lib import message_payloads
 from concord.sim.drivers.axi_stream import AxiStream, pauses
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import Sink, clock, every_cycle, start, until
@@ -19,7 +20,7 @@ def component(config) -> AxiStream:
     return AxiStream(MessageInput(config), "i", "s_axis")
 
 
-OUTS = ("net", "write", "entry_write", "program", "bias", "packed", "update", "read")
+OUTS = (*message_payloads.items(CONFIG), "read")
 
 
 class Bench:

@@ -11,7 +11,7 @@ from concord.spec.host.messages import Message, MessageKind, item_bytes, pack, r
 CONFIGURATIONS = ("tiny", "serial", "wide", "vision")  # the last one has the widest words
 
 HEADER = Record(message_payloads.Header)
-OUTS = ("net", "write", "entry_write", "program", "bias", "packed", "update")
+OUTS = tuple(message_payloads.items(CONFIG))
 KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)
 
 

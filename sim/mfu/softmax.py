@@ -97,7 +97,8 @@ async def busy_until_the_last_word_is_taken(dut):
     while len(sink.queue) < len(wanted):
         assert int(dut.busy.value), "busy is low while the unit holds a message"
         seen += 1
-        await clock(dut, 2)
+        await clock(dut)
+    await clock(dut)
     assert seen > 20
     assert not int(dut.busy.value)
 

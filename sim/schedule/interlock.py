@@ -4,18 +4,7 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from concord.hw.lib.jobs import (
-    TICKET,
-    ProductJob,
-    column_job,
-    copy_job,
-    entry_job,
-    entry_writers,
-    fetch_job,
-    gather_job,
-    issue_job,
-    write_job,
-)
+from concord.hw.lib.jobs import TICKET, entry_writers, job_shapes
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.interlock import PIPES, Done
 from concord.sim.drivers.bench import CONFIG, Record
@@ -39,10 +28,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 CHAIN, DONE = Record(chain_layout(CONFIG)), Record(Done)
-JOBS = {"fetch": Record(fetch_job(CONFIG)), "product": Record(ProductJob), "issue": Record(issue_job(CONFIG)),
-        "write": Record(write_job(CONFIG)), "copy": Record(copy_job(CONFIG)), "copy_write": Record(write_job(CONFIG)),
-        "columns": Record(column_job(CONFIG)), "gather": Record(gather_job(CONFIG)),
-        "entries": Record(entry_job(CONFIG))}
+JOBS = {name: Record(shape) for name, shape in job_shapes(CONFIG).items()}
 WRITERS = Record(entry_writers(CONFIG))
 PIPE = {"write": "mfu", "issue": "mfu", "copy_write": "copy"}  #: The pipeline of a job.
 #: Fields that mean something else in a job than in a chain's record.
