@@ -16,8 +16,8 @@ from concord.firmware.firmware import Entries, Firmware, Tiles
 from concord.golden.host.messages import words_of
 from concord.golden.machine import Machine
 from concord.lib.processes import calls
-from concord.sim.stimulus.memory_stimulus import random_words
 from concord.sim.stimulus.programs import Case, random_program
+from concord.sim.stimulus.random_values import random_words
 from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
 from concord.spec.host.messages import unpack
 from concord.spec.host.registers import Register

@@ -10,7 +10,7 @@ from concord.hw.lib.payloads import Fetched, Load
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, reset, start
-from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus import random_values
 from concord.sim.stimulus.chains import fields, meaning
 from concord.sim.stimulus.entry_chains import any_chain, legal_chain, moving_loops
 from concord.sim.stimulus.faults import fault
@@ -118,7 +118,7 @@ def programs(rng: np.random.Generator, count: int) -> Iterator[tuple[list[bool],
     Half of them end with chains that use VectorRf, windows or base registers in loops.
     """
     for number in range(count):
-        modes = memory_stimulus.modes(CONFIG, rng)
+        modes = random_values.modes(CONFIG, rng)
         generator = ProgramGenerator(CONFIG, rng, modes, budget=500)
         for _ in range(int(rng.integers(8))):
             generator.extend()

@@ -10,7 +10,7 @@ from concord.hw.decode.instruction_check import Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import INDEX, chain
 from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus import random_values
 from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa import instructions as isa
@@ -89,7 +89,7 @@ async def matches_spec(dut):
     rng, found = np.random.default_rng(cocotb.RANDOM_SEED), set()
     dut.outside.value = dut.values.value = dut.address.value = 0
     for number in range(60):
-        modes = memory_stimulus.modes(CONFIG, rng)
+        modes = random_values.modes(CONFIG, rng)
         generator = ProgramGenerator(CONFIG, rng, modes, budget=300)
         for _ in range(4):
             generator.extend()

@@ -7,7 +7,7 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import INDEX, entry, entry_reads
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, every_cycle, start, until
-from concord.sim.reference.vector_memory import Vectors
+from concord.sim.reference.hazards import Vectors
 from concord.sim.stimulus.message_cases import readable
 from concord.spec.isa.memories import VRFS, Mem, depth
 

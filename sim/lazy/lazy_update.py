@@ -44,14 +44,14 @@ class Bench:
 
     async def start(self):
         await start(self.dut)
-        self.waiting = 0
+        self.waiting, self.last = 0, lazy_parameters(FMT, LANES).size - 1
         every_cycle(self.dut, self._watch)
 
     def _watch(self):
         """Fail if an answer comes before the last word of its pass."""
-        dut, last = self.dut, lazy_parameters(FMT, LANES).size - 1
+        dut = self.dut
         assert not dut.answer__valid.value or self.waiting, "an answer before its pass has left"
-        self.waiting += int(dut.o__valid.value and dut.o__ready.value and int(dut.o__payload.value) >> last & 1)
+        self.waiting += int(dut.o__valid.value and dut.o__ready.value and int(dut.o__payload.value) >> self.last & 1)
         self.waiting -= int(dut.answer__valid.value and dut.answer__ready.value)
 
     def stop(self):

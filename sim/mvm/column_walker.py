@@ -6,7 +6,7 @@ from concord.hw.lib.jobs import column_job
 from concord.hw.mvm.column_walker import column_addresses
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start, until
-from concord.sim.stimulus import windows
+from concord.sim.stimulus import products
 
 TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -23,13 +23,13 @@ JOB, STEP = Record(column_job(CONFIG)), Record(column_addresses(CONFIG))
 async def walks_in_order(dut, stall):
     """The columns of every step of random products, in order; one step a cycle while nothing stalls."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    chains = [windows.random_chain(CONFIG, rng) for _ in range(60)]
+    chains = [products.random_entry_product(CONFIG, rng) for _ in range(60)]
     older = rng.integers(0, 128, len(chains))
     source, sink = Source(dut, "job", stall=stall), Sink(dut, "o", stall=stall)
     await start(dut)
     jobs = list(zip(chains, older.tolist(), strict=True))
-    source.put(*(JOB.join(windows.job(chain, ticket)) for chain, ticket in jobs))
-    walk = [(step, ticket) for chain, ticket in jobs for step in windows.steps(CONFIG, chain)]
+    source.put(*(JOB.join(products.entry_columns(chain, ticket)) for chain, ticket in jobs))
+    walk = [(step, ticket) for chain, ticket in jobs for step in products.entry_steps(CONFIG, chain)]
     cycles = await until(dut, lambda: len(sink.queue) >= len(walk))
     assert stall or cycles <= len(walk) + 8, f"{cycles} cycles for {len(walk)} steps"
     for k, (step, ticket) in enumerate(walk):

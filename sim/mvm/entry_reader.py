@@ -11,7 +11,7 @@ from concord.hw.mvm.vector_rf import bank_read
 from concord.sim.drivers.bench import CONFIG, Record, assert_equal
 from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.reference.hazards import EntryPipeline
-from concord.sim.stimulus import windows
+from concord.sim.stimulus import products
 from concord.sim.stimulus.random_values import mantissas
 
 TESTED = ("serial", "wide")
@@ -107,7 +107,7 @@ async def reads_what_beats_need(dut, pace, stall, busy):
     wanted = {}
     for step in chosen:
         beats = int(rng.integers(1, GROUPS + 1))
-        least += windows.duration(CONFIG, step) + beats - 1
+        least += products.duration(CONFIG, step) + beats - 1
         for group in range(beats):
             gone = False
             while not gone:
@@ -119,5 +119,5 @@ async def reads_what_beats_need(dut, pace, stall, busy):
                 wanted = bench.operands(step, group) if gone else {}
                 bench.cycle(busy=busy)
                 cycles += 1
-    assert bench.conflicts == sum(windows.duration(CONFIG, step) - 1 for step in chosen)
+    assert bench.conflicts == sum(products.duration(CONFIG, step) - 1 for step in chosen)
     assert busy or pace < 1 or cycles <= least + 6, f"{cycles} cycles, of which {least} are needed"

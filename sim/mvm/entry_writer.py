@@ -1,18 +1,17 @@
 """Testbench of hw.mvm.entry_writer against golden.mvm.quantizer: entries, where they lie, and the progress."""
 
 from collections import deque
-from itertools import product
 
 import cocotb
 import numpy as np
-from concord.golden.mvm.quantizer import invalid, quantize, split
+from concord.golden.mvm.quantizer import invalid, quantize
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import ENTRY_WRITERS, entry_job, entry_progress
 from concord.hw.lib.payloads import entry_word
 from concord.hw.mvm.vector_rf import entry_words
 from concord.sim.drivers.bench import CONFIG, Record, assert_equal
 from concord.sim.drivers.stream import Source, clock, start
-from concord.sim.stimulus.memory_stimulus import random_words
+from concord.sim.stimulus.products import EntryWrites
 from concord.sim.stimulus.random_values import mantissas
 
 TESTED = ("tiny", "serial", "wide")
@@ -29,30 +28,15 @@ JOB, WORD, WRITE, PROGRESS, HOST = (Record(shape(CONFIG)) for shape in (
     entry_job, entry_word, entry_words, entry_progress, message_payloads.entry_write))
 
 
-class Chain:
-    """A chain that writes VectorRf: its job, its words, and the entries that it should write, in order."""
+class Chain(EntryWrites):
+    """A chain that writes VectorRf, and the entries that it should write, in order."""
 
     def __init__(self, rng):
-        lines, columns = int(rng.integers(1, 4)), int(rng.integers(1, 4))
-        self.words = int(rng.integers(1, 2 * WORDS + 2))
-        self.iterations, entries = lines * columns, -(-self.words // WORDS)
-        inc, integer = (bool(flag) for flag in rng.integers(0, 2, 2))
-        mode = {"integer": integer, "unsigned": bool(integer and rng.random() < 0.5)}
-        stride, skip = (int(rng.choice([0, 1, entries, entries + 1])) for _ in range(2))
-        offsets = [inc * (t * stride + t // columns * skip) for t in range(self.iterations)]
-        lo = int(rng.integers(max(1, ENTRIES - offsets[-1] - entries)))
-        self.rising = all(b - a >= entries for a, b in zip(offsets, offsets[1:], strict=False))
-        self.lo = lo
-        self.job = {"write": {"valid": 1, "lo": lo, "hi": lo + offsets[-1] + entries, "inc": inc, "rising": self.rising,
-                              "stride": stride, "skip": skip, "mode": mode},
-                    "words": self.words, "iterations": self.iterations, "iterations_x": columns}
-        self.bits = random_words(CONFIG, rng, self.iterations * self.words, wild=True)
-        blocks = split(self.bits.reshape(self.iterations, -1), N)
-        mantissas, exponents = quantize(blocks, CONFIG.activations, **mode)
+        super().__init__(CONFIG, rng, lines=3, wild=True)
+        mantissas, exponents = quantize(self.blocks, CONFIG.activations, **self.mode)
         # (iteration, address, mantissas, exponent, number of words that come) of each entry
-        self.entries = [(t, lo + offsets[t] + k, mantissas[t, k], int(exponents[t, k]),
-                         min(WORDS, self.words - k * WORDS))
-                        for t, k in product(range(self.iterations), range(entries))]
+        self.entries = [(t, int(address), mantissas[t, k], int(exponents[t, k]), min(WORDS, self.words - k * WORDS))
+                        for (t, k), address in np.ndenumerate(self.addresses)]
 
 
 class Memory:

@@ -6,7 +6,7 @@ from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import clock, until
 from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.reference.product_traffic import ProductTraffic
-from concord.sim.stimulus import windows
+from concord.sim.stimulus import products
 from concord.spec.isa.chain import Registers
 
 TESTED = ("tiny", "serial", "wide")
@@ -33,7 +33,7 @@ async def matches_golden(dut, stall, slow, begin):
     """
     run = await serve(dut, stall=stall, slow=slow)
     await run.load_bias()
-    rng, half, products = run.rng, CONFIG.matrix_tiles // 2, 0
+    rng, half, queued = run.rng, CONFIG.matrix_tiles // 2, 0
     await run.load_packed(0, half, begin)
     for turn in range(6):
         integer, there = bool(turn & 1) ^ begin, turn % 2 * half
@@ -44,12 +44,12 @@ async def matches_golden(dut, stall, slow, begin):
             rows = row_tiles * CONFIG.native_dim - int(rng.integers(CONFIG.native_dim))
             tile = there + int(rng.integers(half - row_tiles * columns + 1))
             want.append(run.multiply(tile, rows, columns, int(rng.integers(1, 4)), integer))
-        products += len(want)
+        queued += len(want)
         loaded = run.count["load_done"]
         run.load_words(half - there, half, not integer)
         for each in want:
             await run.results(*each)
-        while run.count["load_done"] < loaded + half or run.count["product_done"] < products:
+        while run.count["load_done"] < loaded + half or run.count["product_done"] < queued:
             await clock(dut)
     await run.settle()
 
@@ -98,7 +98,7 @@ async def entries_match_golden(dut, stall, slow):
         if kind < 0.4:
             entries.write()
         elif kind < 0.8:
-            want.append(run.multiply_entries(entries, windows.random_chain(CONFIG, run.rng)))
+            want.append(run.multiply_entries(entries, products.random_entry_product(CONFIG, run.rng)))
         else:
             columns = int(run.rng.integers(1, CONFIG.operand_columns + 1))
             rows = int(run.rng.integers(1, CONFIG.native_dim + 1))
@@ -127,7 +127,7 @@ async def engines_never_wait_for_entries(dut, pixels):
     await entries.fill()
     engines = CONFIG.tile_engines
     window = {"window_vectors": engines, "window_x": steps, "window_step": engines} if pixels else {}
-    chain = windows.chain(CONFIG, 0, 0, window=pixels, integer=False, inc=True, registers=Registers(
+    chain = products.entry_product(CONFIG, 0, 0, window=pixels, integer=False, inc=True, registers=Registers(
         rows=row_tiles * CONFIG.native_dim, columns=columns, iterations=6, iterations_x=3, stride_x=1, stride_y=4,
         stride_out=1, **window))
     want = [run.multiply_entries(entries, chain) for _ in range(5)]

@@ -6,7 +6,7 @@ from concord.hw.lib.jobs import TICKET
 from concord.hw.lib.payloads import ENTRIES, INDEX
 from concord.sim.reference.hazards import entry_blocked
 from concord.sim.reference.memory_order import Order
-from concord.sim.stimulus.entry_addresses import columns, pixels, written_entries
+from concord.sim.stimulus.entry_chains import columns, pixels, written_entries
 from concord.spec.isa.chain import Chain
 
 

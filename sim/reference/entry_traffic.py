@@ -1,23 +1,20 @@
 """Chains that use VectorRf around a matrix-vector multiplier: writers in order, and reads of products and others."""
 
 from collections import deque
-from itertools import product
 
-import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
-from concord.golden.mvm.quantizer import invalid, split
+from concord.golden.mvm.quantizer import invalid
 from concord.golden.mvm.vector_rf import VectorRf
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, column_job, entry_job, entry_progress, entry_writers
 from concord.hw.lib.payloads import entry, entry_reads, entry_word
 from concord.hw.mvm.mvm import events
 from concord.sim.drivers.bench import Record, assert_equal
-from concord.sim.drivers.stream import Source
+from concord.sim.drivers.stream import Source, every_cycle
 from concord.sim.reference.hazards import ahead
-from concord.sim.stimulus import windows
-from concord.sim.stimulus.entry_addresses import columns
-from concord.sim.stimulus.memory_stimulus import random_words
+from concord.sim.stimulus import products
+from concord.sim.stimulus.entry_chains import columns
+from concord.sim.stimulus.products import EntryWrites
 from concord.spec.isa.chain import Chain
 from concord.spec.machine.config import Config
 
@@ -50,8 +47,10 @@ class EntryTraffic:
         self.words: deque = deque()  # (number of a job, products that must be done, payload of a word)
         self.slots = {k: {"ticket": 0, "lo": 0, "hi": 0} for k in range(ENTRY_WRITERS)}
         self.reads: list[tuple[int, int, int]] = []  # number of a product, and the range that it reads
-        self.count = self.planned = self.jobs = self.products = self.blocks = self.checked = 0
+        self.count = self.planned = self.products = self.blocks = self.checked = 0
+        self.jobs = deque([0, 0, 0], maxlen=3)  # number of jobs that were taken, up to this cycle and the two before
         self.invalid, self.wanted, self.asked = False, {}, {}
+        self.written = events(config)["entries_written"].offset
         for name in ("entry_writers", "entry_word", *(f"{reader}__request" for reader in READERS)):
             getattr(dut, name).value = 0
 
@@ -65,7 +64,7 @@ class EntryTraffic:
         await self.sources["host_write"].send(*(
             self.record["host_write"].join({"address": address, "entry": value})
             for address, value in enumerate(self.landed)))
-        cocotb.start_soon(self._run())
+        every_cycle(self.dut, self._cycle)
 
     def entry(self, address: int) -> dict:
         """The entry that all chains so far leave at `address`."""
@@ -77,37 +76,23 @@ class EntryTraffic:
         span = chain.source_span()
         self.reads.append((number, span.start, span.stop))
         self.plan.append(("columns", self.record["columns"].join(
-            windows.job(chain, self.planned % (1 << TICKET)))))
+            products.entry_columns(chain, self.planned % (1 << TICKET)))))
         at = columns(chain)
         return self.golden.mantissas[at].astype(np.int64), self.golden.exponents[at]
 
     def write(self):
         """Plan a chain that writes entries."""
         config, rng = self.config, self.rng
-        lines, columns, words = (int(rng.integers(1, most + 1)) for most in (2, 3, 2 * config.vector_words + 1))
-        iterations, entries = lines * columns, -(-words // config.vector_words)
-        inc, integer = (bool(flag) for flag in rng.integers(0, 2, 2))
-        mode = {"integer": integer, "unsigned": bool(integer and rng.random() < 0.5)}
-        stride, skip = (int(rng.choice([0, 1, entries, entries + 1])) for _ in range(2))
-        offsets = np.array([inc * (t * stride + t // columns * skip) for t in range(iterations)])
-        lo = int(rng.integers(max(1, config.vector_rf - offsets[-1] - entries)))
-        hi = int(lo + offsets[-1] + entries)
-        bits = random_words(config, rng, iterations * words, wild=rng.random() < 0.3)
-        blocks = split(bits.reshape(iterations, -1), config.native_dim)
-        addresses = [int(lo + offsets[t] + k) for t, k in product(range(iterations), range(entries))]
-        values = []
-        for address, block in zip(addresses, blocks.reshape(len(addresses), -1), strict=True):
-            self.golden.store(np.array([address]), block[None], **mode)
-            values.append((address, self.entry(address)))
-        self.blocks, self.invalid = self.blocks + len(values), self.invalid | invalid(bits)
+        chain, values = EntryWrites(config, rng, lines=2, wild=rng.random() < 0.3), []
+        for address, block in zip(chain.addresses.ravel(), chain.blocks.reshape(-1, config.native_dim), strict=True):
+            self.golden.store(np.array([address]), block[None], **chain.mode)
+            values.append((int(address), self.entry(address)))
+        self.blocks, self.invalid = self.blocks + len(values), self.invalid | invalid(chain.bits)
         self.planned += 1
-        job = {"write": {"valid": 1, "lo": lo, "hi": hi, "inc": inc, "stride": stride, "skip": skip, "mode": mode,
-                         "rising": bool((np.diff(offsets) >= entries).all())},
-               "words": words, "iterations": iterations, "iterations_x": columns}
-        due = max((number + 1 for number, start, stop in self.reads if start < hi and lo < stop), default=0)
-        stream = [(due, self.record["word"].join({"valid": 1, "word": word.tolist(), "last": (k + 1) % words == 0}))
-                  for k, word in enumerate(bits)]
-        self.plan.append(("entry_job", job, values, stream))
+        due = max((number + 1 for number, start, stop in self.reads if start < chain.hi and chain.lo < stop), default=0)
+        stream = [(due, self.record["word"].join({"valid": 1, "word": word.tolist(), "last": k % chain.words == 0}))
+                  for k, word in enumerate(chain.bits, 1)]
+        self.plan.append(("entry_job", chain.job, values, stream))
 
     @property
     def idle(self) -> bool:
@@ -132,28 +117,23 @@ class EntryTraffic:
                 self.words.extend((self.count, due, payload) for due, payload in stream)
             self.plan.popleft()
 
-    async def _run(self):
-        edge, dut, rng, delay = RisingEdge(self.dut.clk), self.dut, self.rng, deque([0, 0])
-        written = events(self.config)["entries_written"].offset
-        while True:
-            await edge
-            self._check_reads()
-            if int(dut.events.value) >> written & 1:
-                address, value = self.flight.popleft()
-                self.landed[address] = value
-            self.products += int(dut.product_done.value)
-            self.jobs += int(dut.entry_job__valid.value) & int(dut.entry_job__ready.value)
-            delay.append(self.jobs)
-            done = self.record["progress"].of(int(dut.entry_progress.value))["done"]
-            self._dispatch(done)
-            dut.entry_writers.value = self.record["writers"].join(self.slots)
-            word = int(rng.integers(1 << 16)) << 1  # noise without `valid`
-            if self.words and self.words[0][0] <= delay[0] and self.words[0][1] <= self.products and (
-                    rng.random() >= self.stall):
-                word = self.words.popleft()[2]
-            dut.entry_word.value = word
-            delay.popleft()
-            self._read_single(done)
+    def _cycle(self):
+        dut, rng = self.dut, self.rng
+        self._check_reads()
+        if int(dut.events.value) >> self.written & 1:
+            address, value = self.flight.popleft()
+            self.landed[address] = value
+        self.products += int(dut.product_done.value)
+        self.jobs.append(self.jobs[-1] + (int(dut.entry_job__valid.value) & int(dut.entry_job__ready.value)))
+        done = self.record["progress"].of(int(dut.entry_progress.value))["done"]
+        self._dispatch(done)
+        dut.entry_writers.value = self.record["writers"].join(self.slots)
+        word = int(rng.integers(1 << 16)) << 1  # noise without `valid`
+        if self.words and self.words[0][0] <= self.jobs[0] and self.words[0][1] <= self.products and (
+                rng.random() >= self.stall):
+            word = self.words.popleft()[2]
+        dut.entry_word.value = word
+        self._read_single(done)
 
     def _read_single(self, done: int):
         """Read entries that no unfinished chain may write."""

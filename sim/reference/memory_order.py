@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from concord.hw.lib.payloads import ENTRIES, INDEX
 from concord.sim.stimulus.chains import chain_words
-from concord.sim.stimulus.entry_addresses import columns, pixels, written_entries
+from concord.sim.stimulus.entry_chains import columns, pixels, written_entries
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import Mem

@@ -13,8 +13,8 @@ from concord.hw.mvm.mvm import Activity, events
 from concord.sim.drivers.bench import assert_equal, pack, unpack
 from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, start
 from concord.sim.reference.entry_traffic import EntryTraffic
-from concord.sim.stimulus import windows
-from concord.sim.stimulus.entry_addresses import columns
+from concord.sim.stimulus import products
+from concord.sim.stimulus.entry_chains import columns
 from concord.sim.stimulus.random_values import legal, numbers, sparse
 from concord.spec.isa.chain import Chain
 from concord.spec.machine.config import Config
@@ -156,7 +156,7 @@ class ProductTraffic:
         self._count(chain.tiles, registers.iterations, overflow)
         self.expected["entries_read"] += mantissas.shape[0] * len(chain.tiles)
         self.expected["conflict"] += sum(
-            windows.duration(self.config, step) - 1 for step in windows.steps(self.config, chain))
+            products.duration(self.config, step) - 1 for step in products.entry_steps(self.config, chain))
         return bits, {"integer": integer, "out_scale": out_scale, "bias": bias, "tile": chain.tiles.start, "rows": rows,
                       "columns": registers.columns, "addresses": columns(chain).reshape(len(bits), 1, -1)}
 

@@ -8,8 +8,7 @@ from concord.hw.lib.payloads import MVM, NET
 from concord.hw.schedule.address_generator import read_request, walk
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Source, clock, start
-from concord.sim.reference.hazards import Pipeline, blocked
-from concord.sim.reference.vector_memory import Vectors
+from concord.sim.reference.hazards import Pipeline, Vectors, blocked
 from concord.sim.stimulus.chains import fields, pipelines, random_chains
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.

@@ -11,8 +11,7 @@ from concord.hw.lib.jobs import copy_job, progress, write_job
 from concord.hw.lib.payloads import Load, word
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start
-from concord.sim.reference.hazards import Pipeline, Writers, ahead, blocked, waiting
-from concord.sim.reference.vector_memory import Vectors
+from concord.sim.reference.hazards import Pipeline, Vectors, Writers, ahead, blocked, waiting
 from concord.sim.stimulus.chains import chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.memories import Mem

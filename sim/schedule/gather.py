@@ -11,11 +11,9 @@ from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.gather import pixel
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Source, clock, start
-from concord.sim.reference.hazards import EntryPipeline, Pipeline, blocked
-from concord.sim.reference.vector_memory import Vectors
+from concord.sim.reference.hazards import EntryPipeline, Pipeline, Vectors, blocked
 from concord.sim.stimulus.chains import fields
-from concord.sim.stimulus.entry_addresses import pixels
-from concord.sim.stimulus.entry_chains import chains_of_entries
+from concord.sim.stimulus.entry_chains import chains_of_entries, pixels
 from concord.spec.isa.chain import Chain
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.

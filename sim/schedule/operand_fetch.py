@@ -6,8 +6,7 @@ from concord.hw.lib.jobs import fetch_job
 from concord.hw.lib.payloads import NET, operand_word
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start
-from concord.sim.reference.hazards import Pipeline, ahead, blocked, waiting
-from concord.sim.reference.vector_memory import Vectors
+from concord.sim.reference.hazards import Pipeline, Vectors, ahead, blocked, waiting
 from concord.sim.stimulus.chains import fields, pipelines, random_chains
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.hw.lib.payloads import INDEX, OPERANDS, address_bits
-from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus import random_values
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
@@ -21,7 +21,7 @@ def random_chains(config: Config, rng: np.random.Generator, count: int,
     """`count` chains of random legal programs, in program order; chains that are not `wanted` are left out."""
     chains = []
     while len(chains) < count:
-        modes = memory_stimulus.modes(config, rng)
+        modes = random_values.modes(config, rng)
         generator = ProgramGenerator(config, rng, modes, budget=600)
         for _ in range(10):
             generator.extend()

@@ -1,10 +1,10 @@
-"""Bins of functional coverage for VectorRf, windows and the pooling unit."""
+"""Bins of functional coverage for VectorRf, windows, the pooling unit and base registers."""
 
 from collections.abc import Iterator
 
 import numpy as np
 from concord.spec.isa.chain import Chain
-from concord.spec.isa.instructions import Op
+from concord.spec.isa.instructions import Instruction, Op, decode
 from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.machine.config import Config
 
@@ -17,6 +17,11 @@ _SHAPES = (
     "WindowGroup", "StrideX 0 of entries", "StrideX beyond a window", "source ends at the last entry",
     "write ends at the last entry", "StrideVec 0", "StrideVec beyond the entries", "SkipVec", "several entries written",
     "short last entry", "pool of one pixel", "columns beyond operand_columns")
+#: What random programs must reach on a machine with VectorRf.
+BASE_BINS = frozenset(
+    [f"base: {name} of {memory}" for name in ("v_rd", "v_wr") for memory in ("words", "entries")]
+    + ["base: operand", "base: two in one chain", "base: moved by a loop", "base: product moved by a loop",
+       "base: of VectorRf moved by a loop"])
 
 
 def entry_bins(config: Config) -> set[str]:
@@ -120,3 +125,27 @@ def _banks(config, columns):
         conflict = bool((banks[:, 1:] == banks[:, :-1]).any())
         if banks.shape[1] > 1:
             yield "bank conflict" if conflict else "no bank conflict"
+
+
+def base_bins(program: list[int], chain: Chain, earlier: dict[int, tuple[Instruction, ...]]) -> Iterator[str]:
+    """The bins that a chain hits.
+
+    Args:
+        earlier: The instructions of the last chain at each address; this one joins them.
+    """
+    body = [decode(program[chain.address + k]) for k in range(len(chain.instructions))]
+    for instruction in body:
+        if instruction.base and instruction.mem:
+            kind = "entries" if instruction.mem == Mem.VECTOR_RF else "words"
+            yield f"base: {instruction.op.name.lower()} of {kind}"
+        elif instruction.base:
+            yield "base: operand"
+    if len({instruction.base for instruction in body} - {0}) > 1:
+        yield "base: two in one chain"
+    if earlier.get(chain.address, chain.instructions) != chain.instructions:
+        yield "base: moved by a loop"
+        if chain.product:
+            yield "base: product moved by a loop"
+        if any(instruction.mem == Mem.VECTOR_RF and instruction.base for instruction in body):
+            yield "base: of VectorRf moved by a loop"
+    earlier[chain.address] = chain.instructions

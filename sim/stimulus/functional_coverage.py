@@ -7,8 +7,7 @@ from itertools import pairwise, product
 
 import numpy as np
 from concord.golden.schedule.vectorisation import plan
-from concord.sim.stimulus.bases import BASE_BINS, base_bins
-from concord.sim.stimulus.entry_coverage import bins_of, entry_bins
+from concord.sim.stimulus.entry_coverage import BASE_BINS, base_bins, bins_of, entry_bins
 from concord.sim.stimulus.faults import errors
 from concord.sim.stimulus.programs import Case
 from concord.spec.isa.chain import Chain

@@ -1,15 +1,16 @@
-"""Random sizes, windows and addresses of chains, such that most of them lie within the memories."""
+"""Random sizes, windows, addresses and base registers of chains, such that most of them lie within the memories."""
 
 from dataclasses import replace
 
 import numpy as np
 from concord.spec.isa.chain import Chain, Registers
-from concord.spec.isa.instructions import SPECS, Instruction, Op
+from concord.spec.isa.instructions import BASES, REGISTER_BITS, SPECS, Instruction, Op
 from concord.spec.isa.memories import QUEUES, Mem, depth
 from concord.spec.machine.config import Config
 
 _HOT = 10  #: Most addresses lie below this one, so that chains access the same words and entries.
 _OUT = Instruction(op=Op.V_WR, mem=Mem.NET_Q)
+_STEPS = (1, 1, 2, 3, 4, 8, -1, -2, -4)  #: Words or entries; a native vector of the tested machines has 1 to 4 words.
 
 
 def changed(shape: Registers, **changes: int) -> Registers:
@@ -116,3 +117,23 @@ class Placement:
         if rng.random() < 0.08:
             return room * step
         return step * int(rng.integers((min(room, _HOT // step) if rng.random() < 0.7 else room) + 1))
+
+
+def movement(rng: np.random.Generator) -> Instruction:
+    """An `s_wr` or an `s_add` of a base register."""
+    reg = int(rng.choice(BASES))
+    if rng.random() < 0.4:
+        return Instruction(op=Op.S_WR, mem=reg, a=int(rng.integers(12)))
+    return Instruction(op=Op.S_ADD, mem=reg, a=int(rng.choice(_STEPS)) % (1 << REGISTER_BITS))
+
+
+def with_base(instruction: Instruction, bases: tuple[int, ...], rng: np.random.Generator) -> Instruction:
+    """The instruction, or the same one with a part of its address in a base register, if it can name one.
+
+    Args:
+        bases: Base registers by the field `base`.
+    """
+    if instruction.mem in QUEUES or "base" not in SPECS[instruction.op].fields or rng.random() < 0.6:
+        return instruction
+    base = int(rng.choice([k for k, value in enumerate(bases) if value <= instruction.a]))
+    return replace(instruction, a=instruction.a - bases[base], base=base)

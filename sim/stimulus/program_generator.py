@@ -4,8 +4,7 @@ from collections import deque
 from contextlib import suppress
 
 import numpy as np
-from concord.sim.stimulus.bases import movement, with_base
-from concord.sim.stimulus.placement import Placement, changed
+from concord.sim.stimulus.placement import Placement, changed, movement, with_base
 from concord.spec.isa.chain import Registers
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instruction, Op, Reg, encode

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from concord.golden.host.messages import input_message, program_message, read_message
-from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus import random_values
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa.assembler import assemble
@@ -101,7 +101,7 @@ def random_program(config: Config, rng: np.random.Generator, *, length: int | No
         length: Number of attempts to append a chain or loop; random if left out.
         budget: Largest number of words that the chains of the program move.
     """
-    modes = memory_stimulus.modes(config, rng)
+    modes = random_values.modes(config, rng)
     generator = ProgramGenerator(config, rng, modes, budget)
     for _ in range(int(rng.integers(3, 30)) if length is None else length):
         generator.extend()
@@ -122,7 +122,7 @@ def random_illegal(config: Config, rng: np.random.Generator, error: Error | None
     Raises:
         ValueError: no program of this machine stops with `error`.
     """
-    modes = memory_stimulus.modes(config, rng)
+    modes = random_values.modes(config, rng)
     generator = ProgramGenerator(config, rng, modes, BUDGET // 2)
     for _ in range(int(rng.integers(0, 10))):
         generator.extend()
@@ -131,6 +131,6 @@ def random_illegal(config: Config, rng: np.random.Generator, error: Error | None
 
 def _case(config, rng, modes, program) -> Case:
     wild = bool(rng.random() < 0.4)
-    memory = memory_stimulus.memory_messages(config, rng, modes, wild=wild)
-    pool = memory_stimulus.random_words(config, rng, taken(config, tuple(program), tuple(modes)), wild=wild)
+    memory = random_values.memory_messages(config, rng, modes, wild=wild)
+    pool = random_values.random_words(config, rng, taken(config, tuple(program), tuple(modes)), wild=wild)
     return Case(config=config, program=tuple(program), modes=tuple(modes), memory=tuple(memory), pool=pool)
