@@ -10,7 +10,7 @@ from concord.spec.numbers.softmax import DISTANCE_BITS, wholes
 
 CONFIGURATIONS = ("tiny_softmax",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "fall >> LOW_BITS", "new": "fall >> LOW_BITS + 1"},
+    {"old": "fall >> softmax.LOW_BITS", "new": "fall >> softmax.LOW_BITS + 1"},
     {"old": "delay(m, shift, 4)", "new": "delay(m, shift, 3)"},
 )
 
