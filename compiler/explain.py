@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from concord.firmware.firmware import Firmware
-from concord.golden.mvm.packing import marks
+from concord.golden.mvm.elements import marks
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Op

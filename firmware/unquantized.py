@@ -11,9 +11,9 @@ from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision
 from concord.golden.host.counters import Counters
 from concord.golden.lib.float16 import to_real
+from concord.golden.schedule.arithmetic import RealArithmetic
 from concord.golden.schedule.chain import Executor
 from concord.golden.schedule.memory import Memory, Queue
-from concord.golden.schedule.real_arithmetic import RealArithmetic
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.memories import VRFS, Mem, depth

@@ -1,8 +1,10 @@
-"""Conversion between arrays and host messages."""
+"""Conversion between arrays and host messages, and where the messages of a machine go in a pipeline of machines."""
+
+from collections.abc import Iterable
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Parameters, Pass
-from concord.golden.mvm.packing import pack_entries, pack_tiles, unpack_entries
+from concord.golden.mvm.elements import pack_entries, pack_tiles, unpack_entries
 from concord.spec.host.messages import Message, MessageKind, exponents, pack
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
@@ -112,3 +114,11 @@ def _signed(values, bits):
 
 def _message(config, kind, items, memory=0, address=0):
     return pack(config, Message(kind=kind, memory=memory, address=address, count=len(items), payload=items.tobytes()))
+
+
+def routed(messages: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """The messages for the host, and those for the machine behind: INPUT messages, which results become by PEER."""
+    host, behind = [], []
+    for message in messages:
+        (behind if message[0] == MessageKind.INPUT else host).append(message)
+    return host, behind

@@ -1,10 +1,12 @@
 """The point-wise operations of a multi-function unit: each on binary16 patterns, and on real numbers."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from concord.golden.lib import float16
+from concord.golden.lib.float16 import maximum
 from concord.golden.mfu import activation
 from concord.spec.isa.operations import ACTIVATIONS, Operation, implemented
 from concord.spec.numbers.activation import Activation
@@ -69,3 +71,15 @@ def _applied(function: Callable, operation: Operation, value, operand):
     if not operation.operand:
         return function(value)
     return function(operand, value) if operation.swapped else function(value, operand)
+
+
+def pool_max(pixels: np.ndarray) -> np.ndarray:
+    """The running `vv_max` over the pixels of each window, in order. A single pixel passes as it is, NaN patterns too.
+
+    Args:
+        pixels: uint16[..., pixels, lanes], binary16 patterns.
+
+    Returns:
+        uint16[..., lanes].
+    """
+    return reduce(maximum, np.moveaxis(pixels, -2, 0))

@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 from concord.golden.host.counters import Counters
-from concord.golden.schedule.arithmetic import MACHINE, Arithmetic
-from concord.golden.schedule.entry_words import EntryWords
+from concord.golden.mvm.vector_rf import EntryWords
+from concord.golden.schedule.arithmetic import Arithmetic
 from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
 from concord.spec.host.registers import READS, WRITES, Counter, Status
@@ -38,8 +38,9 @@ class Executor:
         trace:   Function that is called with every value, for reports.
     """
 
-    def __init__(self, config: Config, memory: Memory, counters: Counters, arithmetic: Arithmetic = MACHINE):
-        self.config, self.memory, self.counters, self.arithmetic = config, memory, counters, arithmetic
+    def __init__(self, config: Config, memory: Memory, counters: Counters, arithmetic: Arithmetic | None = None):
+        self.config, self.memory, self.counters = config, memory, counters
+        self.arithmetic = arithmetic or Arithmetic()
         self.outputs: list[np.ndarray] = []
         self.flags = Status(0)
         self.trace: Trace | None = None

@@ -1,7 +1,7 @@
 """The memories and queues of a machine."""
 
 import numpy as np
-from concord.golden.mvm.packing import marks
+from concord.golden.mvm.elements import marks
 from concord.golden.mvm.quantizer import quantize
 from concord.golden.mvm.vector_rf import VectorRf
 from concord.spec.isa.memories import VRFS, Mem, depth

@@ -11,8 +11,7 @@ from concord.hw.lib.payloads import ENTRIES, INDEX, OPERANDS, chain, index_of
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import ADDRESSED, VRFS, Mem
-from concord.spec.isa.operations import MFUS, Stage
-from concord.spec.isa.taps import TAP_BEFORE, TAPS
+from concord.spec.isa.operations import MFUS, TAP_BEFORE, TAPS, Stage
 from concord.spec.machine.config import Config
 
 

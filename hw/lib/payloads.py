@@ -6,8 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.spec.isa.instructions import ADDRESS_BITS, END_BITS, REGISTER_BITS, WORD
 from concord.spec.isa.memories import ADDRESSED, QUEUES, STAGE_MEMORIES, VRFS, Mem, depth
-from concord.spec.isa.operations import MFUS, Stage, code_bits
-from concord.spec.isa.taps import TAP_BITS, TAPS
+from concord.spec.isa.operations import MFUS, TAP_BITS, TAPS, Stage, code_bits
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 

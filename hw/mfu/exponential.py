@@ -1,4 +1,4 @@
-"""The terms of a softmax: golden.mfu.exponential in hardware."""
+"""The terms of a softmax: golden.mfu.softmax in hardware."""
 
 from amaranth import *
 from amaranth.lib import data, memory, wiring

@@ -8,8 +8,7 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multiplier import FloatMultiplier
-from concord.spec.isa.operations import Stage
-from concord.spec.isa.taps import TAP_BEFORE, TAPS
+from concord.spec.isa.operations import TAP_BEFORE, TAPS, Stage
 
 
 class MultiFunctionUnit(wiring.Component):

@@ -1,4 +1,4 @@
-"""The pooling unit: the largest value of each window, as golden.mfu.pooling computes it."""
+"""The pooling unit: the largest value of each window, as golden.mfu.multifunction computes it."""
 
 from amaranth import *
 from amaranth.lib import data, wiring

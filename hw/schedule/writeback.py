@@ -8,7 +8,7 @@ from concord.hw.lib.jobs import progress, write_job
 from concord.hw.lib.payloads import address_bits, entry_word, word
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
-from concord.spec.isa.taps import TAPS
+from concord.spec.isa.operations import TAPS
 from concord.spec.machine.config import Config
 
 

@@ -1,10 +1,10 @@
 # amaranth: UnusedElaboratable=no
-"""Testbench of hw.host.message_link against golden.host.message_link; CONFIG names the preset."""
+"""Testbench of hw.host.message_link against golden.host.messages; CONFIG names the preset."""
 
 import cocotb
 import numpy as np
 from cocotbext.axi import AxiStreamBus, AxiStreamSink, AxiStreamSource
-from concord.golden.host.message_link import routed
+from concord.golden.host.messages import routed
 from concord.hw.host.axi_streams import AxiStreams
 from concord.hw.host.message_link import MessageLink
 from concord.sim.drivers.axi_stream import monitor, pauses

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from concord.golden.host.message_link import routed
+from concord.golden.host.messages import routed
 from concord.sim.machines import host
 from concord.sim.machines.host import KINDS, GoldenMachine, HardwareMachine, Machine, machine
 from concord.spec.host.registers import Status

@@ -1,8 +1,8 @@
-"""Testbench of hw.mfu.exponential against golden.mfu.exponential. LATENCY is the latency of the unit."""
+"""Testbench of hw.mfu.exponential against golden.mfu.softmax. LATENCY is the latency of the unit."""
 
 import cocotb
 import numpy as np
-from concord.golden.mfu.exponential import exponential
+from concord.golden.mfu.softmax import exponential
 from concord.hw.mfu.exponential import Exponential
 from concord.sim.drivers.bench import assert_equal
 from concord.sim.drivers.stream import drive_pipeline

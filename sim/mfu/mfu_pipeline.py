@@ -10,8 +10,7 @@ from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
 from concord.sim.drivers.stream import clock, start
 from concord.sim.reference.multifunction import multifunction
 from concord.spec.isa.memories import VRFS, depth
-from concord.spec.isa.operations import MFUS, Stage, codes
-from concord.spec.isa.taps import TAPS, Tap
+from concord.spec.isa.operations import MFUS, TAPS, Stage, Tap, codes
 
 CONFIGURATIONS = ("tiny", "serial")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.

@@ -12,8 +12,7 @@ from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
 from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.reference.multifunction import multifunction
-from concord.spec.isa.operations import Stage, codes
-from concord.spec.isa.taps import TAPS, Tap
+from concord.spec.isa.operations import TAPS, Stage, Tap, codes
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},

@@ -5,7 +5,7 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from concord.golden.mfu.pooling import pool_max
+from concord.golden.mfu.multifunction import pool_max
 from concord.golden.mvm.vector_rf import numbers
 from concord.hw.lib.payloads import word
 from concord.hw.mfu.pixel_pipeline import PixelPipeline

@@ -1,9 +1,9 @@
-"""Testbench of hw.mfu.pooling against golden.mfu.pooling: windows of one and of more pixels."""
+"""Testbench of hw.mfu.pooling against golden.mfu.multifunction: windows of one and of more pixels."""
 
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.golden.mfu.pooling import pool_max
+from concord.golden.mfu.multifunction import pool_max
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
 from concord.sim.drivers.stream import drive_pipeline
 

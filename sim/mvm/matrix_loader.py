@@ -1,8 +1,8 @@
-"""Testbench of hw.mvm.matrix_loader against golden.mvm.quantizer and golden.mvm.packing."""
+"""Testbench of hw.mvm.matrix_loader against golden.mvm.quantizer and golden.mvm.elements."""
 
 import cocotb
 import numpy as np
-from concord.golden.mvm.packing import marks
+from concord.golden.mvm.elements import marks
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, word

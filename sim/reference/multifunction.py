@@ -2,8 +2,7 @@
 
 import numpy as np
 from concord.golden.mfu.multifunction import compute
-from concord.spec.isa.operations import Stage, operations
-from concord.spec.isa.taps import TAP_BEFORE
+from concord.spec.isa.operations import TAP_BEFORE, Stage, operations
 
 
 def multifunction(value, addend, factor, taps, *, add, act, mul, tap):

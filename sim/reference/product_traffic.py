@@ -1,10 +1,9 @@
 """Products and tiles of a matrix-vector multiplier: what it is given, and what golden.mvm.mvm makes of it."""
 
 import numpy as np
-from concord.golden.mvm.elements import encode
+from concord.golden.mvm.elements import encode, pack_tiles, unpack_tiles
 from concord.golden.mvm.mvm import multiply, multiply_groups
 from concord.golden.mvm.overflow import Events
-from concord.golden.mvm.packing import pack_tiles, unpack_tiles
 from concord.golden.mvm.quantizer import invalid
 from concord.golden.schedule.memory import MatrixRf
 from concord.hw.lib import message_payloads

@@ -11,8 +11,7 @@ from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import SPECS, STAGES, Op
 from concord.spec.isa.memories import ADDRESSED, VRFS, Mem
-from concord.spec.isa.operations import Stage
-from concord.spec.isa.taps import TAP_BEFORE, TAPS
+from concord.spec.isa.operations import TAP_BEFORE, TAPS, Stage
 from concord.spec.machine.config import Config
 
 

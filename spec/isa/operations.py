@@ -1,4 +1,4 @@
-"""The point-wise operations of a multi-function unit (MFU): the one table that all rooms read.
+"""The point-wise operations of a multi-function unit (MFU), the one table that all rooms read; and its taps.
 
 A new operation is one row here, its two functions in `golden.mfu.multifunction`, its gates in the unit of its stage
 (`hw.mfu.adder`, `hw.mfu.activation` or `hw.mfu.multiplier`), and a function of its name in `twin.vocabulary.shared` and
@@ -13,8 +13,8 @@ from typing import TypeVar
 from concord.spec.numbers.activation import Activation
 
 MFUS = 2  #: Number of multi-function units, which are in series.
+TAPS = 2  #: number of taps that run beside the value through every unit
 BYPASS = 0  #: Code by which a stage passes the value unchanged.
-
 Function = TypeVar("Function")
 
 
@@ -24,6 +24,20 @@ class Stage(IntEnum):
     ADD = 0
     ACT = 1
     MUL = 2
+
+
+class Tap(IntEnum):
+    """The word that a tap carries out of a unit. The word after the multiply stage is the INPUT of the next unit."""
+
+    PASS = 0  #: the word that the tap carried into the unit
+    INPUT = 1  #: the value that enters the unit
+    ADD = 2  #: the value after the add stage
+    ACTIVATION = 3  #: the value after the activation stage
+
+
+#: The tap that carries the value before each stage.
+TAP_BEFORE = {Stage.ADD: Tap.INPUT, Stage.ACT: Tap.ADD, Stage.MUL: Tap.ACTIVATION}
+TAP_BITS = max(Tap).bit_length()  #: number of bits of a Tap on wires
 
 
 class Operation(Enum):

@@ -15,14 +15,13 @@ from enum import IntEnum, StrEnum
 from functools import cache
 from typing import NamedTuple
 
-from concord.spec.numbers.exponential import ONE, exp_minus
-
 FRACTION_BITS = 10  #: fraction bits of binary16, and of t
 GUARD_BITS = 5  #: bits of v below the last place of the result
 BASE_BITS = 11 + GUARD_BITS
 SLOPE_BITS = 14  #: bits of a slope, sign included
 EXPONENT_BITS = 4
 TABLE_DEPTH = 512
+ONE = 1 << 96  #: 1.0: far finer than any table that is made of it
 
 
 class Activation(StrEnum):
@@ -66,9 +65,7 @@ _OCTAVES = {
         -11: 0, -10: 0, -9: 0, -8: 0, -7: 0, -6: 0, -5: 0, -4: 1, -3: 1, -2: 3, -1: 3, 0: 5, 1: 5, 2: 6, 3: 7, 4: 3,
     },
 }  # fmt: skip
-
 TANH_LINEAR = -6  #: octave below which tanh(x) is x
-
 #: Segment of a curve below its octaves, and above them.
 _ENDS = {
     Curve.TANH: (None, Segment(1 << BASE_BITS - 1, 0, 14)),
@@ -128,3 +125,20 @@ def _value(curve, x):
         return (ONE - e) * ONE // (ONE + e)
     e = exp_minus(x)
     return (ONE if curve is Curve.RISING else e) * ONE // (ONE + e)
+
+
+def exp_minus(x: int) -> int:
+    """exp(-x) of x >= 0, both in units of 1 / ONE: a power of two times a short series."""
+    halvings, rest = divmod(x, _ln2())
+    total, term, n = 0, ONE, 0
+    while term:
+        total += -term if n % 2 else term
+        n += 1
+        term = term * rest // ONE // n
+    return total >> halvings
+
+
+@cache
+def _ln2():
+    """ln 2: the sum of 1 / (n * 2**n)."""
+    return sum((ONE << 8) // (n << n) for n in range(1, 110)) >> 8

@@ -21,7 +21,7 @@ The tables are computed with integers only, so they are equal on every computer.
 from functools import cache
 from typing import NamedTuple
 
-from concord.spec.numbers.exponential import ONE, exp_minus
+from concord.spec.numbers.activation import ONE, exp_minus
 
 DISTANCE_BITS = 16  #: fraction bits of X and D
 SEGMENT_BITS = 7  #: log2 of the number of segments of `fractions`

@@ -16,7 +16,7 @@ from concord.datasets.dataset import DATA
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import session_of
 from concord.firmware.firmware_file import load_firmware, save_firmware
-from concord.golden.mvm.packing import pack_tiles, unpack_tiles
+from concord.golden.mvm.elements import pack_tiles, unpack_tiles
 from concord.net import network
 from concord.net.layers.dense import Dense
 from concord.net.model_file import load_model, save_model

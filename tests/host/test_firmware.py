@@ -12,7 +12,7 @@ from concord.firmware.firmware import Entries, Firmware
 from concord.firmware.firmware_file import KIND, load_firmware, save_firmware
 from concord.firmware.layout import Layout
 from concord.golden.host.messages import entries_of
-from concord.golden.mvm.packing import unpack_tiles
+from concord.golden.mvm.elements import unpack_tiles
 from concord.spec.host.messages import Message, MessageKind, pack, unpack
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset

@@ -13,7 +13,7 @@ from concord.golden.host.messages import (
     words_of,
     write_message,
 )
-from concord.golden.mvm.packing import unpack_tiles
+from concord.golden.mvm.elements import unpack_tiles
 from concord.hw.host.control import Control
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_output import MessageOutput

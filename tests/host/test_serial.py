@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from concord.golden.host.messages import input_message, program_message, words_of
-from concord.golden.machine import Machine
-from concord.golden.serial import SerialPort
+from concord.golden.machine import Machine, SerialPort
 from concord.spec.host import serial
 from concord.spec.host.messages import unpack
 from concord.spec.host.registers import Control, Register, Status

@@ -12,8 +12,7 @@ from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
 from concord.sim.drivers.bench import assert_equal, pack_rows
 from concord.sim.reference.multifunction import multifunction, stage
-from concord.spec.isa.operations import BYPASS, Operation, Stage, codes
-from concord.spec.isa.taps import TAPS, Tap
+from concord.spec.isa.operations import BYPASS, TAPS, Operation, Stage, Tap, codes
 from concord.tests.pipeline_harness import PipelineHarness
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)

@@ -1,8 +1,8 @@
-"""golden.mfu.pooling: the order of its maxima, and what one pixel keeps."""
+"""golden.mfu.multifunction: the order of its maxima, and what one pixel keeps."""
 
 import numpy as np
 from concord.golden.lib.float16 import maximum
-from concord.golden.mfu.pooling import pool_max
+from concord.golden.mfu.multifunction import pool_max
 
 
 def test_one_pixel_passes_as_it_is():

@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from concord.golden.lib.float16 import NAN
-from concord.golden.mfu.exponential import exponential, fraction
-from concord.golden.mfu.softmax import softmax
+from concord.golden.mfu.softmax import exponential, fraction, softmax
 from concord.spec.numbers.softmax import DISTANCE_BITS, LOW_BITS, MOST_ELEMENTS, TERM_BITS, fractions, sum_bits, wholes
 
 UNIT = 2.0**-DISTANCE_BITS

@@ -8,9 +8,17 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from concord.golden.mvm.elements import decode, encode, nearest, representable
+from concord.golden.mvm.elements import (
+    decode,
+    encode,
+    nearest,
+    pack_entries,
+    pack_tiles,
+    representable,
+    unpack_entries,
+    unpack_tiles,
+)
 from concord.golden.mvm.mvm import multiply
-from concord.golden.mvm.packing import pack_entries, pack_tiles, unpack_entries, unpack_tiles
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.golden.mvm.vector_rf import numbers
 from concord.spec.machine.config import preset

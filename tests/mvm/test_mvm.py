@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from concord.golden.mvm.accumulator import accumulate
 from concord.golden.mvm.converter import convert
+from concord.golden.mvm.elements import marks, pack_entries, pack_tiles, unpack_entries, unpack_tiles
 from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.overflow import Events, misfits
-from concord.golden.mvm.packing import marks, pack_entries, pack_tiles, unpack_entries, unpack_tiles
 from concord.golden.mvm.tile_engine import alignment, dot_products, exact_sums, lane_sums
 from concord.golden.mvm.vector_rf import VectorRf
 from concord.spec.host.messages import MessageKind, item_bytes

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from concord.sim.drivers.bench import assert_equal
-from concord.spec.isa.operations import Stage
-from concord.spec.isa.taps import Tap
+from concord.spec.isa.operations import Stage, Tap
 
 A = np.array([0x3C00, 0x4000, 0xC200], np.uint16)
 B = np.array([0x3C00, 0x3800, 0x0001], np.uint16)

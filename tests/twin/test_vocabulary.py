@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.golden.lib import float16
-from concord.golden.mfu import pooling
+from concord.golden.mfu import multifunction
 from concord.golden.mfu.multifunction import compute
 from concord.golden.mvm.accumulator import accumulate
 from concord.golden.mvm.converter import convert
@@ -274,7 +274,7 @@ def test_pooling_and_patches(words):
         flat = seen.reshape(*seen.shape[:3], -1)
         canonical = np.where(float16.is_nan(flat), np.uint16(float16.NAN), flat)
         assert np.array_equal(words.bits(functions.patches(images, window=(3, 2), **geometry)), canonical)
-        largest = pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3))
+        largest = multifunction.pool_max(seen.reshape(*seen.shape[:3], 6, 3))
         assert np.array_equal(words.bits(functions.max_pool(images, window=(3, 2), **geometry)), largest)
 
 

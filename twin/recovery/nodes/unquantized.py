@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.golden.mfu.multifunction import compute_real
-from concord.golden.schedule.real_arithmetic import RealArithmetic
+from concord.golden.schedule.arithmetic import RealArithmetic
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.instructions import Instruction, Op
 from concord.spec.isa.operations import Operation
