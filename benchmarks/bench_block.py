@@ -15,8 +15,8 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from concord.benchmarks import block_speed
-from concord.benchmarks.side_by_side import side_by_side
+from concord.benchmarks.speed import report_blocks
+from concord.lib.processes import side_by_side
 from concord.net.quantize.block_recipe import BlockRecipe
 from concord.train.lib.fit import cross_entropy, fit, reproducible, share
 from concord.train.qat.block import BlockNetwork
@@ -86,7 +86,7 @@ def main(
     """Train all networks, print a table, and write JSON."""
     console = Console(width=None if sys.stdout.isatty() else 110)
     if speed:
-        block_speed.report(console)
+        report_blocks(console)
         return
     began = time.perf_counter()
     real = sorted(side_by_side("FP32", prepare, [(seed, samples) for seed in range(seeds)], console, processes))

@@ -15,9 +15,9 @@ from typing import Annotated
 
 import torch
 import typer
-from concord.benchmarks import format_area
+from concord.benchmarks import synth
 from concord.benchmarks.bench_block import lowered
-from concord.benchmarks.side_by_side import side_by_side
+from concord.lib.processes import side_by_side
 from concord.net.model_file import load_model
 from concord.net.quantize.block_recipe import BlockRecipe
 from concord.spec.numbers.formats import Format
@@ -101,7 +101,7 @@ def main(
     """Quantise and train all networks, print a table, and write JSON."""
     console, began = Console(width=None if sys.stdout.isatty() else 110), time.perf_counter()
     if area:
-        format_area.report(console)
+        synth.report(console)
         return
     real = {network: 100 * images(samples).accuracy(shipped(network)) for network in SHIPPED}
     jobs = [(network, name, samples, epochs) for network in SHIPPED for name in WEIGHTS]

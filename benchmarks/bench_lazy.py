@@ -15,10 +15,10 @@ import matplotlib
 import numpy as np
 import torch
 import typer
-from concord.benchmarks import lazy_speed
-from concord.benchmarks.side_by_side import side_by_side
+from concord.benchmarks.speed import report_lazy
 from concord.datasets import dataset
 from concord.golden.lazy.tensor_training import Rates
+from concord.lib.processes import side_by_side
 from concord.train.bfp import tensor_fit, tensor_network
 from concord.train.bfp.parameters import UpdateRule, state_bytes
 from concord.train.lib import data
@@ -150,7 +150,7 @@ def main(
     """Train with all update rules, print tables, write a picture and JSON; the exit code is 1 if a goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 150)
     if speed:
-        lazy_speed.report(console)
+        report_lazy(console)
         return
     began = time.perf_counter()
     runs = all_runs(seeds, samples, epochs, console)

@@ -17,8 +17,8 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from concord.benchmarks.side_by_side import side_by_side
 from concord.datasets import dataset
+from concord.lib.processes import side_by_side
 from concord.net.cells.registry import CELLS
 from concord.net.quantize.recipe import Gates
 from concord.spec.numbers.formats import Format

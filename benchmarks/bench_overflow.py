@@ -19,7 +19,7 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from concord.benchmarks.side_by_side import side_by_side
+from concord.lib.processes import side_by_side
 from concord.net.layer_overflow import Count, Widths
 from concord.net.model import Model, Provenance
 from concord.net.model_overflow import wrapped

@@ -15,8 +15,9 @@ import matplotlib
 import numpy as np
 import torch
 import typer
-from concord.benchmarks import peers, train_speed
-from concord.benchmarks.side_by_side import side_by_side
+from concord.benchmarks import peers
+from concord.benchmarks.speed import report_quantized
+from concord.lib.processes import side_by_side
 from concord.net.quantize.recipe import ActivationTraining, WeightTraining
 from concord.nnp.lib.curves import draw
 from concord.train.lib.fit import reproducible
@@ -148,7 +149,7 @@ def main(
     """Train all networks, print tables, write a picture and JSON; the exit code is 1 if a goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 130)
     if speed:
-        train_speed.report(console)
+        report_quantized(console)
         return
     if full:
         samples, epochs = FULL

@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from concord.benchmarks.interleaved import columns, rows
+from concord.benchmarks.speed import columns, rows
 from concord.benchmarks.tiny_models import quantized
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network

@@ -9,38 +9,16 @@ from concord.compiler.network import Compiled, compile_network
 from concord.firmware.firmware import Firmware
 from concord.firmware.session import Session
 from concord.golden.host.messages import words_of
-from concord.lib.progress import Show
+from concord.lib.progress import Show, silent
 from concord.net import network
 from concord.net.model import Model
 from concord.sim.machines.host import Machine, machine
 from concord.spec.host.messages import unpack
-from concord.spec.host.registers import EVENTS
 from concord.spec.machine.config import Config
-from concord.verification.batches import count_bits
+from concord.verification.batches import Outcome, count_bits, differing_bits, differing_events
 from concord.verification.layer_costs import LayerCost, alone, layer_costs
 
 KINDS = ("golden", "library")
-
-
-def silent(phase: str, step: int, steps: int, note: str):
-    """Show nothing."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """What a machine made of all inputs.
-
-    Attributes:
-        outputs:  uint16[samples, outputs].
-        memories: Contents of each vector memory in use, after the last sample.
-        events:   Event counters.
-        seconds:  Wall time of an inference.
-    """
-
-    outputs: np.ndarray
-    memories: dict
-    events: dict
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,8 +77,7 @@ def measure(
     for kind in KINDS:
         with machine(kind, config) as nnp:
             session = Session(nnp, compiled.firmware)
-            runs[kind] = _run(session, inputs, lambda done, kind=kind: show(kind, done, len(inputs), ""))
-            seconds[kind] = runs[kind].seconds
+            runs[kind], seconds[kind] = _run(session, inputs, lambda done, kind=kind: show(kind, done, len(inputs), ""))
             if kind == "library":
                 costs = layer_costs(session, inputs[0])
                 session.infer(inputs[0])
@@ -111,7 +88,8 @@ def measure(
                        single=single, seconds=seconds)
 
 
-def _run(session: Session, inputs: np.ndarray, done: Callable[[int], None]) -> Run:
+def _run(session: Session, inputs: np.ndarray, done: Callable[[int], None]) -> tuple[Outcome, float]:
+    """What a machine makes of all inputs, and the wall time of an inference."""
     session.infer(inputs[0])  # golden plans each chain when it first runs
     session.counters()
     began, outputs = time.perf_counter(), []
@@ -119,16 +97,13 @@ def _run(session: Session, inputs: np.ndarray, done: Callable[[int], None]) -> R
         outputs.append(session.infer(sample))
         done(len(outputs))
     seconds = (time.perf_counter() - began) / len(inputs)
-    counters = session.counters()
-    return Run(outputs=np.stack(outputs), memories=session.memories(), seconds=seconds,
-               events={counter: counters[counter] for counter in EVENTS})
+    return Outcome(outputs=np.stack(outputs), counters=(session.counters(),), memories={0: (session.memories(),)}
+                   ), seconds
 
 
-def differing(left: Run, right: Run) -> int:
+def differing(left: Outcome, right: Outcome) -> int:
     """Number of bits in which outputs and memories differ, and of event counters that differ."""
-    return (count_bits(left.outputs, right.outputs)
-            + sum(count_bits(words, right.memories[mem]) for mem, words in left.memories.items())
-            + sum(count != right.events[counter] for counter, count in left.events.items()))
+    return differing_bits(left, right) + len(differing_events(left, right))
 
 
 def transfer_to_transfer(nnp: Machine, firmware: Firmware, sample: np.ndarray) -> int:

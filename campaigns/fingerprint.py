@@ -13,13 +13,12 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from concord.benchmarks.side_by_side import side_by_side
-from concord.campaigns.digests import counted, digest, joined, stored
-from concord.campaigns.network_prints import MACHINES, network_prints
+from concord.campaigns.network_prints import MACHINES, counted, digest, joined, network_prints, stored
 from concord.campaigns.random_regression import CHUNK, STALLS, case
 from concord.compiler.network import compile_network
 from concord.datasets import dataset
 from concord.firmware.cascade import Cascade
+from concord.lib.processes import side_by_side
 from concord.net.model import Model
 from concord.net.model_file import load_model
 from concord.sim.machines.host import build, machine

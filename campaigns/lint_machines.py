@@ -17,6 +17,7 @@ from concord.lib.processes import CORES, calls
 from concord.sim.machines.build import environment
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.numbers.formats import Format, Rule
+from concord.workflows.presets import is_hardware
 from rich.console import Console
 
 
@@ -74,7 +75,7 @@ def main(
     processes: Annotated[int, typer.Option("-n", help="Number of processes.")] = CORES,
 ) -> None:
     """Lint the Verilog of every preset and of random machines."""
-    chosen = {name: config for name, config in PRESETS.items() if _has_hardware(config)}
+    chosen = {name: config for name, config in PRESETS.items() if is_hardware(config)}
     chosen |= {f"random machine {number}": random_machine(number) for number in range(seed, seed + machines)}
     names = {config: name for name, config in chosen.items()}
     console, faulty = Console(), 0
@@ -85,14 +86,6 @@ def main(
             console.print(f"  {config}", markup=False, highlight=False)
     console.print(f"{len(names)} machines, {faulty} with warnings")
     raise typer.Exit(faulty > 0)
-
-
-def _has_hardware(config: Config) -> bool:
-    try:
-        config.require_hardware()
-    except ValueError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

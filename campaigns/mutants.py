@@ -76,12 +76,19 @@ def tree(folder: Path, mutant: Mutant) -> None:
                             ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, folder / name)
-    path = folder / mutant.file
-    text = path.read_text()
-    if text.count(mutant.old) != 1:
-        raise ValueError(f"{mutant.file} has {text.count(mutant.old)} times {mutant.old!r}, not once: "
-                         f"choose another line in MUTANTS of the testbench of {mutant.unit}")
-    path.write_text(text.replace(mutant.old, mutant.new))
+    replace_once(folder, mutant.file, mutant.old, mutant.new, f"MUTANTS of the testbench of {mutant.unit}")
+
+
+def replace_once(folder: Path, file: str, old: str, new: str, where: str) -> None:
+    """Replace a text in a file of a copy of the repository; `where` says where the text is listed.
+
+    Raises:
+        ValueError: the text `old` does not occur exactly once in the file.
+    """
+    text = (folder / file).read_text()
+    if text.count(old) != 1:
+        raise ValueError(f"{file} has {text.count(old)} times {old!r}, not once: choose another line in {where}")
+    (folder / file).write_text(text.replace(old, new))
 
 
 def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:

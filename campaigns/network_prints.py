@@ -4,16 +4,49 @@ A network is drawn twice from each seed: for a machine whose sizes are drawn as 
 preset, which the Verilated machine runs, too, so that its cycles count.
 """
 
+import hashlib
+from collections.abc import Iterable
+
 import numpy as np
-from concord.benchmarks.side_by_side import side_by_side
-from concord.campaigns.digests import counted, digest, stored
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.any_networks import KINDS, Drawn, draw
 from concord.compiler.network import compile_network
 from concord.firmware.session import Session
+from concord.lib.processes import side_by_side
 from concord.sim.machines.host import machine
+from concord.spec.host.registers import EVENTS, TIMES
 from concord.spec.machine.config import PRESETS
 from rich.console import Console
+
+DIGITS = 12  #: Number of hexadecimal digits of a hash.
+
+
+def digest(arrays: Iterable) -> str:
+    """Hash of arrays of integers, and of their shapes."""
+    whole = hashlib.sha256()
+    for array in arrays:
+        values = np.asarray(array)
+        whole.update(np.array([values.ndim, *values.shape], "<u8").tobytes())
+        whole.update(values.astype("<u8").tobytes())
+    return whole.hexdigest()[:DIGITS]
+
+
+def joined(digests: Iterable[str]) -> str:
+    """Hash of several hashes."""
+    return digest(np.frombuffer(bytes.fromhex(each), np.uint8) for each in digests)
+
+
+def counted(counters: dict) -> dict:
+    """Hashes of the event counters and of the counters of time, and the clock cycles, from all counters."""
+    events, times = ([counters[counter] for counter in kind] for kind in (EVENTS, TIMES))
+    return {"events": digest([events]), "times": digest([times]), "cycles": times[0]}
+
+
+def stored(firmware) -> dict[str, str]:
+    """Hashes of the program of a firmware, and of the messages that fill its memories."""
+    messages = (np.frombuffer(sent, np.uint8) for sent in firmware.memory_messages())
+    return {"words": digest([firmware.instruction_words]), "memories": digest(messages)}
+
 
 #: Presets whose Verilated machines run networks.
 MACHINES = ("tiny", "speech", "ulx3s", "vision")

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import typer
+from concord.campaigns.mutants import replace_once
 from concord.firmware.firmware import Firmware, Section, Tiles
 from concord.firmware.firmware_file import save_firmware
 from concord.sim.machines.build import ROOT
@@ -93,11 +94,7 @@ def broken_tree(folder: Path) -> Path:
     for room in ROOT.glob("*/__init__.py"):
         shutil.copytree(room.parent, folder / room.parent.name, symlinks=True,
                         ignore=shutil.ignore_patterns("__pycache__"))
-    file, old, new = ROUNDING
-    text = (folder / file).read_text()
-    if text.count(old) != 1:
-        raise ValueError(f"{file} has {text.count(old)} times {old!r}, not once: choose another line in ROUNDING")
-    (folder / file).write_text(text.replace(old, new))
+    replace_once(folder, *ROUNDING, "ROUNDING")
     return folder
 
 

@@ -15,8 +15,7 @@ from typing import Annotated
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads this at its import
 
 import typer
-from concord.campaigns.twin_cases import Network, shipped
-from concord.campaigns.twin_comparison import SOURCES, Comparison, Row
+from concord.campaigns.twin_comparison import SOURCES, Comparison, Network, Row, shipped
 from concord.campaigns.twin_ways import NOT_RUN, differs, frameworks_of, lacking, ways_of
 from concord.nnp.lib.errors import sentences
 from concord.twin.source.frameworks import Framework
@@ -37,7 +36,7 @@ def networks(
         return
     import torch
     from concord.campaigns import twin_made_cases as made
-    from concord.campaigns.twin_floats import float_networks
+    from concord.campaigns.twin_made_cases import float_networks
 
     torch.set_num_threads(1)
     yield from made.random_networks(OUT)

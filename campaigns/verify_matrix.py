@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.benchmarks.side_by_side import side_by_side
-from concord.campaigns.matrix_networks import STYLES
+from concord.lib.processes import side_by_side
 from concord.lib.progress import lines
 from concord.net.quantize.block_recipe import BlockRecipe
 from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
@@ -23,6 +22,7 @@ from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.config import preset
 from concord.spec.numbers.formats import Format
 from concord.train.lib import networks
+from concord.train.lib.networks import CLASSES, Branches, Residual, convolution
 from concord.train.runs.image import train_image
 from concord.train.runs.recurrent import train_recurrent
 from concord.verification.batches import Builds
@@ -39,6 +39,44 @@ MACHINES = {"ulx3s": (4, 4), "speech": (8, 8), "vision": (8, 8)}
 #: Presets for perceptrons, and for convolutional networks.
 OF_PERCEPTRONS, OF_IMAGES = ("ulx3s", "speech"), ("ulx3s", "vision")
 EPOCHS, LSTM_EPOCHS, SAMPLES = (1, 1, 1), (4, 1, 1), 1000
+
+
+def resnet() -> nn.Sequential:
+    """Two residual blocks, one with a convolution around it."""
+    body = nn.Sequential(convolution(9, 9, 3), convolution(9, 9, 3, relu=False))
+    wider = nn.Sequential(convolution(9, 17, 3, 2), convolution(17, 17, 3, relu=False))
+    return nn.Sequential(
+        convolution(1, 9, 3, 3), Residual(body, nn.Identity(), relu=True),
+        Residual(wider, convolution(9, 17, 1, 2, relu=False), relu=True), *_mean(17))
+
+
+def mobilenet() -> nn.Sequential:
+    """Two inverted bottlenecks, depthwise inside, one of which has a way around it."""
+    def bottleneck(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+        wide = 3 * inputs
+        return nn.Sequential(convolution(inputs, wide, 1), convolution(wide, wide, 3, stride, groups=wide),
+                             convolution(wide, outputs, 1, relu=False))
+
+    return nn.Sequential(
+        convolution(1, 8, 3, 3), bottleneck(8, 12, 2), Residual(bottleneck(12, 12, 1), nn.Identity(), relu=False),
+        convolution(12, 40, 1), *_mean(40))
+
+
+def inception() -> nn.Sequential:
+    """Branches side by side, a maximum of what they make, and a flattened image."""
+    pooled = nn.Sequential(nn.MaxPool2d(3, 1, 1), convolution(6, 5, 1))
+    block = Branches(convolution(6, 7, 1), nn.Sequential(convolution(6, 4, 1), convolution(4, 7, 3)), pooled)
+    return nn.Sequential(
+        convolution(1, 6, 3, 4), block, nn.MaxPool2d(2), convolution(19, 12, 3), nn.Flatten(),
+        nn.Linear(12 * 3 * 3, CLASSES))
+
+
+def _mean(channels: int) -> list[nn.Module]:
+    return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES)]
+
+
+#: Networks by their style.
+STYLES = {"ResNet": resnet, "MobileNet": mobilenet, "Inception": inception}
 
 
 def small() -> nn.Module:
@@ -100,7 +138,7 @@ def perceptron(name: str, row: str, column: str, recipe: Recipe, samples: int) -
 def images(name: str, row: str, style: str, recipe: Recipe | BlockRecipe, samples: int) -> tuple[str, str, int]:
     """Train and verify a convolutional network; return its row and column in the table, and its mismatches."""
     path = OUT / f"cnn-{os.getpid()}.safetensors"
-    network = f"concord.campaigns.matrix_networks:{STYLES[style].__name__}"
+    network = f"concord.campaigns.verify_matrix:{STYLES[style].__name__}"
     train_image(path, network=network, recipe=recipe, epochs=EPOCHS, samples=SAMPLES)
     return row, style, mismatches(path, name, samples)
 

@@ -1,4 +1,7 @@
-"""Test sets, shipped ones and those of other folders, as binary16 vectors for the machine."""
+"""Fashion-MNIST and JapaneseVowels: the shipped test sets, and the files in which both are published.
+
+These files may also have other content.
+"""
 
 import gzip
 import math
@@ -7,7 +10,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from concord.datasets.raw import LIMIT
+from concord.datasets.raw import LIMIT, Found, Raw
 from concord.datasets.samples import Samples
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
@@ -16,7 +19,8 @@ from safetensors.numpy import load_file
 DATA = Path(__file__).resolve().parents[1] / "data"
 
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
-UTTERANCES = "JapaneseVowels_TEST.ts"  #: Test utterances as they are published.
+#: Names of the files in which both are published, for each part.
+IMAGES, UTTERANCES = "{}-images-idx3-ubyte.gz", "JapaneseVowels_{}.ts"
 VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
 
 
@@ -31,25 +35,9 @@ def load(name: str, folder: Path = DATA) -> Samples:
     return SHIPPED[name](folder / name)
 
 
-def of_folder(folder: Path) -> Samples:
-    """The test set of a folder of training data, of images or of utterances.
-
-    Raises:
-        ValueError: the folder holds no test set, or its files are damaged.
-    """
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: there is no such folder")
-    if (folder / UTTERANCES).is_file():
-        return utterances(folder)
-    if (folder / "t10k-images-idx3-ubyte.gz").is_file():
-        return images(folder, "t10k")
-    raise ValueError(f"{folder}: it holds no test set; that of images is t10k-images-idx3-ubyte.gz and "
-                     f"t10k-labels-idx1-ubyte.gz, that of utterances {UTTERANCES}")
-
-
 def utterances(folder: Path) -> Samples:
     """The test utterances of a folder, in the order in which the repository ships its own."""
-    return pad(*shuffled(folder / UTTERANCES)[:3])
+    return pad(*shuffled(folder / UTTERANCES.format("TEST"))[:3])
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -66,7 +54,7 @@ def images(folder: Path, part: str) -> Samples:
 
 def pixels(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     """uint8[samples, rows, columns] and uint8[samples], the images and labels of one part of such a folder."""
-    found = _idx(folder / f"{part}-images-idx3-ubyte.gz")
+    found = _idx(folder / IMAGES.format(part))
     labels = _idx(folder / f"{part}-labels-idx1-ubyte.gz")
     if found.ndim != 3 or labels.ndim != 1 or not found.size:
         raise ValueError(f"{folder}: images are [samples, rows, columns] and labels [samples], not {list(found.shape)} "
@@ -139,6 +127,47 @@ def transcript(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not frames:
         raise ValueError(f"{path}: it holds no utterances")
     return np.concatenate(frames), np.array([len(f) for f in frames]), np.array(labels, np.uint8)
+
+
+def is_published(folder: Path) -> bool:
+    """Whether a folder holds files in which one of both is published."""
+    return any((folder / name.format(part)).is_file() for name, parts in (
+        (IMAGES, ("train", "t10k")), (UTTERANCES, ("TRAIN", "TEST"))) for part in parts)
+
+
+def published(folder: Path) -> Found:
+    """The training and test samples of a folder; one of the two may be missing.
+
+    Raises:
+        ValueError: a file is damaged, or one of a pair is missing.
+    """
+    if (folder / UTTERANCES.format("TEST")).is_file() or (folder / UTTERANCES.format("TRAIN")).is_file():
+        parts = {"train": _published_utterances(folder / UTTERANCES.format("TRAIN"), transcript),
+                 "test": _published_utterances(folder / UTTERANCES.format("TEST"), lambda path: shuffled(path)[:3])}
+        classes, scale = VOWELS, 1.0
+        shipped = parts["test"] and load("japanese-vowels")
+    else:
+        parts = {name: _published_images(folder, part) for name, part in (("train", "train"), ("test", "t10k"))}
+        classes, scale = FASHION, 1 / 255
+        shipped = parts["test"] and load("fashion-mnist")
+    present = {part: raw for part, raw in parts.items() if raw is not None}
+    own = "test" not in present or not np.array_equal(present["test"].labels, shipped.labels)
+    return Found(parts=present, classes=() if own else classes, scale=scale, image=scale != 1)
+
+
+def _published_images(folder: Path, part: str) -> Raw | None:
+    path = folder / IMAGES.format(part)
+    if not path.is_file():
+        return None
+    found, labels = pixels(folder, part)
+    return Raw(inputs=found[:, None], labels=labels, lengths=None, place=str(path))
+
+
+def _published_utterances(path: Path, read) -> Raw | None:
+    if not path.is_file():
+        return None
+    frames, lengths, labels = read(path)
+    return Raw(inputs=padded(frames, lengths), labels=labels, lengths=lengths, place=str(path))
 
 
 def _content(stream, size: int) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import tomli_w
-from concord.datasets import arrays, dataset, pictures, published, table
+from concord.datasets import arrays, dataset, pictures, table
 from concord.datasets.arrays import Archive, as_array, mapping
 from concord.datasets.description import Description, parse
 from concord.datasets.raw import Found
@@ -100,8 +100,8 @@ def _npy_files(description: Description) -> Found:
 
 
 def _folder(folder: Path, description: Description) -> Found:
-    if published.is_published(folder):
-        return published.found(folder)
+    if dataset.is_published(folder):
+        return dataset.published(folder)
     if any(folder.glob("*.npy")):
         return arrays.found(arrays.npy_folder(folder), description)
     return pictures.found(folder, description)

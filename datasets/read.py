@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import tomli_w
-from concord.datasets import arrays, dataset, labels, preprocess, published
+from concord.datasets import arrays, dataset, labels, preprocess
 from concord.datasets.description import ORIGIN, PARTS, Description, Preprocessing, record
 from concord.datasets.find import as_archive, described, find
 from concord.datasets.raw import Found, Raw
@@ -199,9 +199,9 @@ def _plain_name(description: Description, found: Found) -> str:
     if description.name:
         return description.name
     path = description.path(description.data)
-    if found.classes == dataset.FASHION and published.is_published(path):
+    if found.classes == dataset.FASHION and dataset.is_published(path):
         return "fashion-mnist"
-    if found.classes == dataset.VOWELS and published.is_published(path):
+    if found.classes == dataset.VOWELS and dataset.is_published(path):
         return "japanese-vowels"
     if path.is_dir():
         return f"folder {path.resolve().name}"

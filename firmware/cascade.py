@@ -1,10 +1,12 @@
 """Firmware of a pipeline of machines, or of one: the results of each machine are the input of the next one."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
 
 from concord.firmware.firmware import Firmware
+from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import Mem
@@ -83,10 +85,15 @@ def check_neighbours(name: str, one: Config, other: Config):
 
 
 def net_words(firmware: Firmware) -> tuple[int, int]:
-    """Words that a program takes from NetQ and sends there, in one time step where it has such a loop."""
-    taken = sent = 0
+    """Words that firmware takes from NetQ and sends there, in one time step where it has such a loop."""
     words = firmware.instruction_words.tolist()
-    for chain in Sequencer(firmware.config, words, firmware.tiles.modes(firmware.config)).walk():
+    return moved_words(Sequencer(firmware.config, words, firmware.tiles.modes(firmware.config)).walk())
+
+
+def moved_words(chains: Iterable[Chain]) -> tuple[int, int]:
+    """Words that chains take from NetQ and send there."""
+    taken = sent = 0
+    for chain in chains:
         for instruction in chain.instructions:
             if instruction.mem == Mem.NET_Q and instruction.op in (Op.V_RD, Op.M_RD):
                 taken += chain.source_words * chain.registers.iterations

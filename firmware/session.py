@@ -60,11 +60,7 @@ class Session:
             Stopped:      the program stopped with an error.
             RuntimeError: the program did not finish.
         """
-        error, address = self.machine.error()
-        if error != Error.NONE:
-            raise stopped(self.firmware, self._program, error, address, first=self._first)
-        if not status & Status.DONE:
-            raise RuntimeError(f"{self.firmware.name}: the program waits for more words of NetQ than one input brings")
+        check_end(self.firmware, self._program, *self.machine.error(), status, first=self._first)
 
     def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
         """Run another program, and return the contents of each memory in use and, under NetQ, the words sent.
@@ -195,3 +191,16 @@ def stopped(firmware: Firmware, program: list[int], error: Error, address: int, 
     layer = firmware.layer_at(first + address)
     where = f"{firmware.name}, layer {layer}" if layer else firmware.name
     return Stopped(f"{where}: the program stopped at instruction {first + address}, `{text}`: {reason} ({error.name})")
+
+
+def check_end(firmware: Firmware, program: list[int], error: Error, address: int, status: Status, *, first: int = 0):
+    """Refuse what a machine says after a run of a program; the first arguments are those of `stopped`.
+
+    Raises:
+        Stopped:      the program stopped with an error.
+        RuntimeError: the program did not finish.
+    """
+    if error != Error.NONE:
+        raise stopped(firmware, program, error, address, first=first)
+    if not status & Status.DONE:
+        raise RuntimeError(f"{firmware.name}: the program waits for more words of NetQ than one input brings")

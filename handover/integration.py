@@ -8,7 +8,7 @@ from pathlib import Path
 
 from amaranth.hdl import Value
 from amaranth.lib.wiring import Component, In
-from concord.handover.registers import register_files
+from concord.handover.registers import register_files, rendered
 from concord.hw.cascade import Cascade
 from concord.hw.host.axi_streams import AxiStreams, fields, streams
 from concord.hw.nnp import NNP
@@ -21,7 +21,6 @@ from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem
 from concord.spec.isa.operations import BYPASS, Stage, operations
 from concord.spec.machine.config import Config
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 #: Names of the stages of a multi-function unit in the documentation of units.
 STAGES = {Stage.ADD: "add stage", Stage.ACT: "activation stage", Stage.MUL: "multiply stage"}
@@ -93,13 +92,6 @@ def package(unit: Component, name: str, preset: str, config: Config) -> dict[str
         "kinds": described(MessageKind),
         "memories": described(Mem),
     }
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
     pages = {
         f"{name}.core": "core.j2",
         f"{name}.vlt": "waivers.vlt.j2",
@@ -109,7 +101,7 @@ def package(unit: Component, name: str, preset: str, config: Config) -> dict[str
     if name in MACHINES:
         pages["registers.md"] = "registers.md.j2"
     files = {f"{name}.v": text}
-    return files | {page: environment.get_template(source).render(values) for page, source in pages.items()}
+    return files | {page: rendered(source, values, TEMPLATES) for page, source in pages.items()}
 
 
 def ports(dut: Component, streams: list[str]) -> list[Port]:

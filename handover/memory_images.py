@@ -9,11 +9,11 @@ import numpy as np
 from concord.compiler.lib import tiling
 from concord.datasets.arrays import read_numbers
 from concord.datasets.samples import NO_DATA
+from concord.firmware.cascade import moved_words
 from concord.firmware.firmware import Entries, Firmware, Tiles
 from concord.golden.mvm.elements import representable
 from concord.golden.mvm.quantizer import quantize_block, split
 from concord.spec.isa.check import Sequencer
-from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import FILLED, MEMORY_NAMES, Mem, depth
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
@@ -202,11 +202,7 @@ def _tiles(config: Config, image: Image, numbers: np.ndarray) -> dict[str, np.nd
 def _moved(config: Config, words: Sequence[int], tiles: Tiles) -> tuple[int, int]:
     """Number of words that one run reads from NetQ, and number that it writes there."""
     chains = Sequencer(config, list(words), tiles.modes(config)).walk()
-    taken = given = 0
-    for chain in islice(chains, FOLLOWED):
-        writes = sum(1 for step in chain.instructions if step.op == Op.V_WR and step.mem == Mem.NET_Q)
-        taken += chain.source_words * chain.registers.iterations * (chain.source.mem == Mem.NET_Q)
-        given += chain.result_words * chain.registers.iterations * writes
+    taken, given = moved_words(islice(chains, FOLLOWED))
     if next(chains, None):
         raise ValueError(f"one run executes more than {FOLLOWED:,} chains; use fewer repetitions")
     return taken, given

@@ -91,9 +91,9 @@ def _ipxact(systemrdl: str) -> str:
 TEMPLATES = Path(__file__).with_name("templates")
 
 
-def rendered(name: str, values: dict) -> str:
-    """The text of a template; `values` are its names."""
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True,
+def rendered(name: str, values: dict, folder: Path = TEMPLATES) -> str:
+    """The text of a template in a folder; `values` are its names."""
+    environment = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True,
                               keep_trailing_newline=True, autoescape=False)
     helpers: dict[str, Any] = {"bits": lambda value: value.bit_length() - 1, "string": _string, "comment": _comment}
     environment.globals.update(helpers)

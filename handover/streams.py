@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.firmware.firmware import Firmware
-from concord.firmware.session import stopped
+from concord.firmware.session import check_end
 from concord.golden.machine import Machine
 from concord.spec.host.messages import HEADER, MessageKind
-from concord.spec.host.registers import Register, Status
+from concord.spec.host.registers import Register
 from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import MEMORY_NAMES, Mem
 from concord.spec.machine.config import Config
@@ -107,16 +107,9 @@ def golden_runs(firmware: Firmware, samples: Iterable[np.ndarray]) -> list[Run]:
             machine.send(message)
         machine.start()
         status = machine.run()
-        _check(firmware, machine, status, wanted)
+        check_end(firmware, firmware.program(wanted), Error(machine.read_register(Register.ERROR)),
+                  machine.read_register(Register.ERROR_ADDRESS), status)
         answer = tuple(machine.receive())
         runs.append(Run(sample=sample, setup=setup, inputs=inputs, answer=answer, result=firmware.output(answer)))
         steps = wanted
     return runs
-
-
-def _check(firmware: Firmware, machine: Machine, status: Status, steps: int):
-    error = Error(machine.read_register(Register.ERROR))
-    if error != Error.NONE:
-        raise stopped(firmware, firmware.program(steps), error, machine.read_register(Register.ERROR_ADDRESS))
-    if not status & Status.DONE:
-        raise RuntimeError(f"{firmware.name}: the program waits for more words of NetQ than one input brings")

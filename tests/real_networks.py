@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images
-from concord.campaigns.makers.mixed_networks import keyword_spotter
 from concord.compiler.network import compile_network, full_precision
 from concord.firmware.unquantized import UnquantizedMachine
 from concord.golden.lib.float16 import to_bits, to_real
@@ -19,6 +18,7 @@ from concord.net.lowering.full_precision import Numbers
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
+from concord.tests.small_networks import keyword_spotter
 
 
 def images(rng: np.random.Generator, config: Config, block: bool) -> Model:

@@ -65,9 +65,7 @@ def compare_file(path: Path, network: "Graph", imported: "Imported | None", orde
 
 def requantized(network: "Graph") -> str:
     """A line that says that a network is quantised already, where new integers are chosen; empty for others."""
-    from concord.net.passes.quantizers import is_quantized
-
-    if not is_quantized(network):
+    if not keeps(network, False):
         return ""
     return f"{network.name} is quantised already: its weights are kept as numbers, integers and ranges are found anew\n"
 
@@ -102,9 +100,7 @@ def is_kept(network: "Graph", anew: bool, others: bool) -> bool:
     Raises:
         ValueError: options contradict each other.
     """
-    from concord.net.passes.quantizers import is_quantized
-
-    if not is_quantized(network):
+    if not keeps(network, False):
         if anew:
             raise ValueError(f"{network.name}: it is not quantised, so leave out --anew")
         return False

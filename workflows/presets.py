@@ -28,10 +28,10 @@ def smallest_first(hardware: bool = False) -> list[str]:
     """
     def order(name: str) -> tuple:
         config = PRESETS[name]
-        last = not _is_hardware(config), name in FOR_TESTS
+        last = not is_hardware(config), name in FOR_TESTS
         return *last, -config.weights.bits, products(config), stored_weights(config)
 
-    return sorted((name for name in PRESETS if not hardware or _is_hardware(PRESETS[name])), key=order)
+    return sorted((name for name in PRESETS if not hardware or is_hardware(PRESETS[name])), key=order)
 
 
 def stored_weights(config: Config) -> int:
@@ -78,7 +78,8 @@ def golden_only(name: str) -> str:
     return ""
 
 
-def _is_hardware(config: Config) -> bool:
+def is_hardware(config: Config) -> bool:
+    """Whether hardware can be generated of a machine."""
     try:
         config.require_hardware()
     except ValueError:

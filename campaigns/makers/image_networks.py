@@ -1,6 +1,5 @@
 """Random small networks of images in the formats of a machine."""
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -8,7 +7,6 @@ from concord.campaigns.makers import networks
 from concord.net.arithmetic.places import adjacent, flattened, joined
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.add import Add
-from concord.net.layers.average import Average
 from concord.net.layers.concat import Concat
 from concord.net.layers.convolution import Along
 from concord.net.layers.layer import Layer
@@ -148,10 +146,3 @@ def geometry(rng: np.random.Generator, shape: tuple[int, int, int], largest: int
 
 def _pair(rng, low, high):
     return tuple(int(n) for n in rng.integers(low, high + 1, 2))
-
-
-def without_scale(model: Model) -> Model:
-    """The network with layers whose input is in steps of their codes already, except averages."""
-    layers = [replace(layer, quant_scale=None, quant_offset=None)
-              if hasattr(layer, "quant_scale") and not isinstance(layer, Average) else layer for layer in model.layers]
-    return replace(model, layers=tuple(layers))

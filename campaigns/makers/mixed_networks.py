@@ -50,27 +50,6 @@ class Mixed(Images):
         return self._add(layer, (a, b), (layer.outputs, 1, 1), adjacent(layer.outputs))
 
 
-def keyword_spotter(rng: np.random.Generator, config: Config, *, block: bool, steps: int = 9, cell: Cell = LSTM,
-                    sizes=(5, 12, 9, 4)) -> Model:
-    """Convolution over time, recurrent layer, and dense layer on its last hidden vector."""
-    inputs, channels, hidden, classes = sizes
-    made = Mixed(rng, config, (inputs, 1, steps), block=block)
-    at = made.conv(made.image(INPUT, steps), channels, (1, 3), padding=(0, 0, 1, 1))
-    made.dense(made.recurrent(made.sequence(at), hidden, cell), classes)
-    return made.model()
-
-
-def small(rng: np.random.Generator, config: Config, *, block: bool, steps: int = 4) -> Model:
-    """A network of every way between images and sequences that fits the presets for tests."""
-    made = Mixed(rng, config, (2, 1, steps), block=block)
-    at = made.sequence(made.conv(made.image(INPUT, steps), 3, (1, 2), padding=(0, 0, 1, 0)))
-    at = made.recurrent(at, 3, CELLS["rnn"], reverse=True)
-    at = made.sequence(made.maximum(made.image(at, steps), (1, 2), stride=(1, 1)))
-    at = made.recurrent(at, 2, CELLS["rnn"])
-    made.dense(made.concat(made.conv(made.image(at, steps - 1), 3, (1, 2)), at), 2)
-    return made.model()
-
-
 def anything(rng: np.random.Generator, config: Config, *, block: bool, layers: int = 10) -> Model:
     """A random graph of layers of images and recurrent layers, whose channels are such that blocks fit."""
     steps, sizes = int(rng.integers(2, 8)), [config.native_dim, 2 * config.native_dim] if block else [3, 5, 9, 20]

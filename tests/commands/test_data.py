@@ -60,7 +60,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_accuracy_is_that_of_the_data_that_were_trained_on(folder):
     text = done("train", "image", "own_nets:dense", "--data", "stripes", "--epochs", "8,1,1", "-o", "m", "--fp32", "f")
-    model, test = load_model("m"), dataset.of_folder(folder / "stripes")
+    model, test = load_model("m"), dataset.images(folder / "stripes", "t10k")
     assert model.data == "folder stripes"
     assert model.classes[:2] == ("class 0", "class 1")
     right = np.mean(network.predict(model, test.inputs) == test.labels)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.campaigns.makers import mixed_networks, networks
+from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Firmware, Tiles
 from concord.firmware.session import Session
@@ -15,6 +15,7 @@ from concord.spec.isa.assembler import assemble
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset
+from concord.tests import small_networks
 from concord.verification.cutter import MARGIN, Cutter, write_waveform
 from concord.verification.diagnosis import first_difference
 
@@ -108,7 +109,7 @@ def test_cut_programs_run_as_many_chains_as_they_say(recurrent):
 
 @pytest.mark.parametrize("block", [False, True])
 def test_programs_with_loops_over_base_registers_are_cut_too(block):
-    firmware = compile_network(mixed_networks.small(np.random.default_rng(0), TINY, block=block), TINY).firmware
+    firmware = compile_network(small_networks.small(np.random.default_rng(0), TINY, block=block), TINY).firmware
     sample = networks.inputs(np.random.default_rng(3), 4, 2)
     cutter, whole = Cutter(firmware, 4), session(firmware)
     whole.infer(sample)
@@ -122,7 +123,7 @@ def test_programs_with_loops_over_base_registers_are_cut_too(block):
 
 
 def test_a_fault_in_a_loop_over_base_registers_is_found():
-    firmware = compile_network(mixed_networks.small(np.random.default_rng(0), TINY, block=True), TINY).firmware
+    firmware = compile_network(small_networks.small(np.random.default_rng(0), TINY, block=True), TINY).firmware
     sample = networks.inputs(np.random.default_rng(3), 4, 2)
     found = difference(firmware, with_changed_weight(firmware, 2, 0), sample)
     assert found.layer == "rnn3"

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images
-from concord.campaigns.makers.mixed_networks import small
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
 from concord.firmware.firmware_file import save_firmware
@@ -16,6 +15,7 @@ from concord.net.model import INPUT
 from concord.net.model_file import load_model, save_model
 from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
+from concord.tests.small_networks import small
 
 MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
 RNG = np.random.default_rng(0)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.campaigns.makers import mixed_networks, networks
+from concord.campaigns.makers import networks
 from concord.campaigns.twin_faults import two_layers, with_changed_weight
 from concord.compiler.network import compile_network
 from concord.firmware.firmware_file import save_firmware
@@ -12,6 +12,7 @@ from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.isa.assembler import assemble
 from concord.spec.machine.config import preset
+from concord.tests import small_networks
 from concord.tests.command_line import done, nnp, refused
 from concord.verification.twins import TwinSession
 
@@ -73,7 +74,7 @@ def test_programs_that_read_what_earlier_samples_left_are_told(tmp_path, monkeyp
 def test_twins_leave_in_memories_what_golden_leaves(block):
     rng = np.random.default_rng(4)
     for model, steps in ((networks.recurrent(rng, TINY, [3, 5], block=[block], outputs=4), 3),
-                         (mixed_networks.small(rng, TINY, block=block), 4)):
+                         (small_networks.small(rng, TINY, block=block), 4)):
         firmware = compile_network(model, TINY).firmware
         sample = networks.inputs(rng, steps, firmware.inputs)
         golden, twin = Session(machine("golden", TINY), firmware), TwinSession(firmware)

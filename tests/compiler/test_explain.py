@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images
-from concord.campaigns.makers.mixed_networks import small
 from concord.compiler.cascade import Cutter
 from concord.compiler.explain import explain
 from concord.compiler.network import compile_network
@@ -17,6 +16,7 @@ from concord.spec.host.registers import Counter
 from concord.spec.isa.memories import Mem
 from concord.spec.machine import timing
 from concord.spec.machine.config import preset
+from concord.tests.small_networks import small
 from concord.verification.tables import explain_table
 from rich.console import Console
 

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images, geometry, without_scale
+from concord.campaigns.makers.image_networks import ROOM, Images, geometry
 from concord.compiler.network import compile_network
 from concord.net.model import INPUT, Model
 from concord.sim.machines.host import machine
@@ -15,6 +15,7 @@ from concord.spec.numbers.activation import Activation
 from concord.tests.compiled import agree_on_random as agree
 from concord.tests.compiled import machines_agree
 from concord.tests.machines import bits
+from concord.tests.small_networks import without_scale
 
 NAMES = ("tiny", "serial", "wide", "ulx3s", "vision", "vision_large")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.mixed_networks import Mixed, anything, keyword_spotter, small
+from concord.campaigns.makers.mixed_networks import Mixed, anything
 from concord.net.arithmetic.sequences import TimeAxis
 from concord.net.cells.registry import CELLS
 from concord.net.model import INPUT
@@ -13,6 +13,7 @@ from concord.tests.compiled import agree_on_random as agree
 from concord.tests.compiled import machines_agree
 from concord.tests.compiler import test_image_networks
 from concord.tests.compiler.test_image_networks import NAMES
+from concord.tests.small_networks import keyword_spotter, small
 
 BLOCK = pytest.mark.parametrize("block", [False, True])
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from concord.campaigns.makers.mixed_networks import Mixed, keyword_spotter
+from concord.campaigns.makers.mixed_networks import Mixed
 from concord.compiler.network import compile_network
 from concord.net.arithmetic.sequences import TimeAxis
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import PRESETS
+from concord.tests.small_networks import keyword_spotter
 
 VISION = PRESETS["vision"]
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.campaigns.makers import image_networks, mixed_networks, networks
+from concord.campaigns.makers import image_networks, networks
 from concord.compiler.lib.limits import Refused
 from concord.compiler.network import compile_network
 from concord.golden.lib.float16 import NAN
@@ -16,6 +16,7 @@ from concord.net.model_file import load_model, save_model
 from concord.net.network import forward
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import PRESETS, Config
+from concord.tests import small_networks
 from concord.tests.compiled import agree, machines_agree
 
 TINY = PRESETS["tiny_softmax"]
@@ -41,7 +42,7 @@ def networks_of(rng, config, *, block: bool) -> dict[str, tuple[Model, tuple[int
         "hidden vector": (networks.recurrent(rng, config, [3, 5], block=[block]), (2, 4, 3)),
         "joined": (networks.branches(rng, config, config.mfu_lanes, block=block), (3, 5)),
         "image": (made.model(), (3, 60)),
-        "mixed": (mixed_networks.keyword_spotter(rng, config, block=block), (2, 9, 5)),
+        "mixed": (small_networks.keyword_spotter(rng, config, block=block), (2, 9, 5)),
     }
 
 

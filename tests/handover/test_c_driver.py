@@ -22,7 +22,7 @@ from concord.spec.isa.instructions import Error, Op
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset
 from concord.tests.c_driver import CLayout, Driver, Network
-from concord.tests.compiler.test_mixed_networks import small
+from concord.tests.small_networks import small
 
 TINY = preset("tiny")
 

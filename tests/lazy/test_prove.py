@@ -2,7 +2,7 @@
 
 import pytest
 from concord.campaigns import prove
-from concord.campaigns.lazy_proofs import PROOFS
+from concord.campaigns.prove import PROOFS
 from concord.spec.numbers.lazy import LazyFormat
 from typer import Typer
 from typer.testing import CliRunner

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.campaigns.makers import mixed_networks, networks
+from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.cascade import Cutter
 from concord.compiler.cuts import crossing, cuts
@@ -19,6 +19,7 @@ from concord.sim.machines.library import linked
 from concord.spec.host.registers import EVENTS, Register
 from concord.spec.isa.instructions import Error
 from concord.spec.machine.config import Config, preset
+from concord.tests import small_networks
 
 TINY = preset("tiny")
 RANDOM = {"seed": 5, "gap": 0.2, "stall": 0.2}  #: Pauses on the streams of simulated machines.
@@ -83,7 +84,7 @@ def test_every_cut_of_other_graphs(block):
             (networks.both_directions(rng, config, block=block, cell=LSTM), (4, 5), ["b", "both"]),
             (networks.model([*backward, behind(rng, config, "c", 4, 3)]), (5, 4), ["a", "b"]),
             (networks.branches(rng, config, 4, block=block), (5,), ["b", "sum", "joined"]),
-            (mixed_networks.keyword_spotter(rng, config, block=block), (9, 5), ["image0", "conv1", "lstm3"])):
+            (small_networks.keyword_spotter(rng, config, block=block), (9, 5), ["image0", "conv1", "lstm3"])):
         assert cuts(model) == found
         for cut in found:
             if cut != "image0":  # it only puts numbers into another order

@@ -8,6 +8,7 @@ from concord.campaigns.makers import networks
 from concord.golden.lib import float16
 from concord.spec.host.registers import Counter
 from concord.spec.machine.config import preset
+from concord.verification.batches import Outcome
 from rich.console import Console
 
 pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
@@ -58,11 +59,13 @@ def test_a_difference_is_counted(model, monkeypatch):
 
 def test_differences_are_those_of_outputs_memories_and_events():
     one = float16.from_integer(np.arange(4), 0).reshape(1, 4)
-    run = image_costs.Run(outputs=one, memories={0: one}, events={Counter.CHAINS: 1}, seconds=1.0)
+    counters = dict.fromkeys(Counter, 1)
+    run = Outcome(outputs=one, memories={0: ({0: one},)}, counters=(counters,))
     assert differing(run, run) == 0
     assert differing(run, replace(run, outputs=one ^ np.uint16(1))) == 4
-    assert differing(run, replace(run, memories={0: one ^ np.uint16(3)})) == 8
-    assert differing(run, replace(run, events={Counter.CHAINS: 2})) == 1
+    assert differing(run, replace(run, memories={0: ({0: one ^ np.uint16(3)},)})) == 8
+    assert differing(run, replace(run, counters=(counters | {Counter.CHAINS: 2},))) == 1
+    assert differing(run, replace(run, counters=(counters | {Counter.CYCLES: 2},))) == 0
 
 
 def test_tables_have_every_layer_and_cause(measured):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.mixed_networks import Mixed, keyword_spotter
+from concord.campaigns.makers.mixed_networks import Mixed
 from concord.net import float_network as reference
 from concord.net import network
 from concord.net.arithmetic.sequences import TimeAxis
@@ -12,6 +12,7 @@ from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import INPUT
 from concord.net.model_file import load_model, save_model
 from concord.spec.machine.config import PRESETS
+from concord.tests.small_networks import keyword_spotter
 
 TINY = PRESETS["tiny"]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from concord.campaigns.coverage import merge
-from concord.campaigns.regress import Job, Result, jobs, tables
+from concord.campaigns.regress import Job, Result, jobs, merge, tables
 from concord.sim.machines.build import ROOT
 from concord.sim.units import TESTBENCHES
 from rich.console import Console

@@ -87,7 +87,7 @@ def test_trained_networks(style, where, block, tmp_path, monkeypatch):
     monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
     monkeypatch.setattr(dataset, "load", lambda name: few)
     path = tmp_path / "model.safetensors"
-    train_image(path, network=f"concord.campaigns.matrix_networks:{style}", recipe=recipe(where, block),
+    train_image(path, network=f"concord.campaigns.verify_matrix:{style}", recipe=recipe(where, block),
                 epochs=(1, 1, 1), samples=20)
     model = load_model(path)
     session = Session(machine("golden", preset(where)), compile_network(model, preset(where)).firmware)

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.campaigns.makers import mixed_networks, networks
+from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.compiler.network import compile_network
 from concord.firmware.session import Session
 from concord.net.model import INPUT
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
+from concord.tests import small_networks
 from concord.tests.command_line import done, nnp
 from concord.twin.generic.network import network
 from concord.twin.lib.reals import arrays
@@ -45,7 +46,7 @@ def convolution(rng: np.random.Generator):
 @pytest.mark.parametrize("make", [
     lambda rng: networks.mlp(rng, TINY, [9, 9, 5], block=True),
     lambda rng: convolution(rng),
-    lambda rng: mixed_networks.small(rng, TINY, block=False)])
+    lambda rng: small_networks.small(rng, TINY, block=False)])
 def test_results_of_samples(make):
     rng = np.random.default_rng(0)
     firmware = compile_network(make(rng), ROOMY).firmware

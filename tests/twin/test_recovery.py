@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.campaigns.makers import mixed_networks, networks
+from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images, geometry
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Section, Tiles
@@ -16,6 +16,7 @@ from concord.net.model_file import load_model
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.activation import Activation
+from concord.tests import small_networks
 from concord.tests.compiler.test_image_networks import roomy
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.bare_firmware import bare
@@ -214,14 +215,14 @@ def test_maxima_averages_sums_and_joined_images(block):
 @BLOCK
 def test_convolution_before_a_recurrent_layer(block):
     rng, config = np.random.default_rng(0), roomy("vision", operand_columns=64)
-    model = mixed_networks.keyword_spotter(rng, config, block=block, steps=6, cell=CELLS["gru"])
+    model = small_networks.keyword_spotter(rng, config, block=block, steps=6, cell=CELLS["gru"])
     agree(config, model, networks.inputs(rng, 3, model.steps, model.inputs))
 
 
 @BLOCK
 def test_every_way_between_images_and_sequences(block):
     rng, config = np.random.default_rng(0), roomy("vision", operand_columns=64)
-    model = mixed_networks.small(rng, config, block=block)
+    model = small_networks.small(rng, config, block=block)
     samples = networks.inputs(rng, 3, model.steps, model.inputs)
     agree(config, model, samples)
     assert len(np.unique(network.forward(model, samples)[-1].outputs)) > 1
