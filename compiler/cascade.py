@@ -12,8 +12,8 @@ from math import comb
 from concord.compiler import cuts
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.wiring import has_images, wired
-from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.neighbours import Neighbours, Received
+from concord.compiler.lib.tiling import Bound
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import kind_of
 from concord.firmware.cascade import Cascade, check_neighbours
@@ -77,7 +77,7 @@ class Cutter:
             if node is None:
                 raise ValueError(f"{name!r} only puts numbers into another order: cut elsewhere")
             return node.value.shape
-        return next(layer.outputs for layer in self.model.layers if layer.name == name), 1, 1
+        return self.model.node(name).outputs, 1, 1
 
     def compiled(self, names: Sequence[str]) -> CompiledCascade:
         """The network, cut behind layers of these names.

@@ -1,4 +1,9 @@
-"""Compiles a network: plan, addresses, program, and what the host must know about inputs and results."""
+"""Compiles a network: plan, addresses, program, and what the host must know about inputs and results.
+
+A part of a concatenation that fills no whole number of native vectors leaves words behind it. They must be zero, since
+they count in the exponent of a block: they are zero before the first inference, and stay so unless their place is used
+for something else as well.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,13 +11,13 @@ from functools import partial
 import numpy as np
 from concord.compiler.emit import borders, rolling
 from concord.compiler.emit.passes import Pass
-from concord.compiler.emit.storage import CodeMap
+from concord.compiler.emit.storage import CodeMap, Numbers
 from concord.compiler.emit.time_loops import TimeLoop
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.wiring import BACKWARD, wired
-from concord.compiler.kinds import joins
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
+from concord.compiler.lib.program import Place
 from concord.compiler.plan import layouts
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.planner import Planner
@@ -21,7 +26,9 @@ from concord.compiler.support import kind_of
 from concord.firmware.firmware import Direction, Entries
 from concord.firmware.layout import Layout
 from concord.net.model import Model
+from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 
 class Compilation:
@@ -57,18 +64,18 @@ class Compilation:
         self._constants = {
             one: build.allocator.constant(Mem.INITIAL_VRF, borders.content_words(build, one), "borders")
             for one in maps if one in around.written or (one.held and one.codes.border is not None)}
-        if longest := joins.longest_gap(config, self._demands.numbers):
+        if longest := longest_gap(config, self._demands.numbers):
             zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
         build.shortages += layouts.place_numbers(config, build.allocator, self._demands, passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=0), "maps")
         if build.shortages:
             return
         strips = [strip for made in passes for strip in made.strips]
-        holed = joins.overwritten_gaps(config, self._demands.numbers, strips)
+        holed = overwritten_gaps(config, self._demands.numbers, strips)
         for made in passes:
             for numbers in (one for one in holed if one.buffer.first == made.time):
                 with build.program.section(f"{numbers.buffer.name}, zeros between its parts", made.chains[0].layer):
-                    joins.fill_gaps(build, numbers, zeros)
+                    fill_gaps(build, numbers, zeros)
             for one in around.first_in(made):
                 self._emit_border(one, made, borders.runs(one))
             stream = next((stream for stream in streams if made in stream.passes), None)
@@ -129,3 +136,36 @@ class Compilation:
                 self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
             if first < stop:
                 made.emit_strip(self._config, self._build.program, first, stop - first)
+
+
+def gaps(config: Config, numbers: Numbers) -> list[range]:
+    """The words of a pixel that no part writes."""
+    used = np.unique(numbers.value.places // config.mfu_lanes)
+    missing = [range(int(a) + 1, int(b)) for a, b in zip(used, used[1:], strict=False)]
+    return [gap for gap in missing if gap]
+
+
+def overwritten_gaps(config: Config, every: Sequence[Numbers], others: Sequence[Numbers]) -> list[Numbers]:
+    """The numbers with gaps whose place other numbers use as well."""
+    buffers = [one.buffer for one in (*every, *others)]
+    return [one for one in every if gaps(config, one) and any(
+        other is not one.buffer and other.mem == one.buffer.mem and other.address < one.buffer.end
+        and one.buffer.address < other.end for other in buffers)]
+
+
+def longest_gap(config: Config, every: Sequence[Numbers]) -> int:
+    """The largest number of words of a gap."""
+    return max((len(gap) for one in every for gap in gaps(config, one)), default=0)
+
+
+def fill_gaps(build: Build, numbers: Numbers, zeros: Place):
+    """Add the chains that write zeros between the parts of all pixels."""
+    count, buffer = numbers.value.pixels, numbers.buffer
+    for gap in gaps(build.config, numbers):
+        registers = {Reg.ITERATIONS: count, Reg.ITERATIONS_X: count}
+        if count > 1:
+            registers[Reg.STRIDE_OUT] = numbers.words
+        build.program.chain(
+            Instruction(op=Op.V_RD, mem=zeros.mem, a=zeros.address),
+            Instruction(op=Op.V_WR, mem=buffer.mem, a=buffer.address + gap.start, inc=int(count > 1)),
+            rows=len(gap) * build.config.mfu_lanes, registers=registers)

@@ -21,8 +21,7 @@ def cuts(model: Model) -> list[str]:
 
 def objection(model: Model, name: str) -> str:
     """Why a network cannot be cut behind a layer, in a sentence; empty if it can."""
-    layer = next((layer for layer in model.layers if layer.name == name), None)
-    if layer is None:
+    if model.node(name) is None:
         return f"it has no layer {name!r}"
     before = _in_front(model, name)
     found = _crossing(model, before)
@@ -46,7 +45,7 @@ def crossing(model: Model, name: str) -> tuple[str, ...]:
 
 def _objection_to(model: Model, name: str, readers: Sequence[Layer]) -> str:
     """Why the result of a layer cannot cross a cut to these readers."""
-    layer = next(layer for layer in model.layers if layer.name == name)
+    layer = model.node(name)
     if any(reader.ends for reader in readers):
         return f"the softmax behind it takes the result of {name!r} on its way to the host"
     if len({reader.sequence for reader in readers}) > 1:

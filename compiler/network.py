@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.compiler.compilation import Compilation
-from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.limits import Reason, Refused
 from concord.compiler.lib.neighbours import ALONE, Neighbours, entering
+from concord.compiler.lib.tiling import Bound
 from concord.compiler.support import problems
 from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision

@@ -10,10 +10,9 @@ from concord.compiler.emit.sources import FromNet
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.nodes import Kind, Node
 from concord.compiler.graph.wiring import IMAGES, has_images, wired
-from concord.compiler.kinds.joins import Concatenation, Sum
-from concord.compiler.kinds.pool import Pool
 from concord.compiler.kinds.product import BlockAverageProduct, IntegerProduct, Product
 from concord.compiler.kinds.recurrent import HiddenImage, RecurrentLayer
+from concord.compiler.kinds.weightless import Concatenation, Pool, Sum
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received

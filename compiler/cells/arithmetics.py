@@ -8,10 +8,9 @@ import numpy as np
 from concord.compiler.cells.formula_trace import BlockTracer, IntegerTracer, Part
 from concord.compiler.cells.layout import Location
 from concord.compiler.cells.time_step import Operand, TimeStep, select_rows
-from concord.compiler.lib import bounds, limits, tiling
-from concord.compiler.lib.allocation import NET, Place
+from concord.compiler.lib import limits, tiling
 from concord.compiler.lib.build import Build
-from concord.compiler.lib.program import operate, read, write
+from concord.compiler.lib.program import NET, Place, operate, read, write
 from concord.golden.lib import float16
 from concord.golden.lib.float16 import to_real
 from concord.net.layers.layer import Layer
@@ -47,7 +46,7 @@ class IntegerStep(TimeStep):
         super().emit()
 
     def bounds(self):
-        return [bounds.integer_bound(self.config, product) for product in self.layer.products()]
+        return [tiling.integer_bound(self.config, product) for product in self.layer.products()]
 
     def product(self, one):
         columns = self.config.vectors_of(self.layer.outputs)
@@ -108,7 +107,7 @@ class IntegerStep(TimeStep):
             )
 
     def _multiply(self, matrix: str, weights: np.ndarray) -> Instruction:
-        address = self.build.integer_matrix(f"{self.layer.name}, {matrix} weights", weights)
+        address = self.build.matrix(f"{self.layer.name}, {matrix} weights", weights)
         return Instruction(op=Op.MV_MUL, integer=1, a=address)
 
 
@@ -156,7 +155,7 @@ class BlockStep(TimeStep):
     def multiply(self, one, chosen):
         mantissas, exponents = self._matrix(self.content, one.part)
         lowest = self.config.weights.e_min
-        address = self.build.block_matrix(
+        address = self.build.matrix(
             f"{self.layer.name}, weights", select_rows(mantissas, chosen), select_rows(exponents, chosen, lowest))
         return Instruction(op=Op.MV_MUL, a=address)
 
@@ -169,7 +168,7 @@ class BlockStep(TimeStep):
             numbers = [self.layer.cell.index(one.gate) for one in run]
             name = self.layer.name + ("" if run[0].part is Part.BOTH else f", {run[0].part}")
             tall = (part[numbers].reshape(-1, part.shape[-1]) for part in self._matrix(self.layer, run[0].part))
-            found.append(bounds.block_bound(self.config, name, *tall))
+            found.append(tiling.block_bound(self.config, name, *tall))
         return found
 
     def _matrix(self, layer: BlockRecurrent, part: Part) -> tuple[np.ndarray, np.ndarray]:

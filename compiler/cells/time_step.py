@@ -9,12 +9,10 @@ from concord.compiler.cells.formula_chains import MEMORIES, Chain, schedule
 from concord.compiler.cells.formula_trace import Product, Stored, Tracer, Value
 from concord.compiler.cells.layout import Location, layout
 from concord.compiler.lib import tiling
-from concord.compiler.lib.allocation import MVM, Place
-from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.limits import Reason
-from concord.compiler.lib.program import operate, read, write
-from concord.compiler.lib.tiling import Part
+from concord.compiler.lib.program import MVM, Place, operate, read, write
+from concord.compiler.lib.tiling import Bound, Part
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import WRITES, Instruction
 from concord.spec.isa.memories import Mem

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 from concord.compiler.emit.passes import Pass
 from concord.compiler.emit.storage import CodeMap
-from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.program import Place
 from concord.firmware.firmware import Entries
 from concord.firmware.full_precision import RealEntries
 from concord.golden.mvm.quantizer import quantize_integer

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from concord.compiler.emit.sources import Region, Source
 from concord.compiler.emit.storage import CodesView, NumbersView
-from concord.compiler.lib.allocation import Place
-from concord.compiler.lib.program import Program, clipped
+from concord.compiler.lib.program import Place, Program, clipped
 from concord.compiler.lib.tiling import LARGEST, Part
 from concord.spec.isa.instructions import Instruction, Op, Reg, opcode
 from concord.spec.isa.memories import Mem

@@ -6,7 +6,6 @@ multiplier works on the next strip while the multi-function units finish this on
 
 from dataclasses import dataclass, field
 
-from concord.compiler.emit.buffers import Buffer
 from concord.compiler.emit.chains import Chain
 from concord.compiler.emit.sources import (
     FromNumbers,
@@ -17,8 +16,8 @@ from concord.compiler.emit.sources import (
     Windowed,
     inside,
 )
-from concord.compiler.emit.storage import CodeMap, CodesView, Numbers, NumbersView
-from concord.compiler.graph.values import Value
+from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, Numbers, NumbersView
+from concord.compiler.graph.nodes import Value
 from concord.compiler.lib.program import Program
 from concord.compiler.lib.tiling import Part
 from concord.spec.isa.instructions import Op

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from concord.compiler.emit.storage import CodeMap, CodesView, Numbers, NumbersView
-from concord.compiler.graph.values import Codes
-from concord.compiler.lib.allocation import NET, Place
-from concord.compiler.lib.program import read
+from concord.compiler.graph.nodes import Codes
+from concord.compiler.lib.program import NET, Place, read
 from concord.compiler.lib.tiling import Part
 from concord.net.arithmetic.windows import Window
 from concord.spec.isa.instructions import Instruction, Op, Reg

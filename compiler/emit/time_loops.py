@@ -10,16 +10,14 @@ from dataclasses import dataclass, field
 
 from concord.compiler.cells.arithmetics import RECURRENT
 from concord.compiler.cells.time_step import TimeStep
-from concord.compiler.emit.buffers import Buffer
 from concord.compiler.emit.passes import Pass
 from concord.compiler.emit.sources import FromNumbers, Region, moved_by
-from concord.compiler.emit.storage import CodesView, NumbersView
-from concord.compiler.graph.entries import Entry
-from concord.compiler.graph.values import Value
+from concord.compiler.emit.storage import Buffer, CodesView, NumbersView
+from concord.compiler.graph.entering import Entry
+from concord.compiler.graph.nodes import Value
 from concord.compiler.graph.wiring import Loop
-from concord.compiler.lib.allocation import NET, Place
 from concord.compiler.lib.build import Build
-from concord.compiler.lib.program import Program, read, write
+from concord.compiler.lib.program import NET, Place, Program, read, write
 from concord.net.layers.layer import unchecked
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import BASES, Instruction, Op, Reg

@@ -6,7 +6,7 @@ A dense layer on an image is a convolution whose window is the whole image.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from concord.compiler.graph.values import PER_CHANNEL, Codes, Value, entered
+from concord.compiler.graph.nodes import PER_CHANNEL, Codes, Value, entered
 from concord.net.arithmetic.places import spread
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.average import Average, BlockAverage

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 from concord.compiler.graph import kernels
-from concord.compiler.graph.nodes import Kind, Node
-from concord.compiler.graph.sender import Sender, cheapest, kernel_of
-from concord.compiler.graph.values import Value
+from concord.compiler.graph.entering import Sender, cheapest, kernel_of
+from concord.compiler.graph.nodes import Kind, Node, Value
 from concord.compiler.graph.wiring import BACKWARD, Loop, Wiring
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received

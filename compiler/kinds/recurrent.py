@@ -1,14 +1,13 @@
 """Recurrent layers, and the images of their hidden vectors: the layers of loops over time steps."""
 
 from concord.compiler.cells.arithmetics import RECURRENT
-from concord.compiler.emit.buffers import Buffer
 from concord.compiler.emit.chains import Chain
 from concord.compiler.emit.sources import FromNumbers, FromPlace
-from concord.compiler.emit.storage import Numbers, NumbersView
+from concord.compiler.emit.storage import Buffer, Numbers, NumbersView
 from concord.compiler.emit.time_loops import TimeLoop
-from concord.compiler.graph.entries import Entry
+from concord.compiler.graph.entering import Entry
 from concord.compiler.graph.nodes import Kind, Node
-from concord.compiler.lib.allocation import NET, Place
+from concord.compiler.lib.program import NET, Place
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.sequences import TimeAxis

@@ -1,17 +1,95 @@
-"""The firmware under construction: program, places, matrices, biases and bounds."""
+"""The firmware under construction: program, places in memories, matrices, biases and bounds."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
-from concord.compiler.lib import bounds, tiling
-from concord.compiler.lib.allocation import Allocator, Place
+from concord.compiler.lib import tiling
 from concord.compiler.lib.limits import Reason
-from concord.compiler.lib.program import Program, read, write
+from concord.compiler.lib.program import Place, Program, read, write
 from concord.firmware.firmware import Tiles
+from concord.golden.lib.float16 import to_real
 from concord.net.layers.layer import Layer
-from concord.spec.isa.memories import Mem
+from concord.spec.isa.memories import FILLED, MEMORY_NAMES, VRFS, Mem, depth
 from concord.spec.machine.config import Config
+
+
+class Allocator:
+    """Allocates places from address 0 upwards. Nothing is allocated twice, so that padding that is zero stays zero.
+
+    Allocation continues beyond the end of a memory; `shortages` then tells by how much.
+
+    Args:
+        config: The machine.
+        real:   Whether constants are kept as real numbers.
+    """
+
+    def __init__(self, config: Config, *, real: bool = False):
+        self._config, self._real = config, real
+        self._next: dict[Mem, int] = defaultdict(int)
+        self._names: dict[Mem, list[tuple[str, int]]] = defaultdict(list)
+        self._constants: dict[Mem, list[tuple[int, np.ndarray]]] = defaultdict(list)
+
+    def take(self, mem: Mem, count: int, name: str, align: int = 1) -> int:
+        """Allocate `count` words or tiles of `mem`, and return their address, a multiple of `align`."""
+        address = -(-self._next[mem] // align) * align
+        self._next[mem] = address + count
+        self._names[mem].append((name, count))
+        return address
+
+    def vector(self, mem: Mem, elements: int, name: str) -> Place:
+        """Allocate a vector for `mv_mul`: whole, aligned native vectors, in which unwritten elements stay +0."""
+        words = self._config.vectors_of(elements) * self._config.vector_words
+        return Place(mem=mem, address=self.take(mem, words, name, self._config.vector_words), words=words)
+
+    def constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
+        """Allocate constants uint16[elements], padded with +0 to whole words; the firmware contains them.
+
+        In full precision they may be float64[elements] as well.
+        """
+        lanes, values = self._config.mfu_lanes, self.numbers(values)
+        padded = np.zeros((self._config.words_of(values.size), lanes), values.dtype)
+        padded.reshape(-1)[: values.size] = values.reshape(-1)
+        place = Place(mem=mem, address=self.take(mem, len(padded), name), words=len(padded))
+        self._constants[mem].append((place.address, padded))
+        return place
+
+    def numbers(self, values: np.ndarray) -> np.ndarray:
+        """Constants as they are kept: binary16 patterns uint16[...], or in full precision float64[...]."""
+        return to_real(values) if self._real and values.dtype == np.uint16 else values
+
+    def used(self, mem: Mem) -> int:
+        """Number of words or tiles allocated so far."""
+        return self._next[mem]
+
+    def images(self) -> dict[Mem, np.ndarray]:
+        """Initial contents of each vector memory in use, the constants and +0 elsewhere.
+
+        Returns:
+            uint16[words, M], in full precision float64[words, M].
+        """
+        result = {}
+        for mem in VRFS:
+            if self._next[mem]:
+                dtype = np.float64 if self._real else np.uint16
+                result[mem] = np.zeros((self._next[mem], self._config.mfu_lanes), dtype)
+                for address, values in self._constants[mem]:
+                    result[mem][address : address + len(values)] = values
+        return result
+
+    def shortages(self) -> list[Reason]:
+        """A reason for each memory that is too small."""
+        found = []
+        for mem in FILLED:
+            available, used = depth(self._config, mem), self._next[mem]
+            if used > available:
+                largest, count = max(self._names[mem], key=lambda item: item[1])
+                found.append(Reason(
+                    sentence=f"{MEMORY_NAMES[mem]} needs {used} {mem.kind.holds} and has {available}, "
+                             f"{used - available} too few (the largest part is {largest}, {count})",
+                    attribute=mem.size, needed=used, available=available))
+        return found
 
 
 class Build:
@@ -29,7 +107,7 @@ class Build:
         self.program = Program()
         self.allocator = Allocator(config, real=real is not None)
         self._real = None if real is None else dict(real)
-        self.bounds: list[bounds.Bound] = []
+        self.bounds: list[tiling.Bound] = []
         self.shortages: list[Reason] = []  #: What has no room, beside those of the allocator.
         self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         self._biases: list[tuple[int, np.ndarray]] = []
@@ -55,13 +133,16 @@ class Build:
         yield self.program
         self.program = whole
 
-    def integer_matrix(self, name: str, weights: np.ndarray) -> int:
-        """Store integer weights[rows, columns], and return the address of their first tile."""
-        return self._matrix(name, weights, None)
+    def matrix(self, name: str, mantissas: np.ndarray, exponents: np.ndarray | None = None) -> int:
+        """Store integers[rows, columns], or mantissas with exponents[rows, columns / N], in native tiles.
 
-    def block_matrix(self, name: str, mantissas: np.ndarray, exponents: np.ndarray) -> int:
-        """Store mantissas[rows, columns] with exponents[rows, columns / N]; return the address of the first tile."""
-        return self._matrix(name, mantissas, exponents)
+        Returns:
+            Address of the first tile.
+        """
+        count = self.config.vectors_of(mantissas.shape[0]) * self.config.vectors_of(mantissas.shape[1])
+        address = self.allocator.take(Mem.MATRIX_RF, count, name)
+        self._matrices.append((address, mantissas, exponents))
+        return address
 
     def bias(self, name: str, values: np.ndarray) -> int:
         """Store values[rows] in BiasRf, and return the address of their first word."""
@@ -115,9 +196,3 @@ class Build:
         for address, values in self._biases:
             result[address:].reshape(-1)[: len(values)] = values
         return result
-
-    def _matrix(self, name, weights, exponents):
-        count = self.config.vectors_of(weights.shape[0]) * self.config.vectors_of(weights.shape[1])
-        address = self.allocator.take(Mem.MATRIX_RF, count, name)
-        self._matrices.append((address, weights, exponents))
-        return address

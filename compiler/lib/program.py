@@ -6,10 +6,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-from concord.compiler.lib.allocation import Place
 from concord.firmware.firmware import Section
 from concord.spec.isa.disassembler import disassemble_word
 from concord.spec.isa.instructions import BASES, FIELDS, Instruction, Op, Reg, encode
+from concord.spec.isa.memories import Mem
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Some words of a vector memory, or a queue.
+
+    Attributes:
+        mem:     Memory or queue.
+        address: Address of the first word; 0 in a queue.
+        words:   Number of words.
+    """
+
+    mem: Mem
+    address: int = 0
+    words: int = 0
+
+    def at(self, word: int) -> "Place":
+        """The place without its first `word` words; for a queue, the same place."""
+        return (
+            self
+            if self.mem in (Mem.NET_Q, Mem.MVM_Q)
+            else Place(mem=self.mem, address=self.address + word, words=self.words - word)
+        )
+
+
+NET = Place(mem=Mem.NET_Q)
+MVM = Place(mem=Mem.MVM_Q)
 
 
 @dataclass(frozen=True, slots=True)

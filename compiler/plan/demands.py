@@ -5,12 +5,10 @@ Demands are collected from the last layer to the first one, so that a layer know
 
 from dataclasses import dataclass, field
 
-from concord.compiler.emit.buffers import Buffer
-from concord.compiler.emit.storage import CodeMap, CodesView, Numbers, NumbersView
+from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, Numbers, NumbersView
 from concord.compiler.graph.kernels import Kernel
 from concord.compiler.graph.network import Network
-from concord.compiler.graph.nodes import Node
-from concord.compiler.graph.values import Codes, Value
+from concord.compiler.graph.nodes import Codes, Node, Value
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.add import Add
 from concord.net.layers.concat import Concat

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from concord.compiler.emit.buffers import Buffer, largest_gap, place
 from concord.compiler.emit.passes import Pass
-from concord.compiler.emit.storage import ANY, CodeMap
-from concord.compiler.lib.allocation import Allocator
+from concord.compiler.emit.storage import ANY, Buffer, CodeMap, place
+from concord.compiler.lib.build import Allocator
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.tiling import LARGEST
 from concord.compiler.plan.demands import Demands
@@ -92,7 +91,7 @@ def _place_strips(config: Config, made: Pass, starts: dict[Mem, int], placed: di
     if len(made.chains) > 1 and rows >= 2 * STRIPS:
         made.rows = min(made.rows, -(-rows // STRIPS))
     for strip in made.strips:
-        gaps = {mem: largest_gap(made.time, starts[mem], depth(config, mem), placed[mem])
+        gaps = {mem: _largest_gap(made.time, starts[mem], depth(config, mem), placed[mem])
                 for mem in ANY if mem not in strip.avoid}
         fitting = {mem: min(made.rows, size // (columns * strip.words)) for mem, (_, size) in gaps.items()}
         mem = max(fitting, key=fitting.get)
@@ -106,6 +105,15 @@ def _place_strips(config: Config, made: Pass, starts: dict[Mem, int], placed: di
         strip.buffer.size = made.rows * columns * strip.words
         placed[mem].append(strip.buffer)
     return []
+
+
+def _largest_gap(time: int, start: int, end: int, placed: list[Buffer]) -> tuple[int, int]:
+    """Address and size of the largest free range of [start, end) during a pass."""
+    best, at = (start, 0), start
+    for other in sorted((b for b in placed if b.first <= time <= b.last), key=lambda b: b.address):
+        best = max(best, (at, min(other.address, end) - at), key=lambda gap: gap[1])
+        at = max(at, other.end)
+    return max(best, (at, end - at), key=lambda gap: gap[1])
 
 
 def _end(buffers: list[Buffer]) -> int:

@@ -1,16 +1,14 @@
 """Plans the passes of a network: which chains compute each layer, and what each chain writes on its way."""
 
 import numpy as np
-from concord.compiler.emit.buffers import Buffer
 from concord.compiler.emit.chains import Chain, Sending, Step
 from concord.compiler.emit.passes import Pass, Planned
 from concord.compiler.emit.sources import FromNumbers, FromPool
-from concord.compiler.emit.storage import ANY, CodesView, Numbers, NumbersView
+from concord.compiler.emit.storage import ANY, Buffer, CodesView, Numbers, NumbersView
 from concord.compiler.emit.time_loops import TimeLoop
-from concord.compiler.graph.nodes import Node
-from concord.compiler.graph.values import Value
-from concord.compiler.lib.allocation import Place
+from concord.compiler.graph.nodes import Node, Value
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.program import Place
 from concord.compiler.lib.tiling import Part
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.layouts import choose_memories

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from concord.compiler.emit.buffers import Tie, place
 from concord.compiler.emit.passes import Pass
-from concord.compiler.emit.storage import CodeMap, CodesView
+from concord.compiler.emit.storage import CodeMap, CodesView, Tie, place
 from concord.compiler.plan.streams import Stream, candidates, set_lifetimes, streams_of
 from concord.net.arithmetic.windows import Window
 from concord.spec.machine.config import Config

@@ -7,10 +7,9 @@ Rows that two strips read are computed for both of them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from concord.compiler.emit.buffers import Buffer
 from concord.compiler.emit.passes import Pass
 from concord.compiler.emit.sources import FromNet
-from concord.compiler.emit.storage import CodeMap
+from concord.compiler.emit.storage import Buffer, CodeMap
 from concord.net.arithmetic.windows import Window
 
 

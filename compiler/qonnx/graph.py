@@ -8,10 +8,9 @@ import json
 from dataclasses import asdict
 
 import onnx
-from concord.compiler.qonnx.form import AddForm, ConcatForm, Form, MaxPoolForm, Tensor, shaped
+from concord.compiler.qonnx.form import AddForm, ConcatForm, Form, MaxPoolForm, SoftmaxForm, Tensor, shaped
 from concord.compiler.qonnx.nodes import DOMAIN, Nodes, quant_function
 from concord.compiler.qonnx.product import ConvolutionForm, ProductForm
-from concord.compiler.qonnx.softmax import SoftmaxForm
 from concord.net.layers.add import Add
 from concord.net.layers.average import Average
 from concord.net.layers.concat import Concat

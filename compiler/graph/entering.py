@@ -1,5 +1,6 @@
-"""How the host sends an image: pixel by pixel, or cut into patches for the layer that reads it.
+"""How an image enters: as the host sends it, and as a loop over time steps reads it.
 
+The host sends it pixel by pixel, or cut into patches for the layer that reads it.
 An image of few channels leaves most lanes of a native vector empty. The sender can put all rows of a window, all its
 columns, or both side by side into one pixel; a pixel of the image is then sent several times.
 """
@@ -8,13 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
 from concord.compiler.graph import kernels
-from concord.compiler.graph.values import Value
+from concord.compiler.graph.nodes import Value
+from concord.compiler.lib import tiling
 from concord.firmware.layout import Layout
+from concord.net.arithmetic.places import adjacent, flattened, spread
+from concord.net.arithmetic.sequences import TimeAxis
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.average import Average, BlockAverage
 from concord.net.layers.convolution import Along, BlockConv, Conv
-from concord.net.layers.layer import Layer
+from concord.net.layers.layer import Layer, unchecked
+from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent, Recurrent
+from concord.net.layers.sequences import ImageToSequence
 from concord.spec.machine.config import Config
 
 
@@ -106,3 +113,68 @@ def kernel_of(sender: Sender, layer: Layer, made: Value, content: Layer) -> kern
     """The weights of a layer that reads the image as it is sent; see `kernels.kernel_of`."""
     kernel = kernels.kernel_of(layer, sender.image, made, content)
     return kernels.patched(kernel, sender.patch) if any(sender.patch) else kernel
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Entry:
+    """The time steps of an image.
+
+    Attributes:
+        config: Configuration of the machine.
+        entry:  Which side of the image is time.
+        value:  The image.
+    """
+
+    config: Config
+    entry: ImageToSequence
+    value: Value
+
+    @property
+    def pixels(self) -> int:
+        """Number of pixels of a time step."""
+        return self.value.pixels // self.entry.steps
+
+    @property
+    def apart(self) -> int:
+        """Distance in words from one pixel to the next one in the vector of a time step."""
+        return self.config.vectors_of(self.value.lanes) * self.config.vector_words
+
+    @property
+    def lanes(self) -> int:
+        """Elements of the vector of a time step, those between the pixels among them."""
+        return int(self._places.max()) + 1
+
+    def strides(self, pixel: int) -> tuple[int, int]:
+        """Distances from one time step, and from one pixel of a time step, to the next; `pixel` is that in a row."""
+        row = pixel * self.value.shape[2]
+        return (row, pixel) if self.entry.time is TimeAxis.ROWS else (pixel, row)
+
+    def problems(self, layer: Recurrent) -> list[str]:
+        """Sentences on why a layer cannot read the vectors of time steps as the machine stores them."""
+        if isinstance(layer, BlockRecurrent) and not np.array_equal(self._places, adjacent(layer.inputs)):
+            reason = (f"its blocks of {layer.block} elements do not follow the pixels of its input, each of which "
+                      "begins a native vector")
+            return [f"{reason}: give the image a multiple of {layer.block} channels, or one pixel for each time step"]
+        return []
+
+    def spread(self, layer: Recurrent) -> Recurrent:
+        """A layer with its input weights at the lanes of their elements; integers only, blocks have no other lanes."""
+        if np.array_equal(self._places, adjacent(layer.inputs)) or not isinstance(layer, IntegerRecurrent):
+            return layer
+        scale = layer.input_quant_scale
+        return unchecked(layer, input_weights=spread(layer.input_weights, self._places),
+                         input_quant_scale=None if scale is None else spread(scale, self._places))
+
+    def scale(self, layer: Recurrent) -> np.ndarray | None:
+        """uint16[words of all pixels * M], what the input of a layer of these lanes is multiplied by, or None."""
+        values = getattr(layer, "input_quant_scale", None)
+        return None if values is None else tiling.padded(values, self.pixels * self.apart * self.config.mfu_lanes, 0)
+
+    @property
+    def _places(self) -> np.ndarray:
+        return flattened(self.value.places, self.pixels, self.config.native_dim)[self._order]
+
+    @property
+    def _order(self) -> np.ndarray:
+        """The number among flattened elements, ordered by channel, of each element, ordered by pixel."""
+        return np.arange(self.value.shape[0] * self.pixels).reshape(-1, self.pixels).T.ravel()

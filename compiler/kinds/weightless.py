@@ -1,35 +1,30 @@
-"""Sums and concatenations: layers that join tensors.
+"""Layers without weights: sums, concatenations and maximum pooling.
 
 A sum follows the term that is computed last, in the same pass and if possible in the same chain; the other term waits
-in a vector memory. A concatenation has no chain: its parts are written where its readers want them. A part of numbers
-that fills no whole number of native vectors leaves words between the parts: they must be zero, since they count in the
-exponent of a block. They are zero before the first inference, and stay so unless their place is used for something
-else as well.
+in a vector memory. A concatenation has no chain: its parts are written where its readers want them.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from concord.compiler.emit.chains import Chain
-from concord.compiler.emit.sources import FromNumbers
-from concord.compiler.emit.storage import CodesView, Numbers, NumbersView
+from concord.compiler.emit.sources import FromNumbers, FromPool
+from concord.compiler.emit.storage import CodesView, NumbersView
 from concord.compiler.graph.network import title
-from concord.compiler.graph.nodes import Kind, Node
-from concord.compiler.graph.values import Value
+from concord.compiler.graph.nodes import Codes, Kind, Node, Value
 from concord.compiler.lib import limits
-from concord.compiler.lib.allocation import Place
-from concord.compiler.lib.build import Build
 from concord.compiler.lib.limits import Reason
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.places import flattened, joined
 from concord.net.layers.concat import Concat
-from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import OPERAND_MEMORIES
 from concord.spec.isa.operations import Stage, next_mfu, position
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
+
+#: Integers up to it are binary16 numbers.
+_EXACT = 2048
 
 
 class Sum(Kind):
@@ -170,34 +165,46 @@ class Concatenation(Kind):
             planner.send(node, Chain(source=FromNumbers(view=reading.view)))
 
 
-def gaps(config: Config, numbers: Numbers) -> list[range]:
-    """The words of a pixel that no part writes."""
-    used = np.unique(numbers.value.places // config.mfu_lanes)
-    missing = [range(int(a) + 1, int(b)) for a, b in zip(used, used[1:], strict=False)]
-    return [gap for gap in missing if gap]
+class Pool(Kind):
+    """Maxima of windows; each channel stays in its lane."""
+
+    def made(self, network, layer, sources):
+        return Value(name=layer.name, shape=layer.made, places=sources[0].places)
+
+    def demand(self, demands: Demands, node):
+        """Codes if all consumers take integer codes, which rise with the numbers; otherwise numbers."""
+        sinks, source = demands.sinks[node.name], node.sources[0]
+        monotone = all(_monotone(demands.config, node, view.codes) for view in sinks.codes)
+        if sinks.net or sinks.numbers or sinks.followed or not monotone:
+            demands.readings[node.name] = Reading(view=demands.numbers_of(source))
+            return
+        window, pools = node.layer.window, []
+        for view in sinks.codes:
+            lowest = 0 if view.codes.unsigned else demands.config.activations.lowest
+            border = np.full(source.shape[0], lowest, np.float16).view(np.uint16) if any(window.padding) else None
+            real = None if border is None else np.full(source.shape[0], -np.inf)
+            codes = view.codes.with_border(border, real)
+            pools.append((demands.codes_of(source, codes, window, False), view))
+        demands.readings[node.name] = Reading(pools=tuple(pools))
+
+    def plan(self, planner: Planner, node):
+        reading, window = planner.demands.readings[node.name], node.layer.window
+        for source, target in reading.pools:
+            chain = Chain(source=FromPool(source=source, window=window, codes=target.codes))
+            chain.write(target)
+            planner.begin_pass(node.value)
+            planner.append(node, chain)
+        if not reading.pools:
+            chain = Chain(source=FromPool(source=reading.view, window=window))
+            chain.activate(node.activation)
+            planner.begin(node, chain)
 
 
-def overwritten_gaps(config: Config, every: Sequence[Numbers], others: Sequence[Numbers]) -> list[Numbers]:
-    """The numbers with gaps whose place other numbers use as well."""
-    buffers = [one.buffer for one in (*every, *others)]
-    return [one for one in every if gaps(config, one) and any(
-        other is not one.buffer and other.mem == one.buffer.mem and other.address < one.buffer.end
-        and one.buffer.address < other.end for other in buffers)]
-
-
-def longest_gap(config: Config, every: Sequence[Numbers]) -> int:
-    """The largest number of words of a gap."""
-    return max((len(gap) for one in every for gap in gaps(config, one)), default=0)
-
-
-def fill_gaps(build: Build, numbers: Numbers, zeros: Place):
-    """Add the chains that write zeros between the parts of all pixels."""
-    count, buffer = numbers.value.pixels, numbers.buffer
-    for gap in gaps(build.config, numbers):
-        registers = {Reg.ITERATIONS: count, Reg.ITERATIONS_X: count}
-        if count > 1:
-            registers[Reg.STRIDE_OUT] = numbers.words
-        build.program.chain(
-            Instruction(op=Op.V_RD, mem=zeros.mem, a=zeros.address),
-            Instruction(op=Op.V_WR, mem=buffer.mem, a=buffer.address + gap.start, inc=int(count > 1)),
-            rows=len(gap) * build.config.mfu_lanes, registers=registers)
+def _monotone(config: Config, node: Node, codes: Codes) -> bool:
+    """Whether the codes of the largest number are the largest code, so that codes can be compared."""
+    if not codes.integer or config.activations.levels > _EXACT:
+        return False
+    if codes.scale is not None and (codes.scale & 0x8000).any():
+        return False
+    return node.activation is Activation.NONE or (
+        node.activation is Activation.RELU and codes.unsigned and codes.offset is None)
