@@ -19,7 +19,7 @@ from concord.benchmarks.speed import report_blocks
 from concord.lib.processes import side_by_side
 from concord.net.quantize.block_recipe import BlockRecipe
 from concord.train.lib.fit import cross_entropy, fit, reproducible, share
-from concord.train.qat.block import BlockNetwork
+from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.runs import image_training
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images
 from rich.console import Console
@@ -48,7 +48,7 @@ def run(seed: int, bits: int, samples: int, epochs: int) -> tuple[int, int, floa
     reproducible(seed)
     found = images(samples)
     net = image_training.trained(NETWORK, found, seed, FLOAT_EPOCHS, OUT)
-    blocks = BlockNetwork(net, found.x[:CALIBRATION], BlockRecipe(weights_bits=bits, input_bits=bits))
+    blocks = behind_quantizers(net, found.x[:CALIBRATION], BlockRecipe(weights_bits=bits, input_bits=bits))
     before = lowered(blocks, found)
     fit(phase="QAT", net=blocks, loss=lambda index: cross_entropy(blocks(found.x[index]), found.labels[index]),
         optimiser=torch.optim.SGD(blocks.groups(RATE), momentum=0.9), count=samples, batch=BATCH, epochs=epochs,
@@ -56,10 +56,10 @@ def run(seed: int, bits: int, samples: int, epochs: int) -> tuple[int, int, floa
     return seed, bits, before, lowered(blocks, found)
 
 
-def lowered(net: BlockNetwork, found: Images) -> float:
+def lowered(net: QuantizedNetwork, found: Images) -> float:
     """Accuracy in percent in golden arithmetic; batches are small, so that they stay in a core's cache."""
     with torch.no_grad():
-        outputs = torch.cat([net(part, True) for part in found.test_x.split(BATCH)])
+        outputs = torch.cat([net(part, lowered=True) for part in found.test_x.split(BATCH)])
     return 100 * share(outputs.argmax(1), found.test_labels)
 
 

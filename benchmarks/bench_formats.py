@@ -23,7 +23,7 @@ from concord.net.quantize.block_recipe import BlockRecipe
 from concord.spec.numbers.formats import Format
 from concord.train.lib.factory import build
 from concord.train.lib.fit import cross_entropy, fit, reproducible
-from concord.train.qat.block import BlockNetwork
+from concord.train.network.quantized_network import behind_quantizers
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images
 from rich.console import Console
 from rich.table import Table
@@ -70,7 +70,7 @@ def run(network: str, name: str, samples: int, epochs: int) -> tuple[str, str, f
     """Quantise and train a network on one thread, and return its accuracies in percent before and after training."""
     reproducible(0)
     found, recipe = images(samples), BlockRecipe(input_bits=INPUT_BITS, **WEIGHTS[name])
-    blocks = BlockNetwork(shipped(network), found.x[:CALIBRATION], recipe)
+    blocks = behind_quantizers(shipped(network), found.x[:CALIBRATION], recipe)
     before = lowered(blocks, found)
     fit(phase="QAT", net=blocks, loss=lambda index: cross_entropy(blocks(found.x[index]), found.labels[index]),
         optimiser=torch.optim.SGD(blocks.groups(RATE), momentum=0.9), count=samples, batch=BATCH, epochs=epochs, seed=0)

@@ -25,6 +25,7 @@ from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish
 from concord.train.lib.fit import reproducible, share, silent
+from concord.train.network.quantized_network import behind_quantizers
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs import recurrent as lstm
 from rich.console import Console
@@ -93,11 +94,11 @@ def train_float(folder: Path | None, seed: int) -> tuple[int, dict[str, np.ndarr
     return seed, {name: value.numpy() for name, value in net.state_dict().items()}, accuracy(net)
 
 
-def accuracy(net, *lowered: bool) -> float:
+def accuracy(net, **mode: bool) -> float:
     """Accuracy of a network on the test set in percent."""
     x, lengths, labels = lstm.tensors(dataset.load("japanese-vowels"))
     with torch.no_grad():
-        return 100 * share(net(x, lengths, *lowered).argmax(1), labels)
+        return 100 * share(net(x, lengths, **mode).argmax(1), labels)
 
 
 def quantize(folder: Path | None, setting: Setting, seed: int, parameters: dict[str, np.ndarray]) -> Run:
@@ -108,14 +109,15 @@ def quantize(folder: Path | None, setting: Setting, seed: int, parameters: dict[
     net.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
     calibration, (x, lengths, _) = lstm.tensors(train)[:2], lstm.tensors(test)
     formats = (Format(bits=bits, symmetric=True) for bits in (setting.weights, setting.codes))
-    quantized = lstm.QuantizedClassifier(net, calibration[0], *formats, setting.gates)
-    ptq = accuracy(quantized, True)
+    quantized = behind_quantizers(
+        net.graph(), calibration[0], lstm.choices_of(*formats, setting.gates), calibration[1], machine=True)
+    ptq = accuracy(quantized, lowered=True)
     real, lowered = lstm.retrain(quantized, train, EPOCHS[1:], x, lengths, seed=seed, progress=silent)
     with torch.no_grad():
         fp32 = net(x, lengths)
     made = finish(
         OUT / f"{setting.stem}-{seed}.safetensors",
-        quantized.lower(*calibration)[0],
+        quantized.lower()[0],
         test,
         data="japanese-vowels",
         preprocessing="one vector of 12 cepstra for each frame, each binary16(cepstrum)",

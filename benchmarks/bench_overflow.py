@@ -26,10 +26,10 @@ from concord.net.model_overflow import wrapped
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib import data
 from concord.train.lib.export import patterns
-from concord.train.lib.fit import reproducible, share
+from concord.train.lib.fit import cross_entropy, reproducible, share
+from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.overflow.defaults import STEPS
 from concord.train.overflow.predictor import Predictor, kind
-from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs import image_training
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images
 from concord.train.runs.qat_training import train_quantized
@@ -129,15 +129,19 @@ def quantize(network: str, bits: int, accumulator: int, seed: int, folder: Path 
     found = images(plan.samples, folder)
     net = image_training.trained(network, found, seed, plan.epochs[0], OUT)
     calibration = found.x[:CALIBRATION]
-    qat = QuantizedNetwork(net, calibration, Recipe(weights_bits=bits, input_bits=bits, symmetric=(True, True)))
+    qat = behind_quantizers(net, calibration, Recipe(weights_bits=bits, input_bits=bits, symmetric=(True, True)))
     predictor = Predictor(qat, calibration, Widths(sum_bits=accumulator), STEPS[kind(qat)])
     before = stage(predictor, found)
     predictor.run()
     enlarged = stage(predictor, found)
     rate = predictor.rate(0.01)
     for lowered, epochs, at in ((False, plan.epochs[1], rate), (True, plan.epochs[2], rate / 10)):
-        train_quantized(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=at, seed=seed,
-                        batch=plan.batch, predictor=predictor)
+        def loss(index, lowered=lowered):
+            return cross_entropy(qat(found.x[index], lowered=lowered), found.labels[index])
+
+        train_quantized(
+            qat, loss, len(found.x), lowered=lowered, epochs=epochs, rate=at, seed=seed, batch=plan.batch,
+            predictor=predictor)
     test = counts(predictor, found.test_x[:plan.counted])
     return Run(
         network=network, bits=bits, accumulator=accumulator, seed=seed, fp32=100 * found.accuracy(net), before=before,
@@ -159,7 +163,7 @@ def stage(predictor: Predictor, found: Images) -> Stage:
     net, bits = predictor.network, predictor.widths.sum_bits
     for layer in net.layers.values():
         layer.sum_bits = bits
-    outputs = found.outputs(net, True)
+    outputs = found.outputs(net, lowered=True)
     for layer in net.layers.values():
         layer.sum_bits = None
     golden = wrapped(_model(net), patterns(found.test_x[:COMPARED].flatten(1)), bits)

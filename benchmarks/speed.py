@@ -20,8 +20,8 @@ from concord.train.bfp import tensor_network
 from concord.train.bfp.parameters import UpdateRule
 from concord.train.lib.fit import cross_entropy
 from concord.train.lib.networks import NETWORKS
+from concord.train.network.quantized_network import behind_quantizers
 from concord.train.qat.block_quantizer import quantize_block
-from concord.train.qat.network import QuantizedNetwork
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -186,7 +186,7 @@ def quantized_steps(name: str, console: Console) -> dict[str, Callable[[], None]
         steps["FP32, channels last"] = step(last, last.parameters(), x.clone(memory_format=torch.channels_last))
     for kind, recipe in RECIPES.items():
         if name != "mlp" or not recipe.normalise:
-            net = QuantizedNetwork(NETWORKS[name]().eval(), x, recipe)
+            net = behind_quantizers(NETWORKS[name]().eval(), x, recipe)
             steps[kind] = step(net, net.groups(0.01), after=net.bound)
     for kind, made in PEERS.items():
         if name != "mlp" and "dense" in kind:

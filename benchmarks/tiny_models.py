@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from concord.benchmarks.tiny_networks import REFERENCES, Convolutions, network, samples, settled
 from concord.net.model import Model
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib.export import patterns
-from concord.train.qat.network import QuantizedNetwork
-from concord.train.runs.quantize import Trained, write
+from concord.train.runs.quantize import of_module, quantize, write
 from torch import nn
 
 #: Operands of the presets for images, and of `speech`.
@@ -87,9 +85,8 @@ def quantized(name: str, folder: Path) -> Model:
     """
     net, inputs = fp32(name), samples(shape(name), CALIBRATION, SEED)
     folder.mkdir(parents=True, exist_ok=True)
-    with torch.no_grad():
-        made = QuantizedNetwork(net, inputs, RECIPE)
-    source = Trained(name=name, net=net, inputs=inputs, images=None)
+    source = of_module(name, net, inputs)
+    made, _ = quantize(source, RECIPE)
     return write(folder / f"{name}.safetensors", source, made, RECIPE, COMMAND)
 
 

@@ -30,13 +30,12 @@ from concord.net.cells.registry import CELLS
 from concord.net.graph import Graph
 from concord.net.model import Model, Provenance
 from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.quantized import prepared, quantized
 from concord.net.quantize.run import opened, quantize
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
-from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantizedClassifier
 from concord.train.recurrent.float_network import FloatClassifier
-from concord.train.recurrent.integer_layer import SYMMETRIC
-from concord.train.runs.recurrent import EIGHT_BITS, tensors
+from concord.train.runs.recurrent import EIGHT_BITS, choices_of, tensors
 from concord.twin.source.twin_file import module_name
 
 HIDDEN = 20  #: Size of recurrent layers, which fills no native vector.
@@ -76,13 +75,11 @@ def recurrent(cell: str, arithmetic: str, machine: str = "speech") -> Model:
     torch.manual_seed(WEIGHTS_SEED)
     x, lengths, _ = tensors(dataset.load(VOWELS).first(CALIBRATION))
     net = FloatClassifier(x.shape[2], (HIDDEN,), 9, CELLS[cell])
-    if arithmetic == "integer":
-        made = QuantizedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, SYMMETRIC, lengths)
-    else:
-        config = find_config(machine)
-        made = BlockClassifier(net, x, lengths, BlockFormats(
-            weights=config.weights, inputs=config.activations, block=config.native_dim))
-    layers, sources = made.lower(x, lengths)
+    config = find_config(machine)
+    choices = choices_of(EIGHT_BITS, EIGHT_BITS) if arithmetic == "integer" else choices_of(
+        config.weights, config.activations, block=config.native_dim)
+    made = quantized(prepared(net.graph(), choices), x.numpy(), lengths.numpy())
+    layers, sources = made.layers, made.sources
     none = np.zeros(0, np.uint8)
     return Model(name=f"{cell}-{arithmetic}", data=VOWELS, preprocessing="none", classes=(), layers=tuple(layers),
                  provenance=NOWHERE, fp32_predictions=none, quantized_predictions=none, sources=sources)

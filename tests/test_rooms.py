@@ -42,7 +42,7 @@ PACKAGES = {
     "net": {"numpy"},
     "compiler": {"numpy", "onnx"},
     "twin": {"numpy", "safetensors", "torch", "tensorflow", "onnx", "onnxruntime"},
-    "frontends": {"numpy", "onnx", "onnxruntime", "google", "qonnx"},
+    "frontends": {"numpy", "onnx", "onnxruntime", "google", "qonnx", "torch"},
 }
 STANDARD = sys.stdlib_module_names
 

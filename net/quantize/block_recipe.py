@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar
 
 from concord.spec.numbers.formats import Format
 
@@ -58,6 +60,30 @@ class BlockRecipe:
             + (f" for weights and {self.input_exponents[0]}..{self.input_exponents[1]} for inputs" if apart else "")
             + "".join(f", {name} {w} and {i} bits" for name, (w, i) in self.bits.items())
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockFormats:
+    """The formats of a machine for every layer of a network, in place of a `BlockRecipe`.
+
+    Attributes:
+        weights: Format of the weights.
+        inputs:  Format of the inputs.
+        block:   Number of elements that share an exponent: the native dimension of the machine.
+    """
+
+    weights: Format
+    inputs: Format
+    block: int
+    bits: ClassVar[Mapping[str, tuple[int, int]]] = MappingProxyType({})
+
+    def formats(self, name: str) -> tuple[Format, Format]:
+        """Formats of the weights and of the inputs of a layer."""
+        return self.weights, self.inputs
+
+    def __str__(self) -> str:
+        return (f"block floating point in blocks of {self.block}, mantissas of {self.weights.bits} bits for weights "
+                f"and {self.inputs.bits} for x and h")
 
 
 def _format(bits: int, element: tuple[int, int] | None, ends: tuple[int, int]) -> Format:

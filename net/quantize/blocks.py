@@ -42,11 +42,18 @@ class Blocks:
         self.plan, self.recipe = plan, choices.recipe
         #: Operators with numbers that training has changed, by the names of their parts.
         self.trained: dict[str, Operator] = {}
+        #: What layers lose, in words.
+        self.losses: dict[str, str] = {}
         self.places = entering(plan, self.recipe.block)
         check_ceilings(plan, {})
 
     def take(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         """Say what a layer loses by its blocks. Arguments are those of `Integers.take`."""
+        self.losses[part.name] = self._lost(part, x)
+        return self.losses[part.name]
+
+    def _lost(self, part: Part, x: np.ndarray) -> str:
+        """What a layer loses, in words."""
         weights_format, input_format = self.recipe.formats(part.name)
         if isinstance(part.op, Recurrence):
             return lost_weights(part.op.directions, [self._matrices(one, weights_format) for one in part.op.directions])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.block_recipe import BlockFormats, BlockRecipe
 from concord.net.quantize.recipe import Gates, Recipe
 from concord.spec.numbers.formats import Format
 
@@ -17,14 +17,14 @@ class Choices:
         softmax: Most elements of which the machine computes the softmax at the end of a network; 0 for none.
     """
 
-    recipe: Recipe | BlockRecipe = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True))
+    recipe: Recipe | BlockRecipe | BlockFormats = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True))
     gates: Gates = Gates()
     softmax: int = 0
 
     @property
     def blocks(self) -> bool:
         """Whether the network is in block floating point."""
-        return isinstance(self.recipe, BlockRecipe)
+        return not isinstance(self.recipe, Recipe)
 
     @property
     def formats(self) -> tuple[Format, Format]:

@@ -16,7 +16,8 @@ class InputCodes:
     """Codes of inputs x = step * code + offset.
 
     Attributes:
-        format:     Format of the codes.
+        bits:       Bits of a code.
+        symmetric:  Whether the lowest signed code, or the highest unsigned one, is left out.
         unsigned:   Whether codes are 0..levels instead of lowest..highest.
         step:       Real value of one step of the codes.
         offset:     Real value of code 0; 0 for signed codes.
@@ -26,7 +27,8 @@ class InputCodes:
         ceiling:    Largest value of the input, 6 after a relu6, or None.
     """
 
-    format: Format
+    bits: int
+    symmetric: bool
     unsigned: bool
     step: float
     offset: float = 0.0
@@ -35,9 +37,26 @@ class InputCodes:
     ceiling: float | None = None
 
     @property
+    def format(self) -> Format:
+        """The format of a machine's operands that holds the codes.
+
+        Raises:
+            ValueError: no machine has operands as wide.
+        """
+        if not 2 <= self.bits <= 16:
+            raise ValueError(f"codes of {self.bits} bits, but operands have 2 to 16")
+        return Format(bits=self.bits, symmetric=self.symmetric)
+
+    @property
+    def levels(self) -> int:
+        """The largest unsigned code."""
+        return (1 << self.bits) - 1 - self.symmetric
+
+    @property
     def ends(self) -> tuple[int, int]:
         """Smallest and largest code."""
-        return (0, self.format.levels) if self.unsigned else (self.format.lowest, self.format.highest)
+        half = 1 << self.bits - 1
+        return (0, self.levels) if self.unsigned else (self.symmetric - half, half - 1)
 
     def quantized(self, x: np.ndarray) -> np.ndarray:
         """The real numbers float64[...] that the codes of x stand for."""
@@ -53,9 +72,9 @@ class InputCodes:
         offset = np.float32(self.offset)
         offset = max(offset, np.float32(0)) if self.positive else offset
         offset = min(offset, np.float32(0)) if self.padded else offset
-        saturation = min(max(np.float32(self.step * self.format.levels), LEAST), np.float32(ceiling) - offset)
+        saturation = min(max(np.float32(self.step * self.levels), LEAST), np.float32(ceiling) - offset)
         saturation = max(saturation, -offset) if self.padded else saturation
-        return replace(self, step=float(saturation) / self.format.levels, offset=float(offset), ceiling=ceiling)
+        return replace(self, step=float(saturation) / self.levels, offset=float(offset), ceiling=ceiling)
 
 
 def unsigned(samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool) -> InputCodes:
@@ -67,15 +86,16 @@ def unsigned(samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool) ->
         recipe:  How saturation and offset are found. Where training starts from FP32, they are the ends of the range.
         padded:  Whether zeros are put around the inputs.
     """
-    fmt = Format(bits=bits, symmetric=recipe.symmetric[1])
+    symmetric = recipe.symmetric[1]
+    levels = (1 << bits) - 1 - symmetric
     positive = bool(samples.min() >= 0)
     method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
     fixed = 0.0 if positive and not recipe.activations.learns_offset else None
-    saturation, offset = tensors.activations(samples, fmt.levels, method, fixed, padded=padded)
-    return InputCodes(format=fmt, unsigned=True, step=float(np.float32(saturation)) / fmt.levels,
+    saturation, offset = tensors.activations(samples, levels, method, fixed, padded=padded)
+    return InputCodes(bits=bits, symmetric=symmetric, unsigned=True, step=float(np.float32(saturation)) / levels,
                       offset=float(np.float32(offset)), positive=positive, padded=padded)
 
 
-def signed(step: float, fmt: Format) -> InputCodes:
+def signed(step: float, bits: int, symmetric: bool) -> InputCodes:
     """Signed codes of this step."""
-    return InputCodes(format=fmt, unsigned=False, step=step)
+    return InputCodes(bits=bits, symmetric=symmetric, unsigned=False, step=step)

@@ -27,7 +27,6 @@ from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_cei
 from concord.net.quantize.recipe import Start
 from concord.net.quantize.simulated import Enters, simulated_recurrence
 from concord.spec.numbers.activation import Activation
-from concord.spec.numbers.formats import Format
 
 #: Activation functions of results in steps of the next layer's codes, whose clip is the relu.
 IN_STEPS = {Activation.NONE, Activation.RELU}
@@ -136,7 +135,8 @@ class Integers:
             found = Rows(weights=np.ones((channels, pixels), np.int32), gain=np.full(channels, 1 / pixels),
                          constant=np.zeros(channels), grid=ONES, inputs=inputs, op=op)
         else:
-            real, weights, gain, grid = op.weight.reshape(op.outputs, -1), None, np.ones(op.outputs), None
+            real = op.weight.reshape(op.outputs, -1)
+            weights, gain, grid = None, np.ones(len(real)), None
             if weights_bits is not None:
                 grid = Grid.trained(self.recipe.weights, weights_bits, self.recipe.symmetric[0])
                 weights, gain = tensors.rows_of_recipe(real, grid, self.recipe, part.fold)
@@ -152,18 +152,18 @@ class Integers:
         if bits is None:
             return None, {}
         found = codes.unsigned(samples, bits, self.recipe, padded=part.padded) if step is None else (
-            codes.signed(step, Format(bits=bits, symmetric=self.recipe.symmetric[1])))
+            codes.signed(step, bits, symmetric=self.recipe.symmetric[1]))
         return found, _lost(found, samples)
 
     def _take_recurrent(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         fmt, cell = self.input_format, part.op.cell
         entering = self._hidden(part.tensors[0])
-        inputs = codes.signed(tensors.symmetric(x, fmt)[1] if entering is None else entering, fmt)
+        inputs = codes.signed(tensors.symmetric(x, fmt)[1] if entering is None else entering, fmt.bits, fmt.symmetric)
         # Hidden vectors in -1..1 need no calibration.
         step = 2.0 ** -(fmt.bits - 1) if cell.bounded else tensors.symmetric(made, fmt)[1]
         self.steps[part.node] = step
         self.gated[part.name] = tuple(
-            Gated.of(one, self.weights_format.bits, self.gates, inputs, codes.signed(step, fmt))
+            Gated.of(one, self.weights_format.bits, self.gates, inputs, codes.signed(step, fmt.bits, fmt.symmetric))
             for one in part.op.directions)
         return lost_weights(part.op.directions, [found.real for found in self.gated[part.name]])
 

@@ -186,8 +186,8 @@ class Recipe:
     """How a network is quantised and trained.
 
     Attributes:
-        weights_bits:    Bits of weights: 1 to 8, 16 or 24. None leaves weights in FP32.
-        input_bits:      Bits of the inputs of each layer: 1 to 8, 16 or 24. None leaves inputs in FP32.
+        weights_bits:    Bits of weights: 1 to 16, or 24. None leaves weights in FP32.
+        input_bits:      Bits of the inputs of each layer: 1 to 16, or 24. None leaves inputs in FP32.
         symmetric:       Whether the integers of weights leave out the lowest one, and whether the codes of inputs do.
             Hardware may then multiply magnitudes.
         methods:         Methods of post-training quantisation.
@@ -220,8 +220,8 @@ class Recipe:
     def __post_init__(self):
         for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
             for value in pair:
-                if value is not None and value not in (*range(1, 9), 16, 24):
-                    raise ValueError(f"{value} bits: choose 1 to 8, 16 or 24, or None for FP32")
+                if value is not None and value not in (*range(1, 17), 24):
+                    raise ValueError(f"{value} bits: choose 1 to 16, or 24, or None for FP32")
             if pair[1] == 1 and self.symmetric[1]:
                 raise ValueError("symmetric codes of 1 bit are all zero: use 2 bits, or full codes")
             if pair[0] is not None and pair[0] < self.weights.least_bits:

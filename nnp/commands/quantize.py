@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from concord.lib.input_axes import Order
     from concord.net.graph import Graph
     from concord.net.quantize.choices import Choices
+    from concord.net.quantize.integers import Integers
     from concord.net.quantize.options import Widths
     from concord.net.quantize.recipe import Recipe
-    from concord.train.qat.network import QuantizedNetwork
     from rich.table import Table
 
 
@@ -125,24 +125,24 @@ def _built_in(network: str, parameters: Path | None, out: Path, calibration: Pat
     console = Console()
     source = train.trained(network, parameters, recipe, calibration, Path(data) if data else None)
     with console.status("quantising"):
-        quantized = train.QuantizedNetwork(source.net, source.inputs, recipe)
-    console.print(loss_table(quantized))
-    with console.status("checking golden against PyTorch"):
-        model = train.write(out, source, quantized, recipe, command_line())
+        made, integers = train.quantize(source, recipe)
+    console.print(loss_table(integers))
+    with console.status("measuring golden"):
+        model = train.write(out, source, made, recipe, command_line())
     console.print(f"{out}: {imports.result(model)}", markup=False, soft_wrap=True, highlight=False)
 
 
-def loss_table(quantized: "QuantizedNetwork") -> "Table":
+def loss_table(integers: "Integers") -> "Table":
     """A table of the error that quantisation causes in each layer."""
     from rich.table import Table
 
     table = Table("layer", "weights", "inputs", "weights, dB", "inputs, dB", "inputs clipped",
                   title="signal to quantisation noise", title_justify="left")
-    for name, layer in quantized.layers.items():
-        loss = layer.loss
+    for name, rows in integers.rows.items():
+        loss = integers.losses[name]
         # An average has no weights of its own.
         bits, decibels = ("-", "-") if loss.weights is None else (
-            f"{layer.weights_format.bits} bits", f"{loss.weights:.1f}")
-        table.add_row(name, bits, f"{layer.input_format.bits} bits", decibels, f"{loss.inputs:.1f}",
+            f"{rows.grid.format.bits} bits", f"{loss.weights:.1f}")
+        table.add_row(name, bits, f"{rows.inputs.bits} bits", decibels, f"{loss.inputs:.1f}",
                       f"{loss.clipped:.2%}")
     return table

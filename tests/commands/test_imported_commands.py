@@ -142,7 +142,7 @@ def test_errors_come_before_slow_work(words, message, folder, monkeypatch):
     def reached(*_, **__):
         raise AssertionError("too late")
 
-    monkeypatch.setattr(imported, "quantized", reached)
+    monkeypatch.setattr(imported, "calibrate", reached)
     monkeypatch.setattr(run, "quantized", reached)
     before = set(folder.iterdir())
     result = nnp(*words)

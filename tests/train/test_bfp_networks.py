@@ -19,7 +19,7 @@ from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import cross_entropy
 from concord.train.lib.networks import Branches, Residual, convolution
-from concord.train.qat.block import BlockNetwork
+from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.qat.block_layer import BlockLayer
 from concord.train.qat.block_quantizer import Blocks, quantize_block
 from torch import nn
@@ -124,7 +124,7 @@ def small(name) -> tuple[nn.Module, torch.Tensor]:
     return net.eval(), x
 
 
-def assert_golden(quantized: BlockNetwork, x: torch.Tensor):
+def assert_golden(quantized: QuantizedNetwork, x: torch.Tensor):
     """Assert that the result of every node has golden's bits."""
     layers, sources = quantized.lower()
     with torch.no_grad():
@@ -142,7 +142,7 @@ def assert_golden(quantized: BlockNetwork, x: torch.Tensor):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_are_golden_before_and_after_a_step(name, bits):
     net, x = small(name)
-    quantized = BlockNetwork(net, x, BlockRecipe(weights_bits=bits, input_bits=min(bits + 1, 8)))
+    quantized = behind_quantizers(net, x, BlockRecipe(weights_bits=bits, input_bits=min(bits + 1, 8)))
     assert_golden(quantized, x)
     optimiser = torch.optim.SGD(quantized.groups(0.1), momentum=0.9)
     before = [p.detach().clone() for p in quantized.parameters()]
@@ -156,9 +156,9 @@ def test_networks_are_golden_before_and_after_a_step(name, bits):
 def test_real_numbers_and_the_machine_are_near():
     """Eight bits change results little, and binary16 between layers changes them even less."""
     net, x = small("residual")
-    quantized = BlockNetwork(net, x, BlockRecipe(weights_bits=8, input_bits=8))
+    quantized = behind_quantizers(net, x, BlockRecipe(weights_bits=8, input_bits=8))
     with torch.no_grad():
-        real, lowered, want = quantized(x), quantized(x, True), net(x)
+        real, lowered, want = quantized(x), quantized(x, lowered=True), net(x)
     assert (real - want).abs().max() < 0.05 * want.abs().max()
     assert (real - lowered).abs().max() < 0.02 * want.abs().max()
 
@@ -166,7 +166,7 @@ def test_real_numbers_and_the_machine_are_near():
 def test_what_lies_in_a_block():
     """A block lies along a patch where a network takes an image of few channels, else along channels."""
     net, x = small("depthwise")
-    quantized = BlockNetwork(net, x, BlockRecipe(bits={"1_body_1_0": (8, 6)}))
+    quantized = behind_quantizers(net, x, BlockRecipe(bits={"1_body_1_0": (8, 6)}))
     layers = [layer for layer in quantized.lower()[0] if isinstance(layer, BlockConv | BlockDense)]
     assert [layer.along for layer in layers[:-1]] == [Along.PATCH] + [Along.CHANNELS] * 5
     assert [layer.exponents.shape for layer in layers[:3]] == [(16, 1, 1, 2), (40, 1, 1, 1), (40, 3, 3, 3)]
@@ -174,7 +174,7 @@ def test_what_lies_in_a_block():
     assert layers[2].input_format.bits == 6
     assert layers[1].weights_format == Format(bits=4, symmetric=True, e_min=-11, e_max=4)
     assert all(layer.real["fp32_weights"].shape == layer.mantissas.shape for layer in layers)
-    lost = quantized.layers["0_0"].lost
+    lost = quantized.arithmetic.losses["0_0"]
     assert "weights" in lost
     assert "0.0% beyond the exponents" in lost
 
@@ -185,7 +185,7 @@ def test_sums_that_float64_does_not_hold_are_refused():
     recipe = BlockRecipe(weights_bits=8, input_bits=8, exponents=(-15, 12))
     quantized = BlockLayer(layer, torch.rand(2, 16), recipe, "wide")
     with pytest.raises(ValueError, match="layer 'wide': sums up to .* in units of 2..-44 are not exact in float64"):
-        quantized(torch.rand(2, 16), True)
+        quantized(torch.rand(2, 16), lowered=True)
 
 
 @pytest.mark.parametrize(("options", "message"), [

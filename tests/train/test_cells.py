@@ -11,22 +11,23 @@ from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
 from concord.net.layers.recurrent import BlockRecurrent
 from concord.net.model_file import load_model, save_model
+from concord.net.ops.recurrent import Direction, Recurrence
+from concord.net.quantize.choices import Choices
 from concord.net.quantize.recipe import Gates, InitialState
 from concord.nnp.main import app
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format
 from concord.train.lib import export
-from concord.train.recurrent.bidirectional import Bidirectional
-from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantizedClassifier
-from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
-from concord.train.recurrent.float_network import FloatClassifier
-from concord.train.runs.recurrent import tensors, train_recurrent
+from concord.train.network import operations
+from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
+from concord.train.recurrent.directions import Directions
+from concord.train.recurrent.float_network import FloatClassifier, FloatRecurrent
+from concord.train.runs.recurrent import SYMMETRIC, choices_of, tensors, train_recurrent
 from torch import nn
 from typer.testing import CliRunner
 
 EIGHT_BITS = Format(bits=8, symmetric=True)
-BLOCKS = BlockFormats(
-    weights=Format(bits=8, e_min=-11, e_max=4), inputs=Format(bits=8, e_min=-11, e_max=4), block=8)
+BLOCKS = choices_of(Format(bits=8, e_min=-11, e_max=4), Format(bits=8, e_min=-11, e_max=4), block=8)
 ORACLES = [cell for cell in CELLS.values() if cell.torch_class]
 
 
@@ -48,6 +49,20 @@ def module_of(cell: Cell, inputs: int, hidden: int, **options) -> nn.RNNBase:
     return getattr(nn, cell.torch_class)(inputs, hidden, batch_first=True, **options)
 
 
+def recurrence(cell: Cell, module: nn.RNNBase, layer: int = 0) -> Recurrence:
+    """The operator with the weights of one layer of `torch.nn.LSTM`, `GRU` or `RNN`."""
+    ends = ("", "_reverse") if module.bidirectional else ("",)
+    numbers = {name: value.detach().numpy() for name, value in module.named_parameters()}
+    return Recurrence(cell=cell, directions=tuple(Direction.of_gates(cell, cell.torch_gates, *(
+        numbers[f"{name}_l{layer}{end}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")))
+        for end in ends))
+
+
+def float_layer(op: Recurrence) -> Directions:
+    """A recurrent operator in PyTorch."""
+    return Directions(op, [FloatRecurrent(op, one) for one in op.directions])
+
+
 @pytest.mark.parametrize("cell", ORACLES, ids=lambda cell: cell.name)
 def test_layers_compute_what_pytorch_does(cell):
     module = module_of(cell, 5, 7, num_layers=2)
@@ -55,20 +70,19 @@ def test_layers_compute_what_pytorch_does(cell):
     with torch.no_grad():
         wanted, _ = module(x)
         for layer in range(2):
-            x, last = FloatRecurrent.from_torch(cell, module, layer)(x, lengths)
+            x = float_layer(recurrence(cell, module, layer))(x, lengths)
     torch.testing.assert_close(x, wanted)
-    torch.testing.assert_close(last, wanted[:, -1])
 
 
 @pytest.mark.parametrize("cell", ORACLES, ids=lambda cell: cell.name)
 def test_gradients_are_those_of_pytorch(cell):
     module = module_of(cell, 3, 4)
-    layer, x = FloatRecurrent.from_torch(cell, module), torch.randn(2, 5, 3)
+    layer, x = float_layer(recurrence(cell, module)), torch.randn(2, 5, 3)
     module(x)[0].square().sum().backward()
-    layer(x, torch.full((2,), 5))[0].square().sum().backward()
+    layer(x, torch.full((2,), 5)).square().sum().backward()
     order = [cell.torch_gates.index(gate.name) for gate in cell.gates]
     wanted = module.weight_hh_l0.grad.unflatten(0, (len(cell.gates), -1))[order]
-    torch.testing.assert_close(layer.recurrent_weights.grad, wanted)
+    torch.testing.assert_close(layer.parts[0].recurrent_weights.grad, wanted)
 
 
 @pytest.mark.parametrize("cell", ORACLES, ids=lambda cell: cell.name)
@@ -80,17 +94,11 @@ def test_both_directions_are_those_of_pytorch(cell):
         wanted, last = module(packed)
         last = last[0] if cell.torch_class == "LSTM" else last
         for layer in range(2):
-            both = (FloatRecurrent.from_torch(cell, module, layer, reverse=reverse) for reverse in (False, True))
-            x, ends = Bidirectional(*both)(x, lengths)
+            x = float_layer(recurrence(cell, module, layer))(x, lengths)
     inside = (torch.arange(6) < lengths[:, None])[:, :, None]
     wanted, _ = nn.utils.rnn.pad_packed_sequence(wanted, batch_first=True)
     torch.testing.assert_close(x * inside, wanted)
-    torch.testing.assert_close(ends, torch.cat([last[2], last[3]], 1))
-
-
-def test_weights_of_another_class_are_refused():
-    with pytest.raises(ValueError, match=r"GRU, .* takes the weights of torch.nn.GRU with biases"):
-        FloatRecurrent.from_torch(CELLS["gru"], nn.LSTM(2, 3))
+    torch.testing.assert_close(operations.last(x, lengths, 7), torch.cat([last[2], last[3]], 1))
 
 
 def test_the_conventions_of_the_reset_gate_differ_and_peepholes_are_seen():
@@ -99,12 +107,22 @@ def test_the_conventions_of_the_reset_gate_differ_and_peepholes_are_seen():
     outputs = {}
     for name in ("gru", "gru-reset-before", "lstm", "lstm-peephole"):
         torch.manual_seed(1)
-        layer = FloatRecurrent(CELLS[name], 3, 4)
+        layer = FloatClassifier(3, (4,), 2, CELLS[name]).layers[0].parts[0]
         for vector in layer.vectors.values():
             nn.init.constant_(vector, 0.5)
-        outputs[name] = layer(x, lengths)[1]
+        outputs[name] = layer(x, lengths)
     assert not torch.allclose(outputs["gru"], outputs["gru-reset-before"], atol=1e-3)
     assert not torch.allclose(outputs["lstm"], outputs["lstm-peephole"], atol=1e-3)
+
+
+def integers(gates: Gates = SYMMETRIC) -> Choices:
+    return choices_of(EIGHT_BITS, EIGHT_BITS, gates)
+
+
+def behind(net: FloatClassifier, samples, choices: Choices) -> QuantizedNetwork:
+    """A classifier behind quantisers, by a calibration set."""
+    x, lengths, _ = tensors(samples)
+    return behind_quantizers(net.graph(), x, choices, lengths)
 
 
 def moved(net: nn.Module) -> nn.Module:
@@ -119,10 +137,7 @@ def moved(net: nn.Module) -> nn.Module:
 def classifier(cell: Cell, *hidden: int, both: bool = False) -> FloatClassifier:
     """A random network with random initial states."""
     torch.manual_seed(0)
-    net = moved(FloatClassifier(12, hidden, 9, cell, both=both))
-    for index, layer in enumerate(net.recurrent):
-        layer.first.copy_(initial_state(InitialState.UNIFORM, layer.first.shape, seed=index))
-    return net
+    return moved(FloatClassifier(12, hidden, 9, cell, both=both, initial=InitialState.UNIFORM))
 
 
 @pytest.mark.parametrize(
@@ -132,30 +147,28 @@ def classifier(cell: Cell, *hidden: int, both: bool = False) -> FloatClassifier:
 def test_integers_in_training_are_the_machines(cell, bits, utterances, tmp_path):
     x, lengths, _ = tensors(utterances)
     net = classifier(cell, 6, 5)
-    qat = moved(QuantizedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=bits), lengths))
+    qat = moved(behind(net, utterances, integers(Gates(outputs=bits))))
     check(net, qat, utterances, tmp_path)
 
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 def test_blocks_in_training_are_the_machines(cell, utterances, tmp_path):
     net = classifier(cell, 11, 5)
-    check(net, moved(BlockClassifier(net, *tensors(utterances)[:2], BLOCKS)), utterances, tmp_path)
+    check(net, moved(behind(net, utterances, BLOCKS)), utterances, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm", "rnn-relu"])
 def test_both_directions_in_training_are_the_machines(name, utterances, tmp_path):
     x, lengths, _ = tensors(utterances)
     net = classifier(CELLS[name], 6, 5, both=True)
-    qat = moved(QuantizedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, lengths=lengths))
+    qat = moved(behind(net, utterances, integers()))
     check(net, qat, utterances, tmp_path)
-    check(net, moved(BlockClassifier(net, x, lengths, BLOCKS)), utterances, tmp_path)
+    check(net, moved(behind(net, utterances, BLOCKS)), utterances, tmp_path)
 
 
 def test_outputs_without_a_bound_keep_their_bits(utterances, tmp_path):
-    x, lengths, _ = tensors(utterances)
-    qat = QuantizedClassifier(classifier(CELLS["rnn-relu"], 3), x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=5), lengths)
     for refused in (
-        lambda: qat.lower(x, lengths),
+        lambda: behind(classifier(CELLS["rnn-relu"], 3), utterances, integers(Gates(outputs=5))),
         lambda: train_recurrent(tmp_path / "m", cell="rnn-relu", gates=Gates(outputs=5), folder=tmp_path),
     ):
         with pytest.raises(ValueError, match="the output of gate h of RNN, relu has no bound"):
@@ -167,7 +180,7 @@ def check(net, qat, utterances, folder):
     x, lengths, _ = tensors(utterances)
     with torch.no_grad():
         lowered, real, fp32 = qat(x, lengths, lowered=True), qat(x, lengths, lowered=False), net(x, lengths)
-    save_model(networks.model(*qat.lower(x, lengths)), folder / "model")
+    save_model(networks.model(*qat.lower()), folder / "model")
     model = load_model(folder / "model")
     golden = network.forward(model, utterances.inputs, utterances.lengths)[-1].outputs
     assert np.array_equal(golden, export.patterns(lowered))
@@ -178,12 +191,12 @@ def check(net, qat, utterances, folder):
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 def test_all_parameters_learn_behind_blocks(cell, utterances):
     x, lengths, _ = tensors(utterances)
-    qat = BlockClassifier(classifier(cell, 6), x, lengths, BLOCKS)
+    qat = behind(classifier(cell, 6), utterances, BLOCKS)
     for lowered in (False, True):
         qat.zero_grad()
-        qat(x, lengths, lowered).square().sum().backward()
+        qat(x, lengths, lowered=lowered).square().sum().backward()
         assert all(parameter.grad.abs().sum() > 0 for parameter in qat.parameters())
-    assert isinstance(qat.lower(x, lengths)[0][0], BlockRecurrent)
+    assert isinstance(qat.lower()[0][0], BlockRecurrent)
 
 
 @pytest.mark.parametrize("name", ["gru", "rnn-relu"])
@@ -192,9 +205,9 @@ def test_commands_train_what_their_options_say(name, vowels, tmp_path):
     out = tmp_path / "m.safetensors"
     result = CliRunner().invoke(app, [*words.split(), "--data", str(vowels), "--out", str(out)])
     assert result.exit_code == 0, result.output
-    made, machine = load_model(out), PRESETS["trainer"]
+    made, machine, plain = load_model(out), PRESETS["trainer"], name.replace("-", "_")
     recurrent = [layer for layer in made.layers if isinstance(layer, BlockRecurrent)]
-    assert [layer.name for layer in recurrent] == [f"{name}1", f"{name}1-reverse", f"{name}2", f"{name}2-reverse"]
+    assert [layer.name for layer in recurrent] == [f"{plain}1", f"{plain}1-reverse", f"{plain}2", f"{plain}2-reverse"]
     assert [(layer.cell, layer.reverse, layer.outputs) for layer in recurrent] == [
         (CELLS[name], False, 8), (CELLS[name], True, 8), (CELLS[name], False, 5), (CELLS[name], True, 5)]
     assert {layer.weights_format for layer in recurrent} == {machine.weights}

@@ -10,7 +10,7 @@ from concord.net.quantize.plan import Unsupported
 from concord.train.lib import fp32_file
 from concord.train.lib.factory import build
 from concord.train.lib.networks import perceptron
-from concord.train.qat.check import check
+from concord.train.network.quantized_network import check
 from concord.train.runs import image, image_training
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -87,7 +87,7 @@ def nothing_slow(monkeypatch):
     ("own_nets:number", "it returns int, but a torch.nn.Module is needed"),
     ("own_nets:other", r"the network does not take inputs of shape \[1, 28, 28\]: mat1 and mat2 shapes"),
     ("own_nets:few", r"answers an input with \[3\], but one vector of 10 classes is needed"),
-    ("own_nets:Broadcast", r"'add': a sum of \[10, 26, 26\] and \[10, 1, 1\]; the terms of a sum need one shape"),
+    ("own_nets:Broadcast", r"'add': it adds \[10, 26, 26\] and \[10, 1, 1\]; their shapes must be equal"),
     ("own_nets:lines", r"'0': a dense layer of 28 inputs sees samples of \[1, 28, 28\]; flatten them"),
     ("own_nets:Curved", r"'curve': there is no quantised form of GELU: use .*\n'exp': there is no quantised form"),
 ])
@@ -117,15 +117,15 @@ def test_recipes_that_cannot_be_done(recipe, sentence, nothing_slow, tmp_path):
 def test_what_can_be_done_passes_and_leaves_the_network():
     net = perceptron((16,)).train()
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    check(net, Recipe(weights_bits=1, weights=DOREFA), (1, 28, 28), 10)
-    check(net, Recipe(weights_bits=16, methods=Methods(weights=WeightMethod.UNIFORM, rows=0)), (1, 28, 28))
+    check(net, (1, 28, 28), Recipe(weights_bits=1, weights=DOREFA), 10)
+    check(net, (1, 28, 28), Recipe(weights_bits=16, methods=Methods(weights=WeightMethod.UNIFORM, rows=0)))
     uniform = Methods(weights=WeightMethod.UNIFORM)
-    check(net, Recipe(weights_bits=24, input_bits=24, methods=uniform), (784,), machine=False)
-    check(net, Recipe(weights_bits=None, input_bits=1, activations=ActivationTraining.PACT), (784,), machine=False)
+    check(net, (784,), Recipe(weights_bits=24, input_bits=24, methods=uniform), machine=False)
+    check(net, (784,), Recipe(weights_bits=None, input_bits=1, activations=ActivationTraining.PACT), machine=False)
     assert net.training
     assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
     with pytest.raises(Unsupported):
-        check(nn.Sequential(nn.Linear(4, 4), nn.Softmax(1)), Recipe(), (4,))
+        check(nn.Sequential(nn.Linear(4, 4), nn.Softmax(1)), (4,), Recipe())
 
 
 def test_a_network_of_ones_own_is_trained(tmp_path):

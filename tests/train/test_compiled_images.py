@@ -22,8 +22,7 @@ from concord.net.quantize.recipe import Recipe
 from concord.tests.train.test_image_networks import IN_BLOCKS, NETWORKS, OF_IMAGES, made
 from concord.train.lib import data
 from concord.train.lib.networks import NETWORKS as OF_28
-from concord.train.qat.block import BlockNetwork
-from concord.train.qat.network import QuantizedNetwork
+from concord.train.network.quantized_network import behind_quantizers
 from concord.train.runs.image import train_image
 
 pytestmark = OF_IMAGES
@@ -42,7 +41,7 @@ def assert_compiled(name: str, net, x, block: bool, apart: bool = False, **chang
 
     If `apart`, each quantiser has a range of its own, as after training, so layers share no codes of a tensor.
     """
-    quantized = (BlockNetwork if block else QuantizedNetwork)(net, x, recipe(name, block))
+    quantized = behind_quantizers(net, x, recipe(name, block))
     if apart:
         with torch.no_grad():
             for layer in quantized.layers.values():

@@ -25,7 +25,7 @@ from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.tests.train.test_bfp_networks import NETWORKS, assert_golden, small
 from concord.tests.train.test_image_networks import IN_BLOCKS, made
 from concord.train.lib.fit import cross_entropy
-from concord.train.qat.block import BlockNetwork
+from concord.train.network.quantized_network import behind_quantizers
 from concord.train.qat.block_quantizer import Blocks
 
 RECIPES = {
@@ -48,7 +48,7 @@ def _one_thread():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_are_golden_before_and_after_a_step(name, kind):
     net, x = small(name)
-    quantized = BlockNetwork(net, x, RECIPES[kind])
+    quantized = behind_quantizers(net, x, RECIPES[kind])
     assert_golden(quantized, x)
     optimiser = torch.optim.SGD(quantized.groups(0.1), momentum=0.9)
     before = [p.detach().clone() for p in quantized.parameters()]
@@ -65,7 +65,7 @@ def test_the_golden_machine_has_the_bits_of_the_network(name, kind, tmp_path):
     place.write_text(f'based_on = "vision"\nmultipliers = 0\nacc_frac = 46\n{MACHINES[kind]}')
     recipe = QuantizationOptions(preset=str(place), arithmetic=NetworkArithmetic.BFP).recipe()
     net, x = made(name, IN_BLOCKS)
-    layers, sources = BlockNetwork(net, x, recipe).lower()
+    layers, sources = behind_quantizers(net, x, recipe).lower()
     model = networks.model(layers, sources=sources)
     save_model(model, tmp_path / "model.safetensors")
     read = load_model(tmp_path / "model.safetensors")
@@ -85,7 +85,7 @@ def test_gradients_stop_where_weights_clip_and_not_where_they_round():
 
 def test_codes_outside_a_format_are_refused(tmp_path):
     net, x = made("resnet", IN_BLOCKS)
-    layers, _ = BlockNetwork(net, x, RECIPES["powers of two"]).lower()
+    layers, _ = behind_quantizers(net, x, RECIPES["powers of two"]).lower()
     with pytest.raises(ValueError, match="more than the 1 significant bits of E3M0"):
         replace(layers[0], mantissas=np.full_like(layers[0].mantissas, 3))
 

@@ -7,14 +7,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
+from concord.frontends.torch.read import graph_of
+from concord.net.ops.pooling import MaxPooling
 from concord.net.quantize.block_recipe import BlockRecipe
-from concord.net.quantize.plan import Unsupported
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.plan import AVERAGES, Unsupported
+from concord.net.quantize.quantized import prepared
 from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe
 from concord.train.lib.export import patterns
-from concord.train.qat.check import layers as layers_of
-from concord.train.qat.graph import nodes
-from concord.train.qat.modules import Kind
-from concord.train.qat.network import QuantizedNetwork
+from concord.train.network.quantized_network import behind_quantizers
 from torch import nn
 from torch.nn import functional
 
@@ -75,27 +76,32 @@ def net():
     return Functional().eval()
 
 
+def kind(part):
+    """The class of a part's operator; averages of windows and of whole images are of one kind."""
+    return AVERAGES if isinstance(part.op, AVERAGES) else type(part.op)
+
+
 def test_functions_are_quantized_as_modules(net, images):
-    by_function, by_module = (QuantizedNetwork(each, images, RECIPE) for each in (net, Modules(net).eval()))
-    kinds = [node.kind for node in by_function.nodes]
-    assert kinds == [node.kind for node in by_module.nodes]
-    assert kinds.count(Kind.MAX) == 1
-    assert kinds.count(Kind.AVERAGE) == 2
+    by_function, by_module = (behind_quantizers(each, images, RECIPE) for each in (net, Modules(net).eval()))
+    assert list(map(kind, by_function.plan.parts)) == list(map(kind, by_module.plan.parts))
+    kinds = [kind(part) for part in by_function.plan.parts]
+    assert kinds.count(MaxPooling) == 1
+    assert kinds.count(AVERAGES) == 2
     with torch.no_grad():
-        assert torch.equal(by_function(images, True), by_module(images, True))
+        assert torch.equal(by_function(images, lowered=True), by_module(images, lowered=True))
         assert torch.allclose(by_function(images), net(images), atol=0.05)
 
 
 def test_a_functional_network_equals_golden(net, images):
-    quantized = QuantizedNetwork(net, images, RECIPE)
+    quantized = behind_quantizers(net, images, RECIPE)
     with torch.no_grad():
-        assert np.array_equal(outputs(*quantized.lower(), images), patterns(quantized(images, True)))
+        assert np.array_equal(outputs(*quantized.lower(), images), patterns(quantized(images, lowered=True)))
 
 
 def test_a_network_may_end_with_a_convolution(images):
     torch.manual_seed(2)
     net = nn.Sequential(nn.Conv2d(1, 3, 10), nn.Flatten())
-    quantized = QuantizedNetwork(net, images, RECIPE)
+    quantized = behind_quantizers(net, images, RECIPE)
     with torch.no_grad():
         assert quantized(images).shape == net(images).shape == (20, 3)
 
@@ -108,7 +114,7 @@ class Wrong(nn.Module):
         self.conv, self.operation = nn.Conv2d(1, 4, 3), operation
 
     def forward(self, x):
-        return self.operation(self.conv(x))
+        return self.operation(self.conv(x)).flatten(1)
 
 
 @pytest.mark.parametrize(("operation", "sentence"), [
@@ -124,20 +130,23 @@ class Wrong(nn.Module):
 ])
 def test_other_functions_are_refused(operation, sentence):
     with pytest.raises(Unsupported, match=sentence):
-        nodes(Wrong(operation))
+        graph_of(Wrong(operation), (1, 10, 10))
 
 
-def test_a_layer_used_twice_is_refused():
+def test_a_layer_used_twice_is_two_layers():
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()
             self.conv = nn.Conv2d(1, 1, 3)
 
         def forward(self, x):
-            return self.conv(self.conv(x))
+            return self.conv(self.conv(x)).flatten(1)
 
-    with pytest.raises(Unsupported, match="a module used twice would need two quantisers"):
-        nodes(Twice())
+    net, x = Twice().eval(), torch.rand(4, 1, 6, 6)
+    made = behind_quantizers(net, x, RECIPE)
+    assert list(made.layers) == ["conv", "conv_1"]
+    with torch.no_grad():
+        assert torch.allclose(made(x), net(x), atol=0.05)
 
 
 class Relu6(nn.Module):
@@ -170,27 +179,27 @@ def wide(images):
 
 @pytest.mark.parametrize("method", [ActivationMethod.SEARCH, ActivationMethod.UNIFORM])
 def test_codes_clip_a_relu6(wide, images, method):
-    quantized = QuantizedNetwork(wide, images, replace(RECIPE, methods=Methods(activations=method)))
+    quantized = behind_quantizers(wide, images, replace(RECIPE, methods=Methods(activations=method)))
     for name in "second", "around", "third":
         inputs = quantized.layers[name].inputs
         assert 3 < (inputs.saturation + inputs.offset).item() < 6.00001
     with torch.no_grad():
         assert torch.allclose(quantized(images), wide(images), atol=0.2)
-        assert np.array_equal(outputs(*quantized.lower(), images), patterns(quantized(images, True)))
+        assert np.array_equal(outputs(*quantized.lower(), images), patterns(quantized(images, lowered=True)))
 
 
 def test_codes_clip_a_relu6_behind_a_maximum(wide, images):
     """The maximum is in steps of the codes there, in which 6 means nothing."""
     torch.manual_seed(6)
     net = nn.Sequential(wide.first, nn.MaxPool2d(2), nn.ReLU6(), nn.Conv2d(4, 3, 4), nn.Flatten()).eval()
-    quantized = QuantizedNetwork(net, images, RECIPE)
+    quantized = behind_quantizers(net, images, RECIPE)
     with torch.no_grad():
         assert torch.allclose(quantized(images), net(images), atol=0.1)
-        assert torch.allclose(quantized(images), quantized(images, True), atol=0.1)
+        assert torch.allclose(quantized(images), quantized(images, lowered=True), atol=0.1)
 
 
 def test_training_keeps_the_clip_of_a_relu6(wide, images):
-    quantized = QuantizedNetwork(wide, images, RECIPE)
+    quantized = behind_quantizers(wide, images, RECIPE)
     for layer in quantized.layers.values():
         torch.nn.init.constant_(layer.inputs.saturation, 9)
     quantized.bound()
@@ -207,4 +216,4 @@ def test_training_keeps_the_clip_of_a_relu6(wide, images):
 ])
 def test_a_relu6_that_no_code_clips_is_refused(operation, recipe):
     with pytest.raises(Unsupported, match="'conv': a relu6 is the clip of integer codes"):
-        layers_of(nodes(Wrong(operation)), recipe)
+        prepared(graph_of(Wrong(operation), (1, 10, 10)), Choices(recipe=recipe), machine=False)

@@ -1,5 +1,7 @@
 """Convolutional networks in integers and in block floating point: golden's layers give the results of training."""
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
@@ -13,13 +15,12 @@ from concord.net.quantize.recipe import ActivationTraining, Recipe, WeightTraini
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
-from concord.net.quantize.plan import Unsupported
+from concord.frontends.torch.read import graph_of
+from concord.net.quantize.plan import Unsupported, plan
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import cross_entropy
 from concord.train.lib.networks import Branches, Residual, convolution
-from concord.train.qat.block import BlockNetwork
-from concord.train.qat.graph import nodes
-from concord.train.qat.network import QuantizedNetwork
+from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from torch import nn
 from torch.nn import functional
 
@@ -160,7 +161,7 @@ def step(quantized: QuantizedNetwork, x: torch.Tensor, lowered: bool):
 def test_integers(name, of_weights):
     net, x = made(name)
     for bits, of_activations in zip((4, 7, 4, 7, 4), ActivationTraining, strict=True):
-        quantized = QuantizedNetwork(net, x, Recipe(
+        quantized = behind_quantizers(net, x, Recipe(
             weights_bits=bits, input_bits=bits + 1, symmetric=(True, True), weights=of_weights,
             activations=of_activations, normalise=bits == 7))
         for lowered in (False, True):
@@ -173,7 +174,7 @@ def test_integers(name, of_weights):
 def test_block_floating_point(name, bits):
     net, x = made(name, IN_BLOCKS)
     for block in (4, 16):
-        quantized = BlockNetwork(net, x, BlockRecipe(weights_bits=bits, input_bits=bits, block=block))
+        quantized = behind_quantizers(net, x, BlockRecipe(weights_bits=bits, input_bits=bits, block=block))
         assert_golden(quantized, x)
         for lowered in (False, True):
             step(quantized, x, lowered)
@@ -183,10 +184,9 @@ def test_block_floating_point(name, bits):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_eight_bits_are_near_fp32(name):
     """What networks of other geometry compute is what PyTorch computes, in FP32 by golden's layers too."""
-    for make, known in ((QuantizedNetwork, NETWORKS), (BlockNetwork, IN_BLOCKS)):
+    for recipe, known in ((Recipe, NETWORKS), (BlockRecipe, IN_BLOCKS)):
         net, x = made(name, known)
-        quantized = make(net, x, Recipe(weights_bits=8, input_bits=8) if make is QuantizedNetwork else BlockRecipe(
-            weights_bits=8, input_bits=8))
+        quantized = behind_quantizers(net, x, recipe(weights_bits=8, input_bits=8))
         with torch.no_grad():
             want = net(x)
             assert (quantized(x) - want).abs().max() < 0.1 * want.abs().max()
@@ -198,21 +198,21 @@ def test_eight_bits_are_near_fp32(name):
 
 def test_averages_are_layers_with_a_quantizer():
     net, x = made("inception")
-    quantized = QuantizedNetwork(net, x, Recipe(bits={"4": (4, 6)}, input_bits=5))
+    quantized = behind_quantizers(net, x, Recipe(bits={"4": (4, 6)}, input_bits=5))
     found = {layer.name: layer for layer in quantized.lower()[0] if isinstance(layer, Average)}
     assert {name: layer.input_format.bits for name, layer in found.items()} == {"2_branches_3_0": 5, "4": 6}
     assert found["4"].size == found["4"].stride == (2, 2)
     assert found["2_branches_3_0"].padding == (1, 1, 1, 1)
     assert found["4"].quant_scale is None, "the layer before it answers in steps of its code"
-    assert "clipped" in quantized.layers["4"].lost
-    blocks = {layer.name: layer for layer in BlockNetwork(net, x, BlockRecipe()).lower()[0]}
+    assert "clipped" in str(quantized.arithmetic.losses["4"])
+    blocks = {layer.name: layer for layer in behind_quantizers(net, x, BlockRecipe()).lower()[0]}
     assert isinstance(blocks["4"], BlockAverage)
 
 
 def test_blocks_begin_with_each_part_and_each_pixel():
     """A concatenation keeps its places through depthwise layers, pooling and sums, until it is flattened."""
     net, x = made("inception")
-    layers = {layer.name: layer for layer in BlockNetwork(net, x, BlockRecipe(block=4)).lower()[0]}
+    layers = {layer.name: layer for layer in behind_quantizers(net, x, BlockRecipe(block=4)).lower()[0]}
     parts = joined([adjacent(count) for count in (7, 7, 5, 3)], 4)
     assert layers["0_0"].along is Along.PATCH
     assert layers["2_branches_0_0"].along is Along.CHANNELS, "an image inside a network is stored pixel by pixel"
@@ -220,20 +220,20 @@ def test_blocks_begin_with_each_part_and_each_pixel():
     assert layers["3_0"].places.tolist() == layers["4"].places.tolist() == parts.tolist()
     assert layers["6"].places.tolist() == flattened(parts, 12, 4).tolist()
     net, x = made("shapes")
-    (last,) = (layer for layer in BlockNetwork(net, x, BlockRecipe(block=4)).lower()[0] if layer.name == "last")
+    (last,) = (layer for layer in behind_quantizers(net, x, BlockRecipe(block=4)).lower()[0] if layer.name == "last")
     assert last.places.tolist() == joined([adjacent(6), flattened(adjacent(4), 10, 4)], 4).tolist()
 
 
 def test_an_input_vector_is_dense():
     net, x = nn.Sequential(nn.Flatten(), nn.Linear(48, 4)), torch.rand(3, 3, 4, 4).half().float()
-    (layer,) = BlockNetwork(net, x, BlockRecipe(block=16)).lower()[0]
+    (layer,) = behind_quantizers(net, x, BlockRecipe(block=16)).lower()[0]
     assert layer.places is None
     assert layer.exponents.shape == (4, 3)
 
 
 @pytest.mark.parametrize(("module", "message"), [
     (nn.Sequential(nn.ZeroPad2d(1), nn.MaxPool2d(2)), "'1': zeros can be put around the input of a convolution or"),
-    (nn.Sequential(nn.ZeroPad2d(1), nn.Flatten(), nn.Linear(4, 2)), "'2': zeros can be put around the input"),
+    (nn.Sequential(nn.ZeroPad2d(1), nn.Flatten(), nn.Linear(36, 2)), "'1': zeros can be put around the input"),
     (nn.Sequential(nn.ConstantPad2d(1, 2.0), nn.Conv2d(1, 2, 3)), "there is no quantised form of ConstantPad2d"),
     (nn.ReflectionPad2d(1), "there is no quantised form of ReflectionPad2d"),
     (nn.Conv2d(1, 2, 3, padding_mode="circular"), "'conv': use a padding of zeros"),
@@ -244,7 +244,7 @@ def test_an_input_vector_is_dense():
     (nn.AvgPool1d(2, ceil_mode=True), "no ceil_mode"),
     (nn.AdaptiveAvgPool1d(2), "use an average over the whole image, output_size 1")])
 def test_what_has_no_quantized_form_is_named(module, message):
-    net = nn.Sequential()
-    net.add_module("conv", module)
+    net = module if isinstance(module, nn.Sequential) else nn.Sequential(OrderedDict(conv=module))
+    net.add_module("flat", nn.Flatten())
     with pytest.raises(Unsupported, match=message):
-        nodes(module if isinstance(module, nn.Sequential) else net)
+        plan(graph_of(net, (2,) if isinstance(net[0], nn.Linear) else (1, 4, 4)))

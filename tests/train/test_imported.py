@@ -11,7 +11,6 @@ from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
 from concord.net.graph import Graph
 from concord.net.ops.convolution import Convolution
-from concord.net.ops.join import Addition
 from concord.net.ops.linear import Linear
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Relu
 from concord.net.ops.reshape import Flatten
@@ -22,15 +21,15 @@ from concord.tests import float_networks
 from concord.tests.float_networks import Chain
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from concord.net.names import layer_names
 from concord.net.quantize.choices import Choices
-from concord.net.quantize.plan import Unsupported
-from concord.train.imported.folding import folded
-from concord.train.imported.module import module_of
-from concord.train.imported.names import layer_names
-from concord.train.imported.objectives import loss_of
-from concord.train.imported.quantized import check, lowered, quantized
-from concord.train.imported.source import Source, source
+from concord.net.quantize.plan import Unsupported, plan
+from concord.net.quantize.quantized import calibrate, prepared
+from concord.net.quantize.source import Source, source
 from concord.train.lib.export import patterns
+from concord.train.lib.objectives import loss_of
+from concord.train.lib.samples import SampleTensors
+from concord.train.network.quantized_network import QuantizedNetwork
 
 pytestmark = pytest.mark.usefixtures("seeded")
 FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.residual, "line": float_networks.line,
@@ -54,48 +53,41 @@ def data_for(network: Graph, count: int = 24, task: Task = Task.CLASSIFICATION, 
                    calibration=None, description="data = \"random\"")
 
 
-def prepared(network: Graph, **options) -> Source:
+def given(network: Graph, **options) -> Source:
     return source(network, data_for(network, **options))
+
+
+def folded(network: Graph) -> Graph:
+    return plan(network).graph
+
+
+def quantized(found: Source, choices: Choices, *shown) -> QuantizedNetwork:
+    """The network behind quantisers, by its calibration set."""
+    arithmetic = prepared(found.network, choices, found.steps)
+    calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths, *shown)
+    return QuantizedNetwork(arithmetic)
 
 
 def assert_golden(found: Source, net):
     """Assert that the lowered network gives golden's bits, which differ between samples."""
-    layers, sources = lowered(found, net)
-    model, samples = networks.model(layers, sources=sources), found.calibration.samples
+    layers, sources = net.lower()
+    model, samples = networks.model(layers, sources=sources), found.calibration
     outputs = golden.outputs(model, samples.inputs, samples.lengths)
-    assert np.array_equal(outputs, patterns(found.calibration.outputs(net, True)))
+    assert np.array_equal(outputs, patterns(SampleTensors.of(samples).outputs(net, lowered=True)))
     assert (outputs != outputs[0]).any(), "every sample gives the same"
 
 
 def step(found: Source, net, lowered: bool):
-    part, loss = found.part(found.data.train), loss_of(found.data.task, found.part(found.data.train))
+    part = SampleTensors.of(found.data.train)
+    loss = loss_of(found.data.task, part)
     optimiser = torch.optim.SGD(net.groups(0.002), momentum=0.9)
     index = torch.arange(len(part))
-    loss(net.train()(*part.at(index), lowered), index).backward()
+    loss(net.train()(*part.at(index), lowered=lowered), index).backward()
     before = [p.detach().clone() for p in net.parameters()]
     optimiser.step()
     assert any((p != q).any() for p, q in zip(net.parameters(), before, strict=True))
     net.bound()
     net.eval()
-
-
-@pytest.mark.parametrize("name", FEED_FORWARD)
-def test_modules_equal_the_float_network(name):
-    network = FEED_FORWARD[name]()
-    found = prepared(network)
-    x = found.calibration.inputs[0]
-    want = network.run(x.reshape(len(x), *network.shape).numpy())
-    np.testing.assert_allclose(found.calibration.outputs(found.net), want, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", RECURRENT)
-def test_recurrent_modules_equal_the_float_network(name):
-    cell, options = RECURRENT[name]
-    network = float_networks.sequences(cell, **options)
-    found = prepared(network)
-    x, lengths = found.calibration.inputs
-    want = network.run(x.numpy(), lengths.numpy())
-    np.testing.assert_allclose(found.calibration.outputs(found.net), want, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_folded_computes_the_same():
@@ -119,16 +111,16 @@ def test_ranges_of_a_quantized_network_are_found_anew():
     chain.quantizer("p", scale=0.1, signed=False).dense("two", 4, 8)
     network = chain.network()
     assert [type(node.op) for node in folded(network).nodes] == [Linear, Relu, Linear]
-    found = prepared(network)
-    x = found.calibration.inputs[0]
-    assert np.abs(found.calibration.outputs(found.net).numpy() - network.run(x.numpy())).max() < 0.3
+    found = given(network)
+    x = found.numbers(found.calibration)
+    assert np.abs(folded(network).run(x) - network.run(x)).max() < 0.3
     assert_golden(found, quantized(found, Choices()))
 
 
 def test_layers_have_the_names_of_their_nodes():
-    found = prepared(float_networks.images())
-    names = [layer.name for layer in lowered(found, quantized(found, Choices()))[0]]
-    assert names == ["norm", "first_Conv", "pool", "type_2", "sum_1", "sum", "wide", "both", "average", "last",
+    found = given(float_networks.images())
+    names = [layer.name for layer in quantized(found, Choices()).lower()[0]]
+    assert names == ["norm", "first_Conv", "pool", "type", "sum_1", "sum", "wide", "both", "average", "last",
                      "hidden", "out_put"]
     assert layer_names(["a/b", "a.b", "", "é"]) == {"a/b": "a_b", "a.b": "a_b_2", "": "layer", "é": "é"}
     assert layer_names(["net/Relu;net/conv/BiasAdd", ";x"]) == {"net/Relu;net/conv/BiasAdd": "net_Relu", ";x": "layer"}
@@ -137,11 +129,10 @@ def test_layers_have_the_names_of_their_nodes():
 @pytest.mark.parametrize("of_weights", list(WeightTraining))
 @pytest.mark.parametrize("name", FEED_FORWARD)
 def test_integers_equal_golden(name, of_weights):
-    found = prepared(FEED_FORWARD[name]())
+    found = given(FEED_FORWARD[name]())
     for activations in list(ActivationTraining)[list(WeightTraining).index(of_weights)::3]:
         choices = Choices(recipe=Recipe(weights_bits=6, input_bits=7, weights=of_weights, activations=activations,
                                         normalise=name == "images"))
-        check(found, choices)
         net = quantized(found, choices)
         for lower in (False, True):
             assert_golden(found, net)
@@ -151,9 +142,8 @@ def test_integers_equal_golden(name, of_weights):
 
 @pytest.mark.parametrize("name", ["residual", "perceptron"])
 def test_block_floating_point_equals_golden(name):
-    found = prepared(FEED_FORWARD[name]())
+    found = given(FEED_FORWARD[name]())
     choices = Choices(recipe=BlockRecipe(weights_bits=6, input_bits=6, block=8))
-    check(found, choices)
     net = quantized(found, choices)
     step(found, net, False)
     assert_golden(found, net)
@@ -163,17 +153,17 @@ def test_block_floating_point_equals_golden(name):
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_networks_equal_golden(name, blocks):
     cell, options = RECURRENT[name]
-    found = prepared(float_networks.sequences(cell, **options))
+    found = given(float_networks.sequences(cell, **options))
     recipe = BlockRecipe(weights_bits=8, input_bits=8, block=8) if blocks else Recipe(
         weights_bits=8, input_bits=8, symmetric=(True, True))
     choices = Choices(recipe=recipe, gates=Gates(shared=not blocks))
-    check(found, choices)
     shown = []
     net = quantized(found, choices, lambda *words: shown.append(words))
-    assert len(shown) == 2 + 2 * (not blocks)
+    assert len(shown) == 5
     assert_golden(found, net)
-    want = found.calibration.outputs(found.net)
-    assert (found.calibration.outputs(net, False) - want).abs().mean() < 0.15 * want.abs().mean()
+    samples = found.calibration
+    want = found.network.run(found.numbers(samples), samples.lengths)
+    assert np.abs(SampleTensors.of(samples).outputs(net).numpy() - want).mean() < 0.15 * np.abs(want).mean()
     for lower in (False, True):
         step(found, net, lower)
         assert_golden(found, net)
@@ -182,17 +172,10 @@ def test_recurrent_networks_equal_golden(name, blocks):
 @pytest.mark.parametrize(("network", "message"), [
     (Chain((4,)).dense("a", 3, 4).add(HardSwish(), "h").dense("b", 2, 3), "'h': a hard swish multiplies two results"),
     (Chain((1, 4, 4)).average_pool("p", padding=(1, 0, 0, 0), count_padding=False), "'p': .* not count its"),
-    (Chain((1, 4, 4)).average_pool("p", dilation=(2, 2), count_padding=True), "'p': .* with a dilation"),
-    (Chain((3,), sequence=True).dense("a", 3, 3).recurrent(gru.AFTER, "g", 2, 3).last("l").dense("b", 2, 2),
-     "'a': a dense layer at each time step"),
-    (Chain((3,), sequence=True).recurrent(gru.AFTER, "g", 2, 3).last("l"), "output: .* put a dense layer behind"),
-    (Chain((3,), sequence=True).recurrent(gru.AFTER, "g", 2, 3).last("l").add(Addition(), "s", ("l", "l")).dense(
-        "b", 2, 2), "'s': add in a recurrent network"),
-    (Chain((3,), sequence=True).recurrent(gru.AFTER, "g", 2, 3).last("l").dense("b", 2, 2).add(
-        Relu(ceiling=6.0), "r"), "'r': a relu with the ceiling 6")])
+    (Chain((1, 4, 4)).average_pool("p", dilation=(2, 2), count_padding=True), "'p': .* with a dilation")])
 def test_what_has_no_quantized_form_is_named(network, message):
     with pytest.raises(Unsupported, match=message):
-        module_of(network.network())
+        plan(network.network())
 
 
 @pytest.mark.parametrize(("network", "change", "message"), [
@@ -211,7 +194,7 @@ def test_calibration_files_hold_samples_of_the_network(tmp_path):
     network, path = float_networks.perceptron(), tmp_path / "c.npy"
     for shape in (5, 12), (5, 3, 4), (5, 1, 12):
         np.save(path, np.ones(shape, np.float32))
-        assert source(network, None, path).calibration.inputs[0].shape == (5, 12)
+        assert source(network, None, path).calibration.inputs.shape == (5, 12)
     images = float_networks.images()  # 2 x 9 x 8
     np.save(path, np.ones((5, 9, 8, 2), np.float32))
     with pytest.raises(ValueError, match="a sample is 9 x 8 x 2, but images takes 2 x 9 x 8, as its file does"):
@@ -237,10 +220,10 @@ def test_labels_that_do_not_fit_are_refused():
 
 
 def test_choices_of_another_kind_are_refused():
-    found = prepared(float_networks.sequences())
+    found = given(float_networks.sequences())
     with pytest.raises(ValueError, match="recurrent networks have one way of training"):
-        check(found, Choices(recipe=Recipe(weights=WeightTraining.LSQ)))
+        prepared(found.network, Choices(recipe=Recipe(weights=WeightTraining.LSQ)))
     with pytest.raises(ValueError, match="has no bound, and must keep its bits"):
-        check(prepared(float_networks.sequences(rnn.RELU)), Choices(gates=Gates(outputs=4)))
+        prepared(float_networks.sequences(rnn.RELU), Choices(gates=Gates(outputs=4)))
     with pytest.raises(ValueError, match="--gate-bits are for recurrent networks"):
-        check(prepared(float_networks.perceptron()), Choices(gates=Gates(outputs=4)))
+        prepared(float_networks.perceptron(), Choices(gates=Gates(outputs=4)))

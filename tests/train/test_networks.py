@@ -22,8 +22,7 @@ from concord.datasets import dataset
 from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.networks import NETWORKS, Residual, convolution
-from concord.train.qat.block import BlockNetwork
-from concord.train.qat.network import QuantizedNetwork
+from concord.train.network.quantized_network import behind_quantizers
 from concord.train.runs import compare_starts, image_training
 from concord.train.runs.compare_starts import STARTS, Setting
 from concord.train.runs.image import train_image
@@ -45,7 +44,7 @@ def images():
 def test_networks_equal_golden(name, images, tmp_path):
     net = image_training.trained(name, images, 0, 1, tmp_path)
     x = images.x[:6]
-    quantized = QuantizedNetwork(net, images.x[:50], Recipe(weights_bits=3, input_bits=3))
+    quantized = behind_quantizers(net, images.x[:50], Recipe(weights_bits=3, input_bits=3))
     layers, sources = quantized.lower()
     with torch.no_grad():
         made = quantized.trace(x, lowered=True)
@@ -72,7 +71,7 @@ def test_curves_begin_before_training(images, tmp_path):
     found = {name: compare_starts.curve(net, setting.recipe(**options), images, 0, 2)
              for name, options in STARTS.items()}
     assert all(len(curve) == 3 for curve in found.values())
-    quantized = QuantizedNetwork(net, images.x, setting.recipe())
+    quantized = behind_quantizers(net, images.x, setting.recipe())
     assert found["PTQ"][0] == images.accuracy(quantized)
     assert found["PTQ"][0] > found["FP32"][0]
     frozen = Setting(network="mlp", weights=None, inputs=4).recipe()
@@ -122,19 +121,19 @@ class Branches(nn.Module):
         return self.d(torch.cat([h, torch.relu(self.c(x))], 1))
 
 
-@pytest.mark.parametrize(("make", "recipe", "preset"), [
-    (QuantizedNetwork, Recipe(weights_bits=4, input_bits=4, symmetric=(True, True)), "ulx3s"),
-    (BlockNetwork, BlockRecipe(weights_bits=8, input_bits=8), "speech")])
-def test_a_network_of_branches_runs_on_a_machine(make, recipe, preset):
+@pytest.mark.parametrize(("recipe", "preset"), [
+    (Recipe(weights_bits=4, input_bits=4, symmetric=(True, True)), "ulx3s"),
+    (BlockRecipe(weights_bits=8, input_bits=8), "speech")])
+def test_a_network_of_branches_runs_on_a_machine(recipe, preset):
     torch.manual_seed(0)
     net, x = Branches(), torch.randn(64, 12).half().float()
-    quantized = make(net, x, recipe)
+    quantized = behind_quantizers(net, x, recipe)
     layers, sources = quantized.lower()
     model = networks.model(layers, sources=sources)
     session = Session(machine("golden", PRESETS[preset]), compile_network(model, PRESETS[preset]).firmware)
     outputs = np.stack([session.infer(sample) for sample in patterns(x[:9])])
     with torch.no_grad():
-        assert np.array_equal(outputs, patterns(quantized(x[:9], True)))
+        assert np.array_equal(outputs, patterns(quantized(x[:9], lowered=True)))
         fp32 = reference.forward(model, patterns(x[:9]))
         np.testing.assert_allclose(fp32[-1], net(x[:9]), rtol=1e-4, atol=1e-5)
     errors = layer_errors.errors(model, network.forward(model, patterns(x)), patterns(x))

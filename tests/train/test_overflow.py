@@ -16,13 +16,13 @@ from concord.net.quantize.recipe import Methods, Recipe, WeightTraining
 from concord.nnp.main import app
 from concord.spec.numbers.formats import Format
 from concord.train.lib import export
+from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.overflow.defaults import STEPS, NetworkKind, Steps
 from concord.train.overflow.factors import MARGIN, Factors, Room
 from concord.train.overflow.predictor import Predictor, settled
 from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
 from concord.train.overflow.record import LayerRecord, Record
 from concord.train.qat.dorefa import DoReFa
-from concord.train.qat.network import QuantizedNetwork
 from concord.train.qat.wrpn import Wrpn
 from concord.train.runs import mlp
 from typer.testing import CliRunner
@@ -45,7 +45,7 @@ def images():
 def quantized(images, **options) -> QuantizedNetwork:
     torch.manual_seed(0)
     recipe = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True), **options)
-    return QuantizedNetwork(mlp.Float((784, 12, 10)), export.floats(images.inputs), recipe)
+    return behind_quantizers(mlp.Float((784, 12, 10)), export.floats(images.inputs), recipe)
 
 
 def predictor(net, images, widths, steps=STEPS[NetworkKind.DNN]) -> Predictor:
@@ -268,7 +268,7 @@ def test_convolutions_overflow_as_golden_counts_until_they_do_not(kind):
     torch.manual_seed(0)
     x, widths = torch.rand(70, 1, 8, 8).half().float(), Widths(sum_bits=13, lanes=2)
     inputs = export.patterns(x.flatten(1))
-    net = QuantizedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8, weights=kind))
+    net = behind_quantizers(Convolutions(), x, Recipe(weights_bits=8, input_bits=8, weights=kind))
     made = settled(net, x, widths)
     assert net.layers["apart"]._border() > 0
     assert made.record.events == 0
@@ -289,7 +289,7 @@ def test_averages_keep_their_ones_and_get_wider_inputs():
     torch.manual_seed(0)
     x = (torch.rand(20, 2, 8, 8) / 2 + 0.5).half().float()
     averages = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(8, 3))
-    net, widths = QuantizedNetwork(averages, x, Recipe(weights_bits=4, input_bits=8)), Widths(sum_bits=12)
+    net, widths = behind_quantizers(averages, x, Recipe(weights_bits=4, input_bits=8)), Widths(sum_bits=12)
     step = net.layers["0"].inputs.step.item()
     made = settled(net, x, widths)
     first = made.record.layers[0]
@@ -301,14 +301,14 @@ def test_averages_keep_their_ones_and_get_wider_inputs():
     uses = dry_run(lowered(net), export.patterns(x.flatten(1)), None, widths)
     assert [use.count.number for use in uses] == [0, 0]
     with pytest.raises(ValueError, match="layer '0' adds 16 codes of 8 bits, which 11 bits do not hold: use a wider"):
-        settled(QuantizedNetwork(averages, x, Recipe(weights_bits=4, input_bits=8)), x, Widths(sum_bits=11))
+        settled(behind_quantizers(averages, x, Recipe(weights_bits=4, input_bits=8)), x, Widths(sum_bits=11))
 
 
 @pytest.mark.parametrize("sum_bits", [15, 12])
 def test_sums_that_wrap_are_goldens(sum_bits):
     torch.manual_seed(0)
     x = torch.rand(20, 1, 8, 8).half().float()
-    net = QuantizedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8))
+    net = behind_quantizers(Convolutions(), x, Recipe(weights_bits=8, input_bits=8))
     with torch.no_grad():
         wide = net(x, lowered=True)
         for layer in net.layers.values():
@@ -389,7 +389,7 @@ def test_a_layer_that_cannot_be_mended_is_named(images):
     with pytest.raises(ValueError, match=r"layer 'hidden1' still overflows \d+ times in 12 bits after 1 rounds"):
         predictor(quantized(images), images, Widths(sum_bits=12), steps).run()
     x = torch.rand(4, 1, 8, 8)
-    real = QuantizedNetwork(Convolutions(), x, Recipe(input_bits=None))
+    real = behind_quantizers(Convolutions(), x, Recipe(input_bits=None))
     with pytest.raises(ValueError, match="layer 'first' keeps FP32 weights or inputs, so it has no sums to keep in 12"):
         Predictor(real, x, Widths(sum_bits=12), steps)
 
@@ -427,7 +427,7 @@ def test_convolutions_in_coarse_steps_are_trained_more_slowly(images):
     made.factors["hidden1"].parameters *= 1e6
     assert made.rate(0.01) == 0.01  # dense layers
     x = torch.rand(4, 1, 8, 8)
-    made = Predictor(QuantizedNetwork(Convolutions(), x, Recipe()), x, Widths(sum_bits=40), Steps())
+    made = Predictor(behind_quantizers(Convolutions(), x, Recipe()), x, Widths(sum_bits=40), Steps())
     for grown, rate in (1.0, 0.01), (9.0, 0.01), (11.0, 0.003):
         for found in made.factors.values():
             found.parameters[:] = grown

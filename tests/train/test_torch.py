@@ -22,7 +22,7 @@ from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 from concord.train.lib import curves, export
 from concord.train.lib import straight_through as through
-from concord.train.qat.network import QuantizedNetwork
+from concord.train.network.quantized_network import behind_quantizers
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs import mlp
 from concord.train.runs import recurrent as lstm
@@ -66,13 +66,12 @@ def test_an_mlp_too_wide_for_float32_equals_golden_too():
     float_net = mlp.Float((3000, 5))
     bits = np.random.default_rng(0).random((40, 3000)).astype(np.float16).view(np.uint16)
     x = export.floats(bits)
-    net = QuantizedNetwork(float_net, x, mlp.recipe(Format(bits=8), Format(bits=8)))
+    net = behind_quantizers(float_net, x, mlp.recipe(Format(bits=8), Format(bits=8)))
     with torch.no_grad():
         got = net(x, lowered=True)
-    (layer,), _ = net.lower(mlp.ranges(float_net, x))
+    (layer,), _ = net.lower()
     largest = lowering.largest_code(layer.input_format, True)
     assert largest_sum(layer.weights, layer.start, largest) > through.FLOAT32_EXACT
-    assert layer.ranges["input"] == (x.min(), x.max())
     assert np.array_equal(export.patterns(got), network.forward(model([layer]), bits)[-1].outputs)
 
 
@@ -82,17 +81,13 @@ def test_lowered_lstm_equals_golden_in_every_bit(sizes):
     x, lengths, _ = lstm.tensors(utterances)
     torch.manual_seed(2)
     float_net = FloatClassifier(12, sizes, 9, CELLS["lstm"])
-    net = lstm.QuantizedClassifier(float_net, x, *[Format(bits=8, symmetric=True)] * 2)
+    net = behind_quantizers(float_net.graph(), x, lstm.choices_of(*[Format(bits=8, symmetric=True)] * 2), lengths)
     jitter(net)
     with torch.no_grad():
         got = net(x, lengths, lowered=True)
-    layers, _ = net.lower(x, lengths)
+    layers, _ = net.lower()
     want = network.forward(model(layers), utterances.inputs, utterances.lengths)[-1].outputs
     assert np.array_equal(export.patterns(got), want)
-    for gate in "fioj":
-        low, high = layers[0].ranges[f"{gate}.output"]
-        assert -1 <= low < high <= 1
-        assert {f"{gate}.input", f"{gate}.recurrent"} <= layers[0].ranges.keys()
 
 
 class Source(torch.autograd.Function):
@@ -112,7 +107,7 @@ class Source(torch.autograd.Function):
 
 def test_gradients_of_saturation_and_offset_are_the_sources(images, network_of_images):
     fmt, x = Format(bits=3), export.floats(images.inputs)[:50]
-    net = QuantizedNetwork(network_of_images, x, mlp.recipe(fmt, fmt))
+    net = behind_quantizers(network_of_images, x, mlp.recipe(fmt, fmt))
     layers = net.layers.values()
     with torch.no_grad():
         for layer in layers:
@@ -189,8 +184,8 @@ def test_any_start_trains_to_golden_bits(weights, activations, training_folder, 
         progress=lambda *call: told.append(call))
     assert made.provenance.golden_accuracy > 0.5
     assert f"from {weights} for each tensor, {activations}" in made.provenance.method
-    (note,) = (call[3] for call in told if call[0] == "PTQ output:")
-    assert note.startswith("weights ")
+    (note,) = (call[3] for call in told if call[0] == "PTQ" and call[3].startswith("output: "))
+    assert note.startswith("output: weights ")
     assert note.endswith("clipped")
 
 
@@ -202,7 +197,7 @@ def test_training_an_mlp_from_end_to_end(block, training_folder, tmp_path):
     assert made.provenance.golden_accuracy > 0.6
     assert made.provenance.golden_accuracy == load_model(tmp_path / "m").provenance.golden_accuracy
     assert all(isinstance(layer, BlockDense) == (block is not None) for layer in made.layers)
-    phases = ["FP32 training"] + ["PTQ hidden1:", "PTQ output:", "QAT", "QAT, lowered"] * (block is None)
+    phases = ["FP32 training"] + ["PTQ", "QAT", "QAT, lowered"] * (block is None)
     assert list(dict.fromkeys(call[0] for call in calls)) == phases
     mlp.train_mlp(tmp_path / "again", **options)
     for one, other in zip(made.layers, load_model(tmp_path / "again").layers, strict=True):

@@ -3,11 +3,13 @@
 Source: S0, activations; S0.c; PACT (Choi et al., 2018).
 """
 
-import numpy as np
+from collections.abc import Sequence
+from math import prod
+
 import torch
-from concord.net.quantize import tensors
-from concord.net.quantize.recipe import ActivationMethod, Recipe, Start
-from concord.train.lib.straight_through import Codes
+from concord.net.quantize.codes import InputCodes
+from concord.net.quantize.recipe import Recipe
+from concord.train.lib.straight_through import Codes, Round
 from torch import nn
 
 
@@ -15,10 +17,9 @@ class Activations(nn.Module):
     """Unsigned codes u = clip(round((x - m) / s), 0, levels), s = b / levels, whose saturation b and offset m stay.
 
     Args:
-        samples: Real[samples, elements], the inputs of the layer for a calibration set.
-        bits:    Bits of a code.
-        recipe:  How b and m are found. Where training starts from FP32, they are the ends of the range of the samples.
-        padded:  Whether zeros are put around the inputs.
+        found:    The codes from which training starts.
+        recipe:   What is trained.
+        elements: Number of elements of an input of the layer.
 
     Attributes:
         learns_saturation: Whether b is trained.
@@ -37,18 +38,14 @@ class Activations(nn.Module):
     """
 
     learns_saturation = learned_step = False
-    damping = 1.0
+    damping, unsigned = 1.0, True
 
-    def __init__(self, samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool = False):
+    def __init__(self, found: InputCodes, recipe: Recipe, elements: int):
         super().__init__()
-        self.levels = (1 << bits) - 1 - recipe.symmetric[1]
-        self.positive, self.padded = bool(samples.min() >= 0), padded
-        self.ceiling: float | None = None
-        method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
-        fixed = 0.0 if self.positive and not recipe.activations.learns_offset else None
-        saturation, offset = tensors.activations(samples, self.levels, method, fixed, padded=padded)
-        self.saturation = _parameter(saturation, self.learns_saturation)
-        self.offset = _parameter(offset, recipe.activations.learns_offset)
+        self.found, self.levels, self.ends = found, found.levels, found.ends
+        self.positive, self.padded, self.ceiling = found.positive, found.padded, found.ceiling
+        self.saturation = _parameter(found.step * found.levels, self.learns_saturation)
+        self.offset = _parameter(found.offset, recipe.activations.learns_offset)
 
     @property
     def step(self) -> torch.Tensor:
@@ -79,9 +76,32 @@ class LearnedSaturation(Activations):
     learns_saturation = True
 
 
-def activations(samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool = False) -> Activations:
-    """The quantiser that a recipe trains. Arguments are those of `Activations`."""
-    return recipe.activations.load()(samples, bits, recipe, padded=padded)
+class SignedCodes(nn.Module):
+    """Codes of hidden vectors, clip(round(x / s), lowest, highest), whose step s stays. Attributes as `Activations`."""
+
+    learned_step = unsigned = positive = padded = False
+    damping = 1.0
+
+    def __init__(self, found: InputCodes):
+        super().__init__()
+        self.found, self.ends, self.levels = found, found.ends, found.ends[1]
+        self.register_buffer("step", torch.tensor(found.step, dtype=torch.float64))
+        self.register_buffer("offset", torch.zeros(()))
+        self.register_buffer("saturation", (self.step * self.levels).float())
+
+    def codes(self, y: torch.Tensor) -> torch.Tensor:
+        """float32 codes of y = x / s."""
+        return Round.apply(y, *self.ends)
+
+    def bound(self):
+        """No parameter is trained."""
+
+
+def activations(found: InputCodes | None, recipe: Recipe, shape: Sequence[int]) -> Activations | SignedCodes | None:
+    """The quantiser of inputs of a shape that a recipe trains; None for inputs that stay in FP32."""
+    if found is None:
+        return None
+    return recipe.activations.load()(found, recipe, prod(shape)) if found.unsigned else SignedCodes(found)
 
 
 def _parameter(value: float, learned: bool) -> nn.Parameter:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 from concord.train.lib.straight_through import inner, passed
-from concord.train.qat.activations import Activations
+from concord.train.qat.activations import Activations, SignedCodes
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.normalisation import Normalisation
 from concord.train.qat.weights import Weights
@@ -21,22 +21,19 @@ from torch.autograd import Function
 class Range:
     """The numbers of a quantiser: x = step * code + offset. By default there is no quantiser, and units are real."""
 
-    levels: int | None = None
+    ends: tuple[int, int] | None = None
+    step: float = 1.0
     saturation: float = 1.0
     offset: float = 0.0
     learned_step: bool = False
     damping: float = 1.0
 
     @classmethod
-    def of(cls, quantizer: Activations | None) -> "Range":
+    def of(cls, quantizer: Activations | SignedCodes | None) -> "Range":
         if not quantizer:
             return cls()
-        return cls(quantizer.levels, quantizer.saturation.item(), quantizer.offset.item(), quantizer.learned_step,
-                   quantizer.damping)
-
-    @property
-    def step(self) -> float:
-        return self.saturation / (self.levels or 1)
+        return cls(quantizer.ends, quantizer.step.item(), quantizer.saturation.item(), quantizer.offset.item(),
+                   quantizer.learned_step, quantizer.damping)
 
 
 @dataclass(slots=True)
@@ -99,10 +96,10 @@ class Affine(Function):
         if settings.rows:
             integers, own, ctx.rows = settings.rows.quantized()
             integers, gain = geometry.shaped(integers), own if gain is None else gain
-        y = x if settings.in_steps or not into.levels else x * (1 / into.step)
+        y = x if settings.in_steps or not into.ends else x * (1 / into.step)
         if into.offset and not settings.in_steps:
             y -= into.offset / into.step
-        codes = y.round().clamp_(0, into.levels) if into.levels else x
+        codes = y.round().clamp_(*into.ends) if into.ends else x
         constant = constant.double()
         if norm:
             unit, offset = norm.spread, torch.addcmul(constant, gain, norm.centre)
@@ -110,7 +107,7 @@ class Affine(Function):
             unit = into.step
             offset = torch.addcmul(constant, gain, total(integers), value=into.offset) if into.offset else constant
         scale = gain * unit
-        if out.levels:
+        if out.ends:
             scale, offset = scale / out.step, (offset - out.offset) / out.step
         small = scale.float(), offset.float()
         results = geometry.scaled(codes, integers, *small, settings.border, norm)
@@ -132,7 +129,7 @@ class Affine(Function):
         of_b_in = of_m_in = of_b_out = of_m_out = of_x = None
         if needs.b_out:
             of_b_out = -(along + torch.dot(of_offset, offset)) * (out.damping / out.saturation)
-        if out.levels:
+        if out.ends:
             of_offset = of_offset / out.step
             of_m_out = -of_offset.sum() if needs.m_out else None
         if norm:
@@ -164,9 +161,9 @@ def _back(of_codes, y, codes, along, settings: AffineSettings, needs):
     outside. A learned step has dQ/ds = code - y inside. `along` is the part of dQ/ds from the scale of the sum.
     """
     into = settings.into
-    if not into.levels:
+    if not into.ends:
         return of_codes, None, None
-    gradient = passed(of_codes, y, 0, into.levels)
+    gradient = passed(of_codes, y, *into.ends)
     of_b = of_m = None
     if needs.b_in:
         # The gradient is 0 where codes are clipped; inside, y is the share of the step's reciprocal in real units.
@@ -191,7 +188,8 @@ def _spread(rows, like):
     return rows.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
 
 
-def affine(x, weight, change, gain, constant, inputs: Activations | None, after: Activations | None, **settings):
+def affine(x, weight, change, gain, constant, inputs: Activations | SignedCodes | None, after: Activations | None,
+           **settings):
     """`Affine` between two quantisers. None stands for real units."""
     ranges = [value for part in (inputs, after) for value in (
         (part.saturation, part.offset) if part else (None, None))]

@@ -3,18 +3,15 @@
 Source: numerics.md of the specification, block floating point and matrix-vector product.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import torch
-from concord.net.arithmetic.windows import Window
-from concord.net.layers.convolution import Along, BlockConv, seen
-from concord.net.layers.dense import BlockDense
-from concord.net.lowering import block_lowering
-from concord.net.lowering.lowering import recorded
-from concord.net.quantize import tensors
+from concord.net.layers.convolution import seen
 from concord.net.quantize.block_recipe import BlockRecipe
-from concord.spec.numbers.activation import Activation
+from concord.net.quantize.blocks import Blocks as BlockArithmetic
+from concord.net.quantize.plan import Part
 from concord.spec.numbers.formats import Format
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16
@@ -33,49 +30,49 @@ class BlockLayer(nn.Module):
     The real weights are what is trained; each forward pass brings them to binary16 and to blocks.
 
     Args:
-        layer:   nn.Conv2d or nn.Linear, with batch normalisation folded in.
-        samples: float32[samples, ...], the inputs of the layer for a calibration set.
-        recipe:  How the layer is quantised.
-        name:    Name of the layer, for its bits and for messages.
-        window:  Window of a convolution, or None for a dense layer.
-        places:  Places of its inputs or channels in native vectors, see `net.layers.rows.BlockRows`.
-        patch:   Whether a block lies along a patch, rather than along channels.
+        part:   The layer in the plan of its network.
+        recipe: How the layer is quantised.
+        places: Places of its inputs or channels in native vectors, see `net.layers.rows.BlockRows`.
+        patch:  Whether a block lies along a patch, rather than along channels.
 
     Attributes:
         activation: Activation function of the result.
-        lost:       Loss by quantisation, in words.
     """
 
     #: No quantiser has parameters, since exponents follow the numbers.
     inputs = None
 
-    def __init__(
-        self, layer: nn.Conv2d | nn.Linear, samples: torch.Tensor, recipe: BlockRecipe, name: str,
-        window: Window | None = None, places: np.ndarray | None = None, patch: bool = False,
-    ):
+    def __init__(self, part: Part, recipe: BlockRecipe, places: np.ndarray | None = None, patch: bool = False):
         super().__init__()
-        self.geometry, self.name, self.block = Geometry(layer, window), name, recipe.block
-        self.activation = Activation.NONE
+        self.geometry, self.name, self.block = Geometry.of(part), part.name, recipe.block
+        self.activation, self.op = part.activation, part.op
         self.places, self.patch = places, patch
-        self.weights_format, self.input_format = recipe.formats(name)
-        self.weight = nn.Parameter(layer.weight.detach().clone())
-        self.bias = nn.Parameter(torch.zeros(len(self.weight)) if layer.bias is None else layer.bias.detach().clone())
-        self.fp32 = {"weights": self.weight.detach().numpy().copy(), "bias": self.bias.detach().numpy().copy()}
+        self.weights_format, self.input_format = recipe.formats(part.name)
+        self._begin(part)
+
+    def _begin(self, part: Part):
+        """Take over the numbers that are trained."""
+        self.weight, self.bias = (nn.Parameter(torch.from_numpy(one.copy())) for one in (part.op.weight, part.op.bias))
         if not self.geometry.dense:
-            groups, channels = self.geometry.groups, self.weight.shape[1] * self.geometry.groups
-            self.columns = torch.from_numpy(seen(len(self.weight), channels, groups))[:, :, None, None]
-        with torch.no_grad():
-            self.lost = ", ".join(self._lost(samples))
+            self.columns = torch.from_numpy(
+                seen(len(self.weight), part.shapes[0][0], self.geometry.groups))[:, :, None, None]
 
-    def _lost(self, samples):
-        x = self._vectors(samples)
-        y = self._blocks(x, self.input_format)
-        weights = self._weights().view(self.weight.shape).numpy()
-        yield f"weights {tensors.decibels(self.weight.numpy(), weights):.1f} dB"
-        yield f"inputs {tensors.decibels(x.numpy(), y.numpy()):.1f} dB"
-        yield f"{(x.abs() >= 2.0**self.input_format.e_max).double().mean():.1%} beyond the exponents"
+    def join(self, layers: Mapping[str, nn.Module], rows: None):
+        """Results are in real units."""
 
-    def forward(self, x: torch.Tensor, lowered: bool = False):
+    def bound(self):
+        """There are no parameters of quantisers."""
+
+    def rates(self) -> dict[float, list[nn.Parameter]]:
+        """Parameters by their share of the learning rate."""
+        return {1: list(self.parameters())}
+
+    def write(self, arithmetic: BlockArithmetic, name: str):
+        """Write the numbers of the layer into an arithmetic, as those of a part."""
+        arithmetic.trained[name] = replace(
+            self.op, weight=self.weight.detach().numpy().copy(), bias=self.bias.detach().numpy().copy())
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor | None = None, *, lowered: bool = False):
         """The result in real numbers, or in the machine's arithmetic if `lowered`."""
         x = self._blocks(self._vectors(x), self.input_format)
         if not lowered:
@@ -141,20 +138,3 @@ class BlockLayer(nn.Module):
         if largest * 2.0**-unit >= FLOAT64_EXACT:
             raise ValueError(f"layer {self.name!r}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
                              "float64; use fewer bits or a smaller range of exponents")
-
-    def parts(self) -> tuple[list, list]:
-        """Trained parameters: those of the layer; its quantisers have none."""
-        return [self.weight, self.bias], []
-
-    def lower(self, shape: tuple[int, ...]) -> BlockDense | BlockConv:
-        """The layer of the model that computes what `forward` does, for inputs of this shape."""
-        same = {
-            "name": self.name, "weights": self.weight.detach().numpy(), "bias": self.bias.detach().numpy(),
-            "weights_format": self.weights_format, "input_format": self.input_format, "block": self.block,
-            "places": self.places, "activation": self.activation}
-        if self.geometry.dense:
-            made = block_lowering.block_dense(**same)
-        else:
-            along = Along.PATCH if self.patch else Along.CHANNELS
-            made = block_lowering.block_conv(**same, **self.geometry.fields, shape=shape, along=along)
-        return replace(made, real=recorded(self.fp32))

@@ -1,11 +1,12 @@
 """Products of a convolution or dense layer with its input, forward and backward."""
 
+from collections.abc import Sequence
 from math import prod
 
 import torch
 from concord.net.arithmetic.windows import Window
+from concord.net.quantize.plan import AVERAGES, Part
 from concord.train.qat.normalisation import EPSILON, MOMENTUM, Normalisation
-from torch import nn
 from torch.nn import functional
 
 _BACK, _NORM_BACK = torch.ops.aten.convolution_backward, torch.ops.aten.native_batch_norm_backward
@@ -15,28 +16,31 @@ class Geometry:
     """The products of a layer: shape, window and groups.
 
     Args:
-        layer:  The layer, nn.Conv2d or nn.Linear.
+        shape:  Shape of the weights.
         window: Window of a convolution, or None for a dense layer.
+        groups: Groups of channels of a convolution.
     """
 
-    def __init__(self, layer: nn.Conv2d | nn.Linear, window: Window | None = None):
-        self.dense, self.shape, self.window = isinstance(layer, nn.Linear), tuple(layer.weight.shape), window
-        if not self.dense:
-            self.groups, (above, below, left, right) = layer.groups, window.padding
+    def __init__(self, shape: Sequence[int], window: Window | None = None, groups: int = 1):
+        self.dense, self.shape, self.window, self.groups = window is None, tuple(shape), window, groups
+        if window is not None:
+            above, below, left, right = window.padding
             self.around = left, right, above, below
             #: Padding that a convolution of PyTorch does itself, if it is one of zeros.
             self.even = (above, left) if (above, left) == (below, right) else None
+
+    @classmethod
+    def of(cls, part: Part) -> "Geometry":
+        """The products of a part of a plan; an average sums each channel of a window with weights of 1."""
+        if isinstance(part.op, AVERAGES):
+            channels = part.shapes[0][0]
+            return cls((channels, 1, *part.window.size), part.window, channels)
+        return cls(part.op.weight.shape, part.window, getattr(part.op, "groups", 1))
 
     @property
     def padded(self) -> bool:
         """Whether zeros are put around the input."""
         return not self.dense and any(self.around)
-
-    @property
-    def fields(self) -> dict:
-        """Fields of a convolution of the model."""
-        window = self.window
-        return {"stride": window.stride, "padding": window.padding, "dilation": window.dilation, "groups": self.groups}
 
     def shaped(self, rows):
         """Rows of weights in the layer's own shape. Channels lie innermost, where convolutions are twice as fast."""

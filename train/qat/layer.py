@@ -3,27 +3,30 @@
 Source: S0; numerics.md of the specification, integer mode.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import torch
 from concord.golden.mvm.overflow import wrap
 from concord.net.arithmetic.integer import largest_sum
-from concord.net.arithmetic.windows import Window
-from concord.net.layers.convolution import Conv
 from concord.net.lowering import lowering
-from concord.net.quantize import tensors
-from concord.net.quantize.loss import Loss
-from concord.net.quantize.ranges import quantized
+from concord.net.quantize.integers import Integers, Rows
+from concord.net.quantize.plan import Part
 from concord.net.quantize.recipe import Recipe
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import FLOAT32_EXACT, binary16
-from concord.train.qat.activations import Activations, activations
+from concord.train.qat.activations import Activations, SignedCodes, activations
 from concord.train.qat.affine import affine, total
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.normalisation import Normalisation
 from concord.train.qat.weights import Weights, weights
 from torch import nn
+
+#: Learning rate of saturations and offsets, as a share of that of weights.
+QUANTISER_RATE = 0.1
 
 
 class QuantizedLayer(nn.Module):
@@ -33,74 +36,46 @@ class QuantizedLayer(nn.Module):
     the next layer.
 
     Args:
-        layer:  nn.Conv2d or nn.Linear, with batch normalisation folded in.
-        seen:   float32[samples, ...], the inputs of the layer for a calibration set.
+        part:   The layer in the plan of its network.
+        rows:   The integers from which training starts.
         recipe: How the layer is quantised.
-        name:   Name of the layer, for its bits and for messages.
-        norm:   Mean and deviation of the layer's results, see `graph.Node`.
-        fold:   Factor of batch normalisation in each row of the weights, see `graph.Node`.
-        window: Window of a convolution, or None for a dense layer.
 
     Attributes:
-        kind:       Class of the layer in the model, where it has a window.
         weights:    Quantiser of the weights, or None where they stay in FP32.
         inputs:     Quantiser of the inputs, or None where they stay in FP32.
         after:      Layer in whose steps the result is, or None for real units.
         in_steps:   Whether the input arrives in steps of the code.
         activation: Activation function of the result in real units.
-        loss:       Loss by quantisation.
         sum_bits:   Bits of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
     """
 
-    kind = Conv
-
-    def __init__(
-        self, layer: nn.Conv2d | nn.Linear, seen: torch.Tensor, recipe: Recipe, name: str,
-        norm: tuple[torch.Tensor, torch.Tensor] | None = None, fold: torch.Tensor | float = 1.0,
-        window: Window | None = None,
-    ):
+    def __init__(self, part: Part, rows: Rows, recipe: Recipe):
         super().__init__()
-        self.geometry = Geometry(layer, window)
-        self.name, self.after, self.in_steps = name, None, False
-        self.activation, self.sum_bits = Activation.NONE, None
-        real = layer.weight.detach().double()
-        bias = torch.zeros(len(real)) if layer.bias is None else layer.bias.detach().clone()
-        self.fp32 = {"weights": real.numpy(), "bias": bias.numpy().copy()}
-        weights_bits, input_bits = recipe.bits_of(name)
-        rows, samples = real.flatten(1).numpy(), seen.flatten(1).numpy()
-        self.weights = self._quantizer(rows, weights_bits, recipe, fold)
-        self.inputs = None if input_bits is None else activations(
-            samples, input_bits, recipe, padded=self.geometry.padded)
+        self.geometry = Geometry.of(part)
+        self.name, self.after, self.in_steps = part.name, None, False
+        self.activation, self.sum_bits = part.activation, None
+        self.weights, self.inputs = self._quantizer(part, rows, recipe), activations(
+            rows.inputs, recipe, part.shapes[0])
         if self.weights is None:
-            self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)
-        self.constant = nn.Parameter(bias)
+            self.weight = nn.Parameter(torch.from_numpy(part.op.weight.copy()), requires_grad=not recipe.frozen)
+        self.constant = nn.Parameter(torch.from_numpy(rows.constant).float())
         self.norm = None
-        if recipe.normalise and norm and not recipe.frozen:
+        if recipe.normalise and part.spread and not recipe.frozen:
             with torch.no_grad():
                 integers, gain = self._rows()
-                self.norm = Normalisation(gain, bias.double(), total(integers), *_units(self.inputs), *norm)
-        self.loss = self._loss(rows, samples)
+                self.norm = Normalisation(gain, self.constant.double(), total(integers), *_units(self.inputs),
+                                          *map(torch.from_numpy, part.spread))
 
-    def _quantizer(self, rows, bits: int | None, recipe: Recipe, fold) -> Weights | None:
+    def _quantizer(self, part: Part, rows: Rows, recipe: Recipe) -> Weights | None:
         """The quantiser of the weights; None for weights that stay in FP32."""
-        return None if bits is None else weights(rows, bits, recipe, fold)
+        if rows.weights is None:
+            return None
+        return weights(part.op.weight.reshape(rows.weights.shape), rows, recipe, part.fold)
 
-    @property
-    def lost(self) -> str:
-        """Loss by quantisation, in words."""
-        return str(self.loss)
-
-    def _loss(self, rows, samples) -> Loss:
-        found = {}
-        if self.weights:
-            integers, gain = (part.detach().numpy() for part in self.weights())
-            made = gain[:, None] * integers
-            found["weights"] = tensors.decibels(rows, made)
-        if self.inputs:
-            b, m = self.inputs.saturation.item(), self.inputs.offset.item()
-            found["inputs"] = tensors.decibels(samples, quantized(samples, b, m, self.inputs.levels))
-            found["clipped"] = float(np.mean((samples < m) | (samples > m + b)))
-        return Loss(**found)
+    def join(self, layers: Mapping[str, nn.Module], rows: Rows | None):
+        """Give results in steps of the layer that the integers name, if they name one."""
+        if rows is not None and rows.after:
+            self.answer_in(layers[rows.after])
 
     def answer_in(self, after: "QuantizedLayer"):
         """Give results in steps of the next layer, whose clip at 0 is the relu."""
@@ -108,7 +83,7 @@ class QuantizedLayer(nn.Module):
         object.__setattr__(self, "after", after)  # not a part of this module
         after.in_steps = True
 
-    def forward(self, x: torch.Tensor, lowered: bool = False):
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor | None = None, *, lowered: bool = False):
         """The result in real numbers, or in the machine's arithmetic if `lowered`."""
         if self.geometry.dense:
             x = x.flatten(1)
@@ -154,9 +129,10 @@ class QuantizedLayer(nn.Module):
         """Start values and p of the lowering, and whether float32 holds every sum."""
         codes = integers.detach().flatten(1).numpy()
         fmt = self.input_format
-        start = lowering.start_values(codes, fmt, True)
-        return start, lowering.places(codes, start, fmt, True), largest_sum(
-            codes, start, lowering.largest_code(fmt, True)) < FLOAT32_EXACT
+        unsigned = self.inputs.unsigned
+        start = lowering.start_values(codes, fmt, unsigned)
+        return start, lowering.places(codes, start, fmt, unsigned), largest_sum(
+            codes, start, lowering.largest_code(fmt, unsigned)) < FLOAT32_EXACT
 
     def _behind(self):
         """Step and offset of the unit of the result."""
@@ -187,7 +163,7 @@ class QuantizedLayer(nn.Module):
             return 0.0
         with torch.no_grad():
             zero = binary16(-self.inputs.offset.double() / self.inputs.step)
-            return float(zero.round().clamp(0, self.inputs.levels))
+            return float(zero.round().clamp(*self.inputs.ends))
 
     @property
     def input_format(self) -> Format:
@@ -196,15 +172,29 @@ class QuantizedLayer(nn.Module):
         Raises:
             ValueError: no machine has operands as wide.
         """
-        bits = (self.inputs.levels + 1).bit_length() - 1 + (self.inputs.levels & 1 == 0)
-        if not 2 <= bits <= 16:
-            raise ValueError(f"layer {self.name!r}: codes of {bits} bits, but operands have 2 to 16")
-        return Format(bits=bits, symmetric=self.inputs.levels & 1 == 0)
+        try:
+            return self.inputs.found.format
+        except ValueError as error:
+            raise ValueError(f"layer {self.name!r}: {error}") from error
 
     @property
     def weights_format(self) -> Format:
         """Format of the integers of the weights."""
         return self.weights.grid.format
+
+    def bound(self):
+        """Keep the parameters of the quantisers in their ranges."""
+        if self.inputs:
+            self.inputs.bound()
+
+    def write(self, arithmetic: Integers, name: str):
+        """Write the numbers of the layer into an arithmetic, as those of a part."""
+        integers, gain = self.weights()
+        gain, constant = self.folded(gain, integers.double().sum(1))
+        rows = arithmetic.rows[name]
+        arithmetic.rows[name] = replace(
+            rows, weights=integers.numpy().astype(np.int32), gain=gain.numpy(), constant=constant.double().numpy(),
+            inputs=replace(rows.inputs, step=float(self.inputs.step), offset=float(self.inputs.offset)))
 
     def patches(self, x: torch.Tensor) -> torch.Tensor:
         """Unsigned codes float32[groups, samples * places, columns] that rows multiply in the machine, for an input of
@@ -213,15 +203,14 @@ class QuantizedLayer(nn.Module):
             return self._codes(x.flatten(1))[None]
         return self.geometry.patches(self._codes(x), self._border())
 
-    def parts(self) -> tuple[list, list]:
-        """Trained parameters: those of the layer, and those of its quantiser of inputs with a lower learning rate."""
-        own_pace = self.inputs and not self.inputs.learned_step
-        slow = [p for p in self.inputs.parameters() if p.requires_grad] if own_pace else []
-        apart = {id(p) for p in slow}
-        return [p for p in self.parameters() if p.requires_grad and id(p) not in apart], slow
+    def rates(self) -> dict[float, list[nn.Parameter]]:
+        """Parameters by their share of the learning rate."""
+        slow = list(self.inputs.parameters()) if self.inputs and not self.inputs.learned_step else []
+        apart = {id(one) for one in slow}
+        return {1: [one for one in self.parameters() if id(one) not in apart], QUANTISER_RATE: slow}
 
 
-def _units(quantizer: Activations | None) -> tuple[torch.Tensor, torch.Tensor]:
+def _units(quantizer: Activations | SignedCodes | None) -> tuple[torch.Tensor, torch.Tensor]:
     """Step and offset, float64, of the codes of a quantiser; 1 and 0 where there is none."""
     if quantizer:
         return quantizer.step, quantizer.offset.double()

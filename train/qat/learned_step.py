@@ -33,9 +33,9 @@ class LearnedStepOfActivations(LearnedSaturation):
 
     learned_step = True
 
-    def __init__(self, samples, bits, recipe, *, padded=False):
-        super().__init__(samples, bits, recipe, padded=padded)
-        self.damping = self.levels**2 * (samples.shape[1] * self.levels) ** -0.5
+    def __init__(self, found, recipe, elements):
+        super().__init__(found, recipe, elements)
+        self.damping = self.levels**2 * (elements * self.levels) ** -0.5
 
     @property
     def step(self) -> torch.Tensor:

@@ -5,8 +5,8 @@ Source: S0, adjusted start.
 
 import numpy as np
 import torch
-from concord.net.quantize import tensors
 from concord.net.quantize.grid import Grid
+from concord.net.quantize.integers import Rows
 from concord.net.quantize.recipe import Recipe, Start
 from concord.train.lib.straight_through import passed
 from torch import nn
@@ -51,7 +51,7 @@ class Weights(nn.Module):
 
     def forward(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The integers, float32[rows, columns], and the gain, float64[rows]."""
-        return Rows.apply(self.weight, self.change, self)
+        return TrainedRows.apply(self.weight, self.change, self)
 
     def quantized(self) -> tuple[torch.Tensor, torch.Tensor, tuple]:
         """The results of `forward`, without a record of gradients, and what `back` needs."""
@@ -109,7 +109,7 @@ class Weights(nn.Module):
         return of_gain
 
 
-class Rows(Function):
+class TrainedRows(Function):
     """`Weights.quantized` with its gradients; the parameters are arguments so that PyTorch asks for theirs."""
 
     @staticmethod
@@ -123,23 +123,20 @@ class Rows(Function):
         return *ctx.kind.back(of_integers, of_gain, ctx.kept), None
 
 
-def weights(rows: np.ndarray, bits: int, recipe: Recipe, fold: torch.Tensor | float = 1.0) -> Weights:
-    """Weights that start from post-training quantisation on the grid of their training, or from FP32.
+def weights(real: np.ndarray, rows: Rows, recipe: Recipe, fold: np.ndarray | float = 1.0) -> Weights:
+    """Weights that start from the integers of a layer.
 
     Args:
-        rows:   float64[rows, columns].
-        bits:   Bits of their integers.
-        recipe: Method of training, and how integers and scales are found before it.
-        fold:   Factor by which batch normalisation multiplied each row. A start from FP32 takes the rows without it.
-
-    Raises:
-        ValueError: the method cannot search so many integers.
+        real:   Real[rows, columns], the weights in FP32.
+        rows:   Their integers, of post-training quantisation on the grid of their training, or from FP32.
+        recipe: Method of training.
+        fold:   Factor by which batch normalisation multiplied each row.
     """
-    grid = Grid.trained(recipe.weights, bits, recipe.symmetric[0])
-    fold = np.broadcast_to(np.asarray(fold, np.float64), len(rows))
+    codes, scales, grid = rows.weights, rows.gain, rows.grid
+    fold = np.broadcast_to(np.asarray(fold, np.float64), len(real))
     fold = np.where(fold == 0, 1.0, fold)
-    codes, scales = tensors.rows_of_recipe(rows, grid, recipe, fold)
-    worth = np.divide(rows, scales[:, None], out=np.zeros_like(rows), where=scales[:, None] != 0)
+    real = np.asarray(real, np.float64)
+    worth = np.divide(real, scales[:, None], out=np.zeros_like(real), where=scales[:, None] != 0)
     if recipe.start is Start.FP32:
         fraction = np.clip(worth, grid.lowest, grid.highest) - codes
     else:

@@ -3,19 +3,12 @@
 Source: numerics.md of the specification, block floating point and LSTM.
 """
 
-from dataclasses import replace
-
 import torch
-from concord.net.layers.recurrent import BlockRecurrent
-from concord.net.lowering import block_lowering
-from concord.net.lowering.lowering import recorded
-from concord.net.quantize import tensors as ptq
+from concord.net.ops.recurrent import Direction, Recurrence
 from concord.spec.numbers.formats import Format
 from concord.train.lib.straight_through import binary16
 from concord.train.qat.block_quantizer import Blocks
-from concord.train.recurrent.bidirectional import Lowered
-from concord.train.recurrent.float_layer import FloatRecurrent, states_by_name
-from concord.train.recurrent.operations import BlockOperations, unroll
+from concord.train.recurrent.operations import BlockOperations, direction_of, first_of, unroll, vectors_of
 from torch import nn
 
 #: Integers below this are exact in float64.
@@ -23,35 +16,31 @@ FLOAT64_EXACT = 1 << 53
 
 
 class BlockQuantizedRecurrent(nn.Module):
-    """One recurrent layer in block floating point. The real weights are trained; each pass brings them to blocks.
+    """One direction of a recurrent layer in block floating point; each pass brings its real weights to blocks.
 
     Args:
-        layer:          The FP32 layer.
+        op:             The recurrent operator.
+        one:            The direction.
         weights_format: Format of the weights.
         input_format:   Format of x and h.
         block:          Elements that share an exponent: a native vector.
     """
 
-    def __init__(self, layer: FloatRecurrent, weights_format: Format, input_format: Format, block: int):
+    #: Weights are in real units.
+    in_steps = False
+
+    def __init__(self, op: Recurrence, one: Direction, weights_format: Format, input_format: Format, block: int):
         super().__init__()
-        self.cell, self.block = layer.cell, block
+        self.cell, self.block = op.cell, block
         self.weights_format, self.input_format = weights_format, input_format
-        self.fp32 = layer.parameters_by_name()
         self.input_weights, self.recurrent_weights, self.bias = (
-            nn.Parameter(value.detach().clone()) for value in (layer.input_weights, layer.recurrent_weights, layer.bias)
-        )
-        self.vectors = nn.ParameterDict({key: value.detach().clone() for key, value in layer.vectors.items()})
-        self.register_buffer("first", layer.first.clone())
+            nn.Parameter(torch.from_numpy(value.copy()))
+            for value in (one.input_weights, one.recurrent_weights, one.bias))
+        self.vectors = vectors_of(one.vectors)
+        self.register_buffer("first", first_of(op))
 
-    @torch.no_grad()
-    def decibels(self) -> float:
-        """Signal to quantisation noise of the weights of both matrices."""
-        real = self.input_weights, self.recurrent_weights
-        made = [Blocks.apply(binary16(weights), self.weights_format, self.block, 2) for weights in real]
-        return ptq.decibels(*(torch.cat([part.flatten() for part in parts]).numpy() for parts in (real, made)))
-
-    def forward(self, x, lengths, lowered: bool):
-        """As `FloatRecurrent`."""
+    def forward(self, x, lengths, *, lowered: bool):
+        """float[samples, time, inputs] to the hidden vectors of all time steps."""
         matrices = [Blocks.apply(binary16(weights), self.weights_format, self.block, 2)
                     for weights in (self.input_weights, self.recurrent_weights)]
         if lowered:
@@ -76,25 +65,6 @@ class BlockQuantizedRecurrent(nn.Module):
             raise ValueError(f"{self.cell.title}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
                              "float64; use fewer bits or a smaller range of exponents")
 
-    def lowered(self, name: str, source: str, x: torch.Tensor, lengths: torch.Tensor, final: bool) -> Lowered:
-        """The layer of the quantised model. Arguments as in `Bidirectional.lowered`."""
-        with torch.no_grad():
-            hidden, last = self(x, lengths, True)
-        return Lowered(layers=(self.lower(name),), hidden=hidden, last=last)
-
-    def lower(self, name: str) -> BlockRecurrent:
-        """The layer of the quantised model."""
-        with torch.no_grad():
-            made = block_lowering.block_recurrent(
-                name=name,
-                cell=self.cell,
-                input_weights=self.input_weights.numpy(),
-                recurrent_weights=self.recurrent_weights.numpy(),
-                bias=self.bias.numpy(),
-                weights_format=self.weights_format,
-                input_format=self.input_format,
-                block=self.block,
-                initial=states_by_name(self.cell, self.first),
-                vectors={key: value.numpy() for key, value in self.vectors.items()},
-            )
-        return replace(made, real=recorded(self.fp32))
+    def direction(self) -> Direction:
+        """The direction with the numbers that training has found."""
+        return direction_of(self)

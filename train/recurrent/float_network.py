@@ -1,92 +1,54 @@
-"""Networks of sequences in FP32: recurrent layers, and dense layers on the last hidden vector."""
+"""Recurrent classifiers in FP32: recurrent layers, and one dense layer on the last hidden vector."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from concord.net.cells.cell import Cell
-from concord.spec.numbers.activation import Activation
-from concord.train.lib.curves import curve
-from concord.train.recurrent.bidirectional import Bidirectional
-from concord.train.recurrent.float_layer import FloatRecurrent
+from concord.net.graph import INPUT, Graph, Node
+from concord.net.ops.linear import Linear
+from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.quantize.recipe import InitialState
+from concord.train.recurrent.directions import Directions
+from concord.train.recurrent.operations import (
+    TorchOperations,
+    arrays,
+    direction_of,
+    first_of,
+    unroll,
+    vectors_of,
+)
 from torch import nn
 
 #: Name of the dense layer of a classifier in models.
 HEAD = "output"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dense:
-    """A dense layer.
+class FloatRecurrent(nn.Module):
+    """One direction of a recurrent layer in FP32, with trained numbers from an operator."""
 
-    Attributes:
-        name:       Name of the layer in models.
-        layer:      Its weights and biases.
-        activation: Activation function of the result.
-    """
-
-    name: str
-    layer: nn.Linear = field(compare=False)
-    activation: Activation = Activation.NONE
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """The result in real numbers."""
-        return curve(self.activation, False)(self.layer(x))
-
-
-class FloatSequenceNetwork(nn.Module):
-    """The FP32 network.
-
-    Args:
-        recurrent: Recurrent layers in order, by their names in models.
-        dense:     Dense layers in order, one at least.
-
-    Attributes:
-        layers: The recurrent layers.
-        names:  Their names.
-        dense:  The dense layers.
-    """
-
-    def __init__(self, recurrent: Mapping[str, FloatRecurrent | Bidirectional], dense: Sequence[Dense]):
+    def __init__(self, op: Recurrence, one: Direction):
         super().__init__()
-        self.names = list(recurrent)
-        self.layers = nn.ModuleList(recurrent.values())
-        self.dense = tuple(dense)
-        self.head = nn.ModuleList(one.layer for one in dense)
+        self.cell = op.cell
+        self.input_weights, self.recurrent_weights, self.bias = (
+            nn.Parameter(torch.from_numpy(value.copy()))
+            for value in (one.input_weights, one.recurrent_weights, one.bias))
+        self.vectors = vectors_of(one.vectors)
+        self.register_buffer("first", first_of(op))
 
     def forward(self, x, lengths):
-        for layer in self.layers:
-            x, last = layer(x, lengths)
-        for dense in self.dense:
-            last = dense(last)
-        return last
+        """float[samples, time, inputs] to the hidden vectors of all time steps."""
+        w, r = (weights.flatten(0, 1).T for weights in (self.input_weights, self.recurrent_weights))
+        u = x @ w + self.bias.flatten()
+        ops = TorchOperations(self.cell, lambda operand: operand @ r, self.vectors)
+        return unroll(ops, self.cell, u.unflatten(2, self.bias.shape), lengths, self.first)
 
-    @property
-    def recurrent(self) -> list[FloatRecurrent]:
-        """The recurrent layers of all directions."""
-        return [module for module in self.modules() if isinstance(module, FloatRecurrent)]
-
-    @torch.no_grad()
-    def hidden_vectors(self, x, lengths) -> list[torch.Tensor]:
-        """float[samples, time, hidden] of each recurrent layer."""
-        found = []
-        for layer in self.layers:
-            x, _ = layer(x, lengths)
-            found.append(x)
-        return found
-
-    @torch.no_grad()
-    def dense_inputs(self, x, lengths) -> list[torch.Tensor]:
-        """float[samples, inputs] of each dense layer."""
-        for layer in self.layers:
-            x, last = layer(x, lengths)
-        found = [last]
-        for dense in self.dense[:-1]:
-            found.append(dense(found[-1]))
-        return found
+    def direction(self) -> Direction:
+        """The direction with the numbers that training has found."""
+        return direction_of(self)
 
 
-class FloatClassifier(FloatSequenceNetwork):
+class FloatClassifier(nn.Module):
     """Recurrent layers of one cell, and one dense layer.
 
     Args:
@@ -95,11 +57,62 @@ class FloatClassifier(FloatSequenceNetwork):
         classes: Outputs of the dense layer.
         cell:    The cell of every recurrent layer.
         both:    Whether each layer reads a sequence from its end, too.
+        initial: The states before the first time step, which both directions share.
+        seed:    Seed of these states.
     """
 
-    def __init__(self, inputs: int, hidden: Sequence[int], classes: int, cell: Cell, *, both: bool = False):
+    def __init__(self, inputs: int, hidden: Sequence[int], classes: int, cell: Cell, *, both: bool = False,
+                 initial: InitialState = InitialState.ZERO, seed: int = 0):
+        super().__init__()
         sizes = (inputs, *(size * (1 + both) for size in hidden))
-        made = [[FloatRecurrent(cell, i, o) for _ in range(1 + both)] for i, o in zip(sizes, hidden, strict=False)]
-        layers = {f"{cell.name}{index}": Bidirectional(*parts) if both else parts[0]
-                  for index, parts in enumerate(made, 1)}
-        super().__init__(layers, [Dense(name=HEAD, layer=nn.Linear(sizes[-1], classes))])
+        self.layers = nn.ModuleList()
+        for index, (i, o) in enumerate(zip(sizes, hidden, strict=False)):
+            first = initial_states(initial, cell, o, (seed, index))
+            op = Recurrence(cell=cell, first=first, directions=tuple(random_direction(cell, i, o)
+                                                                     for _ in range(1 + both)))
+            self.layers.append(Directions(op, [FloatRecurrent(op, one) for one in op.directions]))
+        self.head = nn.Linear(sizes[-1], classes)
+
+    def forward(self, x, lengths):
+        """float32[samples, classes] of float32[samples, time, inputs] and int64[samples]."""
+        for layer in self.layers:
+            x = layer(x, lengths)
+        hidden = x[torch.arange(len(x)), lengths - 1]
+        if len(self.layers[-1].parts) == 2:
+            ahead = hidden.shape[1] // 2
+            hidden = torch.cat([hidden[:, :ahead], x[:, 0, ahead:]], 1)
+        return self.head(hidden)
+
+    def graph(self, name: str = "classifier") -> Graph:
+        """The float network with the numbers that training has found."""
+        nodes, before = [], INPUT
+        for index, layer in enumerate(self.layers, 1):
+            nodes.append(Node(name=f"{layer.op.cell.name}{index}", op=layer.trained(), sources=(before,)))
+            before = nodes[-1].name
+        last = nodes[-1].op
+        nodes.append(Node(name="last", op=Last(backward=last.hidden * last.bidirectional), sources=(before,)))
+        head = arrays({"weight": self.head.weight, "bias": self.head.bias})
+        nodes.append(Node(name=HEAD, op=Linear(**head), sources=("last",)))
+        inputs = self.layers[0].op.directions[0].input_weights.shape[-1]
+        return Graph(name=name, shape=(inputs,), sequence=True, axes=(0,), nodes=tuple(nodes))
+
+
+def random_direction(cell: Cell, inputs: int, hidden: int) -> Direction:
+    """A direction from which training starts: weights are uniform within 1 / sqrt(hidden)."""
+    bound, gates = hidden**-0.5, len(cell.gates)
+    weights, recurrent = (torch.empty(gates, hidden, size).uniform_(-bound, bound).numpy() for size in (inputs, hidden))
+    bias = np.repeat(np.array([[gate.first_bias] for gate in cell.gates], np.float32), hidden, axis=1)
+    return Direction(input_weights=weights, recurrent_weights=recurrent, bias=bias, vectors={
+        name: np.zeros(hidden, np.float32) for name in cell.vectors})
+
+
+def initial_states(process: InitialState, cell: Cell, hidden: int, seed) -> dict[str, np.ndarray]:
+    """float32[hidden], binary16 numbers in -1..1, for each state of a cell by its name: the same for one seed."""
+    rng = np.random.default_rng(seed)
+    shape = len(cell.states), hidden
+    values = {
+        InitialState.ZERO: lambda: np.zeros(shape),
+        InitialState.UNIFORM: lambda: rng.uniform(-1, 1, shape),
+        InitialState.NORMAL: lambda: rng.normal(0, 0.1, shape).clip(-1, 1),
+    }[process]()
+    return dict(zip(cell.states, values.astype(np.float16).astype(np.float32), strict=True))

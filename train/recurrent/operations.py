@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 from concord.net.cells.cell import Cell, Operations
+from concord.net.ops.recurrent import Direction, Recurrence
 from concord.train.lib.curves import CURVES, curve
 from concord.train.lib.straight_through import binary16, plain
+from torch import nn
 
 
 def unrounded(y: torch.Tensor, gate: str) -> torch.Tensor:
@@ -23,7 +25,6 @@ class TorchOperations(Operations[torch.Tensor]):
         vectors:   The cell's own vectors.
         lowered:   Round each operation to binary16, as the machine does.
         outputs:   Applied to the outputs of gates: value and gate to value.
-        record:    Where given, gets the ranges of R h and of the outputs of gates.
     """
 
     def __init__(
@@ -34,43 +35,35 @@ class TorchOperations(Operations[torch.Tensor]):
         *,
         lowered: bool = False,
         outputs: Callable[[torch.Tensor, str], torch.Tensor] = unrounded,
-        record: dict | None = None,
     ):
-        self._cell, self._recurrent, self._outputs, self._record = cell, recurrent, outputs, record
+        self._cell, self._recurrent, self._outputs = cell, recurrent, outputs
         self._rounded = binary16 if lowered else plain
         self._curves = {kind: curve(kind, lowered) for kind in CURVES}
         self._vectors = {name: self._rounded(value) + 0.0 for name, value in vectors.items()}
         self._index = {gate.name: index for index, gate in enumerate(cell.gates)}
-        self._inputs = self._on = self._operand = self._product = None
+        self._inputs = self._operand = self._product = None
         self._made: dict[Callable, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
 
-    def begin(self, inputs: torch.Tensor, on: torch.Tensor):
+    def begin(self, inputs: torch.Tensor):
         """Begin a time step.
 
         Args:
             inputs: float[samples, gates, cells], W x, with its bias where that is added before R h.
-            on:     bool[samples], whether a sample's sequence still runs.
         """
-        self._inputs, self._on, self._operand = inputs, on, None
+        self._inputs, self._operand = inputs, None
         self._made.clear()
 
     def preactivation(self, gate, operand):
-        if self._record is not None:
-            self.recurrent_product(gate, operand)
         return self._gate(gate, operand, self._preactivations)
 
     def input_product(self, gate):
         return self._gate(gate, self._inputs, self._input_products)
 
     def recurrent_product(self, gate, operand):
-        product = self._gate(gate, operand, self._recurrent_products)
-        self._seen(f"{gate}.recurrent", product)
-        return product
+        return self._gate(gate, operand, self._recurrent_products)
 
     def output(self, gate, value):
-        y = self._outputs(self.curve(self._cell.gates[self._index[gate]].curve, value), gate)
-        self._seen(f"{gate}.output", y)
-        return y
+        return self._outputs(self.curve(self._cell.gates[self._index[gate]].curve, value), gate)
 
     def vector(self, name):
         return self._vectors[name]
@@ -86,10 +79,6 @@ class TorchOperations(Operations[torch.Tensor]):
 
     def curve(self, kind, value):
         return self._curves[kind](value)
-
-    def _seen(self, name, values):
-        if self._record is not None:
-            widen(self._record, name, values[self._on])
 
     def _gate(self, gate: str, operand: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """One gate of what is computed of an operand for all gates at once."""
@@ -138,35 +127,42 @@ class BlockOperations(TorchOperations):
         return self._rounded(self._rounded(total) + self._bias)
 
 
-def unroll(ops: TorchOperations, cell: Cell, inputs, lengths, first, record: dict | None = None):
-    """Run the time steps of one layer.
+def unroll(ops: TorchOperations, cell: Cell, inputs, lengths, first) -> torch.Tensor:
+    """The hidden vectors of all time steps of one layer, float[samples, time, cells].
 
     Args:
         ops:     Operations of the cell's formula.
         inputs:  float[samples, time, gates, cells], what `ops.begin` takes.
         lengths: int[samples]; behind its end a sample keeps its state.
         first:   float[states, cells], the states before the first step.
-        record:  Where given, gets the ranges of all states but the hidden vector.
-
-    Returns:
-        The hidden vectors of all steps, float[samples, time, cells], and the last one of each sample.
     """
     states = [state.expand(len(inputs), -1) for state in first]
     hidden = []
     for step in range(inputs.shape[1]):
         on = lengths > step
-        ops.begin(inputs[:, step], on)
+        ops.begin(inputs[:, step])
         new = cell.step(ops, *states)
         states = [torch.where(on[:, None], *pair) for pair in zip(new, states, strict=True)]
         hidden.append(states[0])
-        if record is not None:
-            for name, state in zip(cell.states[1:], states[1:], strict=True):
-                widen(record, name, state)
-    return torch.stack(hidden, 1), states[0]
+    return torch.stack(hidden, 1)
 
 
-def widen(record: dict, name: str, values):
-    """Stretch a recorded range over more values."""
-    if values.numel():
-        low, high = record.get(name, (np.inf, -np.inf))
-        record[name] = (min(low, float(values.min())), max(high, float(values.max())))
+def first_of(op: Recurrence) -> torch.Tensor:
+    """float32[states, cells], the states before the first time step."""
+    return torch.from_numpy(np.stack(op.states(np.dtype(np.float32))))
+
+
+def vectors_of(vectors: Mapping[str, np.ndarray]) -> nn.ParameterDict:
+    """The cell's own vectors as parameters."""
+    return nn.ParameterDict({name: torch.from_numpy(value.copy()) for name, value in vectors.items()})
+
+
+def direction_of(layer: nn.Module) -> Direction:
+    """The numbers of a layer with real weights."""
+    return Direction(vectors=arrays(layer.vectors), **arrays({
+        name: getattr(layer, name) for name in ("input_weights", "recurrent_weights", "bias")}))
+
+
+def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """Copies of tensors as numpy has them, by their names."""
+    return {name: tensor.detach().numpy().copy() for name, tensor in tensors.items()}

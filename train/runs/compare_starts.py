@@ -12,8 +12,7 @@ from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe, Start
 from concord.train.lib.factory import build
 from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, silent
 from concord.train.lib.networks import CLASSES, SHAPE
-from concord.train.qat.check import check
-from concord.train.qat.network import QuantizedNetwork
+from concord.train.network.quantized_network import behind_quantizers, check
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
 from torch import nn
 
@@ -65,7 +64,7 @@ def recipes(setting: Setting, **options) -> dict[str, Recipe]:
     """
     made = {name: setting.recipe(**options, **start) for name, start in STARTS.items()}
     for recipe in made.values():
-        check(build(setting.network), recipe, SHAPE, CLASSES, machine=False)
+        check(build(setting.network), SHAPE, recipe, CLASSES, machine=False)
     return made
 
 
@@ -94,7 +93,7 @@ def curves(
 def curve(net: nn.Module, recipe: Recipe, images: Images, seed: int, epochs: int, rate: float = 0.01,
           progress: Progress = silent) -> list[float]:
     """Accuracy before quantisation-aware training, and after each epoch of it."""
-    quantized = QuantizedNetwork(net, images.x[:CALIBRATION], recipe)
+    quantized = behind_quantizers(net, images.x[:CALIBRATION], recipe)
     return followed(quantized, quantized.groups(rate), images, seed, epochs, rate, progress, quantized.bound)
 
 

@@ -14,12 +14,10 @@ from concord.train.lib import fp32_file
 from concord.train.lib.data import PIXELS
 from concord.train.lib.export import finish
 from concord.train.lib.factory import build
-from concord.train.lib.fit import Progress, check_epochs, reproducible, share, silent
+from concord.train.lib.fit import Progress, check_epochs, cross_entropy, reproducible, share, silent
 from concord.train.lib.networks import CLASSES, SHAPE
+from concord.train.network.quantized_network import behind_quantizers, check
 from concord.train.overflow.predictor import settled
-from concord.train.qat.block import BlockNetwork
-from concord.train.qat.check import check
-from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
 from concord.train.runs.qat_training import train_quantized
 
@@ -58,24 +56,22 @@ def train_image(
     check_epochs(epochs)
     widths = None if accumulator is None else Widths(sum_bits=accumulator)
     reproducible(seed)
-    check(build(network, seed), recipe, SHAPE, CLASSES)
+    check(build(network, seed), SHAPE, recipe, CLASSES)
     images = Images.load(samples or 60_000, folder)
     net = trained(network, images, seed, epochs[0], None, progress)
     if fp32:
         fp32_file.save(net, fp32)
-    kind = BlockNetwork if isinstance(recipe, BlockRecipe) else QuantizedNetwork
-    quantized = kind(net, images.x[:CALIBRATION], recipe)
-    for name, layer in quantized.layers.items():
-        progress(f"PTQ {name}:", 1, 1, layer.lost)
+    quantized = behind_quantizers(net, images.x[:CALIBRATION], recipe, progress=progress, machine=True)
     predictor = None
     if widths is not None:
         predictor = settled(quantized, images.x[:CALIBRATION], widths, progress)
 
     def phase(lowered: bool, rate: float, count: int):
         train_quantized(
-            quantized, images.x, images.labels, lowered=lowered, rate=rate, epochs=count, batch=BATCH, seed=seed,
-            progress=progress, predictor=predictor,
-            accuracy=lambda: share(images.outputs(quantized, lowered).argmax(1), images.test_labels))
+            quantized, lambda index: cross_entropy(quantized(images.x[index], lowered=lowered), images.labels[index]),
+            len(images.x), lowered=lowered, rate=rate, epochs=count, batch=BATCH, seed=seed, progress=progress,
+            predictor=predictor,
+            accuracy=lambda: share(images.outputs(quantized, lowered=lowered).argmax(1), images.test_labels))
 
     rate = predictor.rate(0.01) if predictor else 0.01
     phase(False, rate, epochs[1])
@@ -91,7 +87,7 @@ def train_image(
         preprocessing=PIXELS.format(math.prod(SHAPE)),
         fp32=images.outputs(net),
         quantized=real,
-        lowered=images.outputs(quantized, True),
+        lowered=images.outputs(quantized, lowered=True),
         seed=seed,
         command=command,
         method=f"{network}: FP32, {epochs[0]} epochs of SGD; {recipe}; {epochs[1]} epochs of QAT; {epochs[2]} epochs "

@@ -52,12 +52,12 @@ class Images:
             tensors += [floats(part.inputs).view(-1, *SHAPE), torch.from_numpy(part.labels.copy())]
         return cls(*tensors, sets)
 
-    def outputs(self, net: nn.Module, *options) -> torch.Tensor:
+    def outputs(self, net: nn.Module, **options) -> torch.Tensor:
         """Outputs of a network for the test set, float32[samples, classes]."""
         training = net.training
         net.eval()
         with torch.no_grad():
-            made = torch.cat([net(part, *options) for part in self.test_x.split(MEASURED)])
+            made = torch.cat([net(part, **options) for part in self.test_x.split(MEASURED)])
         net.train(training)
         return made
 

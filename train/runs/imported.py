@@ -7,28 +7,29 @@ from pathlib import Path
 
 import torch
 from concord.datasets import measures
-from concord.datasets.samples import NO_DATA, DataSet, Task
+from concord.datasets.samples import NO_DATA, DataSet
 from concord.golden.mfu.softmax import softmax
 from concord.net.graph import Graph
 from concord.net.layer_overflow import Widths
 from concord.net.layers.softmax import with_softmax
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
-from concord.net.quantize.source import with_classes
-from concord.train.imported.objectives import loss_of, trainable
-from concord.train.imported.part import Part
-from concord.train.imported.quantized import Quantized, check, lowered, quantized
-from concord.train.imported.source import Source, source
+from concord.net.quantize.quantized import calibrate, outputs, prepared
+from concord.net.quantize.source import Source, source, with_classes
 from concord.train.lib.export import finish, floats, patterns
-from concord.train.lib.fit import Progress, check_epochs, fit, reproducible, silent
-from concord.train.overflow.predictor import Predictor, settled
+from concord.train.lib.fit import Progress, check_epochs, reproducible, silent
+from concord.train.lib.objectives import loss_of, trainable
+from concord.train.lib.samples import SampleTensors
+from concord.train.network.quantized_network import QuantizedNetwork
+from concord.train.overflow.predictor import settled
+from concord.train.runs.qat_training import train_quantized
 
 #: Number of samples in a batch, and learning rates at the beginning: of SGD, and of Adam for recurrent networks.
 BATCH, RATE, RECURRENT_RATE = 50, 0.01, 5e-4
 
 
 def write(
-    out: Path, source: Source, net: Quantized, choices: Choices, method: str, *, seed: int, command: str,
+    out: Path, source: Source, net: QuantizedNetwork, choices: Choices, method: str, *, seed: int, command: str,
     real: torch.Tensor | None = None, progress: Progress = silent,
 ) -> Model:
     """Write a quantised network, and measure it if there is a test set.
@@ -46,16 +47,18 @@ def write(
         ValueError: a number left the range of binary16.
         RuntimeError: golden and PyTorch differ in a bit, which is a defect of this program.
     """
-    layers, sources = lowered(source, net)
+    layers, sources = net.lower()
     measured, data = source.test or source.calibration, source.data
-    qat = measured.outputs(net, False) if real is None else real
-    ends = {"fp32": measured.outputs(source.net), "quantized": qat, "lowered": measured.outputs(net, True)}
+    samples = SampleTensors.of(measured)
+    ends = {"fp32": torch.from_numpy(outputs(source.network, source.numbers(measured), measured.lengths)),
+            "quantized": samples.outputs(net) if real is None else real,
+            "lowered": samples.outputs(net, lowered=True)}
     if source.network.softmax and source.outputs <= choices.softmax:
         layers = with_softmax(layers)
-        ends = {name: torch.softmax(outputs, 1) for name, outputs in ends.items()} | {
+        ends = {name: torch.softmax(made, 1) for name, made in ends.items()} | {
             "lowered": floats(softmax(patterns(ends["lowered"])))}
     return finish(
-        out, layers, measured.samples, sources=sources, data=data.name if source.test else NO_DATA,
+        out, layers, measured, sources=sources, data=data.name if source.test else NO_DATA,
         preprocessing="numbers as the description of the data says, each rounded to binary16", **ends, seed=seed,
         command=command, method=method, task=data.task, description=data.description,
         axes=source.network.input_axes, progress=progress)
@@ -94,50 +97,31 @@ def train_imported(
     """
     check_epochs(epochs)
     found = source(network, data)
-    check(found, choices)
+    arithmetic = prepared(network, choices, found.steps)
     samples = trainable(found.data, found.outputs)
     if accumulator is not None and (network.sequence or choices.blocks):
         raise ValueError("--accumulator is for feed-forward networks in integers: leave it out")
-    part = found.part(with_classes(samples, found.data.task, found.outputs))
+    part = SampleTensors.of(with_classes(samples, found.data.task, found.outputs))
+    test = found.test and SampleTensors.of(found.test)
     reproducible(seed)
-    net = quantized(found, choices, progress)
+    calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths, progress)
+    net, task = QuantizedNetwork(arithmetic), found.data.task
     predictor = None if accumulator is None else settled(
-        net, found.calibration.inputs[0], Widths(sum_bits=accumulator), progress)
+        net, floats(found.calibration.inputs), Widths(sum_bits=accumulator), progress)
     rate = (RECURRENT_RATE if network.sequence else RATE) if rate is None else rate
     rate = predictor.rate(rate) if predictor else rate
-    measured = found.test or found.calibration
-    options = {"seed": seed, "progress": progress, "predictor": predictor, "test": found.test}
-    train_phase(net, found.data.task, part, lowered=False, epochs=epochs[0], rate=rate, **options)
-    real = measured.outputs(net, False)
-    slower = 5 if network.sequence else 10
-    train_phase(net, found.data.task, part, lowered=True, epochs=epochs[1], rate=rate / slower, **options)
+    loss = loss_of(task, part)
+
+    def phase(lowered: bool, rate: float, count: int):
+        train_quantized(
+            net.train(), lambda index: loss(net(*part.at(index), lowered=lowered), index), len(part), lowered=lowered,
+            rate=rate, epochs=count, batch=BATCH, seed=seed, progress=progress, predictor=predictor,
+            accuracy=test and (lambda: measures.first(task, test.outputs(net, lowered=lowered).numpy(), test.samples)))
+        net.eval()
+
+    phase(False, rate, epochs[0])
+    real = (test or SampleTensors.of(found.calibration)).outputs(net)
+    phase(True, rate / (5 if network.sequence else 10), epochs[1])
     method = (f"{network.name}: imported; {choices.words(network.sequence)}; {epochs[0]} epochs of QAT; {epochs[1]} "
               "epochs more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""))
     return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)
-
-
-def train_phase(
-    net: Quantized, task: Task, part: Part, *, lowered: bool, rate: float, epochs: int, seed: int,
-    progress: Progress = silent, predictor: Predictor | None = None, test: Part | None = None,
-):
-    """Train one phase: recurrent networks by Adam, others by SGD with momentum.
-
-    Args:
-        net:       Network behind quantisers.
-        task:      Task of the network, which decides the loss.
-        part:      Training samples.
-        lowered:   Whether the forward pass is in the machine's arithmetic, rather than in real numbers.
-        rate:      Learning rate at the beginning.
-        predictor: See `train.runs.qat_training.train_quantized`.
-        test:      Test set, on which a log measures each epoch.
-        Others:    See `fit`.
-    """
-    recurrent, loss = len(part.inputs) > 1, loss_of(task, part)
-    optimiser = torch.optim.Adam(net.groups(rate)) if recurrent else torch.optim.SGD(net.groups(rate), momentum=0.9)
-    following = {"after_epoch": predictor.run, "also": {"predictor": predictor}} if predictor else {}
-    fit(phase="QAT, lowered" if lowered else "QAT", net=net.train(), optimiser=optimiser,
-        loss=lambda index: loss(net(*part.at(index), lowered), index), count=len(part), batch=BATCH, epochs=epochs,
-        seed=seed, progress=progress, after_step=net.bound,
-        accuracy=test and (lambda: measures.first(task, test.outputs(net, lowered).numpy(), test.samples)),
-        **following)
-    net.eval()

@@ -17,8 +17,8 @@ from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, silent
+from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.overflow.predictor import settled
-from concord.train.qat.network import QuantizedNetwork
 from concord.train.runs.qat_training import train_quantized
 from torch import nn
 
@@ -111,10 +111,11 @@ def train_mlp(
     net = train_float(images, labels, sizes, seed=seed, epochs=epochs[0], progress=progress)
     fp32 = _outputs(net, floats(test.inputs))
     if block is None:
-        qat = QuantizedNetwork(net, images[:CALIBRATION], recipe(weights_format, input_format, methods))
+        qat = behind_quantizers(net, images[:CALIBRATION], recipe(weights_format, input_format, methods),
+                                progress=progress, machine=True)
         real, lowered, words = _train_integers(
             qat, images, labels, floats(test.inputs), widths, seed=seed, epochs=epochs[1:], progress=progress)
-        layers, _ = qat.lower(ranges(net, images[:CALIBRATION]))
+        layers, _ = qat.lower()
     else:
         layers, real, lowered = blocks(net, weights_format, input_format, block), fp32, None
         words = f"block floating point of {weights_format.bits} bits in blocks of {block}, not retrained"
@@ -138,21 +139,24 @@ def _train_integers(
     progress: Progress,
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
     """Train behind quantisers; return the outputs for x in real numbers and lowered, and the method in words."""
-    for name, layer in qat.layers.items():
-        progress(f"PTQ {name}:", 1, 1, layer.lost)
     predictor = None if widths is None else settled(qat, images[:CALIBRATION], widths, progress)
-    options = {"seed": seed, "progress": progress, "predictor": predictor, "batch": BATCH}
-    train_quantized(qat, images, labels, lowered=False, epochs=epochs[0], rate=0.01, **options)
+
+    def phase(lowered: bool, rate: float, count: int):
+        train_quantized(qat, lambda index: cross_entropy(qat(images[index], lowered=lowered), labels[index]),
+                        len(images), lowered=lowered, epochs=count, rate=rate, batch=BATCH, seed=seed,
+                        progress=progress, predictor=predictor)
+
+    phase(False, 0.01, epochs[0])
     real = _outputs(qat, x)
-    train_quantized(qat, images, labels, lowered=True, epochs=epochs[1], rate=0.001, **options)
+    phase(True, 0.001, epochs[1])
     words = (f"{qat.recipe}; {epochs[0]} epochs of QAT; {epochs[1]} epochs more in the machine's arithmetic"
              + (f"; {predictor.record}" if predictor else ""))
-    return real, _outputs(qat, x, True), words
+    return real, _outputs(qat, x, lowered=True), words
 
 
-def _outputs(net: nn.Module, x, *lowered: bool) -> torch.Tensor:
+def _outputs(net: nn.Module, x, **mode: bool) -> torch.Tensor:
     with torch.no_grad():
-        return net(x, *lowered)
+        return net(x, **mode)
 
 
 def blocks(net: Float, weights_format: Format, input_format: Format, block: int) -> tuple:
@@ -169,14 +173,3 @@ def blocks(net: Float, weights_format: Format, input_format: Format, block: int)
         )
         for name, layer in net.linear.items()
     )
-
-
-def ranges(net: Float, images) -> dict[str, dict]:
-    """Smallest and largest input and output of each linear layer, by its name."""
-    found, x = {}, images
-    with torch.no_grad():
-        for name, layer in net.linear.items():
-            y = layer(x)
-            found[name] = {end: (float(v.min()), float(v.max())) for end, v in (("input", x), ("output", y))}
-            x = torch.relu(y)
-    return found

@@ -6,15 +6,15 @@ Source: S0; numerics.md of the specification, integer mode, item 7.
 from collections.abc import Callable
 
 import torch
-from concord.train.lib.fit import Progress, cross_entropy, fit, silent
+from concord.train.lib.fit import Progress, fit, silent
+from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.predictor import Predictor
-from concord.train.qat.network import QuantizedNetwork
 
 
 def train_quantized(
     net: QuantizedNetwork,
-    images: torch.Tensor,
-    labels: torch.Tensor,
+    loss: Callable[[torch.Tensor], torch.Tensor],
+    count: int,
     *,
     lowered: bool,
     seed: int,
@@ -24,16 +24,21 @@ def train_quantized(
     progress: Progress = silent,
     predictor: Predictor | None = None,
     accuracy: Callable[[], float] | None = None,
+    noise: torch.Generator | None = None,
 ):
-    """Train one phase by SGD with momentum.
+    """Train one phase: networks of sequences by Adam, others by SGD with momentum.
 
     Args:
-        lowered:   Whether the forward pass is in the machine's arithmetic, rather than in real numbers.
+        loss:      Function that returns the mean loss of the samples with these indices.
+        count:     Number of samples.
+        lowered:   Whether `loss` computes in the machine's arithmetic, rather than in real numbers.
         rate:      Learning rate at the beginning.
         predictor: Predictor that changes the ranges of layers after each epoch, so that sums fit; or None.
         accuracy:  Function that measures the accuracy on the test set, see `fit`.
+        noise:     Generator of the random numbers that `loss` draws.
     """
     following = {"after_epoch": predictor.run, "also": {"predictor": predictor}} if predictor else {}
-    fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=torch.optim.SGD(net.groups(rate), momentum=0.9),
-        loss=lambda index: cross_entropy(net(images[index], lowered), labels[index]), count=len(images), batch=batch,
-        epochs=epochs, seed=seed, progress=progress, after_step=net.bound, accuracy=accuracy, **following)
+    groups = net.groups(rate)
+    optimiser = torch.optim.Adam(groups) if net.plan.graph.sequence else torch.optim.SGD(groups, momentum=0.9)
+    fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=optimiser, loss=loss, count=count, batch=batch,
+        epochs=epochs, seed=seed, progress=progress, after_step=net.bound, accuracy=accuracy, noise=noise, **following)

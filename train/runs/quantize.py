@@ -1,4 +1,4 @@
-"""Post-training quantisation of a trained network, without training.
+"""Post-training quantisation of a network of PyTorch, without training.
 
 Source: S0.a, S0.b; numerics.md of the specification, integer mode.
 """
@@ -10,21 +10,24 @@ import numpy as np
 import torch
 from concord.datasets.arrays import read_numbers
 from concord.datasets.samples import NO_DATA
-from concord.net import network
-from concord.net.finish import check_bits
+from concord.frontends.torch.read import graph_of
+from concord.lib.progress import Show, silent
+from concord.net.finish import finish
+from concord.net.graph import Graph
 from concord.net.model import Model, Provenance
 from concord.net.model_file import save_model
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.integers import Integers
+from concord.net.quantize.quantized import Quantized, outputs, prepared, quantized
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib import fp32_file
 from concord.train.lib.data import PIXELS
-from concord.train.lib.export import finish, patterns
+from concord.train.lib.export import floats
 from concord.train.lib.factory import build
 from concord.train.lib.fit import reproducible
 from concord.train.lib.networks import CLASSES, SHAPE
-from concord.train.qat.check import check
-from concord.train.qat.network import QuantizedNetwork
-from concord.train.runs.image_training import CALIBRATION, MEASURED, Images
-from torch import nn
+from concord.train.network.quantized_network import check
+from concord.train.runs.image_training import CALIBRATION, Images
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -32,19 +35,17 @@ class Trained:
     """A network in FP32, and samples of its inputs.
 
     Attributes:
-        name:   Name of the network.
-        net:    Network in evaluation mode.
+        graph:  The network.
         inputs: float32[samples, ...], the calibration set.
         images: Those that it was trained on and is tested with, if they are the built-in ones.
     """
 
-    name: str
-    net: nn.Module
-    inputs: torch.Tensor
+    graph: Graph
+    inputs: np.ndarray
     images: Images | None
 
 
-def samples(path: Path) -> torch.Tensor:
+def samples(path: Path) -> np.ndarray:
     """float32[samples, ...]: the calibration set of a .npy file, rounded to binary16 as a machine reads it.
 
     Raises:
@@ -57,7 +58,7 @@ def samples(path: Path) -> torch.Tensor:
         halves = array.astype(np.float16)
     if not np.isfinite(halves).all():
         raise ValueError(f"{path}: some numbers are too large for binary16, or are none; scale them")
-    return torch.from_numpy(halves.astype(np.float32))
+    return halves.astype(np.float32)
 
 
 def trained(
@@ -78,39 +79,43 @@ def trained(
     """
     reproducible(0)
     net, inputs = build(network).eval(), samples(calibration) if calibration else None
-    if inputs is None:
-        check(net, recipe, SHAPE, CLASSES)
-    else:
-        check(net, recipe, inputs.shape[1:])
+    shape = SHAPE if inputs is None else inputs.shape[1:]
+    check(net, shape, recipe, CLASSES if inputs is None else None)
     fp32_file.load(net, parameters)
     images = Images.load(CALIBRATION, folder) if inputs is None else None
-    return Trained(name=network, net=net, inputs=images.x if images else inputs, images=images)
+    return Trained(graph=graph_of(net, shape, network), inputs=images.x.numpy() if images else inputs, images=images)
 
 
-def write(out: Path, source: Trained, quantized: QuantizedNetwork, recipe: Recipe, command: str) -> Model:
+def quantize(source: Trained, recipe: Recipe, progress: Show = silent) -> tuple[Quantized, Integers]:
+    """The quantised network, and the integers of its layers with what they lose."""
+    arithmetic = prepared(source.graph, Choices(recipe=recipe))
+    return quantized(arithmetic, source.inputs, progress=progress), arithmetic
+
+
+def write(out: Path, source: Trained, made: Quantized, recipe: Recipe, command: str) -> Model:
     """Write a quantised network, and measure its accuracy if there are test images.
 
     Raises:
         ValueError: a number left the range of binary16.
-        RuntimeError: golden and PyTorch differ in a bit, which is a defect of this program.
     """
-    inputs, images = source.inputs, source.images
-    layers, sources = quantized.lower()
-    method = f"{source.name}: FP32 parameters from a file; {recipe}; {len(inputs)} samples to calibrate; not trained"
+    count, images = len(source.inputs), source.images
+    method = f"{source.graph.name}: FP32 parameters from a file; {recipe}; {count} samples to calibrate; not trained"
     if images:
+        x = floats(images.sets.test.inputs).view(-1, *SHAPE).numpy()
         return finish(
-            out, layers, images.sets.test, sources=sources, data=images.sets.name,
-            preprocessing=PIXELS.format(inputs[0].numel()), fp32=images.outputs(source.net),
-            quantized=images.outputs(quantized), lowered=images.outputs(quantized, True), seed=0, command=command,
-            method=method)
+            out, made.layers, images.sets.test, sources=made.sources, data=images.sets.name,
+            preprocessing=PIXELS.format(source.inputs[0].size), fp32=outputs(source.graph, x),
+            quantized=outputs(made.graph, x), seed=0, command=command, method=method)
     none = np.zeros(0, np.uint8)
     model = Model(
         name=Path(out).stem, data=NO_DATA, preprocessing="numbers as in the calibration set, each rounded to binary16",
-        classes=(), layers=layers, sources=sources, fp32_predictions=none, quantized_predictions=none,
+        classes=(), layers=made.layers, sources=made.sources, fp32_predictions=none, quantized_predictions=none,
         provenance=Provenance(command=command, method=method, seed=0, fp32_accuracy=None, quantized_accuracy=None,
                               golden_accuracy=None))
-    with torch.no_grad():
-        lowered = torch.cat([quantized(part, True) for part in inputs.split(MEASURED)])
-    check_bits(network.outputs(model, patterns(inputs.flatten(1))), patterns(lowered))
     save_model(model, out)
     return model
+
+
+def of_module(name: str, net: torch.nn.Module, inputs: torch.Tensor) -> Trained:
+    """A network of PyTorch with a calibration set of its own."""
+    return Trained(graph=graph_of(net, tuple(inputs.shape[1:]), name), inputs=inputs.numpy(), images=None)

@@ -3,7 +3,7 @@
 Source: S1; numerics.md of the specification, LSTM.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -11,39 +11,36 @@ from concord.datasets import dataset
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
 from concord.net.model import Model
-from concord.net.quantize.recipe import Gates, InitialState
+from concord.net.quantize.block_recipe import BlockFormats
+from concord.net.quantize.choices import Choices
+from concord.net.quantize.recipe import Gates, InitialState, Recipe
 from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, check_epochs, cross_entropy, fit, reproducible, silent
-from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantizedClassifier
-from concord.train.recurrent.float_layer import initial_state
+from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.recurrent.float_network import FloatClassifier
-from concord.train.recurrent.integer_layer import SYMMETRIC
+from concord.train.runs.qat_training import train_quantized
 
 EIGHT_BITS = Format(bits=8, symmetric=True)
 #: The same with the exponents of the presets with 8-bit operands: sums of training are exact in float64.
 EIGHT_BIT_BLOCKS = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+SYMMETRIC = Gates()
+#: Number of utterances in a batch.
+BATCH = 30
 #: Standard deviation of the noise added to the cepstra in training.
 NOISE = 0.2
 
 
-def train_classifier(net, samples: dataset.Samples, optimiser, *, phase: str, lowered: bool | None = None, **options):
-    """Train a network on sequences.
-
-    Args:
-        net:     FP32, if `lowered` is None, or quantised.
-        options: seed, epochs and progress of `fit`.
-    """
+def noisy_loss(net, samples: dataset.Samples, noise: torch.Generator, **mode) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The loss of a network for the samples of some indices, with noise on their cepstra."""
     x, lengths, labels = tensors(samples)
-    noise = torch.Generator().manual_seed(options["seed"])
-    mode = () if lowered is None else (lowered,)
 
     def loss(index):
         noisy = x[index] + NOISE * torch.randn(x[index].shape, generator=noise)
-        return cross_entropy(net(noisy.half().float(), lengths[index], *mode), labels[index])
+        return cross_entropy(net(noisy.half().float(), lengths[index], **mode), labels[index])
 
-    fit(phase=phase, net=net, loss=loss, optimiser=optimiser, count=len(labels), batch=30, noise=noise, **options)
+    return loss
 
 
 def tensors(samples: dataset.Samples) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -64,33 +61,35 @@ def train_float(
 ) -> FloatClassifier:
     """Train the FP32 network."""
     reproducible(seed)
-    net = FloatClassifier(samples.inputs.shape[2], hidden, len(samples.classes), cell, both=both)
-    for index, layer in enumerate(net.recurrent):
-        layer.first.copy_(initial_state(initial, layer.first.shape, seed=(seed, index)))
-    optimiser = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
-    train_classifier(net, samples, optimiser, phase="FP32 training", epochs=epochs, seed=seed, progress=progress)
+    net = FloatClassifier(samples.inputs.shape[2], hidden, len(samples.classes), cell, both=both, initial=initial,
+                          seed=seed)
+    noise = torch.Generator().manual_seed(seed)
+    fit(phase="FP32 training", net=net, loss=noisy_loss(net, samples, noise), noise=noise, count=len(samples),
+        optimiser=torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1), batch=BATCH, epochs=epochs, seed=seed,
+        progress=progress)
     return net
 
 
 def retrain(
-    net: QuantizedClassifier | BlockClassifier, samples: dataset.Samples, epochs: tuple[int, int], x, lengths, **options
-):
+    net: QuantizedNetwork, samples: dataset.Samples, epochs: tuple[int, int], x, lengths, *, seed: int,
+    progress: Progress = silent,
+) -> list[torch.Tensor]:
     """Quantisation-aware training, in real numbers and then in the machine's arithmetic.
 
     Args:
         epochs:     Number of epochs of each of the two phases.
         x, lengths: A test set.
-        options:    seed and progress of `fit`.
 
     Returns:
         The network's outputs for the test set after each phase.
     """
     outputs = []
-    for phase, lowered, rate, count in zip(("QAT", "QAT, lowered"), (False, True), (5e-4, 1e-4), epochs, strict=True):
-        optimiser = torch.optim.Adam(net.groups(rate))
-        train_classifier(net, samples, optimiser, phase=phase, lowered=lowered, epochs=count, **options)
+    for lowered, rate, count in zip((False, True), (5e-4, 1e-4), epochs, strict=True):
+        noise = torch.Generator().manual_seed(seed)
+        train_quantized(net, noisy_loss(net, samples, noise, lowered=lowered), len(samples), lowered=lowered,
+                        epochs=count, rate=rate, batch=BATCH, seed=seed, progress=progress, noise=noise)
         with torch.no_grad():
-            outputs.append(net(x, lengths, lowered))
+            outputs.append(net(x, lengths, lowered=lowered))
     return outputs
 
 
@@ -136,6 +135,7 @@ def train_recurrent(
     weights_format, input_format = weights_format or default, input_format or default
     CELLS[cell].check_gate_bits(gates.outputs)  # this and the next line refuse before anything is trained
     gates.travels_as(weights_format)
+    choices = choices_of(weights_format, input_format, gates, block)
     sets = data.vowel_sets(folder)
     train, test = sets.train.first(samples or len(sets.train)), sets.test
     options = {"seed": seed, "progress": progress}
@@ -143,17 +143,9 @@ def train_recurrent(
     x, lengths, _ = tensors(test)
     with torch.no_grad():
         fp32 = net(x, lengths)
-    calibration = tensors(train)[:2]
-    if block is None:
-        qat = QuantizedClassifier(net, calibration[0], weights_format, input_format, gates, calibration[1])
-        arithmetic = f"weights of {weights_format.bits} bits, {gates}, x and h of {input_format.bits} bits"
-    else:
-        formats = BlockFormats(weights=weights_format, inputs=input_format, block=block)
-        qat = BlockClassifier(net, *calibration, formats)
-        arithmetic = (f"block floating point in blocks of {block}, mantissas of {weights_format.bits} bits for weights "
-                      f"and {input_format.bits} for x and h")
+    qat = behind_quantizers(net.graph(), tensors(train)[0], choices, tensors(train)[1], progress, machine=True)
     real, lowered = retrain(qat, train, epochs[1:], x, lengths, **options)
-    layers, sources = qat.lower(*calibration)
+    layers, sources = qat.lower()
     first = "" if initial is InitialState.ZERO else f"first state {initial}, seed {seed}; "
     return finish(
         out,
@@ -168,10 +160,19 @@ def train_recurrent(
         command=command,
         method=(
             f"{'both directions; ' * both}{first}FP32, {epochs[0]} epochs of AdamW with noise on the input; "
-            f"{arithmetic}; {epochs[1]} epochs of QAT; {epochs[2]} epochs more in the machine's arithmetic"
+            f"{choices.words(True)}; {epochs[1]} epochs of QAT; {epochs[2]} epochs more in the machine's arithmetic"
         ),
         sources=sources,
     )
+
+
+def choices_of(weights_format: Format, input_format: Format, gates: Gates = SYMMETRIC, block: int | None = None
+               ) -> Choices:
+    """How a recurrent network is quantised; for the arguments see `train_recurrent`."""
+    if block is not None:
+        return Choices(recipe=BlockFormats(weights=weights_format, inputs=input_format, block=block))
+    return Choices(gates=gates, recipe=Recipe(
+        weights_bits=weights_format.bits, input_bits=input_format.bits, symmetric=(True, input_format.symmetric)))
 
 
 def _check(hidden: Sequence[int], epochs: Sequence[int]):

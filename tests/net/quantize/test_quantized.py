@@ -101,11 +101,12 @@ def assert_same(ours, theirs):
 
 def assert_training_starts_there(network: Graph, choices: Choices):
     pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
-    from concord.train.imported import quantized as qat
-    from concord.train.imported.source import source as torch_source
+    from concord.train.network.quantized_network import QuantizedNetwork
 
-    found = torch_source(network, data_for(network))
-    layers, sources = qat.lowered(found, qat.quantized(found, choices))
+    found = source(network, data_for(network))
+    arithmetic = ptq.prepared(network, choices, found.steps)
+    ptq.calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths)
+    layers, sources = QuantizedNetwork(arithmetic).lower()
     made, _ = quantized(network, choices)
     assert dict(made.sources) == dict(sources)
     assert len(made.layers) == len(layers)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from concord.datasets.samples import DataSet, Samples, Task
-from concord.train.imported.part import Part
+from concord.train.lib.samples import SampleTensors
 from torch.nn import functional
 
 #: The mean loss of results float32[samples, outputs] for the samples of these indices.
@@ -37,7 +37,7 @@ def trainable(data: DataSet, outputs: int) -> Samples:
     return normal
 
 
-def loss_of(task: Task, part: Part) -> Loss:
+def loss_of(task: Task, part: SampleTensors) -> Loss:
     """The loss of the results for training samples.
 
     A mean square is divided by the variance of the targets, so that one learning rate suits all units.
@@ -45,7 +45,7 @@ def loss_of(task: Task, part: Part) -> Loss:
     if task is Task.CLASSIFICATION:
         labels = torch.from_numpy(part.samples.labels.astype(np.int64))
         return lambda made, index: functional.cross_entropy(made, labels[index])
-    targets = part.inputs[0].flatten(1) if task is Task.ANOMALY else torch.from_numpy(
+    targets = part.x.flatten(1) if task is Task.ANOMALY else torch.from_numpy(
         np.array(part.samples.labels, np.float32))
     variance = max(targets.var(unbiased=False).item(), 1e-12)
     return lambda made, index: functional.mse_loss(made, targets[index]) / variance

@@ -1,0 +1,77 @@
+"""The parts of a network without quantisers in PyTorch: in real numbers, and in the machine's arithmetic."""
+
+from collections.abc import Callable
+
+import torch
+from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.graph import Graph
+from concord.net.ops.join import Addition, Concatenation
+from concord.net.ops.operator import Operator
+from concord.net.ops.pooling import MaxPooling
+from concord.net.ops.recurrent import Last
+from concord.net.ops.reshape import ToImage, ToSequence
+from concord.net.quantize.plan import Part
+from concord.train.lib.curves import curve
+from concord.train.lib.straight_through import binary16
+from torch.nn import functional
+
+
+def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered: bool) -> torch.Tensor:
+    """What a part without quantisers makes of its inputs; of numbers in steps, too, where it is a maximum.
+
+    Args:
+        part:    The part.
+        x:       float32[samples, ...] each.
+        lengths: int64[samples], time steps of the first input, if it is a sequence.
+        lowered: Whether inputs are binary16 numbers, and so is the result.
+    """
+    made = RESULTS[type(part.op)](part.op, x, lengths)
+    if lowered and isinstance(part.op, Addition):
+        made = binary16(made)
+    return curve(part.activation, lowered)(made)
+
+
+def last(x: torch.Tensor, lengths: torch.Tensor, backward: int) -> torch.Tensor:
+    """float32[samples, elements], the last time step of a sequence; the first one of its last `backward` elements."""
+    found, forward = x[torch.arange(len(x)), lengths - 1], x.shape[-1] - backward
+    return torch.cat([found[:, :forward], x[:, 0, forward:]], 1)
+
+
+def last_of(tensor: str, graph: Graph) -> Last:
+    """The operator that has taken the last time step for a tensor, which may be flattened behind it."""
+    node = graph.node(tensor)
+    while not isinstance(node.op, Last):
+        node = graph.source(node)
+    return node.op
+
+
+def _sum(op: Addition, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    return x[0] + x[1]
+
+
+def _joined(op: Concatenation, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    return torch.cat(x, 2 if x[0].dim() == 3 else 1)
+
+
+def _largest(op: MaxPooling, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    """The largest number of each window; padding, which each side has of its own, never is the largest."""
+    above, below, left, right = op.window.padding
+    padded = functional.pad(x[0], (left, right, above, below), value=-torch.inf) if any(op.window.padding) else x[0]
+    return functional.max_pool2d(padded, op.window.size, op.window.stride, 0, op.window.dilation)
+
+
+def _image(op: ToImage, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    return x[0].swapaxes(1, 2)[:, :, None]
+
+
+def _sequence(op: ToSequence, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    return x[0].permute((0, 2, 3, 1) if op.time is TimeAxis.ROWS else (0, 3, 2, 1)).flatten(2)
+
+
+def _last(op: Last, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    return last(x[0], lengths, op.backward)
+
+
+#: The result of each operator without quantisers.
+RESULTS: dict[type[Operator], Callable[[Operator, list[torch.Tensor], torch.Tensor], torch.Tensor]] = {
+    Addition: _sum, Concatenation: _joined, MaxPooling: _largest, ToImage: _image, ToSequence: _sequence, Last: _last}

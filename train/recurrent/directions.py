@@ -1,0 +1,68 @@
+"""One recurrent layer in one direction or in both: one reads a sequence from its beginning, one from its end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from concord.net.ops.recurrent import Recurrence
+from concord.net.quantize.blocks import Blocks
+from concord.net.quantize.integers import Integers, Rows
+from torch import nn
+
+#: Learning rate of weights in steps, as a multiple of that of numbers in real units.
+IN_STEPS = 100
+
+
+class Directions(nn.Module):
+    """A recurrent layer; hidden vectors of both directions lie side by side.
+
+    Args:
+        op:    The recurrent operator.
+        parts: The module of each direction, which reads a sequence from its beginning.
+    """
+
+    def __init__(self, op: Recurrence, parts: Sequence[nn.Module]):
+        super().__init__()
+        self.op, self.parts = op, nn.ModuleList(parts)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor, **mode) -> torch.Tensor:
+        """float[samples, time, inputs] to the hidden vectors of all time steps."""
+        made = []
+        for index, part in enumerate(self.parts):
+            if self.op.reverse or index:
+                made.append(backward(part(backward(x, lengths), lengths, **mode), lengths))
+            else:
+                made.append(part(x, lengths, **mode))
+        return torch.cat(made, 2)
+
+    def join(self, layers: Mapping[str, nn.Module], rows: Rows | None):
+        """Hidden vectors are in real units."""
+
+    def bound(self):
+        """No quantiser has parameters."""
+
+    def rates(self) -> dict[float, list[nn.Parameter]]:
+        """Parameters by their share of the learning rate."""
+        found: dict[float, list[nn.Parameter]] = {}
+        for part in self.parts:
+            for name, parameter in part.named_parameters():
+                found.setdefault(IN_STEPS if part.in_steps and "weight" in name else 1, []).append(parameter)
+        return found
+
+    def write(self, arithmetic: Integers | Blocks, name: str):
+        """Write the numbers of the layer into an arithmetic, as those of a part."""
+        if isinstance(arithmetic, Integers):
+            arithmetic.gated[name] = tuple(part.gated() for part in self.parts)
+        else:
+            arithmetic.trained[name] = self.trained()
+
+    def trained(self) -> Recurrence:
+        """The operator with the real numbers that training has found."""
+        return replace(self.op, directions=tuple(part.direction() for part in self.parts))
+
+
+def backward(sequences: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """[samples, time, ...] with the time steps of each sample in reverse order; what lies behind its end stays."""
+    steps = torch.arange(sequences.shape[1])
+    behind = lengths[:, None] - 1 - steps
+    return sequences[torch.arange(len(sequences))[:, None], torch.where(behind >= 0, behind, steps)]
