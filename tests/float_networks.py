@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 from concord.net.arithmetic.windows import Window
+from concord.net.cells import gru, lstm, peephole, rnn
 from concord.net.cells.cell import Cell
-from concord.net.cells.lstm import LSTM
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.graph_file import KIND
 from concord.net.ops.convolution import Convolution
@@ -19,7 +19,7 @@ from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.quantize import Quantize
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Flatten
+from concord.net.ops.reshape import Flatten, ToSequence
 from concord.net.ops.scale import Affine, BatchNorm
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -138,10 +138,26 @@ def perceptron(inputs: int = 12, outputs: int = 4) -> Graph:
     return Chain((inputs,)).dense("one", 16, inputs).add(Relu(), "r").dense("two", outputs, 16).network("perceptron")
 
 
-def sequences(cell: Cell = LSTM, *, both: bool = False, second: Cell | None = None) -> Graph:
+def sequences(cell: Cell = lstm.LSTM, *, both: bool = False, second: Cell | None = None) -> Graph:
     """Two recurrent layers of different sizes, and three dense layers with activation functions."""
     chain = Chain((5,), sequence=True).affine("scaled", [1, 2, 0.5, 1, 1], [0, 0.5, 0, 0, 0])
     chain.recurrent(cell, "/rnn/one", 7, 5, both=both)
     chain.recurrent(second or cell, "two", 6, 7 * (1 + both)).last()
     chain.dense("hidden", 9, 6).add(Relu(), "r").dense("more", 8, 9).add(Tanh(), "t")
     return chain.dense("answer", 4, 8).network("sequences")
+
+
+def convolutions_before_and_after() -> Graph:
+    """Convolutions before, between and after recurrent layers, one with peepholes and one of both directions."""
+    chain = Chain((3, 6, 8)).conv("first", 4, 3, stride=(2, 1), padding=(1, 1, 1, 1)).add(Relu(), "r")
+    chain.conv("second", 5, 4, (3, 3), padding=(0, 0, 1, 1)).add(ToSequence(), "steps")
+    chain.recurrent(peephole.PEEPHOLE, "cell", 6, 5).dense("each", 4, 6).add(Tanh(), "t")
+    return chain.recurrent(gru.AFTER, "ends", 5, 4, both=True).last().dense("answer", 3, 10).network("before_and_after")
+
+
+def linear_at_each_step() -> Graph:
+    """Linear layers and a sum at each time step, then all hidden vectors as an image."""
+    chain = Chain((5,), sequence=True).recurrent(lstm.LSTM, "one", 6, 5).dense("each", 6, 6).add(Relu(), "r")
+    chain.dense("more", 6, 6).add(Addition(), "sum", ("more", "one")).recurrent(rnn.TANH, "two", 5, 6)
+    chain.last().dense("hidden", 6, 5).add(Relu(), "r2")
+    return chain.dense("answer", 3, 6).network("linear_at_each_step")

@@ -1,5 +1,7 @@
 """Networks in block floating point: the quantiser of training and every layer against golden."""
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 from concord.datasets import dataset
@@ -20,7 +22,6 @@ from concord.train.lib.export import patterns
 from concord.train.lib.fit import cross_entropy
 from concord.train.lib.networks import Branches, Residual, convolution
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.qat.block_layer import BlockLayer
 from concord.train.qat.block_quantizer import Blocks, quantize_block
 from torch import nn
 
@@ -180,10 +181,10 @@ def test_what_lies_in_a_block():
 
 
 def test_sums_that_float64_does_not_hold_are_refused():
-    layer = nn.Linear(16, 2)
-    nn.init.constant_(layer.weight, 15.0)
+    net = nn.Sequential(OrderedDict(wide=nn.Linear(16, 2)))
+    nn.init.constant_(net.wide.weight, 15.0)
     recipe = BlockRecipe(weights_bits=8, input_bits=8, exponents=(-15, 12))
-    quantized = BlockLayer(layer, torch.rand(2, 16), recipe, "wide")
+    quantized = behind_quantizers(net, torch.rand(2, 16), recipe)
     with pytest.raises(ValueError, match="layer 'wide': sums up to .* in units of 2..-44 are not exact in float64"):
         quantized(torch.rand(2, 16), lowered=True)
 

@@ -169,6 +169,45 @@ def test_recurrent_networks_equal_golden(name, blocks):
         assert_golden(found, net)
 
 
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("make", [float_networks.convolutions_before_and_after, float_networks.linear_at_each_step])
+def test_networks_of_convolutions_and_recurrent_layers_are_trained(make, blocks):
+    """Peepholes, both directions, and layers at each time step; every layer's parameters have gradients."""
+    network = make()
+    data = data_for(network)
+    train = replace(data.train, lengths=None)
+    found = source(network, replace(data, train=train))
+    net = quantized(found, Choices(recipe=BlockRecipe(weights_bits=8, input_bits=8, block=8)) if blocks else Choices())
+    for lower in (False, True):
+        assert_golden(found, net)
+        step(found, net, lower)
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for name, p in net.named_parameters()
+                   if "weight" in name)
+    assert_golden(found, net)
+
+
+@pytest.mark.parametrize("convolution", [False, True])
+def test_scales_of_the_input_stay_apart_under_training(convolution):
+    """R and O hold them, as they do after quantisation without training."""
+    scale = np.array([0.5, 30.0, 4.0]), np.array([0.1, -2.0, 0.0])
+    if convolution:
+        chain = Chain((3, 5, 5)).affine("a", *scale).conv("c", 4, 3).add(Relu(), "r").add(Flatten(), "f")
+        network = chain.dense("d", 4, 36).network()
+    else:
+        network = Chain((3,)).affine("a", *scale).dense("c", 6, 3).add(Relu(), "r").dense("d", 4, 6).network()
+    found = given(network)
+    arithmetic = prepared(network, Choices(), found.steps, scales_apart=True)
+    calibrate(arithmetic, found.numbers(found.calibration))
+    assert arithmetic.rows["c"].line is not None
+    net = QuantizedNetwork(arithmetic)
+    for lower in (False, True):
+        assert_golden(found, net)
+        step(found, net, lower)
+    assert_golden(found, net)
+    layer = net.lower()[0][0]
+    assert len(set(layer.quant_scale.tolist())) == 3
+
+
 @pytest.mark.parametrize(("network", "message"), [
     (Chain((4,)).dense("a", 3, 4).add(HardSwish(), "h").dense("b", 2, 3), "'h': a hard swish multiplies two results"),
     (Chain((1, 4, 4)).average_pool("p", padding=(1, 0, 0, 0), count_padding=False), "'p': .* not count its"),

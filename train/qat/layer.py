@@ -43,6 +43,8 @@ class QuantizedLayer(nn.Module):
     Attributes:
         weights:    Quantiser of the weights, or None where they stay in FP32.
         inputs:     Quantiser of the inputs, or None where they stay in FP32.
+        line:       What the network makes of each channel of its input ahead of the codes, which R and O do in the
+            machine; None for nothing.
         after:      Layer in whose steps the result is, or None for real units.
         in_steps:   Whether the input arrives in steps of the code.
         activation: Activation function of the result in real units.
@@ -56,8 +58,9 @@ class QuantizedLayer(nn.Module):
         self.activation, self.sum_bits = part.activation, None
         self.weights, self.inputs = self._quantizer(part, rows, recipe), activations(
             rows.inputs, recipe, part.shapes[0])
+        self.line = rows.line
         if self.weights is None:
-            self.weight = nn.Parameter(torch.from_numpy(part.op.weight.copy()), requires_grad=not recipe.frozen)
+            self.weight = nn.Parameter(torch.from_numpy(rows.op.weight.copy()), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(torch.from_numpy(rows.constant).float())
         self.norm = None
         if recipe.normalise and part.spread and not recipe.frozen:
@@ -70,7 +73,7 @@ class QuantizedLayer(nn.Module):
         """The quantiser of the weights; None for weights that stay in FP32."""
         if rows.weights is None:
             return None
-        return weights(part.op.weight.reshape(rows.weights.shape), rows, recipe, part.fold)
+        return weights(rows.op.weight.reshape(rows.weights.shape), rows, recipe, part.fold)
 
     def join(self, layers: Mapping[str, nn.Module], rows: Rows | None):
         """Give results in steps of the layer that the integers name, if they name one."""
@@ -90,6 +93,8 @@ class QuantizedLayer(nn.Module):
         return self._lowered(x) if lowered else self._real(x)
 
     def _real(self, x):
+        if self.line is not None:
+            x = (x * self._channels(self.line.scale) + self._channels(self.line.offset)).float()
         norm = self.norm if self.training else None
         rows, change, constant = self.weights, None, self.constant
         if rows and (norm or not self.norm):
@@ -150,18 +155,31 @@ class QuantizedLayer(nn.Module):
 
     def _codes(self, x):
         """The codes that enter the machine's product."""
-        if not self.in_steps:
-            step, offset = self.inputs.step, self.inputs.offset
+        return self.inputs.codes(x if self.in_steps else self._steps(x))
+
+    def _steps(self, x):
+        """Real numbers in steps of the codes, x R + O."""
+        step, offset = self.inputs.step, self.inputs.offset
+        if self.line is None:
             x = binary16(x * binary16(1 / step))
-            if offset.requires_grad or offset != 0:
-                x = binary16(x + binary16(-offset.double() / step))
-        return self.inputs.codes(x)
+            return binary16(x + binary16(-offset.double() / step)) if offset.requires_grad or offset != 0 else x
+        x = binary16(x * binary16(self._channels(self.line.scale) / step))
+        return binary16(x + binary16((self._channels(self.line.offset) - offset.double()) / step))
+
+    def _channels(self, numbers: np.ndarray) -> torch.Tensor:
+        """float64[1, channels, 1, 1] numbers of the channels of images, float64[1, elements] of vectors."""
+        return torch.from_numpy(numbers).view(1, -1, *[1] * (0 if self.geometry.dense else 2))
 
     def _border(self) -> float:
         """The code of a real zero in the padding of the input."""
-        if not self.geometry.padded or not self.inputs or self.inputs.offset == 0:
+        if not self.geometry.padded or not self.inputs:
             return 0.0
         with torch.no_grad():
+            if self.line is not None:
+                zero = torch.full((1, len(self.line.zero), 1, 1), float(np.float16(self.line.zero[0])))
+                return float(self.inputs.codes(self._steps(zero))[0, 0])
+            if self.inputs.offset == 0:
+                return 0.0
             zero = binary16(-self.inputs.offset.double() / self.inputs.step)
             return float(zero.round().clamp(*self.inputs.ends))
 

@@ -97,7 +97,7 @@ def train_imported(
     """
     check_epochs(epochs)
     found = source(network, data)
-    arithmetic = prepared(network, choices, found.steps)
+    arithmetic = prepared(network, choices, found.steps, scales_apart=True)
     samples = trainable(found.data, found.outputs)
     if accumulator is not None and (network.sequence or choices.blocks):
         raise ValueError("--accumulator is for feed-forward networks in integers: leave it out")

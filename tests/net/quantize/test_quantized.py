@@ -13,9 +13,9 @@ from concord.net.graph import Graph
 from concord.net.layers.convolution import Conv
 from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.ops.join import Addition, Concatenation
+from concord.net.ops.join import Concatenation
 from concord.net.ops.pointwise import Relu, Tanh
-from concord.net.ops.reshape import Flatten, ToSequence
+from concord.net.ops.reshape import Flatten
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize.block_recipe import BlockRecipe
 from concord.net.quantize.choices import Choices
@@ -34,7 +34,7 @@ from concord.net.quantize.source import numbers_of, source
 from concord.spec.machine.config import PRESETS
 from concord.tests import float_networks
 from concord.tests.compiled import agree_on_random
-from concord.tests.float_networks import Chain
+from concord.tests.float_networks import Chain, convolutions_before_and_after, linear_at_each_step
 
 WIDE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True), methods=Methods(activations=ActivationMethod.ENDS))
 BFP = BlockRecipe(weights_bits=6, input_bits=6, block=4)
@@ -156,22 +156,6 @@ def test_8_bits_of_cells_are_near_the_float_network(cell, gates):
     network = float_networks.sequences(cell)
     made, samples = quantized(network, Choices(recipe=WIDE, gates=gates))
     assert_close(network, made, samples, 0.06)
-
-
-def convolutions_before_and_after() -> Graph:
-    """Convolutions before, between and after recurrent layers, one with peepholes and one of both directions."""
-    chain = Chain((3, 6, 8)).conv("first", 4, 3, stride=(2, 1), padding=(1, 1, 1, 1)).add(Relu(), "r")
-    chain.conv("second", 5, 4, (3, 3), padding=(0, 0, 1, 1)).add(ToSequence(), "steps")
-    chain.recurrent(peephole.PEEPHOLE, "cell", 6, 5).dense("each", 4, 6).add(Tanh(), "t")
-    return chain.recurrent(gru.AFTER, "ends", 5, 4, both=True).last().dense("answer", 3, 10).network("before_and_after")
-
-
-def linear_at_each_step() -> Graph:
-    """Linear layers and a sum at each time step, then all hidden vectors as an image."""
-    chain = Chain((5,), sequence=True).recurrent(lstm.LSTM, "one", 6, 5).dense("each", 6, 6).add(Relu(), "r")
-    chain.dense("more", 6, 6).add(Addition(), "sum", ("more", "one")).recurrent(rnn.TANH, "two", 5, 6)
-    chain.last().dense("hidden", 6, 5).add(Relu(), "r2")
-    return chain.dense("answer", 3, 6).network("linear_at_each_step")
 
 
 @pytest.mark.parametrize("recipe", [WIDE, replace(BFP, weights_bits=8, input_bits=8)], ids=["integers", "blocks"])
