@@ -91,8 +91,8 @@ def weights_of(rows: np.ndarray, bits: int, recipe: Recipe, fold: float = 1.0):
     """The quantiser of rows, which starts as a recipe says."""
     grid = Grid.trained(recipe.weights, bits, recipe.symmetric[0])
     integers, gain = ptq.rows_of_recipe(rows, grid, recipe, fold)
-    return weights(rows, Rows(weights=integers, gain=gain, constant=np.zeros(len(rows)), grid=grid, inputs=None, op=None),
-                   recipe, fold)
+    start = Rows(weights=integers, gain=gain, constant=np.zeros(len(rows)), grid=grid, inputs=None, op=None)
+    return weights(rows, start, recipe, fold)
 
 
 def step(quantized, images):
