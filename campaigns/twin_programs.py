@@ -29,7 +29,7 @@ from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import write_twin
-from concord.verification.twins import FUNCTIONS
+from concord.twin.vocabulary import word_functions
 from rich.console import Console
 
 SAMPLES = 2  #: Inputs of each program, which the twin computes as one batch.
@@ -97,7 +97,7 @@ def _source_results(script, inputs):
 
 def _script_results(script, inputs):
     with np.errstate(all="ignore"):
-        return run(script, inputs, FUNCTIONS, arrays(script))
+        return run(script, inputs, word_functions, arrays(script))
 
 
 def firmware_of(case: Case) -> Firmware:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 from concord.firmware.cascade import Cascade
@@ -21,11 +20,8 @@ from concord.twin.lib.script import Script
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.lines import attribute
 from concord.twin.source.runtimes import RUNTIMES
-from concord.twin.vocabulary import generic_numpy, numpy_functions
+from concord.twin.vocabulary import word_functions
 from concord.verification.diagnosis import Difference, alone, entered, first_difference_of
-
-#: What scripts call, in numpy.
-FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(generic_numpy))
 
 
 class TwinSession:
@@ -77,7 +73,7 @@ class TwinSession:
         """The results of a script for one sample, without the axis of the batch."""
         words = self.firmware.words_of(sample).reshape(1, -1)[:, :script.inputs[0]]
         with np.errstate(all="ignore"):
-            results = run(script, words.view(np.float16), FUNCTIONS, arrays(script))
+            results = run(script, words.view(np.float16), word_functions, arrays(script))
         return [result[0] for result in (results if isinstance(results, tuple) else (results,))]
 
 
@@ -195,7 +191,7 @@ def differing_bits(firmware: Firmware, script: Script, tensors: Mapping[str, np.
     shape = [size or 5 for size in script.inputs]
     inputs = np.random.default_rng(0).normal(size=(count, *shape)).astype(np.float16)
     with np.errstate(all="ignore"):
-        results = run(script, inputs, FUNCTIONS, stored)
+        results = run(script, inputs, word_functions, stored)
     bits = 0
     with host.machine("golden", firmware.config) as machine:
         session = Session(machine, firmware)

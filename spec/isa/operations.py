@@ -1,7 +1,7 @@
 """The point-wise operations of a multi-function unit (MFU), the one table that all rooms read; and its taps.
 
 A new operation is one row here, its two functions in `golden.mfu.multifunction`, its gates in the unit of its stage
-(`hw.mfu.adder`, `hw.mfu.activation` or `hw.mfu.multiplier`), and a function of its name in `twin.vocabulary.shared` and
+(`hw.mfu.adder`, `hw.mfu.activation` or `hw.mfu.multiplier`), and a function of its name in `twin.vocabulary` and
 `twin.source.onnx_functions`. Instructions, assembler, checker, decoder, wire widths, random programs and pages follow
 from the row. Each room checks its column with `implemented`; `tests/spec/test_operations.py` checks all of them.
 """

@@ -11,14 +11,13 @@ from concord.twin.lib.run import run
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
-from concord.twin.vocabulary import numpy_functions
-from concord.verification.twins import FUNCTIONS
+from concord.twin.vocabulary import numpy_functions, word_functions
 
 
 def results(script: Script, samples: np.ndarray) -> np.ndarray:
     """uint16[samples, outputs], the results of a script for samples of binary16 patterns."""
     with np.errstate(all="ignore"):
-        found = run(script, samples.view(np.float16), FUNCTIONS)
+        found = run(script, samples.view(np.float16), word_functions)
         return numpy_functions.canonical(found).view(np.uint16).reshape(len(samples), -1)
 
 

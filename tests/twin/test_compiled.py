@@ -7,6 +7,7 @@ import pytest
 from concord.golden.lib import float16
 from concord.golden.mvm.quantizer import quantize_block
 from concord.spec.numbers.formats import Format
+from concord.tests.twin import vocabularies
 from concord.tests.twin.scripts import SCRIPTS, samples
 from concord.tests.twin.test_source import load
 from concord.tests.twin.test_vocabulary import pairs
@@ -17,10 +18,8 @@ from concord.twin.source.twin_file import write_twin
 torch = pytest.importorskip("torch")
 
 
-def chain(a, b, weights):
+def chain(functions, a, b, weights):
     """Operations of every kind in one graph: sums, a product in float64, a table and a quantiser."""
-    from concord.twin.vocabulary import torch_functions as functions
-
     total = functions.add(functions.multiply(a, b), a)
     codes = functions.integers(functions.relu(total), lowest=0, highest=255)
     wide = functions.dense(codes[:, None].double(), weights, scale=7)
@@ -36,7 +35,7 @@ def test_a_compiled_chain_has_the_bits_of_golden():
     weights = torch.tensor([[40503.0], [12345677.0]], dtype=torch.float64)
     given = words.value(a.view(np.float16)), words.value(b.view(np.float16)), weights
     with torch.no_grad():
-        found, eager = torch.compile(chain, dynamic=False)(*given), chain(*given)
+        found, eager = torch.compile(chain, dynamic=False)(words.functions, *given), chain(words.functions, *given)
     assert np.array_equal(words.bits(found[0]), float16.add(float16.mul(a, b), a))
     for one, other in zip(found, eager, strict=True):
         assert np.array_equal(words.bits(one), words.bits(other))
@@ -47,7 +46,7 @@ def test_a_compiled_chain_has_the_bits_of_golden():
 @pytest.mark.parametrize("length", [20, 28])
 def test_the_last_block_has_the_same_codes(length, batch):
     """It fills neither a block nor a vector register, so that the compiled loop ends with single elements."""
-    from concord.twin.vocabulary import torch_functions as functions
+    functions = vocabularies.functions("torch")
 
     def state(x, h):
         return functions.join(*(functions.blocks(each, size=16, bits=8, exponents=(-11, 4)) for each in (x, h)))
@@ -61,7 +60,7 @@ def test_the_last_block_has_the_same_codes(length, batch):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled_floats_have_the_bits_of_golden():
     """All numbers, as floats, and two by two as the largest of a block."""
-    from concord.twin.vocabulary import torch_functions as functions
+    functions = vocabularies.functions("torch")
 
     def both(x):
         alone = functions.floats(x[:, 0], precision=4, lowest=-15.0, highest=15.0, fraction=14)

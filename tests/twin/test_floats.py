@@ -18,6 +18,7 @@ from concord.tests.twin.recovered import agree, calls, golden
 from concord.tests.twin.scripts import call, routine
 from concord.tests.twin.test_source import load
 from concord.tests.twin.training import train
+from concord.tests.twin.vocabularies import functions
 from concord.twin.lib.quantizer import quantizer
 from concord.twin.lib.script import Script
 from concord.twin.recovery.recover import recover
@@ -151,10 +152,8 @@ def test_training_on(mixture, tmp_path):
 
 def test_a_gradient_stops_where_a_float_clips_and_not_where_it_rounds():
     torch = pytest.importorskip("torch")
-    from concord.twin.vocabulary import torch_functions
-
     x = torch.tensor([1.0, 1.4, 1.6, 0.3, -2.0, torch.nan], requires_grad=True)
-    y = torch_functions.floats(x, precision=1, lowest=-1.0, highest=1.0, fraction=6)
+    y = functions("torch").floats(x, precision=1, lowest=-1.0, highest=1.0, fraction=6)
     assert y.tolist() == [1.0, 1.0, 1.0, 0.25, -1.0, 0.0]
     y.sum().backward()
     assert x.grad[:5].tolist() == [1, 1, 0, 1, 0]

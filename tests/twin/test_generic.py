@@ -10,7 +10,7 @@ from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
 from concord.spec.isa.operations import Operation
 from concord.spec.machine.config import preset
 from concord.spec.numbers.formats import Format
-from concord.twin.vocabulary.generic_numpy import accumulated
+from concord.twin.vocabulary.numpy_functions import accumulated
 
 TINY = preset("tiny")
 E4M3, LOGARITHMIC = Format.floating(4, 3, e_min=-6, e_max=6), Format.floating(3, 0, e_min=-4, e_max=4)

@@ -21,7 +21,8 @@ from concord.twin.generic.generic import generic
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
 from concord.twin.recovery.recover import recover
-from concord.verification.twins import FUNCTIONS, TwinSession, differing
+from concord.twin.vocabulary import word_functions
+from concord.verification.twins import TwinSession, differing
 
 CONFIG = replace(preset("tiny"), **ROOM)
 
@@ -45,7 +46,7 @@ def check(cascade: Cascade, samples: np.ndarray, layers: list[str]):
     assert [routine.name for routine in script.routines] == layers
     shaped = samples if cascade.recurrent else samples.reshape(len(samples), *script.inputs)
     with np.errstate(all="ignore"):
-        found = run(script, shaped.view(np.float16), FUNCTIONS, arrays(script)).view(np.uint16)
+        found = run(script, shaped.view(np.float16), word_functions, arrays(script)).view(np.uint16)
     with session_of(cascade, "golden") as session:
         assert not differing(np.stack([session.infer(sample) for sample in samples]), found)
 
@@ -73,7 +74,7 @@ def test_word_by_word():
     script = generic(flow_of(joined(cascade)))
     words = np.stack([cascade.first.words_of(sample).reshape(-1) for sample in samples])
     with np.errstate(all="ignore"):
-        found = run(script, words.view(np.float16), FUNCTIONS, arrays(script)).view(np.uint16)
+        found = run(script, words.view(np.float16), word_functions, arrays(script)).view(np.uint16)
     with session_of(cascade, "golden") as session:
         for sample, each in zip(samples, found, strict=True):
             np.testing.assert_array_equal(session.infer(sample), cascade.last.result(each.reshape(-1)))

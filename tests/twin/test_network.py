@@ -16,7 +16,7 @@ from concord.tests.command_line import done, nnp
 from concord.twin.generic.network import network
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
-from concord.verification.twins import FUNCTIONS
+from concord.twin.vocabulary import word_functions
 
 TINY = preset("tiny")
 ROOMY = replace(TINY, **ROOM)
@@ -53,7 +53,7 @@ def test_results_of_samples(make):
     script = network(firmware)
     samples = rng.normal(size=(3, *script.inputs)).astype(np.float16)
     with np.errstate(all="ignore"):
-        results = run(script, samples, FUNCTIONS, arrays(script))
+        results = run(script, samples, word_functions, arrays(script))
     session = Session(machine("golden", ROOMY), firmware)
     for sample, result in zip(samples.view(np.uint16), results, strict=True):
         given = sample if firmware.recurrent else sample.reshape(-1)

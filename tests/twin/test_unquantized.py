@@ -19,10 +19,10 @@ from concord.tests.twin.recovered import calls
 from concord.twin.lib.run import run
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
-from concord.twin.vocabulary import numpy_functions, unquantized_numpy
+from concord.twin.vocabulary import numpy_functions, unquantized
 from concord.verification.twins import distance
 
-FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(unquantized_numpy))
+FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(unquantized))
 #: Rounding to float64, with room for sums in another order.
 NONE = 1e-12
 BLOCK = pytest.mark.parametrize("block", [False, True])

@@ -1,28 +1,17 @@
 """The functions of unquantised source: the same numbers in all frameworks, and those of mathematics."""
 
 import math
-from types import ModuleType, SimpleNamespace
+from functools import partial
 
 import numpy as np
 import pytest
-from concord.tests.twin.vocabularies import VOCABULARIES, imported
+from concord.tests.twin import vocabularies
+from concord.tests.twin.vocabularies import VOCABULARIES
 from concord.twin.source.vocabulary import vocabulary
-from concord.twin.vocabulary import numpy_functions, unquantized_numpy
+from concord.twin.vocabulary import layout, unquantized
 
 FRAMEWORKS = pytest.mark.parametrize("framework", VOCABULARIES)
-NUMPY = SimpleNamespace(**vars(numpy_functions) | vars(unquantized_numpy))
-
-
-def functions(framework: str) -> ModuleType | SimpleNamespace:
-    """The functions of unquantised source in a framework."""
-    if framework == "numpy":
-        return NUMPY
-    imported(framework)
-    if framework == "torch":
-        from concord.twin.vocabulary import unquantized_torch as found
-    else:
-        from concord.twin.vocabulary import unquantized_tensorflow as found
-    return found
+functions = partial(vocabularies.functions, unquantized=True)
 
 
 def value(framework: str, array: np.ndarray):
@@ -76,8 +65,8 @@ def test_convolutions(framework, settings):
     images, weights, start = rng.normal(size=(2, 6, 7, 4)), rng.normal(size=(6, 3, 2, 4 // groups)), rng.normal(size=6)
     found = functions(framework).convolution(*(value(framework, each) for each in (images, weights, start)), **settings)
     place = {name: settings[name] for name in ("stride", "padding", "dilation", "fill") if name in settings}
-    seen = numpy_functions.windows(images, (3, 2), **place).reshape(2, *found.shape[1:3], 6, groups, -1)
-    wanted = np.concatenate([NUMPY.dense(
+    seen = layout.windows(images, (3, 2), **place).reshape(2, *found.shape[1:3], 6, groups, -1)
+    wanted = np.concatenate([unquantized.dense(
         seen[..., group, :].reshape(*seen.shape[:3], -1), weights.reshape(groups, 6 // groups, -1)[group],
         start.reshape(groups, -1)[group], scale=settings.get("scale", 0)) for group in range(groups)], -1)
     np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-12, atol=1e-12)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from concord.tests.twin.scripts import SCRIPTS, samples
 from concord.tests.twin.test_source import load, results_of
+from concord.tests.twin.vocabularies import functions
 from concord.twin.lib.script import Tensor
 from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.trained import Rounding
@@ -101,8 +102,7 @@ def test_exported_programs_take_batches_of_any_size(name, tmp_path):
 def test_xla_keeps_each_rounding():
     """It drops casts to float16 and back between a product and a sum."""
     tensorflow = pytest.importorskip("tensorflow")
-    from concord.twin.vocabulary.tensorflow_functions import add, multiply
-
+    add, multiply = functions("tensorflow").add, functions("tensorflow").multiply
     a, b, c = np.random.default_rng(0).normal(size=(3, 10_000)).astype(np.float16)
     results = tensorflow.function(lambda *each: add(multiply(*each[:2]), each[2]), jit_compile=True)(a, b, c)
     assert np.array_equal(results.numpy(), a * b + c)

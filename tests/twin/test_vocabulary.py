@@ -15,7 +15,7 @@ from concord.golden.mvm.vector_rf import numbers
 from concord.spec.isa.operations import Operation
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format, Rule
-from concord.tests.twin.vocabularies import VOCABULARIES, imported
+from concord.tests.twin.vocabularies import VOCABULARIES, functions, imported
 
 ALL = np.arange(1 << 16, dtype=np.uint16)
 EDGES = np.array([0, 1, 0x3FF, 0x400, 0x3C00, 0x3C01, 0x4C80, 0x7BFF, 0x7C00, 0x7E00, 0x7E55], np.uint16)
@@ -254,15 +254,14 @@ def test_convolutions(words, geometry):
 def test_accelerators_sum_the_products_of_windows(geometry):
     """What PyTorch computes on other devices than a CPU."""
     torch = imported("torch")
-    from concord.twin.vocabulary import torch_functions
-
+    found = functions("torch")
     rng = np.random.default_rng(2)
     words = VOCABULARIES["torch"]()
     images = words.value(rng.integers(-8, 8, (2, 6, 7, 4)).astype(np.float32))
     weights = words.value(rng.integers(-8, 8, (8, 3, 2, 4 // geometry.get("groups", 1))).astype(np.float32))
     settings = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1, "fill": 0} | geometry
-    sums = torch_functions.window_sums(images, weights, **settings)
-    assert torch.equal(sums, torch_functions.convolution(images, weights, **settings))
+    sums = found.window_sums(images, weights, **settings)
+    assert torch.equal(sums, found.convolution(images, weights, **settings))
 
 
 def test_pooling_and_patches(words):

@@ -1,11 +1,16 @@
 """The vocabularies by name, and values that travel between them and numpy."""
 
+import sys
 from dataclasses import dataclass
-from types import ModuleType
+from functools import cache
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from concord.twin.vocabulary import numpy_functions
+from concord.golden.mfu import activation
+from concord.twin.source.vocabulary import vocabulary
+from concord.twin.vocabulary import unquantized as real_functions
+from concord.twin.vocabulary import word_functions
 
 #: Why a framework may be absent.
 REASONS = {"torch": "PyTorch is in the dependency group `train`",
@@ -15,6 +20,24 @@ REASONS = {"torch": "PyTorch is in the dependency group `train`",
 def imported(framework: str) -> ModuleType:
     """The module of a framework; the test is skipped where it is absent."""
     return pytest.importorskip(framework, reason=REASONS.get(framework))
+
+
+@cache
+def functions(framework: str, *, unquantized: bool = False) -> ModuleType | SimpleNamespace:
+    """The functions of a framework: those of other frameworks than numpy as sources of twins have them."""
+    if framework == "numpy":
+        return SimpleNamespace(**vars(word_functions) | vars(real_functions)) if unquantized else word_functions
+    imported(framework)
+    words = vocabulary(framework, unquantized=unquantized)
+    selection, made = words.select(words.names), ModuleType(f"functions_of_{framework}")
+    sys.modules[made.__name__] = made  # PyTorch's compiler imports modules by their names
+    exec("\n".join([f"import {framework}", *selection.imports, *selection.functions]), vars(made))
+    if not unquantized:
+        for name in "sigmoid", "tanh":
+            table = getattr(activation, name)(np.arange(1 << 16)).view(np.float16)
+            setattr(made, name, made.curve(made.stored(table)) if hasattr(made, "curve") else
+                    made.Curve(made.torch.from_numpy(table), getattr(made.torch, name)))
+    return made
 
 
 @dataclass(frozen=True)
@@ -36,7 +59,7 @@ class Vocabulary:
         return np.ascontiguousarray(self.array(self.functions.canonical(numbers)).astype(np.float16)).view(np.uint16)
 
 
-NUMPY = Vocabulary(numpy_functions, lambda array: array, lambda value: value)
+NUMPY = Vocabulary(word_functions, lambda array: array, lambda value: value)
 
 
 def numpy_vocabulary() -> Vocabulary:
@@ -45,17 +68,13 @@ def numpy_vocabulary() -> Vocabulary:
 
 def torch_vocabulary() -> Vocabulary:
     torch = imported("torch")
-    from concord.twin.vocabulary import torch_functions
-
-    return Vocabulary(torch_functions, lambda array: torch_functions.stored(torch.from_numpy(np.array(array))),
+    return Vocabulary(functions("torch"), lambda array: functions("torch").stored(torch.from_numpy(np.array(array))),
                       lambda value: value.numpy())
 
 
 def tensorflow_vocabulary() -> Vocabulary:
     tensorflow = imported("tensorflow")
-    from concord.twin.vocabulary import tensorflow_functions
-
-    return Vocabulary(tensorflow_functions, tensorflow.constant, lambda value: value.numpy())
+    return Vocabulary(functions("tensorflow"), tensorflow.constant, lambda value: value.numpy())
 
 
 VOCABULARIES = {"numpy": numpy_vocabulary, "torch": torch_vocabulary, "tensorflow": tensorflow_vocabulary}

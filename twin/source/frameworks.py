@@ -1,5 +1,7 @@
 """The kinds of source that a twin may have."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -13,6 +15,12 @@ class Framework(StrEnum):
     ONNX = "onnx"  #: A graph instead of source.
 
 
+#: What frameworks without gradients leave out of the functions that all frameworks have, and those that know all sizes.
+_EXACT = (r"(?<!def )\bstraight\((?:[^(),]|\([^()]*\))+, (.+)\)$", r"\1")
+_SIZES = (r"(?<!def )\bdimensions\((\w+)\)", r"\1.shape")
+_CAST = r"(?<!def )\bcast\((\w+), ([\w.]+)\)"
+#: What makes +0 of -0 in numpy eight times as fast; compilers of other frameworks may leave a sum with 0 out.
+_POSITIVE = (r"\bxp\.where\((\w+) != 0, \1, 0\)", r"(\1 + 0.0)")
 #: Functions that tables of all binary16 numbers define.
 CURVES = ("sigmoid", "tanh")
 
@@ -39,6 +47,7 @@ class Form:
         example:   A line that computes results.
         operators: Signs of functions that Python has an operator for.
         repeats:   Whether a loop is a function of one time step, which a compiler need not unroll.
+        spellings: Patterns in the functions that all frameworks have, and what the framework says in their place.
     """
 
     module: str
@@ -58,6 +67,18 @@ class Form:
     decorated: tuple[str, ...] = ()
     operators: dict[str, str] = field(default_factory=dict)
     repeats: bool = False
+    spellings: tuple[tuple[str, str], ...] = ()
+
+    def spelled(self, text: str) -> str:
+        """Functions in the names of the array API, of the module `xp`, as the framework spells them."""
+        for pattern, replacement in (*self.spellings, (r"\bxp\.", f"{self.module}.")):
+            text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+        return text
+
+
+def _names(others: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Spellings of names of the array API that a framework has under others."""
+    return ((rf"\bxp\.{name}\b", f"xp.{other}") for name, other in others.items())
 
 
 FORMS = {
@@ -65,7 +86,8 @@ FORMS = {
         module="np", imports=("from pathlib import Path", "import numpy as np"), functions=("read", "binary16"),
         made=("vars(self).update(read(file))",), curve="self.{name} = curve(self.{name})",
         helpers=("curve",), decorated=('@np.errstate(all="ignore")',), method="__call__", result="float16",
-        operators={"add": "+", "subtract": "-", "multiply": "*"}),
+        operators={"add": "+", "subtract": "-", "multiply": "*"},
+        spellings=(_EXACT, _SIZES, (_CAST, r"\1.astype(\2)"), _POSITIVE)),
     Framework.TORCH: Form(
         module="torch",
         imports=("from pathlib import Path", "import torch", "from safetensors.torch import load_file",
@@ -75,7 +97,8 @@ FORMS = {
         curve='self.{name} = Curve(tensors.pop("{name}"), torch.{name})',
         kept=("self.names = tuple(tensors)", "for name, values in tensors.items():",
               "    self.register_buffer(name, stored(values))"), trains=True, repeats=True,
-        method="forward", result="float32", example="results = Twin().compiled()(inputs)"),
+        method="forward", result="float32", example="results = Twin().compiled()(inputs)",
+        spellings=(_SIZES, (_CAST, r"\1.to(\2)"), *_names({"max": "amax", "permute_dims": "permute"}))),
     Framework.TENSORFLOW: Form(
         module="tf",
         imports=("from pathlib import Path", "import tensorflow as tf", "from safetensors.numpy import load_file"),
@@ -83,7 +106,11 @@ FORMS = {
         made=("super().__init__()", "tensors = load_file(file)"), helpers=("curve",),
         curve='self.{name} = curve(stored(tensors.pop("{name}")))',
         kept=("for name, values in tensors.items():", "    setattr(self, name, stored(values))"),
-        method="__call__", result="float16", example="results = tf.function(Twin())(inputs)"),
+        method="__call__", result="float16", example="results = tf.function(Twin())(inputs)",
+        spellings=(_EXACT, (_CAST, r"tf.cast(\1, \2)"), *_names({
+            "all": "reduce_all", "any": "reduce_any", "max": "reduce_max", "sum": "reduce_sum", "isnan": "math.is_nan",
+            "isfinite": "math.is_finite", "clip": "clip_by_value", "permute_dims": "transpose", "take": "gather",
+            "bitwise_right_shift": "bitwise.right_shift"}))),
 }
 
 _OPERATORS = FORMS[Framework.NUMPY].operators

@@ -8,6 +8,12 @@ from functools import cache
 from pathlib import Path
 
 from concord.twin.source.frameworks import FORMS, Framework
+from concord.twin.source.runtimes import RUNTIMES
+
+_FOLDER = Path(__file__).parents[1] / "vocabulary"
+_NUMPY = ("layout", "codes", "numpy_functions")  #: Files in numpy, from which other frameworks take what they can.
+_OF_NUMPY = r"\bnp\."  #: What a function says that no other framework takes.
+_SPELLED = r"^def (cast|straight|dimensions)\("  #: Functions that each framework spells, or has of its own.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,26 +30,24 @@ class Selection:
 
 
 class Vocabulary:
-    """Parsed files of functions.
+    """Parsed functions.
 
     Args:
-        paths:  The files; functions take the place of those of earlier files that have the same names. What only the
-            first file has comes last in a source.
-        module: Name by which functions call the module of their framework; it takes the place of `xp`.
+        texts: Source texts; functions take the place of those of earlier texts that have the same names, and come
+            before all others in a source.
     """
 
-    def __init__(self, paths: Iterable[Path], module: str):
-        texts = [_of_module(path.read_text(), module) for path in paths]
-        body = [node for text in texts for node in ast.parse(text).body]
-        self._functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        shared, *own = [{node.name: _source(text, node) for node in ast.parse(text).body
-                         if isinstance(node, ast.FunctionDef | ast.ClassDef)} for text in texts]
+    def __init__(self, texts: Iterable[str]):
+        self._functions: dict[str, ast.FunctionDef | ast.ClassDef] = {}
         self._sources: dict[str, str] = {}
-        for found in (*own, {name: each for name, each in shared.items() if not any(name in other for other in own)}):
-            self._sources.update(found)
-        self._imports = {(alias.asname or alias.name).partition(".")[0]: (node, alias) for node in body
-                         if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
-                         if (alias.asname or alias.name) not in self._functions}
+        self._imports: dict[str, tuple[ast.Import | ast.ImportFrom, ast.alias]] = {}
+        for text in reversed(list(texts)):
+            for node in ast.parse(text).body:
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name not in self._functions:
+                    self._functions[node.name], self._sources[node.name] = node, _source(text, node)
+                elif isinstance(node, ast.Import | ast.ImportFrom):
+                    self._imports |= {(alias.asname or alias.name).partition(".")[0]: (node, alias)
+                                      for alias in node.names}
 
     def select(self, names: Iterable[str]) -> Selection:
         """The functions of these names, and everything that they need."""
@@ -55,8 +59,8 @@ class Vocabulary:
                 if name in self._functions:
                     waiting += _globals(self._functions[name])
         functions = tuple(text for name, text in self._sources.items() if name in needed)
-        return Selection(imports=tuple(_line(*found) for name, found in self._imports.items() if name in needed),
-                         functions=functions)
+        return Selection(imports=tuple(_line(*found) for name, found in self._imports.items()
+                                       if name in needed - self._functions.keys()), functions=functions)
 
     def defaults(self, name: str) -> dict:
         """Default values of the parameters of a function."""
@@ -70,14 +74,14 @@ class Vocabulary:
         return frozenset(self._functions)
 
 
-def _of_module(text: str, module: str) -> str:
-    """The text of functions whose namespace `xp` is a module, without the function that finds the namespace."""
-    text = re.sub(r"def namespace\(.*\n(    .*\n)*", "", text)
-    return re.sub(r"\bxp\.", f"{module}.", re.sub(r"    xp = namespace\(.*\)\n", "", text))
+def _without(text: str, pattern: str) -> str:
+    """A text without the statements that have a pattern."""
+    sources = [_source(text, node) for node in ast.parse(text).body]
+    return "\n".join(each for each in sources if not re.search(pattern, each))
 
 
 def _source(text: str, node) -> str:
-    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
     return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
 
 
@@ -98,7 +102,12 @@ def _line(node, alias) -> str:
 @cache
 def vocabulary(framework: Framework, *, unquantized: bool = False) -> Vocabulary:
     """The vocabulary of a framework, for twins with quantisers or without them."""
-    folder = Path(__file__).parents[1] / "vocabulary"
-    more = f"unquantized_{framework}.py" if unquantized else f"generic_{framework}.py"
-    paths = [folder / name for name in ("shared.py", f"{framework}_functions.py", more)]
-    return Vocabulary((path for path in paths if path.exists()), FORMS[framework].module)
+    form = FORMS[framework]
+    files = *_NUMPY, *(["unquantized"] if unquantized else ["word_functions"] * RUNTIMES[framework].words)
+    texts = [_without((_FOLDER / f"{name}.py").read_text(), _SPELLED) for name in files]
+    if framework == Framework.NUMPY:
+        return Vocabulary(map(form.spelled, texts))
+    own = [path.read_text() for path in sorted(_FOLDER.glob(f"{framework}_*.py"))]
+    real = [_without(text, r"^def (?!real_)").replace("def real_", "def ") for text in own] if unquantized else []
+    return Vocabulary([*(form.spelled(_without(text, _OF_NUMPY)) for text in texts),
+                       *(_without(text, r"^def real_") for text in own), *real])

@@ -5,16 +5,18 @@ numbers mantissa * 2**exponent in block floating point. Images are [batch, rows,
 in the wider type of codes and weights, in which every sum must be exact. Call the functions under
 `np.errstate(all="ignore")`: as on the machine, an overflow is an infinity.
 
-A writer copies these functions into the source of a twin, so that each of them needs only numpy and others of them.
+A writer copies these functions into the source of a twin, so that each of them needs only numpy and others of them. See
+`layout` for those that other frameworks have too.
 """
 
 import json
-from functools import reduce
+import math
 from pathlib import Path
 
 import numpy as np
+import numpy as xp
 from concord.golden.mfu import activation
-from concord.twin.vocabulary.shared import *
+from concord.twin.vocabulary.codes import *
 
 
 def read(file):
@@ -65,126 +67,93 @@ sigmoid = curve(activation.sigmoid(np.arange(1 << 16)).view(np.float16))
 tanh = curve(activation.tanh(np.arange(1 << 16)).view(np.float16))
 
 
-def canonical(a):
-    """Every NaN as the machine's NaN, 0x7e00."""
-    return np.where(np.isnan(a), np.float16(np.nan), a)
-
-
-def integers(x, lowest, highest):
-    """Codes: numbers rounded to whole numbers, ties to even, and clipped; a NaN is 0."""
-    x = x.astype(np.float32)
-    return np.where(np.isnan(x), 0, np.clip(np.rint(x), lowest, highest))
-
-
-def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
-    """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
-    groups = grouped(x, size)
-    fraction, exponent = np.frexp(np.abs(groups).max(-1, keepdims=True))
-    exponent = np.clip(exponent - (fraction == 0.5) * (rule == "ceil"), *exponents)
-    unit, limit = np.ldexp(1.0, exponent - bits + 1), 2 ** (bits - 1)
-    mantissas = np.clip(np.rint(groups / unit), symmetric - limit, limit - 1)
-    return ungrouped(mantissas * unit, x.shape[-1])
-
-
-def grouped(x, size):
-    """Neighbours in blocks [..., blocks, size], filled up with zeros.
-
-    A NaN is 0, and an infinity is the largest number.
-    """
-    x = np.clip(np.nan_to_num(x.astype(np.float64), nan=0), -65504, 65504)
-    x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % size)])
-    return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
-
-
-def ungrouped(groups, length):
-    """The first elements of blocks, one block after the other."""
-    return groups.reshape(*groups.shape[:-2], groups.shape[-2] * groups.shape[-1])[..., :length]
-
-
-def floats(x, precision, lowest, highest, fraction=0):
-    """Codes: multiples of 2**-fraction of `precision` significant bits, clipped; a NaN is 0."""
-    x = np.where(np.isnan(x), 0, np.clip(x.astype(np.float32), lowest, highest))
-    return significant(x, precision, 2.0**-fraction)
-
-
-def float_blocks(x, size, bits, precision, exponents=(-15, 16)):
-    """Codes: floats under one exponent for each block of `size` neighbours."""
-    groups = grouped(x, size)
-    largest = significant(np.abs(groups).max(-1, keepdims=True), precision, 2.0**-99)
-    exponent = np.clip(np.frexp(largest)[1], *exponents)
-    unit, limit = np.ldexp(1.0, exponent - bits + 1), np.ldexp(1 - 2.0**-precision, exponent)
-    return ungrouped(significant(np.clip(groups, -limit, limit), precision, unit), x.shape[-1])
-
-
-def significant(x, precision, unit):
-    """x rounded to multiples of a unit of `precision` significant bits, ties to even."""
-    step = np.maximum(np.ldexp(x.dtype.type(1), np.frexp(x)[1] - precision), unit)
-    return np.rint(x / step) * step
-
-
-def numbers(codes):
-    """The values of codes, rounded to binary16."""
-    return (codes + 0.0).astype(np.float16)
-
-
 def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
     """(weights @ codes + start) * 2**-scale: exact, then rounded once to binary16."""
-    return rounded(codes @ weights.T, start, scale, wrap, fraction)
+    return rounded(cast(codes, weights.dtype) @ weights.T, start, scale, wrap, fraction)
 
 
 def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),
                 dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
-    seen = windows(codes, weights.shape[1:3], stride, padding, dilation, fill)
-    seen = seen.reshape(*seen.shape[:5], groups, weights.shape[-1])
-    kernels = weights.reshape(groups, -1, *weights.shape[1:])
-    if groups == 1:
-        sums = np.tensordot(seen[..., 0, :], weights, ((3, 4, 5), (1, 2, 3)))
-    else:
-        sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels)
-        sums = sums.reshape(*sums.shape[:3], len(weights))
+    codes = cast(codes, weights.dtype)
+    sums = window_sums(codes, weights, stride, padding, dilation, groups, fill)
     return rounded(sums, start, scale, wrap, fraction)
+
+
+def window_sums(codes, weights, stride, padding, dilation, groups, fill):
+    """Sums of the products of each window, [batch, rows, columns, channels]."""
+    seen = windows(codes, weights.shape[1:3], stride, padding, dilation, fill)
+    if groups == 1:
+        return xp.tensordot(seen, weights, [[3, 4, 5], [1, 2, 3]])
+    seen = xp.reshape(seen, (*dimensions(seen)[:5], groups, weights.shape[-1]))
+    kernels = xp.reshape(weights, (groups, -1, *weights.shape[1:]))
+    sums = xp.einsum("brchwgi,gohwi->brcgo", seen, kernels)
+    return xp.reshape(sums, (*dimensions(sums)[:3], weights.shape[0]))
 
 
 def rounded(sums, start, scale, wrap, fraction):
     """Exact sums as binary16; modulo 2**(wrap - fraction) before, if the accumulator may wrap."""
-    sums = sums + (0.0 if start is None else start)
+    sums = sums if start is None else sums + cast(start, sums.dtype)
     if wrap:
-        half = 1 << wrap - 1
-        steps = np.ldexp(sums.astype(np.float64), fraction).astype(np.int64)
-        sums = np.ldexp(((steps + half & 2 * half - 1) - half).astype(np.float64), -fraction)
-    return (sums * 2.0**-scale).astype(np.float16)
+        limit, steps = 1 << wrap - 1, sums * 2.0**fraction
+        steps = (cast(steps, xp.int64) + limit & 2 * limit - 1) - limit
+        sums = straight(sums, cast(steps, sums.dtype) * 2.0**-fraction)
+    # A sum of negative zeros is +0, too.
+    return half(xp.where(sums != 0, sums, 0) * 2.0**-scale)
 
 
-def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
-    """The windows of images, [batch, rows, columns, window rows, window columns, channels]."""
-    top, bottom, left, right = padding
-    if any(padding):
-        x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
-    span = [(count - 1) * step + 1 for count, step in zip(window, dilation, strict=True)]
-    seen = np.lib.stride_tricks.sliding_window_view(x, span, (1, 2))
-    seen = seen[:, ::stride[0], ::stride[1], :, ::dilation[0], ::dilation[1]]
-    return np.moveaxis(seen, 3, -1)
+def accumulated(codes, weights, start=None, scale=0, bits=32, units=(0, 0), shift=0):
+    """(weights @ codes + start) * 2**-scale, modulo an accumulator, rounded once to binary16.
+
+    Codes and weights are multiples of 2**units[0] and 2**units[1]. A total counts
+    2**(units[0] + units[1] - shift). Weights are [rows, columns], or [batch, rows, columns].
+    """
+    left, right = np.rint(codes * 2.0 ** -units[0]), np.rint(weights * 2.0 ** -units[1])
+    most = int(np.abs(left).max(initial=0)), int(np.abs(right).max(initial=0))
+    # What 64 bits lose is a multiple of 2**64.
+    wide = bits > 64 and most[0] * most[1] * left.shape[-1] << shift >= 1 << 62
+    integers = np.frompyfunc(int, 1, 1) if wide or max(most) >= 1 << 63 else np.int64
+    totals = integers(left) @ integers(np.swapaxes(right, -1, -2)) << shift
+    if start is not None:
+        totals = totals + integers(start)
+    if bits < 64 or totals.dtype == object:
+        half = 1 << bits - 1
+        totals = (totals + half & 2 * half - 1) - half
+    return rounded_total(totals, scale)
 
 
-def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
-    """The windows of images, each as one vector, [batch, rows, columns, elements]."""
-    seen = windows(x, window, stride, padding, dilation, fill)
-    return seen.reshape(*seen.shape[:3], np.prod(seen.shape[3:]))
+def rounded_total(totals, scale):
+    """Whole numbers * 2**-scale, rounded once to binary16."""
+    # Large totals keep 1 for what lies below every rounding point.
+    large, high = (totals >= 1 << 53) | (totals < -1 << 53), totals // (1 << 28)
+    cut = xp.where(totals == high * (1 << 28), high, high | 1)
+    exact = xp.where(large, cast(cut, xp.float64) * 2.0**28, cast(totals, xp.float64))
+    return half(exact * 2.0**-scale)
 
 
-def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0):
-    """The largest value of the window at every place, channel by channel."""
-    seen = windows(x, window, stride, padding, fill=fill)
-    pixels = [seen[:, :, :, i, j] for i in range(window[0]) for j in range(window[1])]
-    return reduce(maximum, pixels)
+def softmax(a, fractions, wholes):
+    """exp(a) by its sum along the last axis: whole numbers of two tables, rounded once."""
+    return shares(a, fractions, wholes)
 
 
-def take(index, *values):
-    """The elements of all values one after the other, flattened, at the places of a table."""
-    return join(*(flatten(value) for value in values))[:, index]
-
-
-def transpose(x, axes):
-    """Axes in another order; the batch is axis 0 and stays in front."""
-    return x.transpose(0, *axes)
+def shares(a, fractions, wholes):
+    """The bits of `softmax`."""
+    x = cast(a, xp.float64)
+    chords, powers = cast(fractions, xp.int64), cast(wholes, xp.int64)
+    places = xp.floor(xp.where(xp.isfinite(x), x, -65536) * 65536)
+    places = cast(places, xp.int64)
+    # The distance from the largest number, in parts of 2**-16.
+    distance = xp.max(places, axis=-1, keepdims=True) - places
+    whole, place, rest = distance // 65536, distance // 512 % 128, distance % 512
+    terms = xp.take(chords[:, 0], place) - xp.take(chords[:, 1], place) * rest // 512
+    row = xp.clip(whole, 0, wholes.shape[0] - 1)
+    shift = xp.take(powers[:, 1], row)
+    terms = xp.bitwise_right_shift(terms * xp.take(powers[:, 0], row), shift)
+    terms = xp.where(whole < wholes.shape[0], terms, 0)
+    total, terms = xp.sum(terms, axis=-1, keepdims=True), terms * (1 << 25)
+    quotient = terms // total
+    above = terms > quotient * total
+    result = half((2.0 * cast(quotient, xp.float64) + cast(above, xp.float64)) * 2.0**-26)
+    defined = ~xp.any(xp.isnan(x) | (x == math.inf), axis=-1, keepdims=True)
+    defined &= ~xp.all(x == -math.inf, axis=-1, keepdims=True)
+    return xp.where(defined, result, math.nan)

@@ -2,7 +2,7 @@
 
 import keyword
 
-from concord.twin.vocabulary import generic_numpy, numpy_functions
+from concord.twin.vocabulary import word_functions
 
 #: What an object of `torch.nn.Module` has, and the twin in PyTorch beside it.
 _TORCH = """
@@ -18,7 +18,7 @@ compiled names save trainable
 #: What an object of `tf.Module` has.
 _TENSORFLOW = frozenset(["name", "name_scope", "non_trainable_variables", "submodules", "trainable_variables",
                          "variables", "with_name_scope"])
-_NAMES = {*vars(numpy_functions), *vars(generic_numpy), *_TORCH.split(), *_TENSORFLOW, "network", "inputs", "x"}
+_NAMES = {*vars(word_functions), *_TORCH.split(), *_TENSORFLOW, "network", "inputs", "x"}
 
 
 def reserved(name: str) -> bool:

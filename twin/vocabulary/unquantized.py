@@ -1,10 +1,12 @@
-"""The functions of unquantised source in numpy that differ from those of `numpy_functions`: they compute in float64.
+"""The functions of unquantised source that differ from those of `numpy_functions`: they compute in float64.
 
-Numbers are float64, and nothing is rounded to fewer bits. The layout of tensors is that of `numpy_functions`.
+Numbers are float64, and nothing is rounded to fewer bits. The layout of tensors is that of `numpy_functions`. The
+functions of another framework's file whose names begin with `real_` take the places of these.
 """
 
 import numpy as np
-from concord.twin.vocabulary.numpy_functions import shaped, windows
+import numpy as xp
+from concord.twin.vocabulary.layout import *
 
 
 def reals(values, shape):
@@ -14,7 +16,7 @@ def reals(values, shape):
 
 def clip(a, lowest, highest):
     """The numbers, not below the lowest and not above the highest one."""
-    return np.clip(a, lowest, highest)
+    return xp.clip(a, lowest, highest)
 
 
 def sigmoid(a):
@@ -24,7 +26,7 @@ def sigmoid(a):
 
 def tanh(a):
     """The hyperbolic tangent."""
-    return np.tanh(a)
+    return xp.tanh(a)
 
 
 def softmax(a):
@@ -38,8 +40,8 @@ def dense(x, weights, start=0.0, scale=0):
     return (x @ weights.T + start) * 2.0**-scale
 
 
-def convolution(x, weights, start=0.0, scale=0, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1),
-                groups=1, fill=0):
+def convolution(x, weights, start=0.0, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),
+                dilation=(1, 1), groups=1, fill=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
     seen = windows(x, weights.shape[1:3], stride, padding, dilation, fill)
     seen = seen.reshape(*seen.shape[:5], groups, weights.shape[-1])
