@@ -30,7 +30,7 @@ PROGRAMS = {
         "campaigns.twin_programs",
         "Random programs as twins in numpy, outputs and final memories against golden's; `--programs`."),
     "twin_random": (
-        "tests.twin.campaign",
+        "campaigns.twin_random",
         "Twins of random networks of every kind on machines of every kind, beside golden; `--networks`, `--seed`."),
     "twin_faults": (
         "campaigns.twin_faults",

@@ -10,11 +10,10 @@ from concord.campaigns.twin_ways import NOT_RUN, Cell, Way, results, text, tried
 from concord.compiler.network import compile_network, full_precision
 from concord.datasets import dataset
 from concord.firmware.firmware import Firmware
-from concord.firmware.session import Session
+from concord.firmware.session import outputs_of
 from concord.firmware.unquantized import UnquantizedMachine
 from concord.net.model import Model
 from concord.net.model_file import load_model
-from concord.sim.machines import host
 from concord.spec.machine.config import PRESETS
 from concord.spec.machine.machine_file import find_config
 from concord.twin.lib.script import Script
@@ -144,7 +143,7 @@ class Comparison:
 
     def _golden(self, firmware: Firmware, samples: list[np.ndarray]) -> np.ndarray:
         if not self.unquantized:
-            return outputs(firmware, samples, "golden")
+            return outputs_of("golden", firmware, samples)
         machine = UnquantizedMachine(firmware)
         return np.stack([machine.infer(sample) for sample in samples])
 
@@ -155,7 +154,7 @@ class Comparison:
         if not self.on_rtl or network.preset not in PRESETS:  # no hardware is built for other machines
             return NOT_RUN
         return tried(f"{network.name}: RTL", lambda: differing(
-            golden[:self.on_rtl], outputs(firmware, samples[:self.on_rtl], "library")), self.say)
+            golden[:self.on_rtl], outputs_of("library", firmware, samples[:self.on_rtl])), self.say)
 
     def _cell(
         self, network: Network, way: Way, script: Script, samples: list[np.ndarray], golden: np.ndarray,
@@ -172,10 +171,3 @@ class Comparison:
             return differing(golden, results(twin.infer, samples, golden))
 
         return tried(f"{network.name}: {way.title}", compared, self.say)
-
-
-def outputs(firmware: Firmware, samples: list[np.ndarray], machine: str) -> np.ndarray:
-    """uint16[samples, outputs] of a machine."""
-    with host.machine(machine, firmware.config) as made:
-        session = Session(made, firmware)
-        return np.stack([session.infer(sample) for sample in samples])

@@ -162,12 +162,9 @@ def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, u
     if isinstance(given, Model):
         name, patterns = f"{held.name} in golden arithmetic", network.outputs(held, samples.inputs, samples.lengths)
     else:
-        from concord.firmware.session import Session
-        from concord.sim.machines.host import machine
+        from concord.firmware.session import outputs_of
 
-        name = f"{held.name} on {given.machine}, {kind}"
-        with machine(kind, held.config) as made:
-            patterns = np.stack(list(map(Session(made, held).infer, samples)))
+        name, patterns = f"{held.name} on {given.machine}, {kind}", outputs_of(kind, held, samples)
     return _outputs(name, real(patterns), patterns, samples, data)
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import tomli_w
-from concord.datasets import arrays, dataset, labels, preprocess
+from concord.datasets import arrays, dataset, labels
 from concord.datasets.description import ORIGIN, PARTS, Description, Preprocessing, record
 from concord.datasets.find import as_archive, described, find
-from concord.datasets.raw import Found, Raw
+from concord.datasets.raw import Found, Raw, prepared
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
 from concord.lib.input_axes import Order
 from concord.lib.names import cleaned
@@ -130,7 +130,7 @@ def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> 
     made, names = labels.labelled(parts, task, description.classes or found.classes, given)
     shapes, samples = {}, {}
     for part, raw in parts.items():
-        inputs, lengths, shapes[part] = preprocess.prepared(raw, description, found.scale)
+        inputs, lengths, shapes[part] = prepared(raw, description, found.scale)
         samples[part] = Samples(inputs=inputs, lengths=lengths, labels=made[part], classes=names)
     shape = _equal(parts, shapes, made if task is Task.REGRESSION else {})
     samples = _calibrated(samples, description)

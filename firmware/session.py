@@ -1,11 +1,12 @@
 """Run one network on one machine, which may be golden or simulated hardware."""
 
+from collections.abc import Iterable
 from typing import Self
 
 import numpy as np
 from concord.firmware.firmware import Firmware, check_machine
 from concord.golden.host.messages import contents_of, entries_message, program_message, read_message
-from concord.sim.machines.host import Machine, MachineTimeout
+from concord.sim.machines.host import Machine, MachineTimeout, machine
 from concord.spec.host.messages import unpack
 from concord.spec.host.registers import Counter, Status
 from concord.spec.isa.check import check
@@ -165,6 +166,13 @@ class Session:
 
     def _contents(self, message: bytes) -> np.ndarray:
         return contents_of(self.machine.config, unpack(self.machine.config, message, to_machine=False))
+
+
+def outputs_of(kind: str, firmware: Firmware, samples: Iterable[np.ndarray]) -> np.ndarray:
+    """uint16[samples, outputs] of a new machine of a kind, by its name in `sim.machines.host.machine`."""
+    with machine(kind, firmware.config) as made:
+        session = Session(made, firmware)
+        return np.stack([session.infer(sample) for sample in samples])
 
 
 class Stopped(RuntimeError):

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from concord.lib.extras import needing
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import Anew, AxesOrder, OwnData
-from concord.nnp.lib.quantization import TRAINING, quantizing
+from concord.nnp.lib.options import TRAINING, Anew, AxesOrder, OwnData, quantizing
 from concord.workflows import imports
 from concord.workflows.training import command_line
 

@@ -13,7 +13,7 @@ from concord.net.quantize.options import DEFAULTS, NetworkArithmetic, Quantizati
 from concord.net.quantize.recipe import ActivationMethod, Gates, InitialState, Methods, WeightMethod
 from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib.errors import sentences
-from concord.nnp.lib.quantization import GATES, quantizing
+from concord.nnp.lib.options import GATES, quantizing
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
 from concord.workflows.imports import is_file, result

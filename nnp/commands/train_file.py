@@ -7,8 +7,7 @@ import typer
 from concord.lib.extras import needing
 from concord.lib.files import check_writable
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import AxesOrder, OwnData
-from concord.nnp.lib.quantization import quantizing
+from concord.nnp.lib.options import AxesOrder, OwnData, quantizing
 from concord.workflows import imports, training
 from concord.workflows.imports import opened
 from concord.workflows.storage import written

@@ -1,10 +1,15 @@
-"""Options that several commands share."""
+"""Options that several commands share; those of quantisation are one for each field of `QuantizationOptions`."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple, get_type_hints
 
 import typer
 from concord.lib.input_axes import Order
+from concord.net.quantize.options import QuantizationOptions
 from concord.sim.machines.kinds import MachineKind
 
 Machine = Annotated[MachineKind, typer.Option(
@@ -45,3 +50,124 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summa
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of worker processes.", min=1)]
 First = Annotated[int, typer.Option("--first", help="Index of the first sample.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Path or URL of a quantised model.", show_default=False)]
+
+
+class Words(NamedTuple):
+    """A field on the command line: names of its option, what the help says, and the default that the help shows."""
+
+    names: tuple[str, ...]
+    text: str
+    shown: str = ""
+
+
+#: The words of each field of `QuantizationOptions`.
+OPTIONS = {
+    "preset": Words(
+        ("--preset", "--for", "--config"),
+        "Quantise for this machine, a preset or TOML file, which sets the bits of weights and inputs and --symmetric."),
+    "arithmetic": Words(
+        ("--arithmetic",), "Integers, or block floating point (bfp), whose mantissas have 2 to 8 bits."),
+    "block": Words(
+        ("--block",), "Number of elements that share an exponent in block floating point.", "16, or the machine's"),
+    "weights_bits": Words(("--weights-bits",), "Bits of weights: 1 to 8, or 16.", "4, or the machine's"),
+    "input_bits": Words(("--input-bits",), "Bits of the inputs of layers: 2 to 8, or 16.", "4, or the machine's"),
+    "weights_float": Words(
+        ("--weights-float",),
+        "Weights with an exponent of e bits for each, and m bits of fraction, as EeMm: E4M3, E2M1, or E3M0 for powers "
+        "of two. For --arithmetic bfp, in place of --weights-bits."),
+    "input_float": Words(("--input-float",), "The same for the inputs of layers, in place of --input-bits."),
+    "layers": Words(("--layer",), "Bits of one layer, as NAME=WEIGHTS,INPUTS. May be repeated."),
+    "symmetric": Words(
+        ("--symmetric/--full",), "Leave out the lowest code of inputs, as most machines do, or use all codes.",
+        "full, or the machine's"),
+    "ptq_weights": Words(("--ptq-weights",), "Method that finds the scales of weights before any training."),
+    "ptq_activations": Words(
+        ("--ptq-activations",), "Method that finds the ranges of inputs of layers before any training.",
+        "ends for files of networks, else search"),
+    "rows": Words(
+        ("--rows",), "Number of rows of weights that share a scale before training; 0 for all rows of a layer."),
+    "weights": Words(
+        ("--weights",), "Method of training for weights; it also decides how weights become integers."),
+    "activations": Words(("--activations",), "Method of training for activations."),
+    "start": Words(("--start",), "Starting point of training."),
+    "batch_norm": Words(("--batch-norm",), "Keep batch normalisation during training, and fold it afterwards."),
+    "keep_input": Words(
+        ("--keep-input",), "Keep the range of the input images during training, which is faster."),
+    "asymmetric": Words(
+        ("--asymmetric",),
+        "Give integer weights of recurrent layers a zero point, for which the machine needs one more bit."),
+    "shared": Words(("--shared",), "Share one scale between the two matrices of a gate of a recurrent layer."),
+    "gate_bits": Words(
+        ("--gate-bits",), "Bits of the outputs of gates of recurrent layers, 2 to 9; 0 keeps binary16."),
+}
+#: Fields that matter only where a network is trained, and those that are for gates of recurrent layers.
+TRAINING = ("start", "batch_norm", "keep_input")
+GATES = ("asymmetric", "shared", "gate_bits")
+#: The parameter of a command that becomes these options.
+PARAMETER = "chosen"
+
+
+def quantizing(*, only: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
+    """A decorator that turns the parameter `chosen` of a command into options: one for each field, and a TOML file.
+
+    Args:
+        only:    Fields that the command has; empty for all.
+        without: Fields that it does not have.
+    """
+    names = [name for name in OPTIONS if name not in without and (name in only or not only)]
+
+    def decorated(command: Callable) -> Callable:
+        shape = inspect.signature(command, eval_str=True)
+        made = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+                for name, annotation in _annotations(names).items()]
+        parameters = []
+        for parameter in shape.parameters.values():
+            parameters += made if parameter.name == PARAMETER else [
+                parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+
+        @wraps(command)
+        def wrapped(**given):
+            options = {item.name: given.pop(item.name) for item in made}
+            return command(**given, **{PARAMETER: _options(options)})
+
+        wrapped.__signature__ = shape.replace(parameters=parameters)
+        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return wrapped
+
+    return decorated
+
+
+def _annotations(names: list[str]) -> dict[str, type]:
+    """The annotation of each option for typer, by the name of its parameter."""
+    hints, found = get_type_hints(QuantizationOptions), {}
+    defaults = {item.name: item.default for item in fields(QuantizationOptions)}
+    for name in names:
+        words, default = OPTIONS[name], defaults[name]
+        plain = default is MISSING or default in (None, "", False)
+        option = typer.Option(*words.names, help=words.text, show_default=words.shown or (not plain and str(default)),
+                              metavar="MACHINE" if name == "preset" else None)
+        kind = list[str] if name == "layers" else hints[name]
+        found[name] = Annotated[kind | None, option]
+    found["options"] = Annotated[Path | None, typer.Option(
+        "--options", metavar="FILE", help="TOML file of these options, by the names that Python has for them; options "
+                                          "on the command line come first.", show_default=False)]
+    return found
+
+
+def _options(given: dict) -> QuantizationOptions:
+    """The options of a command line, over those of a file."""
+    path, layers = given.pop("options"), given.pop("layers", None)
+    base = QuantizationOptions.read(path) if path else QuantizationOptions()
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if layers:
+        chosen["layers"] = {**base.layers, **dict(map(_layer_bits, layers))}
+    return replace(base, **chosen)
+
+
+def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:
+    """The name of a layer and its bits, from the value of --layer."""
+    name, _, widths = text.partition("=")
+    parts = widths.split(",")
+    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        raise ValueError(f"--layer {text!r}: NAME=WEIGHTS,INPUTS is needed, such as 0_0=8,8")
+    return name, (int(parts[0]), int(parts[1]))

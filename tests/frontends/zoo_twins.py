@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from concord.campaigns.twin_random import calls
 from concord.firmware.firmware import Firmware
 from concord.machines.fit import fit
 from concord.net.graph import Graph
@@ -15,7 +16,7 @@ from concord.objects import Model, Network
 from concord.quantizing import quantize
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import find_config
-from concord.tests.twin.recovered import calls, golden
+from concord.tests.twin.recovered import golden
 from concord.twin.generic.network import network as word_by_word
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover

@@ -2,7 +2,7 @@
 
 import pytest
 from concord.campaigns.makers.any_networks import KINDS
-from concord.tests.twin.campaign import compiled, outcome
+from concord.campaigns.twin_random import compiled, outcome
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ROOM, Images
+from concord.campaigns.twin_random import calls
 from concord.compiler.network import compile_network
 from concord.golden.mvm.elements import nearest, representable
 from concord.golden.mvm.quantizer import quantize
@@ -14,7 +15,7 @@ from concord.net.cells.registry import CELLS
 from concord.net.model import INPUT
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.numbers.formats import Format
-from concord.tests.twin.recovered import agree, calls, golden
+from concord.tests.twin.recovered import agree, golden
 from concord.tests.twin.scripts import call, routine
 from concord.tests.twin.test_source import load
 from concord.tests.twin.training import train

@@ -5,12 +5,13 @@ import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images
 from concord.campaigns.makers.mixed_networks import Mixed
+from concord.campaigns.twin_random import calls
 from concord.net.arithmetic.sequences import TimeAxis
 from concord.net.cells.registry import CELLS
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import PRESETS, Config
 from concord.tests.compiler.test_image_networks import roomy
-from concord.tests.twin.recovered import agree, calls
+from concord.tests.twin.recovered import agree
 from concord.twin.lib.script import Call
 
 BLOCK = pytest.mark.parametrize("block", [False, True], ids=["integers", "blocks"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images, geometry
+from concord.campaigns.twin_random import calls, results
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Section, Tiles
 from concord.firmware.firmware_file import load_firmware, save_firmware
@@ -20,7 +21,7 @@ from concord.tests import small_networks
 from concord.tests.compiler.test_image_networks import roomy
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.bare_firmware import bare
-from concord.tests.twin.recovered import agree, calls, golden, results
+from concord.tests.twin.recovered import agree, golden
 from concord.twin.recovery.layers.reserved import reserved
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover

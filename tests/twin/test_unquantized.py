@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ROOM
+from concord.campaigns.twin_random import calls
 from concord.compiler.network import compile_network, full_precision
 from concord.firmware.firmware import Firmware
 from concord.firmware.unquantized import UnquantizedMachine
@@ -15,7 +16,6 @@ from concord.net.layers.softmax import Softmax
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format
 from concord.tests.real_networks import network, with_reals
-from concord.tests.twin.recovered import calls
 from concord.twin.lib.run import run
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints

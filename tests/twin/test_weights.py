@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
+from concord.campaigns.twin_random import compiled as drawn
 from concord.compiler.network import compile_network
 from concord.firmware.firmware_file import load_firmware
 from concord.spec.machine.config import preset
 from concord.tests.command_line import compiled, done, nnp, refused
 from concord.tests.test_rooms import ROOT
-from concord.tests.twin.campaign import compiled as drawn
 from concord.tests.twin.test_source import load
 from concord.tests.twin.training import train
 from concord.twin.recovery.recover import recover

@@ -6,7 +6,7 @@ import pytest
 from concord.net.quantize.block_recipe import BlockRecipe
 from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.net.quantize.recipe import WeightMethod, WeightTraining
-from concord.nnp.lib.quantization import GATES, OPTIONS, TRAINING
+from concord.nnp.lib.options import GATES, OPTIONS, TRAINING
 
 
 def test_every_option_is_on_the_command_line():

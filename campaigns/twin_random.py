@@ -14,10 +14,13 @@ from concord.campaigns.makers import networks
 from concord.campaigns.makers.any_networks import KINDS, draw
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Firmware
-from concord.tests.twin.recovered import calls, golden, results
+from concord.firmware.session import outputs_of
+from concord.twin.lib.run import run
+from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
+from concord.twin.vocabulary import numpy_functions, word_functions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +53,7 @@ def compiled(kind: str, seed: int) -> tuple[Firmware, np.ndarray]:
 
 def outcome(firmware: Firmware, samples: np.ndarray) -> Outcome:
     """The twins of a network beside golden."""
-    wanted, seconds, tables = golden(firmware, samples), 0.0, 0
+    wanted, seconds, tables = outputs_of("golden", firmware, samples), 0.0, 0
     for hints, each in (("with hints", firmware), ("without hints", without_hints(firmware))):
         begun = time.perf_counter()
         try:
@@ -62,6 +65,29 @@ def outcome(firmware: Firmware, samples: np.ndarray) -> Outcome:
             return Outcome(layers=True, wrong=f"other bits {hints}", tables=0, seconds=seconds)
         tables = max(tables, sum(call.function == "take" for call in calls(script)))
     return Outcome(layers=True, wrong="", tables=tables, seconds=seconds)
+
+
+def results(script: Script, samples: np.ndarray) -> np.ndarray:
+    """uint16[samples, outputs], the results of a script for samples of binary16 patterns."""
+    with np.errstate(all="ignore"):
+        found = run(script, samples.view(np.float16), word_functions)
+        return numpy_functions.canonical(found).view(np.uint16).reshape(len(samples), -1)
+
+
+def calls(script: Script) -> list[Call]:
+    """All calls of a script, those in loops too."""
+    found: list[Call] = []
+
+    def add(lines: tuple[Line, ...]):
+        for line in lines:
+            if isinstance(line, Loop):
+                add(line.body)
+            else:
+                found.append(line)
+
+    for routine in (*script.routines, script.main):
+        add(routine.body)
+    return found
 
 
 def main():
