@@ -1,5 +1,6 @@
 """Converts the streams of a unit to AXI4-Stream buses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from amaranth import *
@@ -59,11 +60,14 @@ class AxiStreams(Component):
     has a field `last`. The buses of outputs are called m_axis_X.
 
     Args:
-        unit: Component to wrap. Its other ports are unchanged.
+        unit:     Component to wrap. Its other ports are unchanged.
+        prefixes: Names of the buses, of the streams that are to become buses; all streams if left out.
     """
 
-    def __init__(self, unit: Component):
+    def __init__(self, unit: Component, prefixes: Mapping[str, str] | None = None):
         self.unit, self.streams = unit, streams(unit)
+        if prefixes is not None:
+            self.streams = {key: (prefix, *self.streams[key][1:]) for key, prefix in prefixes.items()}
         ports = {key: member for key, member in unit.signature.members.items() if key not in self.streams}
         for prefix, flow, shape in self.streams.values():
             there, back = (In, Out) if flow == In else (Out, In)

@@ -1,53 +1,38 @@
-"""AXI4-Stream ports for a unit that moves message beats: wire names for bus models, pauses and a protocol monitor."""
+"""Bus models of cocotbext-axi at the ports of a unit, with random pauses, and a monitor of the AXI4-Stream protocol."""
 
 import random
+from collections.abc import Iterator
 
-from amaranth import Module
-from amaranth.lib import wiring
-from amaranth.lib.wiring import Component, In, Out
 from cocotb.triggers import RisingEdge
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiStreamBus
 
 
-class AxiStream(Component):
-    """`unit` with its stream `name` of {data, last} renamed to `prefix`_tdata, _tvalid, _tready and _tlast.
-
-    Args:
-        unit:   Component with the stream; its other ports stay as they are.
-        name:   Name of the stream.
-        prefix: Prefix of the names of the bus wires.
-    """
-
-    def __init__(self, unit: Component, name: str, prefix: str):
-        self.unit, self.name, self.prefix = unit, name, prefix
-        self.incoming = unit.signature.members[name].flow == In
-        there, back = (In, Out) if self.incoming else (Out, In)
-        self.kept = {key: member for key, member in unit.signature.members.items() if key != name}
-        super().__init__(self.kept | {
-            f"{prefix}_tdata": there(len(getattr(unit, name).p.data)), f"{prefix}_tlast": there(1),
-            f"{prefix}_tvalid": there(1), f"{prefix}_tready": back(1)})
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.unit = self.unit
-        for key, member in self.kept.items():
-            inner, outer = getattr(self.unit, key), getattr(self, key)
-            if member.is_signature:
-                wiring.connect(m, inner, wiring.flipped(outer))
-            else:
-                m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
-        stream = getattr(self.unit, self.name)
-        data, last, valid, ready = (
-            getattr(self, f"{self.prefix}_{wire}") for wire in ("tdata", "tlast", "tvalid", "tready"))
-        there = [(stream.p.data, data), (stream.p.last, last), (stream.valid, valid), (ready, stream.ready)]
-        m.d.comb += [left.eq(right) if self.incoming else right.eq(left) for left, right in there]
-        return m
-
-
-def pauses(seed: int, stall: float):
+def pauses(seed: int, stall: float) -> Iterator[bool]:
     """An endless pause generator for cocotbext-axi: True in a share `stall` of the cycles."""
     choice = random.Random(seed)
     while True:
         yield choice.random() < stall
+
+
+def stream_end(kind: type, dut, prefix: str, seed: int, stall: float):
+    """The source or sink, an AxiStreamSource or AxiStreamSink, at the bus `prefix`; it pauses in a share of cycles."""
+    end = kind(AxiStreamBus.from_prefix(dut, prefix), dut.clk, dut.rst)
+    end.log.setLevel("WARNING")
+    if stall:
+        end.set_pause_generator(pauses(seed, stall))
+    return end
+
+
+def lite_master(dut, prefix: str, seed: int, stall: float) -> AxiLiteMaster:
+    """The AXI4-Lite master at the bus `prefix`, whose channels pause in a share of cycles."""
+    master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, prefix), dut.clk, dut.rst)
+    write, read = master.write_if, master.read_if
+    for part in (write, read):
+        part.log.setLevel("WARNING")
+    channels = (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel)
+    for number, channel in enumerate(channels if stall else (), seed):
+        channel.set_pause_generator(pauses(number, stall))
+    return master
 
 
 async def monitor(dut, prefix: str):

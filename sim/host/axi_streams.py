@@ -3,11 +3,11 @@
 
 import cocotb
 import numpy as np
-from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
+from cocotbext.axi import AxiStreamFrame, AxiStreamSink, AxiStreamSource
 from concord.hw.host.axi_streams import AxiStreams, fields
 from concord.hw.lazy.exponent_search import COUNTS, pass_answer
 from concord.hw.lazy.lazy_update import LazyUpdate, lazy_block, lazy_elements, lazy_parameters
-from concord.sim.drivers.axi_stream import pauses
+from concord.sim.drivers.axi_stream import stream_end
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import start
 from concord.sim.stimulus.lazy_passes import lazy_format, random_pass
@@ -56,13 +56,9 @@ def words(**arrays) -> list[dict]:
 async def matches_golden(dut, stall):
     """Tensors go in as packets; each part of an answer comes out in bytes of its own."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    ends = {}
-    for seed, (kind, name) in enumerate(((AxiStreamSource, "s_axis_block"), (AxiStreamSource, "s_axis_i"),
-                                         (AxiStreamSink, "m_axis_o"), (AxiStreamSink, "m_axis_answer"))):
-        ends[name] = kind(AxiStreamBus.from_prefix(dut, name), dut.clk, dut.rst)
-        ends[name].log.setLevel("WARNING")
-        if stall:
-            ends[name].set_pause_generator(pauses(seed, stall))
+    kinds = {"s_axis_block": AxiStreamSource, "s_axis_i": AxiStreamSource, "m_axis_o": AxiStreamSink,
+             "m_axis_answer": AxiStreamSink}
+    ends = {name: stream_end(kind, dut, name, seed, stall) for seed, (name, kind) in enumerate(kinds.items())}
     await start(dut, "clear")
     passes = [random_pass(rng, FMT, int(rng.integers(1, 5 * LANES))) for _ in range(100)]
     for given in passes:

@@ -3,9 +3,9 @@
 import random
 
 import cocotb
-from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
+from cocotbext.axi import AxiLiteBus, AxiResp
 from cocotbext.axi.axil_channels import AxiLiteAWSource, AxiLiteAWTransaction, AxiLiteWSource, AxiLiteWTransaction
-from concord.sim.drivers.axi_stream import pauses
+from concord.sim.drivers.axi_stream import lite_master
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import clock, every_cycle, start
 from concord.spec.host.registers import Control, Counter, Register
@@ -27,13 +27,7 @@ class Bench:
 
     async def start(self):
         await start(self.dut, "status", "error", "error_address", "counter__ready")
-        self.host = AxiLiteMaster(AxiLiteBus.from_prefix(self.dut, "s_axil"), self.dut.clk, self.dut.rst)
-        for part in (self.host.write_if, self.host.read_if):
-            part.log.setLevel("WARNING")
-        for k, channel in enumerate((self.host.write_if.aw_channel, self.host.write_if.w_channel,
-                                     self.host.write_if.b_channel, self.host.read_if.ar_channel,
-                                     self.host.read_if.r_channel)):
-            channel.set_pause_generator(pauses(cocotb.RANDOM_SEED + k, self.stall))
+        self.host = lite_master(self.dut, "s_axil", cocotb.RANDOM_SEED, self.stall)
         every_cycle(self.dut, self._count)
         every_cycle(self.dut, self._watch)
 

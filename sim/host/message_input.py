@@ -3,10 +3,11 @@
 
 import cocotb
 import numpy as np
-from cocotbext.axi import AxiStreamBus, AxiStreamSource
+from cocotbext.axi import AxiStreamSource
+from concord.hw.host.axi_streams import AxiStreams
 from concord.hw.host.message_input import MessageInput
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.axi_stream import AxiStream, pauses
+from concord.sim.drivers.axi_stream import stream_end
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import Sink, clock, every_cycle, start, until
 from concord.sim.stimulus.message_cases import items, malformed, message, to_machine
@@ -15,9 +16,9 @@ from concord.spec.host.messages import MessageKind, pack
 CONFIGURATIONS = ("tiny", "serial", "wide", "vision")  # the last one has the widest words
 
 
-def component(config) -> AxiStream:
+def component(config) -> AxiStreams:
     """The unit, whose beats come over AXI4-Stream."""
-    return AxiStream(MessageInput(config), "i", "s_axis")
+    return AxiStreams(MessageInput(config), {"i": "s_axis"})
 
 
 OUTS = (*message_payloads.items(CONFIG), "read")
@@ -30,15 +31,11 @@ class Bench:
         self.dut, self.errors = dut, 0
         self.rng = np.random.default_rng(cocotb.RANDOM_SEED)
         self.sinks = {name: Sink(dut, name, stall=stall) for name in OUTS}
-        dut.idle.value = 1
-        dut.reset.value = 0
-        self.stall = stall
+        dut.idle.value, dut.reset.value, self.stall = 1, 0, stall
 
     async def start(self):
         await start(self.dut)
-        self.host = AxiStreamSource(AxiStreamBus.from_prefix(self.dut, "s_axis"), self.dut.clk, self.dut.rst)
-        self.host.log.setLevel("WARNING")
-        self.host.set_pause_generator(pauses(cocotb.RANDOM_SEED, self.stall))
+        self.host = stream_end(AxiStreamSource, self.dut, "s_axis", cocotb.RANDOM_SEED, self.stall)
         every_cycle(self.dut, self._count_errors)
 
     async def send(self, *packets: bytes):

@@ -3,11 +3,11 @@
 
 import cocotb
 import numpy as np
-from cocotbext.axi import AxiStreamBus, AxiStreamSink, AxiStreamSource
+from cocotbext.axi import AxiStreamSink, AxiStreamSource
 from concord.golden.host.messages import routed
 from concord.hw.host.axi_streams import AxiStreams
 from concord.hw.host.message_link import MessageLink
-from concord.sim.drivers.axi_stream import monitor, pauses
+from concord.sim.drivers.axi_stream import monitor, stream_end
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import clock, start
 from concord.spec.host.messages import MessageKind
@@ -59,9 +59,7 @@ async def every_message_arrives_whole(dut, stall):
     ends = {}
     for number, (name, kind) in enumerate((("s_axis_results", AxiStreamSource), ("s_axis_from_host", AxiStreamSource),
                                            ("m_axis_to_host", AxiStreamSink), ("m_axis_o", AxiStreamSink))):
-        ends[name] = end = kind(AxiStreamBus.from_prefix(dut, name), dut.clk, dut.rst)
-        end.log.setLevel("WARNING")
-        end.set_pause_generator(pauses(cocotb.RANDOM_SEED + number, stall))
+        ends[name] = stream_end(kind, dut, name, cocotb.RANDOM_SEED + number, stall)
         if kind is AxiStreamSink:
             cocotb.start_soon(monitor(dut, name))
     for name, messages in (("s_axis_results", results), ("s_axis_from_host", ours)):

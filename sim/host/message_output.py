@@ -3,10 +3,11 @@
 
 import cocotb
 import numpy as np
-from cocotbext.axi import AxiStreamBus, AxiStreamSink
+from cocotbext.axi import AxiStreamSink
+from concord.hw.host.axi_streams import AxiStreams
 from concord.hw.host.message_output import MessageOutput
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.axi_stream import AxiStream, monitor, pauses
+from concord.sim.drivers.axi_stream import monitor, stream_end
 from concord.sim.drivers.bench import CONFIG, pack
 from concord.sim.drivers.stream import Source, clock, start, until
 from concord.sim.stimulus.message_cases import entry_bits
@@ -17,9 +18,9 @@ from concord.spec.isa.memories import VRFS, Mem
 CONFIGURATIONS = ("tiny", "serial", "wide", "vision")  # the last one has the widest words
 
 
-def component(config) -> AxiStream:
+def component(config) -> AxiStreams:
     """The unit, whose beats leave over AXI4-Stream."""
-    return AxiStream(MessageOutput(config), "o", "m_axis")
+    return AxiStreams(MessageOutput(config), {"o": "m_axis"})
 
 
 class Bench:
@@ -45,9 +46,7 @@ class Bench:
 
     async def start(self):
         await start(self.dut)
-        self.host = AxiStreamSink(AxiStreamBus.from_prefix(self.dut, "m_axis"), self.dut.clk, self.dut.rst)
-        self.host.log.setLevel("WARNING")
-        self.host.set_pause_generator(pauses(cocotb.RANDOM_SEED, self.stall))
+        self.host = stream_end(AxiStreamSink, self.dut, "m_axis", cocotb.RANDOM_SEED, self.stall)
         cocotb.start_soon(monitor(self.dut, "m_axis"))
 
     async def receive(self) -> bytes:

@@ -1,10 +1,12 @@
 """The NNP's buses in a cocotb simulation: a link that `sim.machines.host` drives, with cocotbext-axi on the wires."""
 
+from inspect import iscoroutinefunction
+
 import cocotb
 from cocotb.task import resume
 from cocotb.triggers import ClockCycles, RisingEdge
-from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp, AxiStreamBus, AxiStreamSink, AxiStreamSource
-from concord.sim.drivers.axi_stream import monitor, pauses
+from cocotbext.axi import AxiResp, AxiStreamSink, AxiStreamSource
+from concord.sim.drivers.axi_stream import lite_master, monitor, stream_end
 from concord.sim.drivers.stream import start
 from concord.spec.host.registers import Register, Status
 from concord.spec.machine.config import Config
@@ -26,18 +28,9 @@ class Bus:
                  prefix: str = ""):
         self.dut, self.config, self.prefix = dut, config, prefix
         self.quiet = self.cycles = 0
-        self.source = AxiStreamSource(AxiStreamBus.from_prefix(dut, f"{prefix}s_axis"), dut.clk, dut.rst)
-        self.sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, f"{prefix}m_axis"), dut.clk, dut.rst)
-        self.master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}s_axil"), dut.clk, dut.rst)
-        write, read = self.master.write_if, self.master.read_if
-        for part in (self.source, self.sink, write, read):
-            part.log.setLevel("WARNING")
-        if gap:
-            self.source.set_pause_generator(pauses(seed, gap))
-        if stall:
-            channels = (self.sink, write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel)
-            for number, channel in enumerate(channels, seed + 1):
-                channel.set_pause_generator(pauses(number, stall))
+        self.source = stream_end(AxiStreamSource, dut, f"{prefix}s_axis", seed, gap)
+        self.sink = stream_end(AxiStreamSink, dut, f"{prefix}m_axis", seed + 1, stall)
+        self.master = lite_master(dut, f"{prefix}s_axil", seed + 2, stall)
 
     async def start(self) -> None:
         """Start the clock, reset the machine, and begin to watch its streams."""
@@ -110,19 +103,11 @@ class Blocking:
     """A bus whose methods block, for code without coroutines that runs under `cocotb.task.bridge`."""
 
     def __init__(self, bus: Bus):
-        self.config, self.bus = bus.config, bus
-        for name in ("send", "receive", "read", "write", "step", "settle", "run"):
-            setattr(self, name, resume(getattr(bus, name)))
+        self.bus = bus
 
-    @property
-    def queued(self) -> int:
-        """Number of messages that the machine has not taken completely."""
-        return self.bus.queued
-
-    @property
-    def cycles(self) -> int:
-        """Clock cycles since reset."""
-        return self.bus.cycles
+    def __getattr__(self, name: str):
+        found = getattr(self.bus, name)
+        return resume(found) if iscoroutinefunction(found) else found
 
     def close(self) -> None:
         """Do nothing: the simulation ends with its test."""

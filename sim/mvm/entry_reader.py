@@ -12,7 +12,7 @@ from concord.sim.drivers.bench import CONFIG, Record, assert_equal
 from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.reference.hazards import EntryPipeline
 from concord.sim.stimulus import products
-from concord.sim.stimulus.random_values import mantissas
+from concord.sim.stimulus.random_values import block_fields, mantissas
 
 TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -77,22 +77,18 @@ class Bench:
                  for b in range(ENGINES)}
         for b, read in READS.of(int(dut.reads.value)).items():
             if read["valid"]:
-                banks[b] = ENTRY.join(self.entry(read["index"] * ENGINES + b))
+                address = read["index"] * ENGINES + b
+                banks[b] = ENTRY.join(block_fields(self.mantissas[address], self.exponents[address]))
         dut.entries.value = sum(value << b * ENTRY.width for b, value in banks.items())
         self.feed()
         if busy:
             self.writers.advance()
         dut.writers.value, dut.progress.value = self.writers.payloads
 
-    def entry(self, address: int) -> dict:
-        return {"mantissas": dict(enumerate(self.mantissas[address].tolist())),
-                "exponent": int(self.exponents[address])}
-
     def operands(self, step: list[int], group: int) -> dict:
         """The operands of a beat, one for each column."""
         part = slice(group * LANES, (group + 1) * LANES)
-        return {j: {"mantissas": dict(enumerate(self.mantissas[a, part].tolist())), "exponent": int(self.exponents[a])}
-                for j, a in enumerate(step)}
+        return {j: block_fields(self.mantissas[a, part], self.exponents[a]) for j, a in enumerate(step)}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

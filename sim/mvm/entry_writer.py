@@ -12,7 +12,7 @@ from concord.hw.mvm.vector_rf import entry_words
 from concord.sim.drivers.bench import CONFIG, Record, assert_equal
 from concord.sim.drivers.stream import Source, clock, start
 from concord.sim.stimulus.products import EntryWrites
-from concord.sim.stimulus.random_values import mantissas
+from concord.sim.stimulus.random_values import random_block
 
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -90,10 +90,7 @@ class Memory:
 
 def entry_of_the_host(rng) -> dict:
     """An entry at a random address."""
-    fmt = CONFIG.activations
-    return {"address": int(rng.integers(ENTRIES)),
-            "entry": {"mantissas": dict(enumerate(mantissas(rng, fmt, N).tolist())),
-                      "exponent": int(rng.integers(fmt.e_max - fmt.e_min + 1))}}
+    return {"address": int(rng.integers(ENTRIES)), "entry": random_block(rng, CONFIG.activations, N)}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -7,7 +7,7 @@ from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.quantizer import quantized
 from concord.sim.drivers.bench import CONFIG, Record, assert_equal, pack
 from concord.sim.drivers.stream import Source, clock, start
-from concord.sim.stimulus.random_values import mantissas
+from concord.sim.stimulus.random_values import block_fields, mantissas
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Cat(read_line, self.step[:high], reading)", "new": "Cat(read_line, self.step[:high], filling)"},
@@ -41,8 +41,7 @@ class Operand:
         """The elements that each engine must see, as far as columns are complete."""
         columns = range(step * ENGINES, min((step + 1) * ENGINES, self.taken // WORDS))
         part = slice(group * LANES, (group + 1) * LANES)
-        return {c % ENGINES: {"mantissas": dict(enumerate(self.mantissas[c, part].tolist())),
-                              "exponent": int(self.exponents[c])} for c in columns}
+        return {c % ENGINES: block_fields(self.mantissas[c, part], self.exponents[c]) for c in columns}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -7,7 +7,7 @@ from concord.hw.lib.payloads import entry, entry_reads
 from concord.hw.mvm.vector_rf import bank_read, entry_words
 from concord.sim.drivers.bench import CONFIG, Record, assert_equal
 from concord.sim.drivers.stream import clock, start
-from concord.sim.stimulus.random_values import mantissas
+from concord.sim.stimulus.random_values import random_block
 
 TESTED = ("tiny", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -40,8 +40,7 @@ class Bench:
         address = near[0]
         words = int(rng.integers(1, 1 << CONFIG.vector_words)) if address in self.contents else (
             (1 << CONFIG.vector_words) - 1)
-        value = {"mantissas": dict(enumerate(mantissas(rng, FORMAT, N).tolist())),
-                 "exponent": int(rng.integers(FORMAT.e_max - FORMAT.e_min + 1))}
+        value = random_block(rng, FORMAT, N)
         if words != (1 << CONFIG.vector_words) - 1:  # all words of an entry come with one exponent
             value["exponent"] = self.contents[address]["exponent"]
         valid = rng.random() < 0.7

@@ -15,6 +15,7 @@ from concord.sim.reference.hazards import ahead
 from concord.sim.stimulus import products
 from concord.sim.stimulus.entry_chains import columns
 from concord.sim.stimulus.products import EntryWrites
+from concord.sim.stimulus.random_values import block_fields
 from concord.spec.isa.chain import Chain
 from concord.spec.machine.config import Config
 
@@ -68,8 +69,7 @@ class EntryTraffic:
 
     def entry(self, address: int) -> dict:
         """The entry that all chains so far leave at `address`."""
-        return {"mantissas": dict(enumerate(self.golden.mantissas[address].tolist())),
-                "exponent": int(self.golden.exponents[address])}
+        return block_fields(self.golden.mantissas[address], self.golden.exponents[address])
 
     def read(self, chain: Chain, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Plan the reads of a product, number `number` of all products, and return its mantissas and exponents."""

@@ -31,6 +31,16 @@ def mantissas(rng: np.random.Generator, fmt: Format, shape) -> np.ndarray:
     return legal(np.where(rng.random(shape) < 0.1, 0, values), fmt)
 
 
+def block_fields(mantissas: np.ndarray, exponent: int) -> dict:
+    """The fields of a block on the wires, such as an entry of VectorRf."""
+    return {"mantissas": dict(enumerate(mantissas.tolist())), "exponent": int(exponent)}
+
+
+def random_block(rng: np.random.Generator, fmt: Format, size: int) -> dict:
+    """The fields of a random block of `size` elements."""
+    return block_fields(mantissas(rng, fmt, size), rng.integers(fmt.e_max - fmt.e_min + 1))
+
+
 def legal(values: np.ndarray, fmt: Format) -> np.ndarray:
     """The mantissas of a format next to some integers of its range; those with a precision are of all magnitudes."""
     if not fmt.precision:

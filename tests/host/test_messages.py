@@ -14,10 +14,10 @@ from concord.golden.host.messages import (
     write_message,
 )
 from concord.golden.mvm.elements import unpack_tiles
+from concord.hw.host.axi_streams import AxiStreams
 from concord.hw.host.control import Control
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_output import MessageOutput
-from concord.sim.drivers.axi_stream import AxiStream
 from concord.sim.machines.build import run
 from concord.sim.stimulus.message_cases import items, malformed, message, to_machine
 from concord.spec.host.messages import Message, MessageKind, item_bytes, pack, unpack
@@ -98,12 +98,12 @@ def test_items_match_the_array_view():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_message_input(name):
-    run(AxiStream(MessageInput(preset(name)), "i", "s_axis"), "concord.sim.host.message_input", CONFIG=name)
+    run(AxiStreams(MessageInput(preset(name)), {"i": "s_axis"}), "concord.sim.host.message_input", CONFIG=name)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_message_output(name):
-    run(AxiStream(MessageOutput(preset(name)), "o", "m_axis"), "concord.sim.host.message_output", CONFIG=name)
+    run(AxiStreams(MessageOutput(preset(name)), {"o": "m_axis"}), "concord.sim.host.message_output", CONFIG=name)
 
 
 @pytest.mark.parametrize("name", ["tiny", "wide"])
