@@ -1,4 +1,4 @@
-"""Testbench of hw.host.control against spec.host.registers; CONFIG names the preset."""
+"""Testbench of hw.host.control against spec.host.registers."""
 
 import random
 

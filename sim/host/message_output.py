@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Testbench of hw.host.message_output against spec.host.messages; CONFIG names the preset."""
+"""Testbench of hw.host.message_output against spec.host.messages."""
 
 import cocotb
 import numpy as np

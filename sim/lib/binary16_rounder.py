@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Testbench of hw.lib.binary16_rounder against golden.lib.float16. LATENCY and WIDTH are the unit's attributes."""
+"""Testbench of hw.lib.binary16_rounder against golden.lib.float16."""
 
 import cocotb
 import numpy as np

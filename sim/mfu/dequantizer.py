@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Testbench of hw.mfu.dequantizer against golden.lib.float16. FORMAT, LANES and LATENCY are the unit's attributes."""
+"""Testbench of hw.mfu.dequantizer against golden.lib.float16."""
 
 import cocotb
 import numpy as np

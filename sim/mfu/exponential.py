@@ -1,4 +1,4 @@
-"""Testbench of hw.mfu.exponential against golden.mfu.softmax. LATENCY is the latency of the unit."""
+"""Testbench of hw.mfu.exponential against golden.mfu.softmax."""
 
 import cocotb
 import numpy as np

@@ -1,8 +1,4 @@
-"""Testbench of hw.mfu.multifunction against sim.reference.multifunction.
-
-CONFIG is a preset or a configuration as JSON; LATENCY and FACTOR_AT are the unit's attributes `latency` and
-`factor_at`.
-"""
+"""Testbench of hw.mfu.multifunction against sim.reference.multifunction."""
 
 import cocotb
 import numpy as np

@@ -1,4 +1,4 @@
-"""Testbench of hw.mfu.multiplier against sim.reference.multifunction. LATENCY is the latency of the unit."""
+"""Testbench of hw.mfu.multiplier against sim.reference.multifunction."""
 
 import cocotb
 import numpy as np

@@ -9,6 +9,7 @@ from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.writeback import write_request
 from concord.sim.drivers.bench import Record
 from concord.sim.drivers.stream import every_cycle
+from concord.spec.isa.chain import Chain
 from concord.spec.isa.memories import VRFS, depth
 from concord.spec.machine.config import Config
 
@@ -85,6 +86,30 @@ class Pipeline:
         """A `hw.lib.jobs.dependency` on a chain that is done or soon will be, for addresses around `near`."""
         lo = max(0, near + self.random.randint(-4, 6))
         return self.wait() | {"lo": min(lo, self.top), "hi": min(lo + self.random.randint(1, 8), self.top)}
+
+
+class Pipelines(dict[str, Pipeline]):
+    """The two pipelines that write vector memories, at the ports `mfu` and `copy` of `dut`, which reads them."""
+
+    def __init__(self, dut, config: Config, seed):
+        super().__init__({name: Pipeline(config, f"{name} {seed}") for name in ("mfu", "copy")})
+        self.dut = dut
+        dut.mfu.value = dut.copy.value = 0
+
+    def reader(self, chain: Chain) -> dict:
+        """The `hw.lib.jobs.reader` of the source of a chain, which depends on older writes near it."""
+        return {"valid": 1, "lo": chain.source.a, "inc": chain.source.inc,
+                **{name: pipe.dependency(chain.source.a) for name, pipe in self.items()}}
+
+    def blocked(self, source: dict, memory: int, address: int) -> bool:
+        """Whether the word at `address` may still be written by a chain that the reader `source` waits for."""
+        return any(blocked(source[name], pipe.state, memory, address) for name, pipe in self.items())
+
+    def advance(self, chance: float = 0.3):
+        """Let both pipelines advance, and show their progress to the unit."""
+        for name, pipe in self.items():
+            pipe.advance(chance)
+            getattr(self.dut, name).value = pipe.payload
 
 
 class EntryPipeline:

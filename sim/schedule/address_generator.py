@@ -8,7 +8,7 @@ from concord.hw.lib.payloads import MVM, NET
 from concord.hw.schedule.address_generator import read_request, walk
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Source, clock, start
-from concord.sim.reference.hazards import Pipeline, Vectors, blocked
+from concord.sim.reference.hazards import Pipelines, Vectors
 from concord.sim.stimulus.chains import fields, pipelines, random_chains
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -17,7 +17,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 JOB, REQUEST = Record(walk(CONFIG)), Record(read_request(CONFIG))
-PIPES = ("mfu", "copy")
 
 
 class Bench:
@@ -28,9 +27,8 @@ class Bench:
         self.dut, self.random = dut, random.Random(seed)
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
         self.queues = {NET: Source(dut, "net", stall=stall), MVM: Source(dut, "pop", stall=stall)}
-        self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in PIPES}
-        self.stall, self.next = stall, None
-        dut.job.value = dut.hold.value = dut.mfu.value = dut.copy.value = 0
+        self.pipes, self.stall, self.next = Pipelines(dut, CONFIG, seed), stall, None
+        dut.job.value = dut.hold.value = 0
 
     def job(self, chain) -> dict:
         """The job of a chain: its source, and dependencies on older writes near it."""
@@ -38,8 +36,7 @@ class Bench:
         job = {name: record[name] for name in names} | {
             "valid": 1, "words": record["operand_words" if chain.product else "words"], "source": {"valid": 0}}
         if chain.random_source:
-            job["source"] = {"valid": 1, "lo": chain.source.a, "inc": chain.source.inc,
-                             **{name: pipe.dependency(chain.source.a) for name, pipe in self.pipes.items()}}
+            job["source"] = self.pipes.reader(chain)
         elif record["memory"] in self.queues:
             self.queues[record["memory"]].put(
                 *(self.random.getrandbits(self.vectors.bits) for _ in range(job["words"] * job["iterations"])))
@@ -59,8 +56,7 @@ class Bench:
                 assert bool(self.queues[memory].ready.value) == active
                 value = int(self.queues[memory].payload.value)
             else:
-                free = not any(blocked(job["source"][name], pipe.state, memory, address)
-                               for name, pipe in self.pipes.items())
+                free = not self.pipes.blocked(job["source"], memory, address)
                 assert REQUEST.of(int(dut.vectors__request.value)) == {
                     "valid": active and free, "memory": memory, "address": address}
                 there, value = free and bool(dut.vectors__grant.value), self.vectors.contents[memory][address]
@@ -70,9 +66,7 @@ class Bench:
             ends = index == job["words"] - 1, iteration == job["iterations"] - 1
             assert (int(dut.index.value), int(dut.iteration.value)) == (index, iteration)
             assert (dut.last_word.value, dut.last_iteration.value, dut.last.value) == (*ends, all(ends))
-            for name, pipe in self.pipes.items():
-                pipe.advance()
-                getattr(dut, name).value = pipe.payload
+            self.pipes.advance()
             dut.hold.value = int(self.random.random() < self.stall / 2)
             if active and there:
                 self.next = value

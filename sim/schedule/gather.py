@@ -11,7 +11,7 @@ from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.gather import pixel
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Source, clock, start
-from concord.sim.reference.hazards import EntryPipeline, Pipeline, Vectors, blocked
+from concord.sim.reference.hazards import EntryPipeline, Pipelines, Vectors
 from concord.sim.stimulus.chains import fields
 from concord.sim.stimulus.entry_chains import chains_of_entries, pixels
 from concord.spec.isa.chain import Chain
@@ -25,7 +25,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 JOB, REQUEST, ENTRY, PIXEL = (
     Record(shape(CONFIG)) for shape in (gather_job, read_request, entry, pixel))
-PIPES = ("mfu", "copy")
 
 
 class Bench:
@@ -36,20 +35,18 @@ class Bench:
         self.dut, self.random, self.stall = dut, random.Random(seed), stall
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
         self.entries = [ENTRY.of(self.random.getrandbits(ENTRY.width)) for _ in range(CONFIG.vector_rf)]
-        self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in PIPES}
+        self.pipes = Pipelines(dut, CONFIG, seed)
         self.writers, self.jobs = EntryPipeline(CONFIG, seed), Source(dut, "job", stall=stall)
         self.expected, self.taken, self.answer = deque(), deque(), 0
-        for name in ("mfu", "copy", "writers", "entries", "vector_rf__entry", "vector_rf__grant", "room"):
+        for name in ("writers", "entries", "vector_rf__entry", "vector_rf__grant", "room"):
             getattr(dut, name).value = 0
 
     def put(self, chain: Chain):
         """Queue a job, and its pixels."""
-        record, address = fields(CONFIG, chain), chain.source.a
+        record = fields(CONFIG, chain)
         names = ("memory", "words", "iterations", "iterations_x", "stride_x", "stride_y", "mode", "window")
-        source = {"valid": 1, "lo": address, "inc": chain.source.inc,
-                  **{name: pipe.dependency(address) for name, pipe in self.pipes.items()}}
         job = {name: record[name] for name in names} | {
-            "source": source, "pool": chain.pools, "older": self.writers.older()}
+            "source": self.pipes.reader(chain), "pool": chain.pools, "older": self.writers.older()}
         self.jobs.put(JOB.join(job))
         self.expected.extend((job, *place[2:]) for place in pixels(chain, CONFIG.vector_words))
 
@@ -59,8 +56,7 @@ class Bench:
             return False
         if job["memory"] == ENTRIES:
             return not self.writers.blocked(job["older"], address)
-        return not any(blocked(job["source"][name], pipe.state, job["memory"], address)
-                       for name, pipe in self.pipes.items())
+        return not self.pipes.blocked(job["source"], job["memory"], address)
 
     def check_output(self):
         """Compare the pixel that comes out with the one that was read two cycles ago."""
@@ -110,9 +106,7 @@ class Bench:
 
     def drive(self):
         dut = self.dut
-        for name, pipe in self.pipes.items():
-            pipe.advance()
-            getattr(dut, name).value = pipe.payload
+        self.pipes.advance()
         self.writers.advance()
         dut.writers.value, dut.entries.value = self.writers.payloads
         dut.vector_rf__grant.value, dut.room.value = (int(self.random.random() >= self.stall) for _ in range(2))

@@ -6,7 +6,7 @@ from concord.hw.lib.jobs import fetch_job
 from concord.hw.lib.payloads import NET, operand_word
 from concord.sim.drivers.bench import CONFIG, Record
 from concord.sim.drivers.stream import Sink, Source, clock, start
-from concord.sim.reference.hazards import Pipeline, Vectors, ahead, blocked, waiting
+from concord.sim.reference.hazards import Pipelines, Vectors, ahead, waiting
 from concord.sim.stimulus.chains import fields, pipelines, random_chains
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -25,8 +25,7 @@ class Bench:
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
         self.jobs, self.net = (Source(dut, name, stall=stall) for name in ("job", "net"))
         self.sink = Sink(dut, "o", stall=stall)
-        self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in ("mfu", "copy")}
-        dut.mfu.value = dut.copy.value = 0
+        self.pipes = Pipelines(dut, CONFIG, seed)
 
     def job(self, chain) -> dict:
         """The job of a chain: its record, with dependencies on older chains and their writes."""
@@ -36,9 +35,10 @@ class Bench:
         if self.dependent:
             job |= {name: pipe.wait() for name, pipe in self.pipes.items()}
             job["own"] = self.pipes["mfu"].wait()
-        depends = {name: pipe.dependency(chain.source.a) for name, pipe in self.pipes.items()}
-        source = {"lo": chain.source.a, "inc": chain.source.inc, **(depends if self.dependent else {})}
-        job["source"] = {"valid": int(chain.random_source), **(source if chain.random_source else {})}
+        source = self.pipes.reader(chain)
+        for name in () if self.dependent else self.pipes:
+            del source[name]
+        job["source"] = source if chain.random_source else {"valid": 0}
         return JOB.of(JOB.join(job))
 
     async def word(self, job: dict, iteration: int, address: int):
@@ -47,20 +47,17 @@ class Bench:
         while True:
             await clock(dut)
             self.cycles += 1
-            states = {name: pipe.state for name, pipe in self.pipes.items()}
             taken = bool(dut.busy.value)
             assert bool(dut.waits.value) == (bool(dut.job__valid.value) and not taken)
-            for name, pipe in self.pipes.items():
-                if taken:
-                    assert not waiting(job[name], pipe.state["done"]), f"an older chain of {name} must end first"
-                    if job["memory"] != NET:
-                        assert not blocked(job["source"][name], pipe.state, job["memory"], address)
+            for name, pipe in self.pipes.items() if taken else ():
+                assert not waiting(job[name], pipe.state["done"]), f"an older chain of {name} must end first"
+            if taken and job["memory"] != NET:
+                assert not self.pipes.blocked(job["source"], job["memory"], address)
             if taken and iteration and job["own"]["valid"]:
-                own = ahead(job["own"]["ticket"], states["mfu"]["done"])
-                assert own <= 0 or (own == 1 and states["mfu"]["iteration"] >= iteration), "own writes must land first"
-            for name, pipe in self.pipes.items():
-                pipe.advance(0.5)
-                getattr(dut, name).value = pipe.payload
+                mfu = self.pipes["mfu"].state
+                own = ahead(job["own"]["ticket"], mfu["done"])
+                assert own <= 0 or (own == 1 and mfu["iteration"] >= iteration), "own writes must land first"
+            self.pipes.advance(0.5)
             if taken:
                 return
 
