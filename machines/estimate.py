@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.hw.lib.payloads import address_bits
-from concord.hw.mvm.shared_products import groups
-from concord.hw.mvm.table_products import plane_cycles
+from concord.hw.mvm.dot_products import groups, plane_cycles
 from concord.hw.mvm.tile_engine import shift_bits
 from concord.machines.block_ram import memories
 from concord.spec.machine.config import Config

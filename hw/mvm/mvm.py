@@ -14,6 +14,7 @@ from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
 from concord.hw.mvm.column_walker import ColumnWalker
 from concord.hw.mvm.converter import Converter
+from concord.hw.mvm.dot_products import mantissa
 from concord.hw.mvm.entry_reader import EntryReader
 from concord.hw.mvm.entry_writer import EntryWriter
 from concord.hw.mvm.matrix_loader import MatrixLoader
@@ -23,7 +24,6 @@ from concord.hw.mvm.operand_rotator import OperandRotator
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
-from concord.hw.mvm.table_products import mantissa
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.mvm.vector_rf import VectorRf
 from concord.spec.machine import timing

@@ -6,10 +6,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.arithmetic import adder_tree
 from concord.hw.lib.pipeline import delay
+from concord.hw.mvm.dot_products import SHIFT_CYCLES, SharedProducts, groups, plane_cycles, plane_dot, shift_dot
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
-from concord.hw.mvm.shared_products import SharedProducts, groups
-from concord.hw.mvm.table_products import SHIFT_CYCLES, plane_cycles, plane_dot, shift_dot
 from concord.spec.machine.config import Config
 
 _SHIFTS = 3  # levels of the shifter in one cycle

@@ -16,12 +16,12 @@ from concord.sim.stimulus.random_values import mantissas
 
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "minus=top and places[k + 1] == 1", "new": "minus=False", "file": "hw/mvm/table_products.py"},
+    {"old": "minus=top and places[k + 1] == 1", "new": "minus=False", "file": "hw/mvm/dot_products.py"},
     {"old": "(value >> self.shift) + Cat(value[self.shift - 1], Const(0, 1)).as_signed()", "new": "value >> self.shift",
-     "file": "hw/mvm/shared_products.py"},
-    {"old": "Mux(field.any(), Mux(field[0]", "new": "Mux(1, Mux(field[0]", "file": "hw/mvm/table_products.py",
+     "file": "hw/mvm/dot_products.py"},
+    {"old": "Mux(field.any(), Mux(field[0]", "new": "Mux(1, Mux(field[0]", "file": "hw/mvm/dot_products.py",
      "test": "test_weights_that_are_powers_of_two[tile_engine-tiny]"},
-    {"old": "sign ^ other_sign", "new": "other_sign", "file": "hw/mvm/table_products.py",
+    {"old": "sign ^ other_sign", "new": "other_sign", "file": "hw/mvm/dot_products.py",
      "test": "test_weights_that_are_powers_of_two[tile_engine-tiny]"},
 )
 

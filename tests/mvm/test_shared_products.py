@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Out
 from concord.benchmarks.synth import Script, costs, synthesise
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.lib.pipeline import delay
-from concord.hw.mvm.shared_products import PAIR, SINGLE, TRIPLE, SharedProducts, groups
+from concord.hw.mvm.dot_products import PAIR, SINGLE, TRIPLE, SharedProducts, groups
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.verilog import verilog
 from concord.sim.machines.build import run
