@@ -11,9 +11,9 @@ from concord.hw.host.counters import counted
 from concord.hw.host.host_read import HostRead
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
-from concord.hw.lib.jobs import TICKET, column_job, copy_job, entry_job, fetch_job, gather_job, issue_job, write_job
+from concord.hw.lib.jobs import TICKET
 from concord.hw.lib.payloads import OPERANDS, word
-from concord.hw.lib.queue import Queue
+from concord.hw.lib.queue import Queue, through_queue
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mfu.pixel_pipeline import PixelPipeline
 from concord.hw.mfu.softmax import Softmax
@@ -49,19 +49,16 @@ class Core(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        self.config = config
+        self.config, items = config, message_payloads.items(config)
         entries = {
-            "entry_write": In(stream.Signature(message_payloads.entry_write(config))),
+            "entry_write": In(stream.Signature(items["entry_write"])),
             "entry_reply": Out(stream.Signature(message_payloads.entry_reply(config)))} if config.vector_rf else {}
         super().__init__({
-            "net": In(stream.Signature(word(config))), "write": In(stream.Signature(message_payloads.write(config))),
-            "program": In(stream.Signature(message_payloads.Program)),
-            "bias": In(stream.Signature(message_payloads.bias(config))),
-            "packed": In(stream.Signature(message_payloads.packed(config))),
+            **{name: In(stream.Signature(items[name])) for name in ("net", "write", "program", "bias", "packed")},
             "read": In(stream.Signature(message_payloads.Read)),
             "out": Out(stream.Signature(message_payloads.output(config))),
             "reply": Out(stream.Signature(message_payloads.reply(config))),
-            "update": In(stream.Signature(message_payloads.update(config))),
+            "update": In(stream.Signature(items["update"])),
             "updated": Out(stream.Signature(message_payloads.updated(config))),
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
             "error_address": Out(END_BITS), "wait_input": Out(1), "wait_output": Out(1),
@@ -129,16 +126,11 @@ class Core(wiring.Component):
 
     def _queues(self, m):
         """Connect the queues of decoded chains before each pipeline, and of writes after the multi-function units."""
-        config, depth = self.config, self.config.chain_queue
-        ends = {"fetch": (fetch_job(config), depth, self.fetch.job),
-                "issue": (issue_job(config), depth, self.issue.job),
-                "write": (write_job(config), 2 * depth, self.back.job),
-                "copy": (copy_job(config), depth, self.copy.job),
-                "copy_write": (write_job(config), depth, self.copy.write_job)}
-        for name, (shape, size, end) in ends.items():
-            m.submodules[f"{name}_jobs"] = queue = Queue(shape, size)
-            wiring.connect(m, getattr(self.interlock, name), queue.i)
-            wiring.connect(m, queue.o, end)
+        depth = self.config.chain_queue
+        ends = {"fetch": self.fetch.job, "issue": self.issue.job, "write": self.back.job, "copy": self.copy.job,
+                "copy_write": self.copy.write_job}
+        for name, end in ends.items():
+            through_queue(m, f"{name}_jobs", depth * (2 if name == "write" else 1), getattr(self.interlock, name), end)
         product_start(m, depth, self.interlock.product, self.mvm.product, self.copy.progress.done)
 
     def _vector_memories(self, m):
@@ -184,11 +176,8 @@ class Core(wiring.Component):
     def _entries(self, m):
         """Connect what reads and writes VectorRf, which lies in the multiplier."""
         mvm, gather, pixels, issue, interlock = self.mvm, self.gather, self.pixels, self.issue, self.interlock
-        for name, shape, port in (("columns", column_job, mvm.columns), ("gather", gather_job, gather.job),
-                                  ("entries", entry_job, mvm.entry_job)):
-            m.submodules[f"{name}_jobs"] = queue = Queue(shape(self.config), self.config.chain_queue)
-            wiring.connect(m, getattr(interlock, name), queue.i)
-            wiring.connect(m, queue.o, port)
+        for name, port in (("columns", mvm.columns), ("gather", gather.job), ("entries", mvm.entry_job)):
+            through_queue(m, f"{name}_jobs", self.config.chain_queue, getattr(interlock, name), port)
         wiring.connect(m, gather.vector_rf, mvm.gather)
         wiring.connect(m, self.host_read.vector_rf, mvm.host)
         wiring.connect(m, pixels.o, issue.gathered)

@@ -1,4 +1,4 @@
-"""A first-in first-out queue with stream ends."""
+"""A first-in first-out queue with stream ends, and streams that go through one."""
 
 from amaranth import *
 from amaranth.lib import fifo, stream, wiring
@@ -34,3 +34,10 @@ class Queue(wiring.Component):
             Value.cast(self.o.payload).eq(queue.r_data), self.o.valid.eq(queue.r_rdy),
             queue.r_en.eq(self.o.ready), self.level.eq(queue.level)]
         return m
+
+
+def through_queue(m: Module, name: str, depth: int, source, sink):
+    """Connect two streams through a `Queue` of this depth, the submodule `name`."""
+    m.submodules[name] = queue = Queue(source.p.shape(), depth)
+    wiring.connect(m, source, queue.i)
+    wiring.connect(m, queue.o, sink)
