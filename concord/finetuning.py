@@ -52,7 +52,9 @@ def finetune(
     from rich.console import Console
 
     asked = {"preset": preset, "arithmetic": arithmetic, **options}
-    chosen = QuantizationOptions.of(asked, ("epochs", "rate", "accumulator")).choices(accumulator)
+    wished = QuantizationOptions.of(asked, ("epochs", "rate", "accumulator"))
+    wished.check_trains()
+    chosen = wished.choices(accumulator)
     runs = needing("train", "concord.train.runs.imported")
     given = network_of(network)
     floating, samples = given.floating, data_for(data, given, order)

@@ -84,6 +84,7 @@ def verify(
     preset: str = "",
     arithmetic: str = "integer",
     anew: bool = False,
+    equalize: bool = False,
     samples: int | str = 200,
     first: int = 0,
     order: str | None = None,
@@ -105,6 +106,7 @@ def verify(
         preset:     Machine: a preset or a TOML file; the smallest preset that takes the network by default.
         arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
         anew:       Whether a network that is quantised already gets new integers and scales.
+        equalize:   Whether the channels of a network in float32 are equalised before they become integers.
         samples:    Number of samples, or "all"; fewer where there are fewer.
         first:      Index of the first sample.
         order:      Order of the axes of a sample in data and inputs: "file", as the network's file takes them, or
@@ -135,6 +137,8 @@ def verify(
     given = load(network) if isinstance(network, str | os.PathLike) else network
     if isinstance(given, Model) and anew:
         raise ValueError("anew is for networks that are quantised already in another tool, not for quantised models")
+    if isinstance(given, Model) and equalize:
+        raise ValueError("equalize is for networks in float32, not for quantised models")
     if not isinstance(given, Network | Model):
         raise ValueError(f"a network in float32 or a quantised model is needed, not {given!r}")
     if isinstance(given, Network) and data is None and inputs is None:
@@ -152,7 +156,7 @@ def verify(
     request = Request(
         path=Path(place), place=place, source=source, preset=preset, kind=named(MachineKind, machine),
         jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
-        anew=anew, split=errors, clock=clock, command="concord.verify")
+        anew=anew, equalize=equalize, split=errors, clock=clock, command="concord.verify")
     console = Console(quiet=quiet)
     prepared = ready([_job(given, request)], console)
     said(note for one in prepared for note in one.inputs.notes if read is None or note not in read.notes)

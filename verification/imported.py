@@ -93,7 +93,7 @@ def opened(
     with steps.step("import the network") as note:
         network, imported = read_file(request.path) if network is None else (network, None)
         original = original or original_of(imported)
-        same = is_kept(network, request.anew, request.arithmetic != "integer")
+        same = is_kept(network, request.anew, request.arithmetic != "integer" or request.equalize)
         said = f"{network.name} is quantised already and keeps its integers" if same else requantized(network).strip()
         note.text = "; ".join(filter(None, (f"{len(network.nodes)} operations", *network.notes, said)))
     with steps.step(f"read data to {'' if same else 'calibrate and to '}test with",
@@ -163,7 +163,8 @@ def _quantize(opening: Opened, machine: str, console: Console):
     opening.kept.parent.mkdir(parents=True, exist_ok=True)
     if opening.source is None:
         return write_kept(opening.kept, keeping(opening.network, machine), opening.data, command)
-    choices = QuantizationOptions(preset=machine, arithmetic=NetworkArithmetic(request.arithmetic)).choices()
+    choices = QuantizationOptions(preset=machine, arithmetic=NetworkArithmetic(request.arithmetic),
+                                  equalize=request.equalize).choices()
     with shown(console) as progress:
         return write_quantized(opening.kept, opening.source, choices, progress=progress, command=command)
 
@@ -178,8 +179,9 @@ def _difference(opening: Opened, machine: str) -> str:
 def _command(opening: Opened, machine: str) -> str:
     """The command line that makes the same model."""
     request = opening.request
-    bfp = ["--arithmetic", request.arithmetic] if request.arithmetic != "integer" else ["--anew"] * request.anew
+    how = ["--arithmetic", request.arithmetic] if request.arithmetic != "integer" else [
+        *["--anew"] * request.anew, *["--equalize"] * request.equalize]
     inputs = None if opening.source is None else request.source.inputs  # to calibrate with
     places = (("--calibration", inputs), ("--data", request.source.data), ("--order", request.source.order))
     words = [str(word) for option, place in places if place for word in (option, place)]
-    return shlex.join(["nnp", "quantize", request.place, "--preset", machine, *bfp, *words, "-o", str(opening.kept)])
+    return shlex.join(["nnp", "quantize", request.place, "--preset", machine, *how, *words, "-o", str(opening.kept)])

@@ -42,6 +42,7 @@ class Request:
         waves:   Whether to write a waveform of the first difference.
         arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
         anew:    Whether a network that is quantised already gets new integers and scales.
+        equalize: Whether the channels of a network in float32 are equalised, as far as it helps.
         split:   Whether to split the errors of layers.
         clock:   Clock in MHz at which the report converts cycles to time; None for a report without times.
         command: Command that makes the quantised model of a network in float32; empty for `nnp quantize`.
@@ -58,6 +59,7 @@ class Request:
     waves: bool
     arithmetic: str = "integer"
     anew: bool = False
+    equalize: bool = False
     split: bool = False
     clock: float | None = None
     command: str = ""

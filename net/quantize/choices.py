@@ -15,11 +15,13 @@ class Choices:
         recipe: Widths and methods. Recurrent networks take the widths, and `methods` for their dense layers.
         gates:  How the gates of recurrent layers become integers.
         softmax: Most elements of which the machine computes the softmax at the end of a network; 0 for none.
+        equalize: Whether channels are equalised before, as far as it helps. Training does not do so.
     """
 
     recipe: Recipe | BlockRecipe | BlockFormats = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True))
     gates: Gates = Gates()
     softmax: int = 0
+    equalize: bool = False
 
     @property
     def blocks(self) -> bool:

@@ -89,6 +89,7 @@ class QuantizationOptions:
         asymmetric:      Whether integer weights of recurrent layers get a zero point, which costs one bit.
         shared:          Whether the two matrices of a gate share one scale.
         gate_bits:       Bits of the outputs of gates, 2 to 9; 0 keeps binary16.
+        equalize:        Whether channels are equalised before post-training quantisation, as far as it helps.
     """
 
     preset: str = ""
@@ -111,6 +112,7 @@ class QuantizationOptions:
     asymmetric: bool = False
     shared: bool = False
     gate_bits: int = 0
+    equalize: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any], others: tuple[str, ...] = ()) -> Self:
@@ -270,7 +272,18 @@ class QuantizationOptions:
         made = self.recipe(ActivationMethod.ENDS, accumulator)
         if self.arithmetic is NetworkArithmetic.BFP and self.gates != Gates():
             raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --gate-bits are for integer")
-        return Choices(recipe=made, gates=self.gates, softmax=softmax_elements(self.preset))
+        if self.arithmetic is NetworkArithmetic.BFP and self.equalize:
+            raise ValueError("bfp finds its own exponents: --equalize is for integer")
+        return Choices(recipe=made, gates=self.gates, softmax=softmax_elements(self.preset), equalize=self.equalize)
+
+    def check_trains(self):
+        """Refuse options that are for quantising without training.
+
+        Raises:
+            ValueError: there is one.
+        """
+        if self.equalize:
+            raise ValueError("--equalize is for `nnp quantize` and `nnp verify`, which do not train: leave it out")
 
 
 #: The options where nobody gave any.

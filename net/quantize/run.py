@@ -11,6 +11,7 @@ from concord.net.graph import Graph
 from concord.net.layers.softmax import with_softmax
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
+from concord.net.quantize.equalizing import equalize
 from concord.net.quantize.quantized import outputs, prepared, quantized
 from concord.net.quantize.source import Source, source
 
@@ -50,12 +51,15 @@ def quantize(out: Path, found: Source, choices: Choices, *, command: str, progre
     Raises:
         ValueError: a number left the range of binary16.
     """
-    network, data = found.network, found.data
-    arithmetic = prepared(network, choices, found.steps, scales_apart=True)
-    made = quantized(arithmetic, found.numbers(found.calibration), found.calibration.lengths, progress)
+    network, data, words = found.network, found.data, choices.words(found.network.sequence)
+    x, lengths = found.numbers(found.calibration), found.calibration.lengths
+    if choices.equalize:
+        equal = equalize(network, choices, x, lengths, found.steps, progress)
+        network, words = equal.network, f"{words}; {equal.words}"
+    made = quantized(prepared(network, choices, found.steps, scales_apart=True), x, lengths, progress)
     measured = found.test or found.calibration
     ends = {name: outputs(graph, found.numbers(measured), measured.lengths)
-            for name, graph in (("fp32", network), ("quantized", made.graph))}
+            for name, graph in (("fp32", found.network), ("quantized", made.graph))}
     layers = made.layers
     if network.softmax and found.outputs <= choices.softmax:
         layers = with_softmax(layers)
@@ -63,6 +67,6 @@ def quantize(out: Path, found: Source, choices: Choices, *, command: str, progre
     return finish(
         out, layers, measured, sources=made.sources, data=data.name if found.test else NO_DATA,
         preprocessing="numbers as the description of the data says, each rounded to binary16", **ends, seed=0,
-        command=command, method=f"{network.name}: imported; {choices.words(network.sequence)}; "
+        command=command, method=f"{network.name}: imported; {words}; "
         f"{len(found.calibration)} samples to calibrate; not trained", task=data.task, description=data.description,
         axes=network.input_axes, progress=progress)

@@ -13,7 +13,7 @@ from concord.net.quantize.options import DEFAULTS, NetworkArithmetic, Quantizati
 from concord.net.quantize.recipe import ActivationMethod, Gates, InitialState, Methods, WeightMethod
 from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib.errors import sentences
-from concord.nnp.lib.options import GATES, quantizing
+from concord.nnp.lib.options import GATES, UNTRAINED, quantizing
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
 from concord.workflows.imports import is_file, result
@@ -192,7 +192,7 @@ def _formats(
 
 @app.command()
 @sentences
-@quantizing(without=GATES)
+@quantizing(without=(*GATES, *UNTRAINED))
 def image(
     network: Network = "resnet",
     out: Out = "fashion-image.safetensors",
@@ -209,6 +209,7 @@ def image(
     checkpoint: Checkpoint = None,
 ):
     """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
+    chosen.check_trains()
     check_accumulator(accumulator, chosen.batch_norm)
     recipe = chosen.recipe(accumulator=accumulator)
     if samples < 1:

@@ -7,7 +7,7 @@ import typer
 from concord.lib.extras import needing
 from concord.lib.files import check_writable
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import AxesOrder, OwnData, quantizing
+from concord.nnp.lib.options import UNTRAINED, AxesOrder, OwnData, quantizing
 from concord.workflows import imports, training
 from concord.workflows.imports import opened
 from concord.workflows.storage import written
@@ -16,7 +16,7 @@ from concord.workflows.storage import written
 FILE = "FILE"
 
 
-@quantizing()
+@quantizing(without=UNTRAINED)
 def train_file(
     file: Annotated[str, typer.Argument(
         metavar="FILE", help="ONNX file, or what `nnp import` wrote of one.", show_default=False)],
@@ -38,6 +38,7 @@ def train_file(
     from concord.datasets.read import digest
     from rich.console import Console
 
+    chosen.check_trains()
     numbers, choices = training.epochs_of(epochs, "4,1"), chosen.choices(accumulator)
     if rate is not None and not 0 < rate < 100:
         raise ValueError(f"--rate {rate:g}: a learning rate is above 0, such as 0.01")

@@ -65,6 +65,10 @@ def verify(
             help="Quantise networks in float32 to integers, or to block floating point (bfp).",
             show_default="integer")] = None,
     anew: Anew = False,
+    equalize: Annotated[
+        bool, typer.Option(
+            "--equalize", help="Equalise the channels of networks in float32 before they become integers, as `nnp "
+                               "quantize` does.")] = False,
     machines: Machines = 1,
     cut: Cut = "",
 ):
@@ -101,9 +105,10 @@ def verify(
         jobs_ = [Job(request=Request(
             path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
             waves=waves is not False, wish=wish,
-            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, split=errors, clock=clock))
+            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, equalize=equalize,
+            split=errors, clock=clock))
             for path, place in zip(paths, places, strict=True)]
-        _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew})
+        _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew, "--equalize": equalize})
         prepared = ready(jobs_, console)
         for words in dict.fromkeys(words for one in prepared for words in one.inputs.remarks):
             typer.echo(f"nnp: {words}", err=True)
@@ -116,6 +121,7 @@ def verify(
 FLOATING = {
     "--arithmetic": "--arithmetic is for networks in float32: a quantised model has its own, so leave it out",
     "--anew": "--anew is for ONNX files of networks that are quantised already, so leave it out",
+    "--equalize": "--equalize is for networks in float32: a quantised model has its integers, so leave it out",
 }
 
 

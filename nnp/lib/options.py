@@ -99,9 +99,14 @@ OPTIONS = {
     "shared": Words(("--shared",), "Share one scale between the two matrices of a gate of a recurrent layer."),
     "gate_bits": Words(
         ("--gate-bits",), "Bits of the outputs of gates of recurrent layers, 2 to 9; 0 keeps binary16."),
+    "equalize": Words(
+        ("--equalize",),
+        "Equalise the channels between integer layers before quantising, where that brings the outputs for the "
+        "calibration samples closer to those of the float network."),
 }
-#: Fields that matter only where a network is trained, and those that are for gates of recurrent layers.
+#: Fields that matter only where a network is trained, only where it is not, and those for gates of recurrent layers.
 TRAINING = ("start", "batch_norm", "keep_input")
+UNTRAINED = ("equalize",)
 GATES = ("asymmetric", "shared", "gate_bits")
 #: The parameter of a command that becomes these options.
 PARAMETER = "chosen"

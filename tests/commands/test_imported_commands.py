@@ -1,5 +1,7 @@
 """`nnp quantize FILE` and `nnp train FILE`: models of imported networks, and errors before slow work."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from concord.datasets.measures import measure
@@ -12,7 +14,7 @@ from concord.net.cells.gru import AFTER
 from concord.net.model_file import load_model
 from concord.net.quantize import run
 from concord.tests import float_networks
-from concord.tests.command_line import done, nnp
+from concord.tests.command_line import done, nnp, refused
 from concord.workflows.presets import compile_for
 from rich.console import Console
 
@@ -70,6 +72,25 @@ def test_quantized_networks_are_measured_and_compile(name, data, arithmetic):
     assert "m.safetensors: accuracy FP32 " in text
     assert "cannot run it" not in text
     assert_model("m.safetensors", data, Task.CLASSIFICATION)
+
+
+def test_channels_are_equalised_where_it_is_asked_for():
+    asked = ("perceptron.safetensors", "--preset", "speech", "--data", "classes.npz")
+    text = done("quantize", *asked, "--equalize", "-o", "m.safetensors")
+    assert "equalise 1/4 share 0: outputs " in text
+    assert "channels " in load_model("m.safetensors").provenance.method
+    assert "equalise" not in done("quantize", *asked, "-o", "plain.safetensors")
+    checked = done("verify", *asked, "--equalize", "--machine", "golden", "--report", "report")
+    assert "equalise 1/4 share 0: outputs " in checked
+    kept = load_model("report/perceptron.safetensors")
+    assert kept.provenance.command.endswith("--equalize --data classes.npz -o report/perceptron.safetensors")
+    for words, said in (
+            (("verify", "m.safetensors", "--equalize"), "--equalize is for networks in float32"),
+            (("train", "perceptron.safetensors", "--data", "classes.npz", "--options", "own.toml"),
+             "--equalize is for `nnp quantize` and `nnp verify`, which do not train"),
+            (("quantize", "mlp", "p.safetensors", "--equalize"), "--equalize is for files of networks")):
+        Path("own.toml").write_text('preset = "speech"\nequalize = true\n')
+        assert said in " ".join(refused(*words).split())
 
 
 def test_a_machine_that_cannot_run_the_result_is_named():
