@@ -62,7 +62,8 @@ class Compilation:
         over, streams = layouts.settle(config, maps, passes)
         around = borders.Borders(config, maps, passes, over)
         self._constants = {
-            one: build.allocator.constant(Mem.INITIAL_VRF, borders.content_words(build, one), "borders")
+            one: build.allocator.constant(
+                Mem.INITIAL_VRF, borders.border_words(config, one, real=build.real), "borders")
             for one in maps if one in around.written or (one.held and one.codes.border is not None)}
         if longest := longest_gap(config, self._demands.numbers):
             zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")

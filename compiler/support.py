@@ -6,7 +6,7 @@ A new layer is one class in `compiler/kinds/`, and one row in `KINDS`.
 from collections.abc import Mapping
 
 from concord.compiler.emit.chains import Chain
-from concord.compiler.emit.sources import FromNet
+from concord.compiler.emit.sources import FromPlace
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.nodes import Kind, Node
 from concord.compiler.graph.wiring import IMAGES, has_images, wired
@@ -16,6 +16,7 @@ from concord.compiler.kinds.weightless import Concatenation, Pool, Sum
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
+from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
 from concord.net.layers.add import Add
 from concord.net.layers.average import Average, BlockAverage
@@ -39,7 +40,7 @@ class Input(Kind):
 
     def plan(self, planner: Planner, node: Node):
         if not planner.demands.network.steps:
-            planner.begin(node, Chain(source=FromNet()))
+            planner.begin(node, Chain(source=FromPlace(place=NET)))
 
 
 class Sequences(Kind):

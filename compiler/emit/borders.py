@@ -130,28 +130,17 @@ class Borders:
         return np.tile(base + np.arange(unit), run.across * run.rows)
 
 
-def border_words(config: Config, one: CodeMap) -> np.ndarray:
-    """uint16[lanes], what stands in the lanes of a border pixel, or of an entry where all lanes are equal."""
+def border_words(config: Config, one: CodeMap, *, real: bool = False) -> np.ndarray:
+    """What stands in the lanes of a border pixel, or of an entry where all lanes are equal.
+
+    Returns:
+        uint16[lanes]; real numbers float64[lanes], before they are rounded, where the codes of the map have them.
+    """
+    border = one.codes.real if real and one.codes.real is not None else one.codes.border
     if one.uniform:
-        return np.full(config.native_dim, one.codes.border[0])
-    whole = np.zeros(one.vectors * config.native_dim, np.uint16)
-    whole[: one.value.lanes] = one.value.spread(one.codes.border)
-    return whole
-
-
-def content_words(build: Build, one: CodeMap) -> np.ndarray:
-    """What fills the memory for `border_words`: the same, or real numbers float64[lanes]."""
-    if not build.real or one.codes.real is None:
-        return border_words(build.config, one)
-    return _real_words(build.config, one)
-
-
-def _real_words(config: Config, one: CodeMap) -> np.ndarray:
-    """`border_words` before they were rounded, float64[lanes]."""
-    if one.uniform:
-        return np.full(config.native_dim, one.codes.real[0])
-    whole = np.zeros(one.vectors * config.native_dim)
-    whole[: one.value.lanes] = one.value.spread(one.codes.real)
+        return np.full(config.native_dim, border[0])
+    whole = np.zeros(one.vectors * config.native_dim, border.dtype)
+    whole[: one.value.lanes] = one.value.spread(border)
     return whole
 
 
@@ -164,7 +153,7 @@ def entries(config: Config, maps: Sequence[CodeMap]) -> tuple[Entries, ...]:
 
 def real_entries(config: Config, maps: Sequence[CodeMap]) -> tuple[RealEntries, ...]:
     """`entries` as numbers, whose unsigned codes are not lowered by their zero point."""
-    values = _content(config, maps, partial(_real_words, config))
+    values = _content(config, maps, partial(border_words, config, real=True))
     codes = _content(config, maps, lambda one: _codes(config, one) + config.activations.zero * one.codes.unsigned)
     return (RealEntries(address=0, values=values, codes=codes),) if len(values) else ()
 

@@ -66,21 +66,13 @@ def moved_by(view: NumbersView | CodesView) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FromNet:
-    """The source NetQ, which brings the pixels in order."""
-
-    def read(self, config: Config, region: Region, part: Part) -> tuple[list[Instruction], dict[Reg, int]]:
-        """The instructions of the source, and the registers that they need."""
-        return [Instruction(op=Op.V_RD, mem=Mem.NET_Q)], {}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class FromPlace:
-    """The source of a vector that always lies at one place."""
+    """The source of a vector that always lies at one place, or of NetQ, which brings the pixels in order."""
 
     place: Place
 
-    def read(self, config, region, part):
+    def read(self, config: Config, region: Region, part: Part) -> tuple[list[Instruction], dict[Reg, int]]:
+        """The instructions of the source, and the registers that they need."""
         return [read(self.place)], {}
 
 
@@ -220,5 +212,5 @@ def _moving(region: Region, registers: dict[Reg, int]) -> dict[Reg, int]:
     return {register: value for register, value in registers.items() if register in kept}
 
 
-Source = FromNet | FromPlace | FromNumbers | FromProduct | FromWords | FromPool
+Source = FromPlace | FromNumbers | FromProduct | FromWords | FromPool
 Windowed = FromProduct | FromPool  #: Sources that read windows.

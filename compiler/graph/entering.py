@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from concord.compiler.graph import kernels
 from concord.compiler.graph.nodes import Value
 from concord.compiler.lib import tiling
 from concord.firmware.layout import Layout
@@ -107,12 +106,6 @@ def cost(config: Config, sender: Sender, made: Value) -> tuple[bool, int]:
     words = value.pixels * config.words_of(value.lanes)
     sent = words * -(-2 * config.mfu_lanes // config.message_bytes)
     return value.pixels * vectors > config.vector_rf // 2, sent + beats
-
-
-def kernel_of(sender: Sender, layer: Layer, made: Value, content: Layer) -> kernels.Kernel:
-    """The weights of a layer that reads the image as it is sent; see `kernels.kernel_of`."""
-    kernel = kernels.kernel_of(layer, sender.image, made, content)
-    return kernels.patched(kernel, sender.patch) if any(sender.patch) else kernel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.compiler.graph import kernels
-from concord.compiler.graph.entering import Sender, cheapest, kernel_of
+from concord.compiler.graph.entering import Sender, cheapest
 from concord.compiler.graph.nodes import Kind, Node, Value
 from concord.compiler.graph.wiring import BACKWARD, Loop, Wiring
 from concord.compiler.lib.limits import Reason
@@ -117,10 +117,10 @@ class Network(Wired[Node]):
 
     def kernel(self, node: Node) -> kernels.Kernel:
         """The weights of a layer that multiplies."""
-        source, content = node.sources[0], self._content(node.layer)
-        if self.sender and source.name == INPUT:
-            return kernel_of(self.sender, node.layer, node.value, content)
-        return kernels.kernel_of(node.layer, source, node.value, content)
+        sender = self.sender if self.sender and node.sources[0].name == INPUT else None
+        source = sender.image if sender else node.sources[0]
+        kernel = kernels.kernel_of(node.layer, source, node.value, self._content(node.layer))
+        return kernels.patched(kernel, sender.patch) if sender and any(sender.patch) else kernel
 
     def loop(self, node: Node) -> Loop | None:
         """The loop over time steps to which a node belongs, or None."""

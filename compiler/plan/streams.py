@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concord.compiler.emit.passes import Pass
-from concord.compiler.emit.sources import FromNet
+from concord.compiler.emit.sources import FromPlace
 from concord.compiler.emit.storage import Buffer, CodeMap
+from concord.compiler.lib.program import NET
 from concord.net.arithmetic.windows import Window
 
 
@@ -48,7 +49,7 @@ class Stream:
     @property
     def _from_net(self) -> bool:
         """Whether the host sends the rows of the first map."""
-        return isinstance(self.passes[0].chains[0].chain.source, FromNet)
+        return self.passes[0].chains[0].chain.source == FromPlace(place=NET)
 
     def _take_all(self, strips: list[list[tuple[int, int]]]):
         """Let the first pass compute the rows between strips and behind the last one, too: the host sends all rows."""

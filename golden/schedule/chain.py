@@ -140,7 +140,10 @@ class Executor:
         return self.arithmetic.pool_max(words)
 
     def _multiply(self, chain, plan_, first, last):
-        """Result words of iterations [first, last) of a product; yields while operands are missing."""
+        """Result words of iterations [first, last) of a product; yields while operands are missing.
+
+        The quantiser takes operands from a vector memory or NetQ; those of VectorRf are quantised already.
+        """
         count, registers, product, matrix = last - first, chain.registers, chain.product, self.memory.matrix
         start_values = self.memory.biases[product.b:product.b + chain.result_words].reshape(-1)[:registers.rows]
         factors = (self.config, *matrix.weights(chain.tiles, chain.row_tiles))
@@ -155,7 +158,8 @@ class Executor:
             if operand is None:
                 function, operands = self._entries(chain, plan_.addresses[0][first:last][begin:begin + step])
             else:
-                function, operands = self._fetched(chain), (operand[begin:begin + step],)
+                function = partial(self.arithmetic.multiply, **self.arithmetic.mode(chain, 1))
+                operands = (operand[begin:begin + step],)
             words[begin:begin + step, :registers.rows], events = function(*factors, *operands, **mode)
             self.counters.add_overflows(events)
         self.counters.add(Counter.TILES, count * len(chain.tiles))
@@ -168,10 +172,6 @@ class Executor:
         self.counters.add(READS[Mem.VECTOR_RF], addresses.size * (chain.row_tiles if shared else 1))
         function = self.arithmetic.multiply_entries if shared else self.arithmetic.multiply_groups
         return partial(function, integer=bool(chain.product.integer)), entries.operands(addresses)
-
-    def _fetched(self, chain):
-        """The function that multiplies operands which the quantiser takes from a vector memory or NetQ."""
-        return partial(self.arithmetic.multiply, **self.arithmetic.mode(chain, 1))
 
     def _operands(self, chain, plan_, first, last):
         """Operand uint16[iterations, columns, N] of iterations [first, last) that the quantiser takes."""

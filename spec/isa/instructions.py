@@ -5,7 +5,7 @@ from enum import Enum, IntEnum, unique
 from itertools import product
 
 from concord.spec.isa.memories import ADDRESSED, OPERAND_MEMORIES, QUEUES, Mem
-from concord.spec.isa.operations import MFUS, Operation, Stage
+from concord.spec.isa.operations import MFUS, Operation, Stage, position
 
 WORD = 64  #: Bits of one instruction.
 LOOP_DEPTH = 4  #: Largest number of loops inside each other.
@@ -172,7 +172,7 @@ class Spec:
     @property
     def position(self) -> int:
         """Number of stages before this operation's stage; the operations of a chain have rising positions."""
-        return self.mfu * len(Stage) + self.stage
+        return position(self.stage, self.mfu)
 
     @property
     def place(self) -> str:
