@@ -18,9 +18,10 @@ from concord.compiler.graph.wiring import BACKWARD, wired
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.program import Place
-from concord.compiler.plan import layouts
+from concord.compiler.plan.addresses import place_numbers
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.planner import Planner
+from concord.compiler.plan.room import settle
 from concord.compiler.plan.streams import Stream
 from concord.compiler.support import kind_of
 from concord.firmware.firmware import Direction, Entries
@@ -59,7 +60,7 @@ class Compilation:
         build, config, maps = self._build, self._config, self._demands.maps
         planner = Planner(build, self._demands, whole=self._whole)
         passes, self.sent = planner.passes, planner.sent
-        over, streams = layouts.settle(config, maps, passes)
+        over, streams = settle(config, maps, passes)
         around = borders.Borders(config, maps, passes, over)
         self._constants = {
             one: build.allocator.constant(
@@ -67,7 +68,7 @@ class Compilation:
             for one in maps if one in around.written or (one.held and one.codes.border is not None)}
         if longest := longest_gap(config, self._demands.numbers):
             zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
-        build.shortages += layouts.place_numbers(config, build.allocator, self._demands, passes)
+        build.shortages += place_numbers(config, build.allocator, self._demands, passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=0), "maps")
         if build.shortages:
             return

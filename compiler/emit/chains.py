@@ -1,6 +1,6 @@
 """Chains: a source, operations and writes, which are emitted for all places or for some rows of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from concord.compiler.emit.sources import Region, Source
 from concord.compiler.emit.storage import CodesView, NumbersView
@@ -86,8 +86,7 @@ class Chain:
         """Add the instructions for some places and lanes to a program."""
         if self.moves_words and region.columns < region.width and region.rows > 1:
             for row in range(region.row, region.row + region.rows):
-                self.emit(config, program, Region(row=row, rows=1, column=region.column, columns=region.columns,
-                                                  width=region.width, strip=region.strip), part)
+                self.emit(config, program, replace(region, row=row, rows=1), part)
             return
         instructions, registers = self.source.read(config, region, part)
         if region.inc and self.moves_words:
@@ -95,7 +94,8 @@ class Chain:
         for step in self.steps:
             instructions.append(_instruction(config, step, region, part))
             if isinstance(step.at, CodesView) and region.inc:
-                registers |= _vector_strides(step.at, region)
+                skip = step.at.pitch(region.width) - region.columns * step.at.stride
+                registers |= {Reg.STRIDE_VEC: step.at.stride, Reg.SKIP_VEC: skip if region.rows > 1 else 0}
         program.chain(*instructions, rows=part.rows, registers={
             Reg.ITERATIONS: region.count, Reg.ITERATIONS_X: region.columns, **registers})
 
@@ -129,21 +129,9 @@ def _instruction(config: Config, step: Step, region: Region, part: Part) -> Inst
             address = step.at.address(region.pixel(step.at.numbers)) + words
             return Instruction(op=step.op, mem=mem, a=address, inc=region.inc, base=region.base(step.at))
         case CodesView():
-            view = step.at
-            if view.step is None:
-                address = view.map.address(region.row, region.column)
-            else:
-                address = view.map.address(0, 0) + (region.row * region.width + region.column) * view.step
-            address += view.vector + part.row // config.native_dim
-            made = Instruction(op=step.op, mem=mem, a=address, inc=region.inc, integer=int(view.codes.integer),
-                               unsigned=int(view.codes.unsigned), base=region.base(view))
-            return clipped(made, view.codes.clip)
+            address = step.at.address(region.row, region.column, region.width) + part.row // config.native_dim
+            codes = step.at.codes
+            made = Instruction(op=step.op, mem=mem, a=address, inc=region.inc, integer=int(codes.integer),
+                               unsigned=int(codes.unsigned), base=region.base(step.at))
+            return clipped(made, codes.clip)
     return Instruction(op=step.op, mem=mem)
-
-
-def _vector_strides(view: CodesView, region: Region) -> dict[Reg, int]:
-    """The registers that move a target in VectorRf from place to place."""
-    step = view.map.step if view.step is None else view.step
-    pitch = view.map.pitch if view.step is None else view.step * region.width
-    skip = pitch - region.columns * step if region.rows > 1 else 0
-    return {Reg.STRIDE_VEC: step, Reg.SKIP_VEC: skip}

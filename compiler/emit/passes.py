@@ -4,7 +4,7 @@ A pass runs strip by strip where it has several chains: what one of them leaves 
 multiplier works on the next strip while the multi-function units finish this one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from concord.compiler.emit.chains import Chain
 from concord.compiler.emit.sources import (
@@ -49,7 +49,7 @@ class Planned:
                    window.dilation[axis], shape[1 + axis])
             for axis, (first, count) in enumerate(
                 ((region.row, region.rows), (region.column, region.columns))))
-        return [Region(row=row, rows=height, column=column, columns=width, width=region.width, strip=region.strip)
+        return [replace(region, row=row, rows=height, column=column, columns=width)
                 for row, height in rows for column, width in columns]
 
 

@@ -58,11 +58,7 @@ class Region:
 
 def moved_by(view: NumbersView | CodesView) -> int | None:
     """Distance from one pixel of a row to the next one; None where only the present strip is held."""
-    match view:
-        case CodesView():
-            return view.map.step if view.step is None else view.step
-        case NumbersView():
-            return None if view.numbers.strip else view.stride
+    return None if isinstance(view, NumbersView) and view.numbers.strip else view.stride
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,11 +1,9 @@
 """Where tensors lie: as codes in VectorRf, with borders around them, or as numbers in a vector memory.
 
 Both have buffers with lifetimes: two that are never in use at the same time may share their words. Time is the number
-of a pass. All buffers are placed at once, when every lifetime is known. Tied buffers keep a distance from each other,
-and may overlap: who ties them knows that they never use the same word at once.
+of a pass.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -144,6 +142,19 @@ class CodesView:
         """The entries of the map."""
         return self.map.buffer
 
+    @property
+    def stride(self) -> int:
+        """Distance in entries from a pixel of a row to the next one."""
+        return self.map.step if self.step is None else self.step
+
+    def pitch(self, width: int) -> int:
+        """Distance in entries between neighbouring rows of a tensor of `width` columns."""
+        return self.map.pitch if self.step is None else self.step * width
+
+    def address(self, row: int, column: int, width: int) -> int:
+        """Address of a pixel of a tensor of `width` columns."""
+        return self.map.address(0, 0) + row * self.pitch(width) + column * self.stride + self.vector
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Numbers:
@@ -193,56 +204,3 @@ class NumbersView:
     def address(self, pixel: int) -> int:
         """Address of a pixel, counted from the first one of the tensor or of the strip."""
         return self.numbers.buffer.address + self.word + pixel * self.stride
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Tie:
-    """Two buffers at a fixed distance.
-
-    Attributes:
-        low:      The buffer with the lower address.
-        high:     The other one.
-        distance: Words or entries from the one to the other.
-    """
-
-    low: Buffer
-    high: Buffer
-    distance: int
-
-
-def place(buffers: Iterable[Buffer], start: int, placed: list[Buffer], ties: Sequence[Tie] = ()):
-    """Give each buffer the lowest address from `start` up that no other one has at the same time; the largest first.
-
-    Args:
-        buffers: Buffers of one memory, which are appended to `placed`.
-        start:   First address that they may have.
-        placed:  Buffers of the memory that have their addresses.
-        ties:    Buffers that are placed together.
-    """
-    groups = _tied(list(buffers), ties)
-    for group in sorted(groups, key=lambda group: (-max(buffer.size + at for buffer, at in group), group[0][0].first)):
-        base, moved = start, True
-        while moved:
-            moved = False
-            for buffer, at in group:
-                for other in placed:
-                    if other.meets(buffer) and other.address < base + at + buffer.size and base + at < other.end:
-                        base, moved = other.end - at, True
-        for buffer, at in group:
-            buffer.address = base + at
-            placed.append(buffer)
-
-
-def _tied(buffers: list[Buffer], ties: Sequence[Tie]) -> list[list[tuple[Buffer, int]]]:
-    """Groups of tied buffers, each with its distance from the lowest address of its group."""
-    found = {id(buffer): [(buffer, 0)] for buffer in buffers}
-    for tie in ties:
-        low, high = found[id(tie.low)], found[id(tie.high)]
-        at = next(at for buffer, at in low if buffer is tie.low) + tie.distance
-        shift = at - next(at for buffer, at in high if buffer is tie.high)
-        joined = low + [(buffer, at + shift) for buffer, at in high]
-        least = min(at for _, at in joined)
-        joined = [(buffer, at - least) for buffer, at in joined]
-        for buffer, _ in joined:
-            found[id(buffer)] = joined
-    return list({id(group): group for group in found.values()}.values())

@@ -10,8 +10,8 @@ from concord.compiler.graph.nodes import Node, Value
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.program import Place
 from concord.compiler.lib.tiling import Part
+from concord.compiler.plan.addresses import choose_memories
 from concord.compiler.plan.demands import Demands
-from concord.compiler.plan.layouts import choose_memories
 from concord.compiler.plan.streams import set_lifetimes
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import Op

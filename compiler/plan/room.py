@@ -11,7 +11,8 @@ from itertools import product
 
 import numpy as np
 from concord.compiler.emit.passes import Pass
-from concord.compiler.emit.storage import CodeMap, CodesView, Tie, place
+from concord.compiler.emit.storage import CodeMap, CodesView
+from concord.compiler.plan.addresses import Tie, place
 from concord.compiler.plan.streams import Stream, candidates, set_lifetimes, streams_of
 from concord.net.arithmetic.windows import Window
 from concord.spec.machine.config import Config
@@ -39,6 +40,25 @@ class Slide:
     tie: Tie
     rows: int
     saved: int
+
+
+def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> tuple[set[CodeMap], list[Stream]]:
+    """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
+
+    If the maps need more entries than VectorRf has even then, passes write their rows over those of their source that
+    they have read. If that does not suffice either, several passes run strip by strip together.
+
+    Returns:
+        The maps that are written over others, whose borders must be written after the pass; and the streams.
+    """
+    room = Room(config, maps, passes)
+    if room.end() > config.vector_rf:
+        room.tighten()
+    for slide in room.kept:
+        slide.made.most = slide.rows
+    for stream in room.streams:
+        stream.passes[-1].most = stream.rows
+    return {slide.target for slide in room.kept}, room.streams
 
 
 class Room:

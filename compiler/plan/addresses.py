@@ -1,21 +1,39 @@
-"""Settles how maps lie in VectorRf, and gives every buffer its address."""
+"""Gives every buffer its address, and chooses memories for numbers that may lie in any one.
 
-from collections.abc import Sequence
+All buffers are placed at once, when every lifetime is known. Tied buffers keep a distance from each other, and may
+overlap: who ties them knows that they never use the same word at once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from concord.compiler.emit.passes import Pass
-from concord.compiler.emit.storage import ANY, Buffer, CodeMap, place
+from concord.compiler.emit.storage import ANY, Buffer
 from concord.compiler.lib.build import Allocator
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.tiling import LARGEST
 from concord.compiler.plan.demands import Demands
-from concord.compiler.plan.room import Room
-from concord.compiler.plan.streams import Stream
 from concord.net.layers.concat import Concat
 from concord.spec.isa.memories import VRFS, Mem, depth
 from concord.spec.machine.config import Config
 
 #: Number of strips of a pass with several chains: few, since each needs instructions of its own.
 STRIPS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Tie:
+    """Two buffers at a fixed distance.
+
+    Attributes:
+        low:      The buffer with the lower address.
+        high:     The other one.
+        distance: Words or entries from the one to the other.
+    """
+
+    low: Buffer
+    high: Buffer
+    distance: int
 
 
 def choose_memories(config: Config, demands: Demands):
@@ -42,25 +60,6 @@ def choose_memories(config: Config, demands: Demands):
             trials[mem] = max(0, trial.end - depth(config, mem) * 7 // 8), others
         buffer.mem = min(trials, key=lambda mem: trials[mem][0])
         placed[buffer.mem] = trials[buffer.mem][1]
-
-
-def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> tuple[set[CodeMap], list[Stream]]:
-    """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
-
-    If the maps need more entries than VectorRf has even then, passes write their rows over those of their source that
-    they have read. If that does not suffice either, several passes run strip by strip together.
-
-    Returns:
-        The maps that are written over others, whose borders must be written after the pass; and the streams.
-    """
-    room = Room(config, maps, passes)
-    if room.end() > config.vector_rf:
-        room.tighten()
-    for slide in room.kept:
-        slide.made.most = slide.rows
-    for stream in room.streams:
-        stream.passes[-1].most = stream.rows
-    return {slide.target for slide in room.kept}, room.streams
 
 
 def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[Pass]) -> list[Reason]:
@@ -105,6 +104,44 @@ def _place_strips(config: Config, made: Pass, starts: dict[Mem, int], placed: di
         strip.buffer.size = made.rows * columns * strip.words
         placed[mem].append(strip.buffer)
     return []
+
+
+def place(buffers: Iterable[Buffer], start: int, placed: list[Buffer], ties: Sequence[Tie] = ()):
+    """Give each buffer the lowest address from `start` up that no other one has at the same time; the largest first.
+
+    Args:
+        buffers: Buffers of one memory, which are appended to `placed`.
+        start:   First address that they may have.
+        placed:  Buffers of the memory that have their addresses.
+        ties:    Buffers that are placed together.
+    """
+    groups = _tied(list(buffers), ties)
+    for group in sorted(groups, key=lambda group: (-max(buffer.size + at for buffer, at in group), group[0][0].first)):
+        base, moved = start, True
+        while moved:
+            moved = False
+            for buffer, at in group:
+                for other in placed:
+                    if other.meets(buffer) and other.address < base + at + buffer.size and base + at < other.end:
+                        base, moved = other.end - at, True
+        for buffer, at in group:
+            buffer.address = base + at
+            placed.append(buffer)
+
+
+def _tied(buffers: list[Buffer], ties: Sequence[Tie]) -> list[list[tuple[Buffer, int]]]:
+    """Groups of tied buffers, each with its distance from the lowest address of its group."""
+    found = {id(buffer): [(buffer, 0)] for buffer in buffers}
+    for tie in ties:
+        low, high = found[id(tie.low)], found[id(tie.high)]
+        at = next(at for buffer, at in low if buffer is tie.low) + tie.distance
+        shift = at - next(at for buffer, at in high if buffer is tie.high)
+        joined = low + [(buffer, at + shift) for buffer, at in high]
+        least = min(at for _, at in joined)
+        joined = [(buffer, at - least) for buffer, at in joined]
+        for buffer, _ in joined:
+            found[id(buffer)] = joined
+    return list({id(group): group for group in found.values()}.values())
 
 
 def _largest_gap(time: int, start: int, end: int, placed: list[Buffer]) -> tuple[int, int]:
