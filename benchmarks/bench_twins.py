@@ -23,7 +23,7 @@ from concord.sim.machines.host import Machine, machine
 from concord.spec.machine.config import preset
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
-from concord.twin.source.twin_file import write_twin
+from concord.twin.source.writer import write_twin
 from concord.verification.twins import TwinSource
 from rich.console import Console
 from rich.table import Table

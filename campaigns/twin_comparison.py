@@ -17,12 +17,9 @@ from concord.net.model_file import load_model
 from concord.spec.machine.config import PRESETS
 from concord.spec.machine.machine_file import find_config
 from concord.twin.lib.script import Script
-from concord.twin.recovery.recover import recover
-from concord.twin.source.frameworks import Framework
-from concord.twin.source.hints import without_hints
-from concord.twin.source.runtimes import installed
-from concord.twin.source.twin_file import module_name, write_twin
-from concord.twin.source.writer import source
+from concord.twin.recovery.recover import recover, without_hints
+from concord.twin.source.frameworks import Framework, installed
+from concord.twin.source.writer import module_name, source, write_twin
 from concord.verification.twins import TwinSource, differing, distance
 
 SHIPPED = {"fashion-mlp-bfp8": "trainer", "fashion-mlp-w4a4": "ulx3s", "fashion-resnet-w8": "vision",

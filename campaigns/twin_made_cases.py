@@ -36,7 +36,7 @@ from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs.recurrent import EIGHT_BITS, choices_of, tensors
-from concord.twin.source.twin_file import module_name
+from concord.twin.source.writer import module_name
 
 HIDDEN = 20  #: Size of recurrent layers, which fills no native vector.
 CALIBRATION, WEIGHTS_SEED = 64, 7  #: Number of samples for calibration, and seed of weights.

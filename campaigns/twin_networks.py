@@ -18,8 +18,7 @@ import typer
 from concord.campaigns.twin_comparison import SOURCES, Comparison, Network, Row, shipped
 from concord.campaigns.twin_ways import NOT_RUN, differs, frameworks_of, lacking, ways_of
 from concord.nnp.lib.errors import sentences
-from concord.twin.source.frameworks import Framework
-from concord.twin.source.runtimes import RUNTIMES, installed
+from concord.twin.source.frameworks import RUNTIMES, Framework, installed
 from rich.console import Console
 from rich.table import Table
 

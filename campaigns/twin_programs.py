@@ -25,10 +25,9 @@ from concord.spec.isa.memories import VRFS, Mem, depth
 from concord.spec.machine.machine_file import find_config
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.generic.generic import generic, loaded_tiles
-from concord.twin.lib.reals import arrays
-from concord.twin.lib.run import run
+from concord.twin.lib.run import arrays, run
 from concord.twin.source.frameworks import Framework
-from concord.twin.source.twin_file import write_twin
+from concord.twin.source.writer import write_twin
 from concord.twin.vocabulary import word_functions
 from rich.console import Console
 

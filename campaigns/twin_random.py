@@ -18,8 +18,7 @@ from concord.firmware.session import outputs_of
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.recovery.nodes.elements import Unrecognised
-from concord.twin.recovery.recover import recover
-from concord.twin.source.hints import without_hints
+from concord.twin.recovery.recover import recover, without_hints
 from concord.twin.vocabulary import numpy_functions, word_functions
 
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 from concord.nnp.lib.errors import readable
-from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.runtimes import RUNTIMES, installed
+from concord.twin.source.frameworks import FORMS, RUNTIMES, Framework, installed
 from concord.verification.twins import CLOSE
 
 #: Differing bits, or the distance of real numbers, or a word where there is no number.

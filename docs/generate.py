@@ -17,8 +17,7 @@ from concord.spec.isa.enum_docs import comments, described
 from concord.spec.machine import config
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
-from concord.twin.source.twin_file import module_name
-from concord.twin.source.writer import source
+from concord.twin.source.writer import module_name, source
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent

@@ -10,11 +10,10 @@ from concord.golden.mvm.quantizer import quantize_reals
 from concord.spec.isa.memories import Mem, MemoryKind
 from concord.spec.numbers.formats import Format
 from concord.twin.flow.flow_of import flow_of
-from concord.twin.lib.reals import unsigned
+from concord.twin.lib.run import unsigned
 from concord.twin.lib.script import Script, Tensor
-from concord.twin.recovery.recover import recover
+from concord.twin.recovery.recover import recover, without_hints
 from concord.twin.source.frameworks import CURVES
-from concord.twin.source.hints import without_hints
 from concord.twin.source.lines import attribute
 from concord.twin.source.trained import Rounding, roundings
 from concord.twin.source.writer import tensors

@@ -14,12 +14,10 @@ from concord.spec.isa.disassembler import disassemble_word
 from concord.spec.isa.memories import Mem
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.generic.generic import generic
-from concord.twin.lib.reals import arrays
-from concord.twin.lib.run import run
+from concord.twin.lib.run import arrays, run
 from concord.twin.lib.script import Script
-from concord.twin.source.frameworks import Framework
+from concord.twin.source.frameworks import RUNTIMES, Framework
 from concord.twin.source.lines import attribute
-from concord.twin.source.runtimes import RUNTIMES
 from concord.twin.vocabulary import word_functions
 from concord.verification.diagnosis import Difference, alone, entered, first_difference_of
 

@@ -50,8 +50,8 @@ def twin(
     from concord.firmware.unquantized import UnquantizedMachine
     from concord.lib.names import named
     from concord.lib.progress import Steps
-    from concord.twin.source.runtimes import RUNTIMES, example, installed
-    from concord.twin.source.twin_file import module_name
+    from concord.twin.source.frameworks import RUNTIMES, example, installed
+    from concord.twin.source.writer import module_name
     from concord.verification.inputs import Source, read_or_draw
     from concord.verification.twins import TwinSource
     from rich.console import Console
@@ -94,7 +94,7 @@ def _check(framework: Framework, folder: Path, stem: str, unquantized: bool):
     """Refuse what cannot be written."""
     from concord.lib.extras import require
     from concord.lib.files import check_writable
-    from concord.twin.source.runtimes import RUNTIMES
+    from concord.twin.source.frameworks import RUNTIMES
 
     runtime = RUNTIMES[framework]
     if unquantized and not runtime.real:
@@ -128,11 +128,10 @@ def _machines(loaded: "Cascade") -> str:
 
 def _script(place: Path, firmware: "Firmware", framework: Framework, plain: bool, unquantized: bool) -> "Script":
     """The script of layers, or the one of words where no layers are found and the framework can run it."""
-    from concord.twin.generic.network import network
+    from concord.twin.generic.generic import network
     from concord.twin.recovery.nodes.elements import Unrecognised
-    from concord.twin.recovery.recover import recover
-    from concord.twin.source.hints import without_hints
-    from concord.twin.source.runtimes import RUNTIMES
+    from concord.twin.recovery.recover import recover, without_hints
+    from concord.twin.source.frameworks import RUNTIMES
 
     try:
         return recover(without_hints(firmware) if plain else firmware, unquantized=unquantized)
@@ -151,7 +150,7 @@ def _script(place: Path, firmware: "Firmware", framework: Framework, plain: bool
 def _write(script: "Script", firmware: "Firmware", framework: Framework, stem: Path, trains: bool) -> Path:
     """Write the twin, which may be trained if firmware can take its weights; returns the path of source or graph."""
     from concord.twin.source.frameworks import FORMS
-    from concord.twin.source.twin_file import write_twin
+    from concord.twin.source.writer import write_twin
     from concord.twin.weights import trainable
 
     trains = trains and framework in FORMS and FORMS[framework].trains

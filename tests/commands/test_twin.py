@@ -53,7 +53,7 @@ def test_onnx_twins(firmware, tmp_path, name):
 
 def test_a_twin_of_other_weights_differs(firmware, tmp_path, monkeypatch):
     """The comparison is of the files that are written."""
-    monkeypatch.setattr("concord.twin.source.twin_file.tensors", lambda script: {
+    monkeypatch.setattr("concord.twin.source.writer.tensors", lambda script: {
         name: values + values.dtype.type(1) for name, values in tensors(script).items()})
     from concord.twin.source.writer import tensors
 
@@ -79,7 +79,7 @@ def test_counts_of_differing_bits():
 
 
 def test_hints_are_left_out(firmware):
-    from concord.twin.source.hints import without_hints
+    from concord.twin.recovery.recover import without_hints
 
     loaded = load_firmware(firmware["vowels-lstm-w8"])
     assert loaded.sections

@@ -17,12 +17,11 @@ from concord.quantizing import quantize
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import find_config
 from concord.tests.twin.recovered import golden
-from concord.twin.generic.network import network as word_by_word
+from concord.twin.generic.generic import network as word_by_word
 from concord.twin.recovery.nodes.elements import Unrecognised
-from concord.twin.recovery.recover import recover
+from concord.twin.recovery.recover import recover, without_hints
 from concord.twin.source.frameworks import Framework
-from concord.twin.source.hints import without_hints
-from concord.twin.source.twin_file import write_twin
+from concord.twin.source.writer import write_twin
 from concord.verification.twins import TwinSource, differing
 
 PRESET = "vision"  #: The machine whose memories grow until it holds a network.

@@ -8,8 +8,7 @@ from concord.firmware.session import outputs_of
 from concord.net.model import Model
 from concord.spec.machine.config import Config
 from concord.twin.lib.script import Script
-from concord.twin.recovery.recover import recover
-from concord.twin.source.hints import without_hints
+from concord.twin.recovery.recover import recover, without_hints
 
 
 def golden(firmware: Firmware, samples: np.ndarray) -> np.ndarray:

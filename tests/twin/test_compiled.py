@@ -13,7 +13,7 @@ from concord.tests.twin.test_source import load
 from concord.tests.twin.test_vocabulary import pairs
 from concord.tests.twin.vocabularies import VOCABULARIES
 from concord.twin.source.frameworks import Framework
-from concord.twin.source.twin_file import write_twin
+from concord.twin.source.writer import write_twin
 
 torch = pytest.importorskip("torch")
 

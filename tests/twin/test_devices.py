@@ -34,9 +34,8 @@ from concord.twin.generic.generic import generic
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import CURVES, Framework
 from concord.twin.source.trained import roundings
-from concord.twin.source.twin_file import write_twin
 from concord.twin.source.vocabulary import vocabulary
-from concord.twin.source.writer import source
+from concord.twin.source.writer import source, write_twin
 from torch.utils._pytree import tree_leaves
 
 TINY = PRESETS["tiny"]

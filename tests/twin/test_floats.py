@@ -20,12 +20,10 @@ from concord.tests.twin.scripts import call, routine
 from concord.tests.twin.test_source import load
 from concord.tests.twin.training import train
 from concord.tests.twin.vocabularies import functions
-from concord.twin.lib.quantizer import quantizer
-from concord.twin.lib.script import Script
+from concord.twin.lib.script import Script, quantizer
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
-from concord.twin.source.twin_file import write_twin
-from concord.twin.source.writer import tensors
+from concord.twin.source.writer import tensors, write_twin
 from concord.twin.weights import trainable, twin_script, with_tensors
 from concord.verification.twins import differing_bits
 from safetensors.numpy import load_file

@@ -18,8 +18,7 @@ from concord.spec.machine.config import preset
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.flow.joined import joined
 from concord.twin.generic.generic import generic
-from concord.twin.lib.reals import arrays
-from concord.twin.lib.run import run
+from concord.twin.lib.run import arrays, run
 from concord.twin.recovery.recover import recover
 from concord.twin.vocabulary import word_functions
 from concord.verification.twins import TwinSession, differing

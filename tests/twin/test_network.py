@@ -13,9 +13,8 @@ from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
 from concord.tests import small_networks
 from concord.tests.command_line import done, nnp
-from concord.twin.generic.network import network
-from concord.twin.lib.reals import arrays
-from concord.twin.lib.run import run
+from concord.twin.generic.generic import network
+from concord.twin.lib.run import arrays, run
 from concord.twin.vocabulary import word_functions
 
 TINY = preset("tiny")

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.tests.twin.scripts import SCRIPTS, call, routine
-from concord.twin.lib.reals import arrays
+from concord.twin.lib.run import arrays
 from concord.twin.lib.script import Script, Tensor
 
 CODES = call("x", "integers", "x", lowest=-128, highest=127)

@@ -22,10 +22,9 @@ from concord.tests.compiler.test_image_networks import roomy
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.bare_firmware import bare
 from concord.tests.twin.recovered import agree, golden
-from concord.twin.recovery.layers.reserved import reserved
+from concord.twin.recovery.layers.naming import reserved
 from concord.twin.recovery.nodes.elements import Unrecognised
-from concord.twin.recovery.recover import recover
-from concord.twin.source.hints import without_hints
+from concord.twin.recovery.recover import recover, without_hints
 
 SHIPPED = {"fashion-mlp-bfp8": "trainer", "fashion-mlp-w4a4": "ulx3s", "vowels-lstm-w8": "vision",
            "fashion-resnet-w8": "vision"}

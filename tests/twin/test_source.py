@@ -13,8 +13,7 @@ from concord.tests.twin.vocabularies import imported
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Script, Tensor
 from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.twin_file import module_name, write_twin
-from concord.twin.source.writer import source, tensors
+from concord.twin.source.writer import module_name, source, tensors, write_twin
 from concord.twin.vocabulary import numpy_functions
 from concord.verification.twins import TwinSource
 

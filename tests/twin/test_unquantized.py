@@ -17,8 +17,7 @@ from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format
 from concord.tests.real_networks import network, with_reals
 from concord.twin.lib.run import run
-from concord.twin.recovery.recover import recover
-from concord.twin.source.hints import without_hints
+from concord.twin.recovery.recover import recover, without_hints
 from concord.twin.vocabulary import numpy_functions, unquantized
 from concord.verification.twins import distance
 

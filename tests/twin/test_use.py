@@ -11,7 +11,7 @@ from concord.tests.twin.vocabularies import functions
 from concord.twin.lib.script import Tensor
 from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.trained import Rounding
-from concord.twin.source.twin_file import write_twin
+from concord.twin.source.writer import write_twin
 
 DIGITS = SCRIPTS["digits"]
 ROUNDED = {"output.scale": Rounding(function="half")}

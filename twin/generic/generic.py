@@ -1,13 +1,19 @@
-"""Data flow to a script word by word: every step becomes a few calls, whatever the program is."""
+"""Data flow to a script word by word: every step becomes a few calls, whatever the program is.
+
+A network has what its users give and get around the words of its program.
+"""
 
 from collections.abc import Iterable
 
+import numpy as np
+from concord.firmware.firmware import Firmware
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset_name
 from concord.twin.flow.flow import Flow, Origin, Refs
+from concord.twin.flow.flow_of import flow_of
 from concord.twin.generic.items import INPUT, Items
 from concord.twin.generic.steps import Steps
-from concord.twin.lib.script import Routine, Script, Stored
+from concord.twin.lib.script import Call, Routine, Script, Stored, Tensor
 
 
 def generic(flow: Flow, final: Iterable[Mem] = ()) -> Script:
@@ -51,3 +57,49 @@ def loaded_tiles(flow: Flow) -> list[int]:
     """Addresses of the tiles that the program has loaded and not loaded again."""
     values = flow.final[Mem.MATRIX_RF].value.tolist()
     return [address for address, value in enumerate(values) if flow.values[value].origin == Origin.MADE]
+
+
+def network(firmware: Firmware) -> Script:
+    """The script of firmware whose inputs have one size, with one line or more for every instruction that runs.
+
+    Raises:
+        ValueError: inputs are sequences of any length, whose program has no fixed number of chains.
+    """
+    if firmware.loop is not None:
+        raise ValueError(f"{firmware.name} takes sequences of any length, and a twin word by word has as many lines as "
+                         "its program runs instructions")
+    words = generic(flow_of(firmware))
+    sent, kept = _sent(firmware)[:words.inputs[0]], firmware.result(np.arange(words.outputs))
+    tensors = {"input_index": sent, "output_index": kept}
+    chains = Routine(name="chains", title="All chains, word by word", parameters=words.main.parameters,
+                     results=words.main.results, body=words.main.body)
+    body = (
+        Call(results=("x",), function="flatten", arguments=("x",)),
+        Call(results=("zero",), function="start", arguments=("x", Stored(name="no_input"))),
+        Call(results=("x",), function="take", arguments=(Stored(name="input_index"), "x", "zero")),
+        Call(results=("y",), function="chains", arguments=("x",)),
+        Call(results=("y",), function="take", arguments=(Stored(name="output_index"), "y")))
+    main = Routine(name="network", title=f"{firmware.name}, word by word", parameters=("x",), results=("y",), body=body)
+    stored = {name: Tensor(values=index.astype(np.int32)) for name, index in tensors.items()}
+    return Script(
+        name=firmware.name, machine=preset_name(firmware.config), inputs=_shape(firmware), outputs=firmware.outputs,
+        classes=firmware.classes, main=main, routines=(chains,),
+        tensors=words.tensors | stored | {"no_input": Tensor(values=np.zeros(1, np.float16))})
+
+
+def _shape(firmware: Firmware) -> tuple[int, ...]:
+    """Shape of an input: a vector, an image by channel, row and column, or a sequence."""
+    if firmware.recurrent:
+        return firmware.steps, firmware.inputs
+    return firmware.image or (firmware.inputs,)
+
+
+def _sent(firmware: Firmware) -> np.ndarray:
+    """Index of the element of an input in each element of the words that the host sends; zeros follow all elements."""
+    shape = _shape(firmware)
+    count = int(np.prod(shape))
+    numbers = np.arange(1, count + 1).reshape(shape if firmware.recurrent else -1)
+    low, high = (firmware.words_of((numbers >> shift & 0xFFFF).astype(np.uint16)).reshape(-1).astype(np.int64)
+                 for shift in (0, 16))
+    found = (high << 16) + low
+    return np.where(found == 0, count, found - 1)

@@ -2,8 +2,7 @@
 
 import numpy as np
 from concord.twin.flow.flow import Flow, Origin, Refs
-from concord.twin.generic.lines import Lines
-from concord.twin.generic.values import Entries, Images
+from concord.twin.generic.values import Entries, Images, Lines
 
 INPUT = "x"  #: Name of the input, [batch, elements]: the words that the host sends, one after the other.
 

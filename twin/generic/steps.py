@@ -1,13 +1,13 @@
-"""One step of a flow as calls: its source, its operations, its writes."""
+"""One step of a flow as calls: its source or product, its operations, its writes, and words that are taken together."""
 
 import numpy as np
 from concord.spec.isa.instructions import SPECS, Op
 from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 from concord.spec.numbers.softmax import fractions, wholes
 from concord.twin.flow.flow import Refs, Step
+from concord.twin.flow.flow_of import complete_entries, complete_messages
 from concord.twin.generic.items import Items
-from concord.twin.generic.pending import Pending
-from concord.twin.generic.products import product
 from concord.twin.generic.values import codes, quantized_entries
 
 
@@ -110,3 +110,131 @@ class Steps:
             mode = chain.instructions[place]
             self._items.entries[step.makes[place]] = quantized_entries(
                 self._lines, self._config, vectors, count, integer=bool(mode.integer), unsigned=bool(mode.unsigned))
+
+
+class Pending:
+    """Words that steps of a chain have written, until all words that are taken together are there.
+
+    Args:
+        items:   The lines to which calls are added, and the machine.
+        entries: Whether words are taken as entries, which zeros fill up at the end of an iteration; otherwise as
+            messages, the words of an iteration.
+    """
+
+    def __init__(self, items: Items, *, entries: bool):
+        self._items, self._entries = items, entries
+        self._parts: list[tuple[int, int, str]] = []  # first and last position, and name, of earlier words
+        self._zero = items.lines.store("zero", np.zeros(1, np.float16))
+
+    def complete(self, step: Step, words: str) -> str:
+        """Add the words [batch, positions, M] of a step.
+
+        Returns:
+            Name of the words that are complete, [batch, words, M], or of native vectors [batch, entries, N]; empty
+            where nothing is complete.
+        """
+        chain, config, (first, last) = step.chain, self._items.config, step.span
+        size = config.vector_words if self._entries else chain.result_words
+        begin, end = (complete_entries(config, chain, position) if self._entries else
+                      complete_messages(chain, position) for position in (first, last))
+        parts = [*self._parts, (first, last, words)]
+        self._parts = []
+        if last % chain.result_words % size:  # the last words belong to what is not complete
+            self._parts = parts[-1:] if end > begin else parts
+        if end == begin:
+            return ""
+        index, count = (self._vectors if self._entries else self._words)(chain, parts, begin, end)
+        if len(parts) == 1 and count == index.size and np.array_equal(index.ravel(), np.arange(count)):
+            return self._items.lines.call("reshape", words, shape=index.shape)
+        zero = self._items.lines.call("start", words, self._zero)
+        return self._items.lines.take(index, *(name for *_, name in parts), zero)
+
+    def _vectors(self, chain, parts, begin, end) -> tuple[np.ndarray, int]:
+        """Element, among those of `parts`, of each element of entries `begin` to `end`; and their number, which stands
+        for a zero."""
+        size, words = self._items.config.vector_words, chain.result_words
+        iteration, entry = np.divmod(np.arange(begin, end), chain.entries)
+        word = entry[:, None] * size + np.arange(size)
+        index, count = self._elements(parts, iteration[:, None] * words + word)
+        return np.where((word < words)[..., None], index, count).reshape(end - begin, -1), count
+
+    def _words(self, _, parts, begin, end) -> tuple[np.ndarray, int]:
+        """The same of words `begin` to `end`."""
+        return self._elements(parts, np.arange(begin, end))
+
+    def _elements(self, parts, positions):
+        """The elements of the words at `positions`; `parts` gives the ranges of words that are there."""
+        lanes, first = self._items.config.mfu_lanes, parts[0][0]
+        return (positions - first)[..., None] * lanes + np.arange(lanes), (parts[-1][1] - first) * lanes
+
+
+def product(items: Items, step: Step) -> str:
+    """Name of the results [batch, iterations, rows] of the product of a step."""
+    chain, lines, n = step.chain, items.lines, items.config.native_dim
+    operand = _operand(items, step)
+    if step.reads[0].value.ndim == 2 or not chain.from_entries:
+        return _multiplied(items, step, operand, 0, chain.row_tiles)
+    size = chain.registers.columns * n  # elements of the operand of a row tile
+    parts = [_multiplied(items, step, lines.call("part", operand, first=tile * size, last=(tile + 1) * size), tile,
+                         tile + 1) for tile in range(chain.row_tiles)]
+    return parts[0] if len(parts) == 1 else lines.call("join", *parts)
+
+
+def cannot_wrap(config: Config, weights: np.ndarray, start: np.ndarray, *, integer: bool) -> bool:
+    """Whether every sum of a product fits the accumulator and is exact in float64, whatever its operand is.
+
+    Args:
+        config:  The machine.
+        weights: Values [rows, elements]; in block floating point with their exponents.
+        start:   Start values [rows]; zeros if there are none.
+        integer: Whether the product is in integer mode.
+    """
+    largest = -config.activations.lowest if integer else 2.0 ** config.activations.e_max
+    most = float((np.abs(weights).sum(1) * largest + np.abs(start.astype(np.float64))).max())
+    return most * 2.0 ** (0 if integer else config.acc_frac) < 2.0 ** min(config.sum_bits - 1, 53)
+
+
+def _operand(items, step) -> str:
+    """Name of the codes [batch, iterations, elements], those of all row tiles side by side."""
+    chain, config, refs = step.chain, items.config, step.reads[0]
+    mode, iterations = chain.product, len(refs.value)
+    if chain.from_entries:
+        entries = items.taken_entries(refs, "mantissas" if mode.integer else "reals")
+        return items.lines.call("reshape", entries, shape=(iterations, refs.value[0].size * config.native_dim))
+    words, size = items.taken_words(refs), refs.value[0].size * config.mfu_lanes
+    vectors = items.lines.call("reshape", words, shape=(iterations, size // config.native_dim, config.native_dim))
+    found = codes(items.lines, config.activations, vectors, config.native_dim, integer=bool(mode.integer),
+                  unsigned=bool(mode.unsigned))
+    return items.lines.call("reshape", found, shape=(iterations, size))
+
+
+def _multiplied(items, step, operand, begin, end) -> str:
+    """Name of the results [batch, iterations, rows] of row tiles `begin` to `end` of a product."""
+    chain, config, lines = step.chain, items.config, items.lines
+    mode, integer = chain.product, bool(chain.product.integer)
+    first, last = begin * config.native_dim, min(end * config.native_dim, chain.registers.rows)
+    start = np.zeros(last - first, np.int32)
+    if mode.bias:
+        start = items.images.biases()[mode.b:mode.b + chain.result_words].ravel()[first:last]
+    arguments = (lines.store("start", start),) if mode.bias else ()
+    scale = chain.registers.out_scale if integer else config.acc_frac
+    weights = _weights(items, step, begin, end, last - first)
+    if isinstance(weights, np.ndarray):
+        stored = lines.store("weights", weights, bits=config.weights.bits)
+        if cannot_wrap(config, weights, start, integer=integer):
+            return lines.call("dense", operand, stored, *arguments, **({"scale": scale} if integer else {}))
+        weights = stored
+    units = (0, 0) if integer else tuple(fmt.e_min - fmt.bits + 1 for fmt in (config.activations, config.weights))
+    return lines.call("accumulated", operand, weights, *arguments, scale=scale, bits=config.sum_bits, units=units,
+                      shift=0 if integer else config.alignment)
+
+
+def _weights(items, step, begin, end, rows) -> np.ndarray | str:
+    """Weights [rows, elements], or the name of [batch, rows, elements] where the program loads them."""
+    refs = Refs(value=step.tiles.value[begin:end], item=step.tiles.item[begin:end])
+    tiles, n = items.taken_tiles(refs, integer=bool(step.chain.product.integer)), items.config.native_dim
+    elements = refs.item.shape[1] * n
+    if isinstance(tiles, np.ndarray):
+        return tiles.transpose(0, 2, 1, 3).reshape(-1, elements)[:rows]
+    order = np.arange(refs.item.size * n * n).reshape(*refs.item.shape, n, n).transpose(0, 2, 1, 3)
+    return items.lines.take(order.reshape(-1, elements)[:rows], tiles)

@@ -1,10 +1,13 @@
-"""Runs a script without source text: each call is a call of a function of the vocabulary."""
+"""Runs a script without source text: each call is a call of a function of the vocabulary.
+
+Stored tensors are the floats that products need, so that every sum of a product is exact.
+"""
 
 from collections.abc import Mapping
 from types import ModuleType
 
-from concord.twin.lib.reals import arrays
-from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Script, Stored
+import numpy as np
+from concord.twin.lib.script import PRODUCTS, SELECTING, Argument, Call, Line, Loop, Routine, Script, Stored
 
 
 def run(script: Script, inputs, functions: ModuleType, tensors: Mapping | None = None):
@@ -73,3 +76,100 @@ class Run:
 
     def value(self, argument: Argument, values: dict):
         return self._tensors[argument.name] if isinstance(argument, Stored) else values[argument]
+
+
+#: Whole numbers up to this are exact in float32.
+FLOAT32_EXACT = 1 << 24
+
+
+def arrays(script: Script) -> dict[str, np.ndarray]:
+    """The stored tensors by name: float16 and int32 as they are, others as float32 or float64.
+
+    Weights and start values of a product are float32 where no sum can reach 2**24, which the ranges of its codes
+    prove; otherwise they are float64. All numbers of a script without quantisers are float64.
+    """
+    if script.unquantized:
+        return {name: each.values for name, each in script.tensors.items()}
+    narrow = _Ranges(script).narrow
+    return {name: each.values if each.values.dtype in (np.float16, np.int32)
+            else each.values.astype(np.float32 if narrow.get(name) else np.float64)
+            for name, each in script.tensors.items()}
+
+
+def unsigned(script: Script) -> set[str]:
+    """Names of the weights whose products read unsigned codes."""
+    return _Ranges(script).unsigned
+
+
+class _Ranges:
+    """A walk through a script that follows the smallest and the largest code.
+
+    Attributes:
+        narrow:   Whether float32 holds every sum of the products with a stored tensor, by its name.
+        unsigned: Names of the weights whose products read unsigned codes.
+    """
+
+    def __init__(self, script: Script):
+        self.narrow, self.unsigned = {}, set()
+        self._script = script
+        self._routines = {routine.name: routine for routine in script.routines}
+        self._call_routine(script.main, [None] * len(script.main.parameters))
+
+    def _call_routine(self, routine: Routine, arguments: list) -> list:
+        values = dict(zip(routine.parameters, arguments, strict=True))
+        self._lines(routine.body, values)
+        return [values[name] for name in routine.results]
+
+    def _lines(self, lines: tuple[Line, ...], values: dict):
+        for line in lines:
+            if isinstance(line, Loop):
+                self._loop(line, values)
+            else:
+                values.update(zip(line.results, self._results(line, values), strict=True))
+
+    def _loop(self, loop: Loop, values: dict):
+        values |= {name: values[source] for name, source in loop.items}
+        # A carried value may be anything; codes are made and multiplied within a pass.
+        values |= {name: None for name, _ in loop.carried}
+        self._lines(loop.body, values)
+        values |= {name: values[source] for name, source in loop.collected}
+
+    def _results(self, call: Call, values: Mapping) -> list:
+        """Smallest and largest value of each result; None for numbers and for codes that are no whole numbers."""
+        ranges = [self._range(argument, values) for argument in call.arguments]
+        if call.function in self._routines:
+            return self._call_routine(self._routines[call.function], ranges)
+        if call.function in ("integers", "floats") and not call.settings.get("fraction"):
+            return [(call.settings["lowest"], call.settings["highest"])]
+        if call.function in PRODUCTS:
+            self._product(call, ranges[0])
+        if call.function in SELECTING:
+            parts = ranges[call.function in ("take", "start"):]  # without the index, and what has the batch
+            fill = [(call.settings.get("fill", 0),) * 2]
+            return [None if None in parts else (min(each[0] for each in parts + fill),
+                                                max(each[1] for each in parts + fill))]
+        return [None] * len(call.results)
+
+    def _range(self, argument: Argument, values: Mapping):
+        if isinstance(argument, str):
+            return values[argument]
+        stored = self._script.tensors[argument.name].values
+        whole = stored.dtype != np.float16 and np.array_equal(stored, np.rint(stored))
+        return (int(stored.min(initial=0)), int(stored.max(initial=0))) if whole else None
+
+    def _product(self, call: Call, codes: tuple[int, int] | None):
+        """Note whether float32 holds every sum of a product of codes in a range."""
+        names = [each.name for each in call.arguments if isinstance(each, Stored)]
+        stored = [self._script.tensors[name].values for name in names]
+        largest = max(-codes[0], codes[1]) if codes else 0
+        if codes and codes[0] >= 0 and isinstance(call.arguments[1], Stored):
+            self.unsigned.add(call.arguments[1].name)
+        fits = codes is not None and all(each.dtype.kind == "i" for each in stored) and isinstance(
+            call.arguments[1], Stored)
+        if fits:
+            largest = max(largest, abs(call.settings.get("fill", 0)))
+            weights, *starts = (each.astype(np.float64) for each in stored[isinstance(call.arguments[0], Stored):])
+            sums = np.abs(weights).reshape(len(weights), -1).sum(1) * largest
+            fits = bool(np.max(sums + sum(np.abs(each) for each in starts), initial=0) < FLOAT32_EXACT)
+        for name in names:
+            self.narrow[name] = self.narrow.get(name, True) and fits

@@ -5,13 +5,16 @@ script. The functions that calls name are those of `twin/vocabulary/`, or other 
 
 Tensors have the batch as their first axis: vectors are [batch, elements], images [batch, rows, columns, channels],
 sequences [batch, steps, elements]. A tensor holds *numbers*, which are binary16, or *codes*, which a quantiser has
-made: whole numbers in integer mode, real numbers mantissa * 2**exponent in block floating point.
+made: whole numbers in integer mode, real numbers mantissa * 2**exponent in block floating point. The functions have
+kinds, and the quantiser of a format is a call.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+from concord.spec.numbers.formats import Format
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,3 +141,65 @@ class Script:
     routines: tuple[Routine, ...]
     tensors: Mapping[str, Tensor]
     unquantized: bool = False
+
+
+#: Functions whose results are codes.
+QUANTISERS = ("integers", "floats", "blocks", "float_blocks")
+#: Products whose sums are computed in floats.
+PRODUCTS = ("dense", "convolution")
+#: All products; `accumulated` adds up whole numbers.
+SUMS = (*PRODUCTS, "accumulated")
+#: Functions that put elements into another order or shape.
+ARRANGING = ("part", "flatten", "reshape", "transpose", "start", "join", "take")
+#: Functions whose results are elements of their arguments, or of the setting `fill`.
+SELECTING = (*ARRANGING, "image", "patches", "max_pool", "canonical")
+
+
+class Quantizer(NamedTuple):
+    """A call of a quantiser of the vocabulary.
+
+    Attributes:
+        size:     Number of neighbours that share an exponent; 0 where numbers are quantised one by one.
+        codes:    What its codes are: `integers`, or `blocks` for real numbers mantissa * 2**exponent.
+        zero:     Zero point, which is subtracted from codes before they are multiplied.
+        limit:    Largest magnitude of codes, less `zero`.
+        function: Name of the function.
+        settings: Its settings, as pairs of name and value.
+    """
+
+    size: int
+    codes: str
+    zero: int
+    limit: float
+    function: str
+    settings: tuple[tuple[str, object], ...]
+
+
+def quantizer(fmt: Format, size: int, *, integer: bool, unsigned: bool = False) -> Quantizer:
+    """The quantiser of a format.
+
+    Args:
+        fmt:      The format.
+        size:     Number of neighbours that share an exponent, in block floating point.
+        integer:  Whether codes are integers.
+        unsigned: Whether these integers are unsigned codes.
+    """
+    if integer:
+        low, high = (0, fmt.levels) if unsigned else (fmt.lowest, fmt.highest)
+        zero = fmt.zero * unsigned
+        function, precision = ("floats", {"precision": fmt.precision}) if fmt.precision else ("integers", {})
+        return _made(0, "integers", zero, max(zero - low, high - zero), function, precision, lowest=low, highest=high)
+    if fmt.precision and fmt.e_min == fmt.e_max:
+        fraction = fmt.bits - 1 - fmt.e_min
+        low, high = fmt.lowest * 2.0**-fraction, fmt.highest * 2.0**-fraction
+        return _made(0, "blocks", 0, high, "floats", {"precision": fmt.precision}, lowest=low, highest=high,
+                     fraction=fraction)
+    function, others = "blocks", {"rule": str(fmt.rule), "symmetric": fmt.symmetric}
+    if fmt.precision:
+        function, others = "float_blocks", {"precision": fmt.precision}
+    return _made(size, "blocks", 0, 2.0**fmt.e_max, function, {"size": size, "bits": fmt.bits, "exponents": (
+        fmt.e_min, fmt.e_max)}, **others)
+
+
+def _made(size, codes, zero, limit, function, first, **others) -> Quantizer:
+    return Quantizer(size, codes, zero, limit, function, tuple({**first, **others}.items()))

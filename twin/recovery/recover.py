@@ -1,4 +1,6 @@
-"""Firmware to a script at the level of layers."""
+"""Firmware to a script at the level of layers, with the names of layers or without them."""
+
+from dataclasses import replace
 
 from concord.firmware.firmware import Firmware
 from concord.twin.flow.flow_of import flow_of
@@ -25,3 +27,8 @@ def recover(firmware: Firmware, *, unquantized: bool = False) -> Script:
     lowered = lower(flow_of(firmware, _PASSES), unquantized=unquantized)
     widen(firmware, lowered)
     return scripted(firmware, drafted(firmware, lowered), unquantized=unquantized)
+
+
+def without_hints(firmware: Firmware) -> Firmware:
+    """The same program and images; the names of layers are left out."""
+    return replace(firmware, sections=())

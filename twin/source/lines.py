@@ -7,8 +7,7 @@ from keyword import kwlist
 from textwrap import wrap
 
 import numpy as np
-from concord.twin.lib.kinds import PRODUCTS
-from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Stored
+from concord.twin.lib.script import PRODUCTS, Argument, Call, Line, Loop, Routine, Stored
 from concord.twin.source.folding import Nested, after_pass, fold, live
 from concord.twin.source.frameworks import CURVES
 from concord.twin.source.vocabulary import Vocabulary

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.firmware.firmware import Firmware
-from concord.twin.lib.quantizer import quantizer
-from concord.twin.lib.script import Loop, Script, Stored, Tensor
+from concord.twin.lib.script import Loop, Script, Stored, Tensor, quantizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

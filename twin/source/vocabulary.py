@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.runtimes import RUNTIMES
+from concord.twin.source.frameworks import FORMS, RUNTIMES, Framework
 
 _FOLDER = Path(__file__).parents[1] / "vocabulary"
 _NUMPY = ("layout", "codes", "numpy_functions")  #: Files in numpy, from which other frameworks take what they can.

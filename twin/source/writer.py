@@ -1,18 +1,22 @@
-"""A script as source text and its file of tensors."""
+"""A script as source text, and its two files: source, and tensors in safetensors."""
 
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from textwrap import wrap
 
 import numpy as np
 from concord.golden.mfu import activation
-from concord.twin.lib.reals import arrays
+from concord.lib import files
+from concord.twin.lib.run import arrays
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.source.frameworks import CURVES, FORMS, UNQUANTISED, Framework
 from concord.twin.source.lines import WIDTH, Lines, attribute, literal, repeated, wrapped
 from concord.twin.source.trained import Rounding
 from concord.twin.source.vocabulary import vocabulary
+from safetensors.numpy import save
 
 #: Methods of twins that can be trained.
 _SAVE = '''
@@ -37,6 +41,7 @@ _NUMBERS = {
     True: "Weights lie in {stem}.safetensors. They are those before any rounding, and so are all other numbers. Only "
           "clips that are activation functions are left of the quantisers."}
 _PATTERNS = np.arange(1 << 16)
+_LONGEST = 100  #: Most characters of the name of a module; file systems allow about 255.
 
 
 def source(script: Script, framework: Framework, stem: str, trained: Mapping[str, Rounding] | None = None) -> str:
@@ -203,3 +208,33 @@ def _collects(script: Script) -> bool:
         return any(isinstance(line, Loop) and (line.collected or collects(line.body)) for line in lines)
 
     return any(collects(routine.body) for routine in (script.main, *script.routines))
+
+
+def module_name(name: str) -> str:
+    """A name as the beginning of that of a module of Python; what follows it is `_numpy` and the like."""
+    name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:_LONGEST]
+    return name if name[:1].isalpha() else f"twin_{name}"
+
+
+def write_twin(script: Script, framework: Framework, folder: Path, stem: str,
+               trained: Mapping[str, Rounding] | None = None) -> Path:
+    """Write `stem`.py and `stem`.safetensors, or `stem`.onnx, and return the path of the source or of the graph.
+
+    Args:
+        script:    What the twin computes.
+        framework: What it runs in.
+        folder:    Where the files are to be.
+        stem:      Their name.
+        trained:   How each tensor that can be trained is rounded; None for a twin that is not trained.
+
+    Raises:
+        ValueError: two names are the same in a source, or the framework cannot say something that the script says.
+    """
+    if framework not in FORMS:
+        from concord.twin.source.onnx_graph import onnx_graph
+
+        files.write(folder / f"{stem}.onnx", onnx_graph(script).SerializeToString())
+        return folder / f"{stem}.onnx"
+    text, stored = source(script, framework, stem, trained), save(tensors(script), {"twin": script.name})
+    files.write_all(folder, {f"{stem}.py": text, f"{stem}.safetensors": stored})
+    return folder / f"{stem}.py"

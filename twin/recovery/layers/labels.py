@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from concord.firmware.firmware import Firmware
-from concord.twin.lib.kinds import ARRANGING, QUANTISERS, SUMS
+from concord.twin.lib.script import ARRANGING, QUANTISERS, SUMS
 from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
 
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.

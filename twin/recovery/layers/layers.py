@@ -6,15 +6,12 @@ from dataclasses import replace
 from concord.firmware.firmware import Firmware
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.machine.config import preset_name
-from concord.twin.lib.kinds import ARRANGING, SUMS
-from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
+from concord.twin.lib.script import ARRANGING, SUMS, Call, Line, Loop, Routine, Script, Stored
 from concord.twin.recovery.layers.labels import cell_kind, free, labels, routine_name
-from concord.twin.recovery.layers.naming import Locals, Tensors, sources
-from concord.twin.recovery.layers.order import needed
-from concord.twin.recovery.layers.reserved import reserved
+from concord.twin.recovery.layers.naming import Locals, Tensors, reserved, sources
 from concord.twin.recovery.layers.routines import Cut, cuts, sorted_drafts, title
 from concord.twin.recovery.nodes.elements import Unrecognised
-from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value, needed
 from concord.twin.recovery.tensors.program import Program
 
 

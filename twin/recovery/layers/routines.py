@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from concord.spec.isa.operations import ACTIVATIONS
-from concord.twin.lib.kinds import ARRANGING
-from concord.twin.recovery.layers.order import makes, reads
-from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
+from concord.twin.lib.script import ARRANGING
+from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value, makes, reads
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

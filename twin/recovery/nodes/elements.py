@@ -2,15 +2,19 @@
 
 A reference is an int64: the index of a node in the upper 32 bits, the index of an element of that node in the lower 32.
 Two nodes hold constants: numbers (`NUMBERS`), and codes (`CODES`).
+
+In full precision, constants are real numbers: what a firmware holds twice with equal binary16 numbers stays apart where
+the real numbers differ.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
 from concord.firmware.firmware import Firmware
-from concord.golden.mfu.multifunction import compute
+from concord.golden.mfu.multifunction import compute, compute_real
 from concord.golden.mvm.mvm import multiply_entries, multiply_groups
 from concord.golden.mvm.vector_rf import numbers
+from concord.golden.schedule.arithmetic import RealArithmetic
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.memories import VRFS, Mem, depth
 from concord.spec.isa.operations import Operation
@@ -172,4 +176,57 @@ class Constants:
         for part in firmware.entries:
             content[part.address:part.address + len(part.mantissas)] = self.codes(
                 part.mantissas, part.exponents.astype(np.int64)[:, None])
+        return content.reshape(-1)
+
+
+class RealConstants(Constants):
+    """Constant numbers in float64; there are no codes.
+
+    Args:
+        firmware: Firmware that carries its numbers in full precision.
+    """
+
+    dtype = np.float64
+
+    def __init__(self, firmware: Firmware):
+        self._firmware, self._config, self._images = firmware, firmware.config, firmware.full_precision
+        patterns = np.arange(PATTERNS).astype(np.uint16).view(np.float16).astype(np.float64)
+        self._hold(patterns.view(np.int64), {mem: np.ascontiguousarray(words).view(np.int64)
+                                             for mem, words in self._images.vectors.items()})
+        self._known: dict[int, int] = {}
+        self._entries = self._image(firmware)
+
+    def add(self, values: np.ndarray) -> np.ndarray:
+        """References to numbers, which join the constants."""
+        bits, where = np.unique(np.ascontiguousarray(values, np.float64).view(np.int64), return_inverse=True)
+        lacking = [each for each in bits.tolist() if each not in self._known]
+        self._known |= {each: len(self._bits) + number for number, each in enumerate(lacking)}
+        self._bits = np.concatenate([self._bits, np.array(lacking, np.int64)])
+        table = np.array([self._known[each] for each in bits.tolist()], np.int64)[where.reshape(np.shape(values))]
+        return np.where(np.asarray(values) == 0, ZERO, table)
+
+    def computed(self, operation: Operation, *tables: np.ndarray) -> np.ndarray:
+        """References to the results of a point-wise operation on constant numbers."""
+        return self.add(compute_real(operation, *map(self.values, tables)))
+
+    def product(self, chain: Chain, table: np.ndarray, tiles: np.ndarray, rows: int) -> np.ndarray:
+        """References to the results of a product of constants."""
+        arithmetic = RealArithmetic(self._config, activations=False, binary16=False, clips={})
+        function = arithmetic.multiply_groups if table.ndim == 4 else arithmetic.multiply_entries
+        product, start = chain.product, None
+        if product.bias:
+            biases = np.append(self._images.biases.reshape(-1), np.zeros(rows))
+            start = biases[product.b * self._config.mfu_lanes:][:rows]
+        results, _ = function(self._config, self._images.tiles[tiles], None, self.values(table), None, start, rows=rows,
+                              integer=bool(product.integer), out_scale=chain.registers.out_scale)
+        return self.add(results)
+
+    def mantissas(self, table: np.ndarray) -> np.ndarray:
+        """float64, the constants that a product reads, which are numbers."""
+        return self.values(table)
+
+    def _image(self, firmware: Firmware) -> np.ndarray:
+        content = np.full((firmware.config.vector_rf, firmware.config.native_dim), ZERO, np.int64)
+        for part in self._images.entries:
+            content[part.address:part.address + len(part.values)] = self.add(part.values)
         return content.reshape(-1)

@@ -1,11 +1,12 @@
-"""The nodes of a program as they are made, and what each value of its flow holds."""
+"""The nodes of a program as they are made, and what each value of its flow holds; chains become nodes."""
 
 import numpy as np
-from concord.twin.flow.flow import Flow, Refs
-from concord.twin.recovery.nodes.elements import Constants, refs
+from concord.spec.isa.instructions import SPECS, Op
+from concord.spec.isa.memories import Mem
+from concord.twin.flow.flow import Flow, Origin, Refs, Step
+from concord.twin.recovery.nodes.elements import ZERO, Constants, RealConstants, Unrecognised, is_constant, refs
 from concord.twin.recovery.nodes.nodes import Node
-from concord.twin.recovery.nodes.quantizers import Quantizers
-from concord.twin.recovery.nodes.unquantized import Clips, RealConstants
+from concord.twin.recovery.nodes.quantizers import Clips, Quantizers
 
 
 class Graph:
@@ -61,3 +62,117 @@ class Graph:
             mask = table.value == value
             found[mask] = self.content[value].reshape(-1, unit)[table.item[mask]]
         return found
+
+
+class Chains:
+    """Makes the nodes of chains.
+
+    Args:
+        graph: The nodes so far.
+    """
+
+    def __init__(self, graph: Graph):
+        self._graph, self._flow, self._config = graph, graph.flow, graph.config
+        self._constants, self._quantizers = graph.constants, graph.quantizers
+
+    def step(self, step: Step, tables: dict[int, Refs]):
+        """Add the nodes of one step.
+
+        Args:
+            step:   A chain as it runs once.
+            tables: What each of its instructions reads.
+        """
+        chain, lanes = step.chain, self._config.mfu_lanes
+        if chain.loads:
+            raise Unrecognised("the program loads weights from the host")
+        if step.span[0] % chain.result_words or step.span[1] % chain.result_words:
+            raise Unrecognised("words of one iteration depend on each other")
+        places = (step.span[1] - step.span[0]) // chain.result_words
+        value = self._product(step, tables, places) if chain.product else self._source(step, tables, places)
+        for place, instruction in enumerate(chain.instructions):
+            operation = SPECS[instruction.op].operation
+            if instruction.op == Op.V_WR:
+                self._write(step, place, value)
+            elif instruction.op == Op.V_SOFTMAX:
+                value = self._softmax(step, place, value)
+            elif operation:
+                operand = None
+                if operation.operand:
+                    operand = self._graph.look(tables[place], lanes).reshape(places, -1)
+                value = self._pointwise(step, place, operation, value, operand)
+
+    def _source(self, step, tables, places) -> np.ndarray:
+        """The numbers that the operations of a chain without product see."""
+        chain, lanes = step.chain, self._config.mfu_lanes
+        table = self._graph.look(tables[0], lanes)  # [positions, pixels, lanes]
+        table = np.moveaxis(table, 1, 2).reshape(places, chain.result_words * lanes, -1)
+        if chain.from_entries:
+            table = self._quantizers.numbers(table, chain.source, chain.address)
+        if not chain.pools:
+            return table[..., 0]
+        known = np.where((table == table[..., :1]).all(-1) & is_constant(table[..., 0]), table[..., 0], -1)
+        return self._graph.node(Node(op="max_pool", places=places, width=table.shape[1], reads=(table,),
+                                     address=chain.address + 1, across=chain.registers.iterations_x), known)
+
+    def _product(self, step, tables, places) -> np.ndarray:
+        """The results of a product."""
+        chain, config, size = step.chain, self._config, self._config.native_dim
+        product, rows = chain.product, chain.registers.rows
+        if chain.from_entries:
+            table = self._graph.look(tables[0], size)
+        else:
+            words = self._graph.look(tables[0], config.mfu_lanes)
+            table = self._quantizers.codes(words.reshape(places, -1, size), product, chain.address)
+        tiles = step.tiles
+        if any(self._flow.values[value].origin is not Origin.IMAGE for value in np.unique(tiles.value)):
+            raise Unrecognised("the program loads weights from the host")
+        row_tiles, columns = tiles.item.shape
+        inside = np.arange(size * size).reshape(size, size)
+        index = tiles.item.astype(np.int64)[:, None, :, None] * size**2 + inside[:, None]
+        weights = index.reshape(row_tiles * size, columns * size)[:rows]
+        if table.ndim == 4:  # Each row tile reads columns of its own.
+            spread = np.full((rows, row_tiles, columns * size), -1, np.int64)
+            spread[np.arange(rows), np.arange(rows) // size] = weights
+            weights = spread.reshape(rows, -1)
+        width = chain.result_words * config.mfu_lanes
+        known = np.full((places, width), -1, np.int64)
+        known[:, rows:] = ZERO
+        if is_constant(table).all():
+            known[:, :rows] = self._constants.product(chain, table, tiles.item, rows)
+        settings = bool(product.integer), chain.registers.out_scale if product.integer else 0
+        node = Node(op="product", places=places, width=width, reads=(table.reshape(places, -1),), settings=settings,
+                    address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,
+                    start=product.b * config.mfu_lanes + np.arange(rows) if product.bias else None)
+        return self._graph.node(node, known)
+
+    def _pointwise(self, step, place, operation, value, operand) -> np.ndarray:
+        """One point-wise operation, with results of constants computed."""
+        operands = (value,) if operand is None else (value, operand)
+        fixed = np.all([is_constant(each) for each in operands], 0)
+        known = np.full(value.shape, -1, np.int64)
+        if fixed.any():
+            known[fixed] = self._constants.computed(operation, *(each[fixed] for each in operands))
+        chain = step.chain
+        reads = operands[::-1] if operation.swapped else operands
+        return self._graph.node(Node(op=operation.function, places=value.shape[0], width=value.shape[1],
+                                     reads=reads, address=chain.address + place,
+                                     across=chain.registers.iterations_x), known)
+
+    def _softmax(self, step, place, value) -> np.ndarray:
+        """The softmax of the elements of each place."""
+        rows = step.chain.registers.rows
+        known = np.where(np.arange(value.shape[1]) < rows, -1, ZERO) + np.zeros((len(value), 1), np.int64)
+        node = Node(op="softmax", places=len(value), width=value.shape[1], reads=(value,), settings=(rows,),
+                    address=step.chain.address + place, across=step.chain.registers.iterations_x)
+        return self._graph.node(node, known)
+
+    def _write(self, step, place, value):
+        """The content that a `v_wr` writes."""
+        chain, instruction, size = step.chain, step.chain.instructions[place], self._config.native_dim
+        written = np.where(np.arange(value.shape[1]) < chain.registers.rows, value, ZERO)
+        if instruction.mem == Mem.VECTOR_RF:
+            entries = np.full((len(written), chain.entries * size), ZERO, np.int64)
+            entries[:, :written.shape[1]] = written
+            written = self._quantizers.codes(entries.reshape(len(written), -1, size), instruction,
+                                            chain.address + place)
+        self._graph.content[step.makes[place]] = written.reshape(-1)

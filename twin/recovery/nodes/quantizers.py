@@ -1,9 +1,14 @@
-"""Quantisers as operations on whole nodes: each node is quantised once in each way, however often it is read."""
+"""Quantisers as operations on whole nodes: each node is quantised once in each way, however often it is read.
+
+In full precision, they are off.
+"""
+
+from collections.abc import Mapping
 
 import numpy as np
 from concord.golden.mvm.quantizer import quantize, quantize_block
-from concord.spec.isa.instructions import Instruction
-from concord.twin.lib.quantizer import quantizer
+from concord.spec.isa.instructions import Instruction, Op
+from concord.twin.lib.script import quantizer
 from concord.twin.recovery.nodes.elements import (
     ZERO,
     ZERO_CODE,
@@ -146,3 +151,31 @@ class Quantizers:
         known = np.broadcast_to(np.where(zeros.reshape(places, -1).all(0), ZERO_CODE, -1), flat.shape)
         out = self._graph.node(node, known)
         return out.reshape(table.shape)
+
+
+class Clips(Quantizers):
+    """Quantisers that are off: numbers stay as they are, or are clipped where that is an activation function."""
+
+    def __init__(self, graph):
+        super().__init__(graph)
+        self._clips: Mapping[int, tuple[float, float]] = graph.firmware.full_precision.clips
+
+    def codes(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
+        """References to what a product or a write takes of numbers; see `Quantizers.codes`."""
+        address += instruction.op == Op.MV_MUL  # A product's clip belongs to the instruction that multiplies.
+        clip = self._clips.get(address)
+        if clip is None:
+            return table
+        found, fixed = np.empty_like(table), is_constant(table)
+        constants = self._graph.constants
+        found[fixed] = constants.add(np.clip(constants.values(table[fixed]), *clip))
+        op, settings = ("relu", ()) if clip == (0, np.inf) else ("clip", clip)
+        for source in read_by(table):
+            out = self._once(source, op, settings, address)
+            mask = ~fixed & (node_of(table) == source)
+            found[mask] = out[element_of(table[mask])]
+        return found
+
+    def numbers(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
+        """The references themselves: entries of VectorRf hold numbers."""
+        return table

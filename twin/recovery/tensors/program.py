@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from concord.firmware.firmware import Direction, Firmware
 from concord.twin.recovery.nodes.elements import Unrecognised, is_constant, read_by
-from concord.twin.recovery.nodes.liveness import liveness
+from concord.twin.recovery.nodes.groups import Signatures, liveness
 from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered
 from concord.twin.recovery.nodes.quantizers import QUANTISING
-from concord.twin.recovery.nodes.signatures import Signatures
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.tensors.statements import Statements
 from concord.twin.recovery.tensors.states import behind, simplify

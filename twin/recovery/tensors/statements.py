@@ -4,12 +4,10 @@ import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.spec.isa.operations import Operation
 from concord.spec.numbers.softmax import fractions, wholes
-from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by
+from concord.twin.recovery.nodes.elements import RealConstants, element_of, is_constant, node_of, read_by
 from concord.twin.recovery.nodes.nodes import Lowered, across_of, shape_of
-from concord.twin.recovery.nodes.unquantized import RealConstants
-from concord.twin.recovery.tensors.blocks import Blocks
 from concord.twin.recovery.tensors.drafts import Constant, Value
-from concord.twin.recovery.tensors.pointwise import Pointwise
+from concord.twin.recovery.tensors.pointwise import Blocks, Pointwise
 from concord.twin.recovery.tensors.pools import Pools, even, pool_order
 from concord.twin.recovery.tensors.products import Products
 from concord.twin.recovery.tensors.views import Views

@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import numpy as np
-from concord.twin.lib.quantizer import Quantizer
+from concord.twin.lib.script import Quantizer
 from concord.twin.recovery.nodes.elements import CODES, Constants, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
 
