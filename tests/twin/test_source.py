@@ -127,8 +127,7 @@ def test_source_is_clean(framework, tmp_path):
 def test_source_holds_only_what_it_uses():
     functions = {node.name for node in ast.parse(source(SCRIPTS["sounds"], Framework.NUMPY, "sounds")).body
                  if isinstance(node, ast.FunctionDef)}
-    assert functions == {"read", "binary16", "shaped", "squeezed", "curve", "integers", "dense", "rounded", "half",
-                         "start"}
+    assert functions == {"read", "binary16", "shaped", "squeezed", "curve", "integers", "dense", "rounded", "start"}
 
 
 def lines_of(*body, parameters="x", results="y") -> list[str]:

@@ -91,7 +91,8 @@ FORMS = {
         made=("vars(self).update(read(file))",), curve="self.{name} = curve(self.{name})",
         helpers=("curve",), decorated=('@np.errstate(all="ignore")',), method="__call__", result="float16",
         operators={"add": "+", "subtract": "-", "multiply": "*"},
-        spellings=(_EXACT, _SIZES, (_CAST, r"\1.astype(\2)"), _POSITIVE)),
+        spellings=(_EXACT, _SIZES, (_CAST, r"\1.astype(\2)"), _POSITIVE,
+                   (r"(?<!def )\bhalf\((.+)\)$", r"(\1).astype(np.float16)"))),
     Framework.TORCH: Form(
         module="torch",
         imports=("from pathlib import Path", "import torch", "from safetensors.torch import load_file",

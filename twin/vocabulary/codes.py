@@ -11,7 +11,7 @@ from concord.twin.vocabulary.layout import *
 
 def half(x):
     """Numbers rounded once to binary16, ties to even."""
-    return x.astype(np.float16, copy=False)
+    return x.astype(np.float16)
 
 
 def power(x):

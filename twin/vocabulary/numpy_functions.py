@@ -153,7 +153,8 @@ def shares(a, fractions, wholes):
     total, terms = xp.sum(terms, axis=-1, keepdims=True), terms * (1 << 25)
     quotient = terms // total
     above = terms > quotient * total
-    result = half((2.0 * cast(quotient, xp.float64) + cast(above, xp.float64)) * 2.0**-26)
+    parts = 2.0 * cast(quotient, xp.float64) + cast(above, xp.float64)
+    result = half(parts * 2.0**-26)
     defined = ~xp.any(xp.isnan(x) | (x == math.inf), axis=-1, keepdims=True)
     defined &= ~xp.all(x == -math.inf, axis=-1, keepdims=True)
     return xp.where(defined, result, math.nan)
