@@ -171,10 +171,6 @@ def result(model: "Model") -> str:
     return f"{name} {', '.join(figures)}" if figures else "no labelled test set, so no measure"
 
 
-if TYPE_CHECKING:
-    from concord.frontends.onnx.read import Imported
-    from concord.net.graph import Graph
-
 def sizes(text: str | None) -> tuple[int, ...] | None:
     """Sizes that an option gives as "3,32,32".
 
@@ -189,28 +185,22 @@ def sizes(text: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts)
 
 
-def read_float(path: Path, shape: tuple[int, ...] | None = None, output: str | None = None):
-    """The network in float32 of an ONNX file, or of a file that `nnp import` wrote.
-
-    Raises:
-        ValueError: the file cannot be read, or holds nodes that cannot be computed.
-    """
-    if Path(path).suffix == ".safetensors":
-        from concord.net.graph_file import load
-
-        return load(path)
-    return needing("front", "concord.frontends.onnx.read").read_network(path, shape, output)
-
-
 def opened(
     file: Path, shape: tuple[int, ...] | None = None, output: str | None = None
 ) -> tuple["Graph", "Imported | None"]:
-    """The network of a file, and the file itself if it is an ONNX file; arguments are those of `read_float`.
+    """The network in float32 of an ONNX file, and that file; or of a file that `nnp import` wrote, and None.
+
+    Args:
+        file:   The file.
+        shape:  Sizes of one sample, where an ONNX file leaves them open.
+        output: Name of the output that the network gives, where an ONNX file has several.
 
     Raises:
         ValueError: the file cannot be read, or holds nodes that cannot be computed.
     """
     if Path(file).suffix == ".safetensors":
-        return read_float(file), None
+        from concord.net.graph_file import load
+
+        return load(file), None
     imported = needing("front", "concord.frontends.onnx.read").read(file, shape, output)
     return imported.network, imported

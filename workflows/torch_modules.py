@@ -34,7 +34,7 @@ def exported(
         module:  The module. Its mode is as before afterwards.
         example: An input, or a tuple of the one input.
         name:    Name of the network; that of the module's class by default.
-        shape:   As in `workflows.imports.read_float`.
+        shape:   As in `workflows.imports.opened`.
         output:  The same.
 
     Raises:

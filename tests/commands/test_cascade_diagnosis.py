@@ -13,7 +13,7 @@ from concord.firmware.firmware_file import save_cascade
 from concord.net.model import Model
 from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp
-from concord.verification import batches, verification
+from concord.verification import batches, diagnosis
 from concord.verification.diagnosis import first_difference_of
 
 TINY = preset("tiny")
@@ -96,7 +96,7 @@ def test_commands_name_the_machine(model, tmp_path, monkeypatch):
     monkeypatch.setattr(batches, "_sessions", {})
     monkeypatch.setattr(batches, "session_of", lambda firmware, kind: session_of(
         firmware if kind == "golden" else wrong(firmware, 1, 0, 1), kind))
-    monkeypatch.setattr(verification, "first_difference_of", lambda right, _, *where: first_difference_of(
+    monkeypatch.setattr(diagnosis, "first_difference_of", lambda right, _, *where: first_difference_of(
         right, wrong(right, 1, 0, 1), *where))
     result = nnp("verify", "right", "--inputs", "x.npy", "--jobs", 1, "--report", tmp_path / "report")
     assert result.exit_code == 1

@@ -10,7 +10,7 @@ from concord.lib.input_axes import InputAxes, Order
 from concord.net.graph_file import load, save
 from concord.tests.command_line import done
 from concord.tests.onnx_files import Graph, written
-from concord.workflows.imports import read_float
+from concord.workflows.imports import opened
 
 X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
 
@@ -67,7 +67,7 @@ def test_files_tell_their_classes(tmp_path):
     graph = Graph(("n", 4))
     graph.add("LinearClassifier", domain="ai.onnx.ml", outputs=2, coefficients=X[:3].reshape(-1).tolist(),
               intercepts=[0.0] * 3, classlabels_strings=["ant", "bee", "cow"], post_transform="NONE")
-    network = read_float(written(tmp_path, graph.model(17, graph.at.replace("_y", "_1"))))
+    network, _ = opened(written(tmp_path, graph.model(17, graph.at.replace("_y", "_1"))))
     assert network.classes == ("ant", "bee", "cow")
     np.savez(tmp_path / "own.npz", x=X, y=np.array(["bee", "cow"] * 6))
     done("quantize", tmp_path / "network.onnx", "--for", "tiny", "--data", tmp_path / "own.npz", "-o", tmp_path / "m")
