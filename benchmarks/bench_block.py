@@ -17,7 +17,7 @@ import torch
 import typer
 from concord.benchmarks.speed import report_blocks
 from concord.lib.processes import side_by_side
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.choices import BlockRecipe
 from concord.train.lib.fit import cross_entropy, fit, reproducible, share
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.runs import image_training

@@ -19,7 +19,7 @@ from concord.benchmarks import synth
 from concord.benchmarks.bench_block import lowered
 from concord.lib.processes import side_by_side
 from concord.net.model_file import load_model
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.choices import BlockRecipe
 from concord.spec.numbers.formats import Format
 from concord.train.lib.factory import build
 from concord.train.lib.fit import cross_entropy, fit, reproducible

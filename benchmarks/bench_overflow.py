@@ -20,9 +20,8 @@ import numpy as np
 import torch
 import typer
 from concord.lib.processes import side_by_side
-from concord.net.layer_overflow import Count, Widths
+from concord.net.layer_overflow import Count, Widths, wrapped
 from concord.net.model import Model, Provenance
-from concord.net.model_overflow import wrapped
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib import data
 from concord.train.lib.export import patterns

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from concord.lib.processes import side_by_side
 from concord.lib.progress import lines
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.net.quantize.recipe import ActivationTraining, Gates, Recipe, WeightTraining
 from concord.sim.machines.kinds import MachineKind

@@ -13,10 +13,10 @@ from concord.compiler.lib.tiling import Bound
 from concord.compiler.support import problems
 from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision
-from concord.net.full_precision import layers_of
 from concord.net.layers.layer import Layer
 from concord.net.lowering.full_precision import Numbers
 from concord.net.model import Model
+from concord.net.network import layers_of
 from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import FILLED, MEMORY_NAMES, Mem, depth
 from concord.spec.machine.config import Config

@@ -18,16 +18,13 @@ from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
 from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
-from concord.net.layers.add import Add
-from concord.net.layers.average import Average, BlockAverage
-from concord.net.layers.concat import Concat, SequenceConcat
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
+from concord.net.layers.joins import Add, Concat, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import Average, BlockAverage, MaxPool
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.layers.softmax import Softmax
 from concord.net.model import Model
 from concord.spec.machine.config import Config
 

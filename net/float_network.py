@@ -10,27 +10,22 @@ from dataclasses import replace
 import numpy as np
 from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
-from concord.net.layers.add import Add
-from concord.net.layers.average import Average, BlockAverage
-from concord.net.layers.concat import Concat
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
+from concord.net.layers.joins import Add, Concat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import Average, BlockAverage, MaxPool
 from concord.net.layers.recurrent import Recurrent
 from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.layers.softmax import Softmax
 from concord.net.model import Model
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.join import Addition, Concatenation
-from concord.net.ops.linear import Linear
 from concord.net.ops.operator import Operator, TensorType
 from concord.net.ops.pointwise import Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Flatten, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Flatten, ToImage, ToSequence
 from concord.net.ops.scale import Affine
+from concord.net.ops.weighted import Convolution, Linear
 from concord.spec.numbers.activation import Activation
 
 #: Beginning of the names of the float network's numbers in `real` of a layer.

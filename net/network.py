@@ -1,9 +1,16 @@
-"""Runs a quantised model in golden arithmetic, which gives the bits of the machine for any tiling."""
+"""Runs a quantised model in golden arithmetic, which gives the bits of the machine for any tiling, and measures it."""
 
 import numpy as np
+from concord.net import float_network as reference
 from concord.net.arithmetic.integer import IntegerProduct
+from concord.net.float_network import float_network
+from concord.net.graph import Graph
 from concord.net.layers.layer import Layer, Sums, Trace
+from concord.net.lowering.full_precision import Clip, Numbers, in_full_precision
 from concord.net.model import INPUT, Model
+from concord.net.ops.pointwise import Relu
+from concord.net.ops.recurrent import Last
+from concord.net.ops.reshape import Flatten
 
 #: Number of samples that `outputs` runs at once; the results of all layers are kept in memory.
 TOGETHER = 500
@@ -60,3 +67,48 @@ def predict(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
 def classes(outputs: np.ndarray) -> np.ndarray:
     """Index of the largest binary16 value of each row; the first one if several are equal."""
     return np.asarray(outputs, np.uint16).view(np.float16).astype(np.float32).argmax(axis=-1)
+
+
+def layers_of(model: Model, numbers: Numbers = Numbers.REAL) -> dict[str, Layer]:
+    """The layers of a model by name, with float64 in place of all arrays that the machine holds in fewer bits.
+
+    Raises:
+        ValueError: a layer does not hold the numbers of the float network.
+    """
+    graph = float_network(model)
+    return {layer.name: in_full_precision(layer, graph and graph.node(layer.name), _clip(graph, layer), numbers)
+            for layer in model.layers}
+
+
+def _clip(graph: Graph | None, layer: Layer) -> Clip:
+    """What the quantiser of a layer does for the float network."""
+    node = graph and graph.node(layer.name)
+    before = node and graph.source(node)
+    while before and isinstance(before.op, Flatten | Last):
+        before = graph.source(before)
+    if not before or not isinstance(before.op, Relu):
+        return Clip()
+    ceiling = before.op.ceiling
+    return Clip(relu=layer.clips, ceiling=np.inf if ceiling is None else ceiling)
+
+
+def _real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
+    """Results of each layer in real units, as its consumer reads them: float64[samples, outputs]."""
+    results, by_name = [], {layer.name: trace for layer, trace in zip(model.layers, traces, strict=True)}
+    for layer, trace in zip(model.layers, traces, strict=True):
+        after = _consumer(model, layer)
+        seen = None if after is None else after.real_input(by_name[after.name])
+        results.append(layer.real_outputs(trace) if seen is None else seen)
+    return results
+
+
+def errors(model: Model, traces: list[Trace], inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[float]:
+    """Root mean square error of each layer against the FP32 network, relative to that of the FP32 layer's outputs."""
+    pairs = zip(_real_outputs(model, traces), reference.forward(model, inputs, lengths), strict=True)
+    return [float(np.sqrt(np.mean((ours - fp32) ** 2) / np.mean(fp32**2))) for ours, fp32 in pairs]
+
+
+def _consumer(model: Model, layer: Layer) -> Layer | None:
+    """The only consumer of a layer's result, or None if it has none or several."""
+    found = model.readers(layer.name)
+    return found[0] if len(found) == 1 else None

@@ -10,17 +10,14 @@ from concord.net.cells import gru, lstm, peephole, rnn
 from concord.net.cells.cell import Cell
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.graph_file import KIND
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.grid import IntegerGrid
-from concord.net.ops.join import Addition, Concatenation
-from concord.net.ops.linear import Linear
+from concord.net.ops.grid import IntegerGrid, Quantize
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
-from concord.net.ops.quantize import Quantize
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Flatten, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Flatten, ToSequence
 from concord.net.ops.scale import Affine, BatchNorm
+from concord.net.ops.weighted import Convolution, Linear
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 

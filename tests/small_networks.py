@@ -7,7 +7,7 @@ from concord.campaigns.makers.mixed_networks import Mixed
 from concord.net.cells.cell import Cell
 from concord.net.cells.lstm import LSTM
 from concord.net.cells.registry import CELLS
-from concord.net.layers.average import Average
+from concord.net.layers.pooling import Average
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config
 

@@ -9,8 +9,8 @@ from concord.datasets.measures import measure, measure_predictions, scored, scor
 from concord.datasets.samples import Samples, Task
 from concord.net import network
 from concord.net.float_network import float_network
-from concord.net.layer_errors import errors
 from concord.net.model import Model
+from concord.net.network import errors
 from concord.verification.inputs import Inputs
 from concord.verification.verified import Verified
 from concord.workflows.results import real

@@ -72,7 +72,7 @@ def requantized(network: "Graph") -> str:
 
 def softmax(network: "Graph", model: "Model") -> str:
     """A line that says who computes the softmax at the end of a network; empty where there is none."""
-    from concord.net.layers.softmax import Softmax
+    from concord.net.layers.joins import Softmax
 
     if not network.softmax:
         return ""
@@ -84,7 +84,7 @@ def softmax(network: "Graph", model: "Model") -> str:
 
 def keeps(network: "Graph", anew: bool) -> bool:
     """Whether a network is quantised already, and no new integers and scales are asked for."""
-    from concord.net.passes.quantizers import is_quantized
+    from concord.net.passes.simplify import is_quantized
 
     return not anew and is_quantized(network)
 

@@ -17,7 +17,7 @@ from concord.datasets.samples import DataSet, Samples, Task
 from concord.golden.mfu.softmax import real_softmax
 from concord.lib.input_axes import Order
 from concord.net.graph import Graph
-from concord.net.ops.quantize import Quantize
+from concord.net.ops.grid import Quantize
 from concord.workflows.results import real
 
 if TYPE_CHECKING:

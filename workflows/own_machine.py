@@ -7,7 +7,7 @@ from concord.lib.files import write
 from concord.machines.fit import fit
 from concord.machines.machine_text import changes_text
 from concord.net.model import Model
-from concord.net.passes.quantizers import is_quantized
+from concord.net.passes.simplify import is_quantized
 from concord.net.qdq.formats import formats
 from concord.net.qdq.network import keep
 from concord.spec.machine.config import PRESETS

@@ -12,10 +12,10 @@ from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
 from concord.golden.mfu.softmax import real_softmax
 from concord.net import network as golden
 from concord.net.graph import INPUT, Graph
-from concord.net.layers.softmax import Softmax, with_softmax
+from concord.net.layers.joins import Softmax, with_softmax
 from concord.net.model import Model, Provenance
 from concord.net.model_file import save_model
-from concord.net.ops.quantize import Quantize
+from concord.net.ops.grid import Quantize
 from concord.net.ops.scale import Affine
 from concord.net.qdq.formats import formats
 from concord.net.qdq.network import Kept, keep

@@ -9,7 +9,7 @@ from concord.campaigns.makers.image_networks import ROOM, Images, geometry
 from concord.campaigns.makers.mixed_networks import Mixed, anything
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.joins import Softmax
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import config_from_text

@@ -4,13 +4,12 @@ from math import prod
 
 import numpy as np
 from concord.campaigns.makers import networks
-from concord.net.arithmetic.places import adjacent, flattened, joined
+from concord.net.arithmetic.native_vectors import adjacent, flattened, joined
 from concord.net.arithmetic.windows import Window
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat
 from concord.net.layers.convolution import Along
+from concord.net.layers.joins import Add, Concat
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import MaxPool
 from concord.net.lowering import block_lowering, image_lowering, lowering
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images, geometry
-from concord.net.arithmetic.places import adjacent
-from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.arithmetic.native_vectors import adjacent
+from concord.net.arithmetic.windows import TimeAxis
 from concord.net.cells.cell import Cell
 from concord.net.cells.lstm import LSTM
 from concord.net.cells.registry import CELLS
-from concord.net.layers.concat import SequenceConcat
+from concord.net.layers.joins import SequenceConcat
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config

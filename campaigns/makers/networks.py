@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 from concord.net.cells.cell import Cell
 from concord.net.cells.lstm import LSTM
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat
+from concord.net.layers.joins import Add, Concat
 from concord.net.layers.layer import Layer
 from concord.net.lowering import block_lowering, lowering
 from concord.net.model import INPUT, Model, Provenance

@@ -13,12 +13,11 @@ import numpy as np
 from concord.compiler.graph.nodes import Value
 from concord.compiler.lib import tiling
 from concord.firmware.layout import Layout
-from concord.net.arithmetic.places import adjacent, flattened, spread
-from concord.net.arithmetic.sequences import TimeAxis
-from concord.net.arithmetic.windows import Window
-from concord.net.layers.average import Average, BlockAverage
+from concord.net.arithmetic.native_vectors import adjacent, flattened, spread
+from concord.net.arithmetic.windows import TimeAxis, Window
 from concord.net.layers.convolution import Along, BlockConv, Conv
 from concord.net.layers.layer import Layer, unchecked
+from concord.net.layers.pooling import Average, BlockAverage
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent, Recurrent
 from concord.net.layers.sequences import ImageToSequence
 from concord.spec.machine.config import Config

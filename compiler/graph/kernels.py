@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.compiler.graph.nodes import PER_CHANNEL, Codes, Value, entered
-from concord.net.arithmetic.places import spread
+from concord.net.arithmetic.native_vectors import spread
 from concord.net.arithmetic.windows import Window
-from concord.net.layers.average import Average, BlockAverage
 from concord.net.layers.convolution import Along, BlockConv, Conv, seen
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.layer import Layer
+from concord.net.layers.pooling import Average, BlockAverage
 
 #: Classes of layers that multiply.
 PRODUCTS = (Dense, BlockDense, Conv, BlockConv, Average, BlockAverage)

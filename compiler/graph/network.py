@@ -10,7 +10,7 @@ from concord.compiler.graph.nodes import Kind, Node, Value
 from concord.compiler.graph.wiring import BACKWARD, Loop, Wiring
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
-from concord.net.layers.add import Add
+from concord.net.layers.joins import Add
 from concord.net.layers.layer import Layer
 from concord.net.wired import INPUT, Wired
 from concord.spec.isa.memories import Mem

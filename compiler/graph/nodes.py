@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from concord.compiler.lib.limits import Reason
 from concord.golden.lib import float16
-from concord.net.arithmetic.places import adjacent
+from concord.net.arithmetic.native_vectors import adjacent
 from concord.net.layers.layer import Layer
 from concord.spec.isa.memories import Mem
 from concord.spec.isa.operations import Stage, next_mfu, position

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received, needed
-from concord.net.layers.average import Average, BlockAverage
-from concord.net.layers.concat import Concat, SequenceConcat
 from concord.net.layers.convolution import BlockConv, Conv
+from concord.net.layers.joins import Concat, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import Average, BlockAverage, MaxPool
 from concord.net.layers.recurrent import Recurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.layers.softmax import Softmax
 from concord.net.model import Model
 from concord.net.wired import INPUT, Wired
 from concord.spec.isa.memories import Mem

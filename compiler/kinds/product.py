@@ -17,10 +17,10 @@ from concord.compiler.lib.tiling import Part
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.golden.lib import float16
-from concord.net.layers.add import Add
-from concord.net.layers.average import Average, BlockAverage
 from concord.net.layers.convolution import BlockConv
 from concord.net.layers.dense import Dense
+from concord.net.layers.joins import Add
+from concord.net.layers.pooling import Average, BlockAverage
 from concord.spec.isa.instructions import Instruction, Op
 from concord.spec.isa.operations import Operation, next_mfu, position
 from concord.spec.machine.config import Config

@@ -10,7 +10,7 @@ from concord.compiler.graph.nodes import Kind, Node
 from concord.compiler.lib.program import NET, Place
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
-from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.arithmetic.windows import TimeAxis
 
 
 class InLoop(Kind):

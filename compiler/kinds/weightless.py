@@ -16,8 +16,8 @@ from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
-from concord.net.arithmetic.places import flattened, joined
-from concord.net.layers.concat import Concat
+from concord.net.arithmetic.native_vectors import flattened, joined
+from concord.net.layers.joins import Concat
 from concord.spec.isa.memories import OPERAND_MEMORIES
 from concord.spec.isa.operations import Stage, next_mfu, position
 from concord.spec.machine.config import Config

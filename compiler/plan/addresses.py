@@ -13,7 +13,7 @@ from concord.compiler.lib.build import Allocator
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.tiling import LARGEST
 from concord.compiler.plan.demands import Demands
-from concord.net.layers.concat import Concat
+from concord.net.layers.joins import Concat
 from concord.spec.isa.memories import VRFS, Mem, depth
 from concord.spec.machine.config import Config
 

@@ -10,8 +10,7 @@ from concord.compiler.graph.kernels import Kernel
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.nodes import Codes, Node, Value
 from concord.net.arithmetic.windows import Window
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat
+from concord.net.layers.joins import Add, Concat
 from concord.net.model import INPUT
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config

@@ -10,7 +10,7 @@ import numpy as np
 from concord.compiler.qonnx.nodes import Nodes
 from concord.golden.mfu.multifunction import activate
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import MaxPool
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.softmax import DISTANCE_BITS, LOW_BITS, QUOTIENT_BITS, fractions, wholes
 from onnx import TensorProto

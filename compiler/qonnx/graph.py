@@ -11,14 +11,11 @@ import onnx
 from concord.compiler.qonnx.form import AddForm, ConcatForm, Form, MaxPoolForm, SoftmaxForm, Tensor, shaped
 from concord.compiler.qonnx.nodes import DOMAIN, Nodes, quant_function
 from concord.compiler.qonnx.product import ConvolutionForm, ProductForm
-from concord.net.layers.add import Add
-from concord.net.layers.average import Average
-from concord.net.layers.concat import Concat
 from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
+from concord.net.layers.joins import Add, Concat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.pooling import Average, MaxPool
 from concord.net.model import INPUT, Model
 from onnx import ModelProto, TensorProto, helper
 

@@ -7,7 +7,7 @@ import onnx
 from concord.frontends.onnx.lib.domains import QONNX
 from concord.frontends.onnx.read import Imported
 from concord.net.graph import INPUT
-from concord.net.ops.quantize import Quantize
+from concord.net.ops.grid import Quantize
 from concord.net.ops.scale import Affine
 from onnx import helper
 

@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import torch
 from concord.net.arithmetic.windows import Window
-from concord.net.ops.join import Addition, Concatenation
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pooling import AveragePooling, GlobalAverage
-from concord.net.ops.reshape import Flatten
+from concord.net.ops.reshape import Addition, Concatenation, Flatten
 from torch import fx, nn
 from torch.nn import functional
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from concord.net.arithmetic.windows import Window
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.linear import Linear
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.scale import BatchNorm
+from concord.net.ops.weighted import Convolution, Linear
 from torch import nn
 
 #: No zeros left, right, above and below.

@@ -1,14 +1,15 @@
-"""A cell's formula in golden arithmetic: the machine's bits.
+"""A cell's formula in golden arithmetic: the machine's bits, and the operands that it computes with.
 
 The layers are `IntegerRecurrent` and `BlockRecurrent` of `net.layers.recurrent`.
 """
 
+from functools import cache
+
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mfu.multifunction import activate
-from concord.net.arithmetic import block, integer
-from concord.net.cells.cell import Operations
-from concord.net.cells.operands import operands
+from concord.net.arithmetic import integer, native_vectors
+from concord.net.cells.cell import Cell, Operations
 
 
 class GoldenOperations(Operations[np.ndarray]):
@@ -112,9 +113,60 @@ class BlockOperations(GoldenOperations):
         return *_tall(self.layer.recurrent_mantissas, self.layer.recurrent_exponents), operand
 
     def _product(self, *parts):
-        return block.product(parts, self.layer.weights_format, self.layer.input_format, self.layer.block)
+        return native_vectors.product(parts, self.layer.weights_format, self.layer.input_format, self.layer.block)
 
 
 def _tall(*stacked: np.ndarray) -> list[np.ndarray]:
     """Stack the gates' rows into one matrix: [gates, rows, columns] becomes [gates * rows, columns]."""
     return [gates.reshape(-1, gates.shape[-1]) for gates in stacked]
+
+
+@cache
+def operands(cell: Cell) -> tuple[tuple[str, ...], ...]:
+    """Names of gates whose R multiplies the same vector, for each such vector in the order of the formula."""
+    recorder = _Recorder()
+    cell.step(recorder, *(object() for _ in cell.states))
+    return tuple(tuple(gates) for _, gates in recorder.found)
+
+
+class _Recorder(Operations[object]):
+    """Runs a formula on symbols, which record the gates that multiply each of them.
+
+    Attributes:
+        found: Each vector that R multiplies, and the gates.
+    """
+
+    def __init__(self):
+        self.found: list[tuple[object, list[str]]] = []
+
+    def preactivation(self, gate, operand):
+        return self.recurrent_product(gate, operand)
+
+    def recurrent_product(self, gate, operand):
+        gates = next((gates for vector, gates in self.found if vector is operand), None)
+        if gates is None:
+            gates = []
+            self.found.append((operand, gates))
+        gates.append(gate)
+        return object()
+
+    def input_product(self, gate):
+        return object()
+
+    def output(self, gate, value):
+        return object()
+
+    def vector(self, name):
+        return object()
+
+    def add(self, a, b):
+        return object()
+
+    def sub(self, a, b):
+        return object()
+
+    def mul(self, a, b):
+        return object()
+
+    def curve(self, kind, value):
+        return object()

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.mvm.elements import representable
-from concord.net.arithmetic.places import blocks
+from concord.net.arithmetic.native_vectors import blocks
 from concord.spec.numbers.formats import EXACT_BITS, Format, product_sum_bits
 
 

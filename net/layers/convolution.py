@@ -2,15 +2,83 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mvm import quantizer
-from concord.net.arithmetic import block, windows
-from concord.net.arithmetic.places import adjacent, spread
+from concord.net.arithmetic import native_vectors, windows
+from concord.net.arithmetic.native_vectors import adjacent, spread
+from concord.net.arithmetic.windows import Window
 from concord.net.layers import checks
 from concord.net.layers.rows import BlockRows, IntegerRows
-from concord.net.layers.windowed import Kernels
+
+
+class Windows:
+    """Geometry of windows, for a layer with `shape`, `size`, `stride`, `padding` and `dilation`, see `Window`."""
+
+    __slots__ = ()
+
+    @property
+    def channels(self) -> int:
+        """Channels of the output."""
+        raise NotImplementedError
+
+    @property
+    def window(self) -> Window:
+        """The window that moves over the image."""
+        return Window(size=self.size, stride=self.stride, dilation=self.dilation, padding=self.padding)
+
+    @property
+    def made(self) -> tuple[int, int, int]:
+        """Channels, rows and columns of the output."""
+        return self.channels, *self.window.counts(*self.shape[1:])
+
+    @property
+    def inputs(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def outputs(self) -> int:
+        return prod(self.made)
+
+    @property
+    def entering(self) -> tuple[int, int, int]:
+        return self.shape
+
+    def bordered(self, x: np.ndarray, value) -> np.ndarray:
+        """The images of [samples, inputs] with their padding: [samples, channels, rows, columns]."""
+        return self.window.bordered(x.reshape(len(x), *self.shape), value)
+
+    def unbordered(self, x: np.ndarray) -> np.ndarray:
+        """Images with padding, without it: [samples, inputs]."""
+        return self.window.inside(x).reshape(len(x), -1)
+
+
+class Kernels(Windows):
+    """Geometry of a convolution, for a layer that has the field `groups` as well.
+
+    Its weights are [outputs, channels / groups, rows, columns].
+    """
+
+    __slots__ = ()
+
+    def per_channel(self, values):
+        return values[:, None, None]
+
+    def at_places(self, x):
+        return self.window.patches(x, self.groups)
+
+    def placed(self, y):
+        places = prod(self.made[1:])
+        return y.reshape(-1, places, self.channels).swapaxes(1, 2).reshape(-1, self.outputs)
+
+    def weights_shape(self, name: str) -> tuple[int, int, int, int]:
+        return checks.kernels(self, name)
+
+    @property
+    def channels_in(self) -> int:
+        return self.shape[0]
 
 
 class Along(StrEnum):
@@ -125,14 +193,15 @@ class BlockConv(Kernels, BlockRows):
         mantissas, exponents = quantizer.quantize_block(
             quantizer.split(spread(np.moveaxis(x, 1, -1), self.places), self.block), self.input_format)
         mantissas = mantissas.reshape(*exponents.shape[:-1], -1)[..., at]
-        codes, lowest = block.aligned(mantissas, exponents[..., at // self.block])
+        codes, lowest = native_vectors.aligned(mantissas, exponents[..., at // self.block])
         columns = at[seen(self.channels, channels, self.groups)][:, None, None]
         own = np.take_along_axis(self.exponents, columns // self.block, -1)
-        rows, lowest_row = block.aligned(np.moveaxis(self.mantissas, 1, -1), own)
+        rows, lowest_row = native_vectors.aligned(np.moveaxis(self.mantissas, 1, -1), own)
         largest = int(np.abs(rows).sum((1, 2, 3)).max()) * int(np.abs(codes).max())
         total = windows.convolve(
             np.moveaxis(rows, -1, 1), np.moveaxis(codes, -1, 1), self.window, self.groups, largest)
-        return float16.from_integer(total, block.places(self.weights_format, self.input_format) - lowest - lowest_row)
+        units = native_vectors.places(self.weights_format, self.input_format)
+        return float16.from_integer(total, units - lowest - lowest_row)
 
 
 def native(channels: int, window: tuple[int, int], along: Along) -> tuple[int, int, int]:

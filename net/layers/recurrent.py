@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from concord.net.arithmetic.integer import IntegerProduct
 from concord.net.cells.cell import Cell
-from concord.net.cells.golden import BlockOperations, IntegerOperations
-from concord.net.cells.operands import operands
-from concord.net.cells.unrolling import unrolled
+from concord.net.cells.golden import BlockOperations, IntegerOperations, operands
+from concord.net.cells.real import unrolled
 from concord.net.layers import checks
 from concord.net.layers.layer import Layer, Sums, Trace, no_integers
 from concord.spec.numbers.formats import Format

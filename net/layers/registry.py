@@ -5,16 +5,13 @@ from dataclasses import dataclass, field
 
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
-from concord.net.layers.add import Add
-from concord.net.layers.average import Average, BlockAverage
-from concord.net.layers.concat import Concat, SequenceConcat
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
+from concord.net.layers.joins import Add, Concat, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import Average, BlockAverage, MaxPool
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.layers.softmax import Softmax
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

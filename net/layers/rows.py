@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mfu.multifunction import activate
-from concord.net.arithmetic import block, integer
+from concord.net.arithmetic import integer, native_vectors
 from concord.net.arithmetic.integer import IntegerProduct
 from concord.net.arithmetic.line import Line
-from concord.net.arithmetic.places import spread
+from concord.net.arithmetic.native_vectors import spread
 from concord.net.layers import checks
 from concord.net.layers.layer import Layer, Trace, no_integers
 from concord.spec.numbers.activation import Activation
@@ -221,4 +221,5 @@ class BlockRows(Rows):
     def row_product(self, columns: np.ndarray, mantissas: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         """Rows [rows, columns] of weights times uint16[samples, columns]."""
         mantissas, columns = (spread(values, self.places) for values in (mantissas, columns))
-        return block.product([(mantissas, exponents, columns)], self.weights_format, self.input_format, self.block)
+        parts = [(mantissas, exponents, columns)]
+        return native_vectors.product(parts, self.weights_format, self.input_format, self.block)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import prod
 
 from concord.net.arithmetic.integer import IntegerProduct
-from concord.net.arithmetic.sequences import TimeAxis, steps_of_image
+from concord.net.arithmetic.windows import TimeAxis, steps_of_image
 from concord.net.layers import checks
 from concord.net.layers.layer import Layer, Trace
 

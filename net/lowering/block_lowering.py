@@ -5,13 +5,13 @@ from math import prod
 
 import numpy as np
 from concord.golden.mvm import quantizer
-from concord.net.arithmetic.places import adjacent, spread
-from concord.net.arithmetic.places import blocks as block_count
+from concord.net.arithmetic.native_vectors import adjacent, spread
+from concord.net.arithmetic.native_vectors import blocks as block_count
 from concord.net.arithmetic.windows import reciprocal
 from concord.net.cells.cell import Cell
-from concord.net.layers.average import BlockAverage, identity
 from concord.net.layers.convolution import Along, BlockConv, native, seen
 from concord.net.layers.dense import BlockDense
+from concord.net.layers.pooling import BlockAverage, identity
 from concord.net.layers.recurrent import BlockRecurrent
 from concord.net.lowering.lowering import binary16, first_states, patterns, recorded
 from concord.spec.numbers.activation import Activation

@@ -12,9 +12,9 @@ from math import prod
 import numpy as np
 from concord.golden.lib.float16 import to_bits, to_real
 from concord.net.graph import Node
-from concord.net.layers.average import Average, BlockAverage, identity
 from concord.net.layers.convolution import Conv, seen
 from concord.net.layers.layer import Layer, unchecked
+from concord.net.layers.pooling import Average, BlockAverage, identity
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.rows import BlockRows, IntegerRows
 from concord.net.lowering.lowering import requantization

@@ -4,9 +4,9 @@ from math import prod
 
 import numpy as np
 from concord.net.arithmetic.line import Line
-from concord.net.layers.average import Average
 from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
+from concord.net.layers.pooling import Average
 from concord.net.lowering.lowering import binary16, dense, input_quantizer
 from concord.spec.numbers.formats import Format
 

@@ -1,8 +1,9 @@
-"""Integers of networks that are quantised already."""
+"""Integers of networks that are quantised already, and the operator that rounds numbers to them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
+from concord.net.ops.operator import Operator, Takes
 
 WIDEST = 16  #: Most bits of an integer.
 
@@ -82,3 +83,30 @@ class IntegerGrid:
         # Products of integers and scales are rounded to float32.
         if not np.allclose(self.quantized(weight), weight, rtol=1e-5, atol=0):
             raise ValueError(f"it has weights that are no integers of {self.bits} bits times its scale")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Quantize(Operator):
+    """y = scale * (integer - zero_point), where the integer is the one of the grid that is nearest to x.
+
+    Attributes:
+        grid: The integers, with one scale and one zero point.
+    """
+
+    grid: IntegerGrid
+
+    kind = "quantize"
+    takes = Takes.EITHER
+
+    def __post_init__(self):
+        self.grid.check()
+
+    def real(self, x, lengths):
+        return self.grid.quantized(x)
+
+    def attributes(self):
+        return asdict(self.grid)
+
+    @classmethod
+    def restored(cls, attributes, tensors):
+        return cls(grid=IntegerGrid(**attributes))

@@ -7,10 +7,9 @@ import numpy as np
 from concord.net.cells.cell import Cell
 from concord.net.cells.gru import AFTER, BEFORE
 from concord.net.cells.lstm import LSTM
-from concord.net.cells.real import RealOperations
+from concord.net.cells.real import RealOperations, unrolled
 from concord.net.cells.registry import CELLS
 from concord.net.cells.rnn import RELU, TANH
-from concord.net.cells.unrolling import unrolled
 from concord.net.ops import checks
 from concord.net.ops.operator import Operator, Takes, TensorType
 

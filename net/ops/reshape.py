@@ -1,10 +1,10 @@
-"""Operators that compute nothing: they flatten images, or make images of sequences and sequences of images."""
+"""Operators that only order numbers anew, and those that join several tensors."""
 
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from concord.net.arithmetic.sequences import TimeAxis, steps_of_image
+from concord.net.arithmetic.windows import TimeAxis, steps_of_image
 from concord.net.ops import checks
 from concord.net.ops.operator import Operator, Takes, TensorType
 
@@ -77,3 +77,37 @@ class ToImage(Operator):
             raise ValueError(f"it makes an image of {self.steps} time steps, but a sequence has {min(found)}: cut or "
                              "pad it")
         return x.swapaxes(1, 2)[:, :, None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Addition(Operator):
+    """The sum of tensors of one shape."""
+
+    kind = "add"
+    takes = Takes.EITHER
+    several = True
+
+    def shape(self, *inputs):
+        if len(set(inputs)) > 1:
+            raise ValueError(f"it adds {' and '.join(str(list(one)) for one in inputs)}; their shapes must be equal")
+        return inputs[0]
+
+    def real(self, *inputs, lengths):
+        return sum(inputs[1:], inputs[0])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Concatenation(Operator):
+    """Images joined along channels, vectors along elements."""
+
+    kind = "concat"
+    takes = Takes.EITHER
+    several = True
+
+    def shape(self, *inputs):
+        if len({shape[1:] for shape in inputs}) > 1:
+            raise ValueError("it joins images of different sizes")
+        return (sum(shape[0] for shape in inputs), *inputs[0][1:])
+
+    def real(self, *inputs, lengths):
+        return np.concatenate(inputs, axis=1 if inputs[0].ndim == 4 else -1)

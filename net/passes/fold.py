@@ -6,11 +6,9 @@ from dataclasses import replace
 import numpy as np
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import Graph, Node, flattens, naming
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.linear import Linear
 from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.scale import Affine, BatchNorm, Scale
-from concord.net.ops.weighted import Weighted
+from concord.net.ops.weighted import Convolution, Linear, Weighted
 
 #: Most elements of a vector that a layer multiplies alone, since that takes a square matrix.
 MOST_APART = 1024

@@ -1,17 +1,17 @@
-"""Makes a network smaller without changing what it computes."""
+"""Makes a network smaller without changing what it computes, and takes away what no layer does."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.ops.join import Concatenation
-from concord.net.ops.linear import Linear
+from concord.net.ops.grid import Quantize
 from concord.net.ops.operator import Operator, Takes
-from concord.net.ops.pointwise import Relu, Sigmoid
-from concord.net.ops.quantize import Quantize
+from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid
 from concord.net.ops.recurrent import Last
+from concord.net.ops.reshape import Concatenation
 from concord.net.ops.scale import Affine
+from concord.net.ops.weighted import Linear, Weighted
 from concord.net.passes.fold import fold_constants
 
 
@@ -129,3 +129,37 @@ def simplified(graph: Graph, seen: Callable[[str, Graph], None] = lambda name, g
                 graph, changed = made, True
                 seen(one.__name__, graph)
     return graph
+
+
+def hard_sigmoids_as_lines(graph: Graph) -> Graph:
+    """max(0, min(1, alpha * x + beta)) becomes a scale and an offset, and a relu with the ceiling 1."""
+    changes = {}
+    for node in graph.nodes:
+        if isinstance(node.op, HardSigmoid):
+            with naming(node.name):
+                line = Affine(scale=np.float32([node.op.alpha]), offset=np.float32([node.op.beta]))
+            first = Node(name=f"{node.name}_line", op=line, sources=node.sources)
+            changes[node.name] = (first, Node(name=node.name, op=Relu(ceiling=1.0), sources=(first.name,)))
+    return graph.rewritten(changes) if changes else graph
+
+
+def is_quantized(graph: Graph) -> bool:
+    """Whether a network is quantised already: whether it has a quantiser or weights that stand for integers."""
+    return graph.has(Quantize) or any(isinstance(node.op, Weighted) and node.op.grid is not None
+                                      for node in graph.nodes)
+
+
+def without_quantizers(graph: Graph) -> Graph:
+    """The network without quantisers; weights keep the numbers that their integers stand for.
+
+    Raises:
+        ValueError: the network consists of quantisers only.
+    """
+    if not is_quantized(graph):
+        return graph
+    if all(isinstance(node.op, Quantize) for node in graph.nodes):
+        raise ValueError("the network only rounds its input; leave it out")
+    changes = {node.name: replace(node, op=replace(node.op, grid=None)) for node in graph.nodes
+               if isinstance(node.op, Weighted) and node.op.grid is not None}
+    bare = replace(graph, nodes=tuple(changes.get(node.name, node) for node in graph.nodes))
+    return bare.without(*(node.name for node in graph.nodes if isinstance(node.op, Quantize)))

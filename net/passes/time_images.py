@@ -2,14 +2,11 @@
 
 from dataclasses import replace
 
-from concord.net.arithmetic.sequences import TimeAxis
-from concord.net.arithmetic.windows import Window
+from concord.net.arithmetic.windows import TimeAxis, Window
 from concord.net.graph import INPUT, Graph, Node
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.join import Concatenation
-from concord.net.ops.linear import Linear
 from concord.net.ops.operator import Takes
-from concord.net.ops.reshape import ToImage, ToSequence
+from concord.net.ops.reshape import Concatenation, ToImage, ToSequence
+from concord.net.ops.weighted import Convolution, Linear
 
 
 def time_steps_as_images(graph: Graph, steps: int | None) -> Graph:

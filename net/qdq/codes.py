@@ -101,3 +101,42 @@ def codes(step: float, first: int, last: int, fmt: Format, *, nonnegative: bool,
 def width(fmt: Format) -> str:
     """What integers a format has, in words."""
     return f"{fmt.lowest}..{fmt.highest}, or {fmt.levels + 1} unsigned ones"
+
+
+BITS = 11  #: Significant bits of binary16.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Multiples:
+    """Numbers that binary16 holds without rounding: multiples of 2**-fraction whose magnitude is at most `largest`."""
+
+    fraction: int
+    largest: float
+
+    @property
+    def held(self) -> bool:
+        """Whether binary16 holds all of them."""
+        return held(self.fraction, self.largest)
+
+
+def held(fraction: int, largest: float) -> bool:
+    """Whether binary16 holds all multiples of 2**-fraction up to a magnitude, of normal numbers."""
+    return largest <= 2.0 ** (BITS - fraction) and largest < 2.0**15 and fraction <= 14 + BITS - 1
+
+
+def power_of_two(values) -> bool:
+    """Whether all numbers but zero are powers of two, with either sign."""
+    values = np.abs(np.asarray(values, np.float64))
+    return bool((np.frexp(values[values > 0])[0] == 0.5).all())
+
+
+def fraction_of(values) -> int:
+    """The smallest f for which all numbers are multiples of 2**-f."""
+    values = np.asarray(values, np.float64).ravel()
+    found = [_fraction(float(value)) for value in np.unique(values[values != 0])]
+    return max(found, default=-32)
+
+
+def _fraction(value: float) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return denominator.bit_length() - 1 if denominator > 1 else 1 - (numerator & -numerator).bit_length()

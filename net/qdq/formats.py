@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from concord.net.graph import Graph
-from concord.net.ops.quantize import Quantize
+from concord.net.ops.grid import Quantize
 from concord.net.ops.weighted import Weighted
 from concord.net.qdq.network import keep
 from concord.spec.numbers.formats import WIDEST_FIXED, Format

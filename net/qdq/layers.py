@@ -5,16 +5,13 @@ from math import prod
 
 import numpy as np
 from concord.net.graph import Node
-from concord.net.layers.average import Average
 from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
+from concord.net.layers.pooling import Average
 from concord.net.lowering import image_lowering, lowering
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.linear import Linear
 from concord.net.ops.pooling import GlobalAverage
-from concord.net.ops.weighted import Weighted
-from concord.net.qdq.codes import Codes
-from concord.net.qdq.exact import Multiples, fraction_of, held, power_of_two
+from concord.net.ops.weighted import Convolution, Linear, Weighted
+from concord.net.qdq.codes import Codes, Multiples, fraction_of, held, power_of_two
 from concord.net.qdq.graph import Identity
 from concord.net.qdq.plan import ANEW, Planned, Refused, Tensor
 from concord.spec.numbers.activation import Activation

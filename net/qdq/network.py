@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from math import prod
 
 from concord.net.graph import INPUT, Graph
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat
+from concord.net.layers.joins import Add, Concat
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import MaxPool
 from concord.net.names import layer_names
-from concord.net.ops.join import Addition, Concatenation
 from concord.net.ops.pooling import MaxPooling
-from concord.net.qdq.codes import Codes, bounds, codes, width
-from concord.net.qdq.exact import Multiples
+from concord.net.ops.reshape import Addition, Concatenation
+from concord.net.qdq.codes import Codes, Multiples, bounds, codes, width
 from concord.net.qdq.graph import has_images, prepared
 from concord.net.qdq.layers import product
 from concord.net.qdq.plan import ANEW, Plan, Planned, Quantized, Refused, Tensor
@@ -29,7 +27,7 @@ class Kept:
         layers:     Layers in order.
         sources:    Names of what enters each layer, see `Model`.
         inexact:    For each layer whose bits may differ from those of its file, the reason, a clause. If it is empty,
-            golden gives the same bits, see `net/qdq/exact.py`.
+            golden gives the same bits, see `net/qdq/codes.py`.
         network:    The same network, where every quantiser is read by layers with weights and by averages alone.
         quantizers: For each of its quantisers by name, a layer that reads it, and the operand codes.
     """

@@ -9,19 +9,17 @@ from math import prod
 
 import numpy as np
 from concord.golden.mvm import quantizer
-from concord.net.arithmetic import places
-from concord.net.arithmetic.places import spread
+from concord.net.arithmetic import native_vectors
+from concord.net.arithmetic.native_vectors import spread
 from concord.net.graph import INPUT
 from concord.net.layers.convolution import Along, seen
 from concord.net.layers.layer import Layer
 from concord.net.lowering import block_lowering
 from concord.net.lowering.lowering import recorded
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.join import Addition, Concatenation
-from concord.net.ops.linear import Linear
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
+from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize import tensors
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.gated import lost_weights
@@ -185,8 +183,8 @@ def entering(plan: Plan, block: int) -> dict[str, np.ndarray | None]:
         if isinstance(part.op, QUANTIZED):
             found[part.name] = None if _adjacent(parts[0]) else parts[0]
         if isinstance(part.op, Last) and images:  # both ends of a sequence, each of which begins a native vector there
-            parts = [places.adjacent(part.made[0] // 2)] * 2
-            made[part.name] = places.joined(parts, block)
+            parts = [native_vectors.adjacent(part.made[0] // 2)] * 2
+            made[part.name] = native_vectors.joined(parts, block)
         else:
             made[part.name] = _made(part, parts, block)
     return found
@@ -195,25 +193,25 @@ def entering(plan: Plan, block: int) -> dict[str, np.ndarray | None]:
 def _of(name: str, shape: Shape, made: dict[str, np.ndarray], block: int, flat: bool) -> np.ndarray:
     """Places of a result, as elements of a vector if `flat`."""
     if name == INPUT:
-        return places.adjacent(prod(shape) if flat else shape[0])
+        return native_vectors.adjacent(prod(shape) if flat else shape[0])
     found = made[name]
     if not flat:
         return found
-    return places.flattened(found, prod(shape) // len(found), block)
+    return native_vectors.flattened(found, prod(shape) // len(found), block)
 
 
 def _made(part: Part, parts: Sequence[np.ndarray], block: int) -> np.ndarray:
     """Places of the elements or channels of a result, from those of its inputs."""
     count = part.made[0]
     if isinstance(part.op, Concatenation):
-        return places.joined(parts, block)
+        return native_vectors.joined(parts, block)
     if isinstance(part.op, REORDERS) or isinstance(part.op, WEIGHTED) and getattr(
             part.op, "groups", 0) != len(parts[0]):
-        return places.adjacent(count)
+        return native_vectors.adjacent(count)
     # Where each channel stays alone, it stays in its place.
     apart = [one for one in parts if not _adjacent(one)]
-    return apart[0] if apart and len(apart[0]) == count else places.adjacent(count)
+    return apart[0] if apart and len(apart[0]) == count else native_vectors.adjacent(count)
 
 
 def _adjacent(at: np.ndarray) -> bool:
-    return np.array_equal(at, places.adjacent(len(at)))
+    return np.array_equal(at, native_vectors.adjacent(len(at)))

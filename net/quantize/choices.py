@@ -1,10 +1,98 @@
-"""How an imported network is quantised. The command line reads this without PyTorch."""
+"""How an imported network is quantised, in integers or in blocks. The command line reads this without PyTorch."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar
 
-from concord.net.quantize.block_recipe import BlockFormats, BlockRecipe
 from concord.net.quantize.recipe import Gates, Recipe
 from concord.spec.numbers.formats import Format
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockRecipe:
+    """Mantissas and blocks of a network in block floating point.
+
+    Attributes:
+        weights_bits:    Bits of a mantissa of the weights, 2 to 8.
+        input_bits:      Bits of a mantissa of the inputs of each layer, 2 to 8.
+        block:           Number of elements that share an exponent: the native dimension of the machine.
+        exponents:       Smallest and largest exponent. By default they are those of the presets with 8-bit operands.
+        input_exponents: Smallest and largest exponent of the inputs; None where they are those of the weights.
+        bits:            (weights_bits, input_bits) by name of the layers that differ.
+        weights_element: (exponent, fraction) bits of weights whose elements have exponents of their own, in place of
+            weights_bits; None for mantissas without. See `Format.floating`.
+        input_element:   The same of the inputs.
+    """
+
+    weights_bits: int = 4
+    input_bits: int = 4
+    block: int = 16
+    exponents: tuple[int, int] = (-11, 4)
+    input_exponents: tuple[int, int] | None = None
+    bits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    weights_element: tuple[int, int] | None = None
+    input_element: tuple[int, int] | None = None
+
+    def __post_init__(self):
+        for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
+            for value in pair:
+                if not 2 <= value <= 8:
+                    raise ValueError(f"mantissas of {value} bits: choose 2 to 8")
+        if self.block < 1:
+            raise ValueError(f"a block of {self.block} elements: a native dimension is 1 or more")
+        self.formats("")
+
+    def formats(self, name: str) -> tuple[Format, Format]:
+        """Formats of the weights and of the inputs of a layer."""
+        bits = self.bits.get(name, (self.weights_bits, self.input_bits))
+        elements = (None, None) if name in self.bits else (self.weights_element, self.input_element)
+        ranges = self.exponents, self.input_exponents or self.exponents
+        weights, inputs = (_format(*choice) for choice in zip(bits, elements, ranges, strict=True))
+        return weights, inputs
+
+    def __str__(self) -> str:
+        weights, inputs = self.formats("")
+        entering = inputs.element if weights.precision or inputs.precision else inputs.bits
+        apart = self.input_exponents not in (None, self.exponents)
+        return (
+            f"block floating point in blocks of {self.block}, mantissas of {weights.element} for weights and "
+            f"{entering} for inputs, exponents {self.exponents[0]}..{self.exponents[1]}"
+            + (f" for weights and {self.input_exponents[0]}..{self.input_exponents[1]} for inputs" if apart else "")
+            + "".join(f", {name} {w} and {i} bits" for name, (w, i) in self.bits.items())
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockFormats:
+    """The formats of a machine for every layer of a network, in place of a `BlockRecipe`.
+
+    Attributes:
+        weights: Format of the weights.
+        inputs:  Format of the inputs.
+        block:   Number of elements that share an exponent: the native dimension of the machine.
+    """
+
+    weights: Format
+    inputs: Format
+    block: int
+    bits: ClassVar[Mapping[str, tuple[int, int]]] = MappingProxyType({})
+
+    def formats(self, name: str) -> tuple[Format, Format]:
+        """Formats of the weights and of the inputs of a layer."""
+        return self.weights, self.inputs
+
+    def __str__(self) -> str:
+        return (f"block floating point in blocks of {self.block}, mantissas of {self.weights.bits} bits for weights "
+                f"and {self.inputs.bits} for x and h")
+
+
+def _format(bits: int, element: tuple[int, int] | None, ends: tuple[int, int]) -> Format:
+    """The format of mantissas, or of elements with exponents of their own."""
+    e_min, e_max = ends
+    if element is None:
+        return Format(bits=bits, symmetric=True, e_min=e_min, e_max=e_max)
+    return Format.floating(*element, e_min=e_min, e_max=e_max)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""Integer codes of the inputs of a layer: how they are found, and what they stand for."""
+"""Integer codes of the inputs of a layer: how they are found, what they stand for, and what a layer loses by them."""
 
 from dataclasses import dataclass, replace
 
@@ -99,3 +99,26 @@ def unsigned(samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool) ->
 def signed(step: float, bits: int, symmetric: bool) -> InputCodes:
     """Signed codes of this step."""
     return InputCodes(bits=bits, symmetric=symmetric, unsigned=False, step=step)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loss:
+    """Signal to quantisation noise in decibels, None for what stays in FP32 and for the ones of an average.
+
+    Attributes:
+        weights: Signal to noise of the weights.
+        inputs:  Signal to noise of the layer's inputs, on the calibration set.
+        clipped: Share of those inputs that lie outside the quantiser's range.
+    """
+
+    weights: float | None = None
+    inputs: float | None = None
+    clipped: float | None = None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.weights is not None:
+            parts.append(f"weights {self.weights:.1f} dB")
+        if self.inputs is not None:
+            parts += [f"inputs {self.inputs:.1f} dB", f"{self.clipped:.1%} clipped"]
+        return ", ".join(parts)

@@ -7,25 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.net.arithmetic.line import Line
-from concord.net.layers.average import Average
 from concord.net.layers.convolution import Conv
 from concord.net.layers.layer import Layer
+from concord.net.layers.pooling import Average
 from concord.net.lowering import image_lowering, lowering
-from concord.net.ops.join import Concatenation
 from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import Flatten, ToImage
+from concord.net.ops.reshape import Concatenation, Flatten, ToImage
 from concord.net.quantize import codes, tensors
 from concord.net.quantize.apart import narrowed
 from concord.net.quantize.choices import Choices
-from concord.net.quantize.codes import InputCodes
+from concord.net.quantize.codes import InputCodes, Loss
 from concord.net.quantize.gated import Gated, lost_weights
-from concord.net.quantize.grid import Grid
-from concord.net.quantize.loss import Loss
 from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings, is_maximum
 from concord.net.quantize.recipe import Start
 from concord.net.quantize.simulated import Enters, simulated_recurrence
+from concord.net.quantize.weights import Grid
 from concord.spec.numbers.activation import Activation
 
 #: Activation functions of results in steps of the next layer's codes, whose clip is the relu.

@@ -9,8 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, get_args, get_type_hints
 
-from concord.net.quantize.block_recipe import BlockRecipe
-from concord.net.quantize.choices import Choices
+from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.recipe import (
     ActivationMethod,
     ActivationTraining,

@@ -8,18 +8,15 @@ from concord.net.arithmetic.line import Line
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.names import layer_names
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.join import Addition
-from concord.net.ops.linear import Linear
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import HardSwish, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import Flatten, ToSequence
+from concord.net.ops.reshape import Addition, Flatten, ToSequence
 from concord.net.ops.scale import BatchNorm, Scale
+from concord.net.ops.weighted import Convolution, Linear
 from concord.net.passes.fold import fold_scales, nothing_stays
-from concord.net.passes.lines import hard_sigmoids_as_lines
-from concord.net.passes.quantizers import without_quantizers
+from concord.net.passes.simplify import hard_sigmoids_as_lines, without_quantizers
 from concord.net.passes.time_images import time_steps_as_images
 from concord.net.quantize.apart import line_of, stays
 from concord.net.wired import Wired

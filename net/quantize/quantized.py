@@ -8,15 +8,13 @@ from math import prod
 import numpy as np
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat, SequenceConcat
+from concord.net.layers.joins import Add, Concat, SequenceConcat
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import MaxPool
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.ops.join import Addition, Concatenation
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers

@@ -8,7 +8,7 @@ from concord.lib.input_axes import Order
 from concord.lib.progress import Show, silent
 from concord.net.finish import finish
 from concord.net.graph import Graph
-from concord.net.layers.softmax import with_softmax
+from concord.net.layers.joins import with_softmax
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.equalizing import equalize

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from concord.net.arithmetic.windows import Window
 from concord.net.cells.real import RealOperations
-from concord.net.ops.convolution import Convolution
 from concord.net.ops.operator import Operator
 from concord.net.ops.recurrent import Recurrence
+from concord.net.ops.weighted import Convolution
 from concord.spec.numbers.activation import Activation
 
 #: From real numbers to the numbers that their codes or blocks stand for.

@@ -5,8 +5,8 @@ Source: S0.a and S0.b; S1, symmetric scales for each gate.
 
 import numpy as np
 from concord.net.quantize import gates
-from concord.net.quantize.grid import Grid
 from concord.net.quantize.recipe import ActivationMethod, Recipe, Start, WeightMethod
+from concord.net.quantize.weights import Grid
 from concord.spec.numbers.formats import Format
 
 

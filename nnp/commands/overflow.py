@@ -31,8 +31,7 @@ def overflow(
     """Count overflows of a model's integer sums on its test set, and print the width that is proved to be enough."""
     from concord.datasets.measures import measure
     from concord.net import network
-    from concord.net.layer_overflow import Widths
-    from concord.net.model_overflow import dry_run, wrapped
+    from concord.net.layer_overflow import Widths, dry_run, wrapped
     from concord.verification.inputs import Source, read
     from concord.workflows.results import described, real
     from rich.console import Console

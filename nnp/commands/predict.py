@@ -22,7 +22,7 @@ def predict(
     """Predict classes, numbers or scores in the machine's arithmetic, also for a model that no preset can run."""
     from concord.lib.files import check_writable
     from concord.net import network
-    from concord.net.layers.softmax import Softmax
+    from concord.net.layers.joins import Softmax
     from concord.verification.inputs import Source, read
     from concord.workflows.results import line, summary, write_outputs
 

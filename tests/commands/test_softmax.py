@@ -9,7 +9,7 @@ from concord.datasets.read import read_data
 from concord.frontends.onnx.read import read
 from concord.net import graph_file as file
 from concord.net import network as golden
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.joins import Softmax
 from concord.net.model_file import load_model
 from concord.tests.command_line import done, refused
 from concord.tests.onnx_files import Graph, written

@@ -11,7 +11,7 @@ from concord.firmware.firmware_file import load_firmware, save_firmware
 from concord.firmware.session import Session
 from concord.net import network
 from concord.net.cells.registry import CELLS
-from concord.net.layers.concat import SequenceConcat
+from concord.net.layers.joins import SequenceConcat
 from concord.net.model import INPUT, Model
 from concord.sim.machines.host import KINDS, machine
 from concord.spec.host.registers import EVENTS

@@ -12,8 +12,7 @@ from concord.compiler.lib.neighbours import Received
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware_file import load_cascade, load_firmware, save_cascade
 from concord.net.cells.lstm import LSTM
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat
+from concord.net.layers.joins import Add, Concat
 from concord.net.model import INPUT
 from concord.spec.machine.config import preset
 from concord.workflows.cascades import Wish, compile_cascade, fitted, whole

@@ -8,9 +8,8 @@ from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.net import network
 from concord.net.cells.lstm import LSTM
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.joins import Add, Concat
+from concord.net.layers.pooling import MaxPool
 from concord.net.lowering import block_lowering
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import preset

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.mixed_networks import Mixed, anything
-from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.arithmetic.windows import TimeAxis
 from concord.net.cells.registry import CELLS
 from concord.net.model import INPUT
 from concord.sim.machines.host import machine

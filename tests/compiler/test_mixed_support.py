@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers.mixed_networks import Mixed
 from concord.compiler.network import compile_network
-from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.arithmetic.windows import TimeAxis
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import PRESETS
 from concord.tests.small_networks import keyword_spotter

@@ -12,11 +12,9 @@ from concord.compiler.qonnx.nodes import OPSET, Nodes
 from concord.datasets import dataset
 from concord.golden.lib import float16
 from concord.net import network
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat
+from concord.net.layers.joins import Add, Concat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pool import MaxPool
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.pooling import MaxPool
 from concord.net.lowering import image_lowering, lowering
 from concord.net.model import INPUT, Model
 from concord.net.model_file import load_model

@@ -9,8 +9,7 @@ from concord.compiler.lib.limits import Refused
 from concord.compiler.network import compile_network
 from concord.golden.lib.float16 import NAN
 from concord.golden.mfu.softmax import real_softmax
-from concord.net.layers.add import Add
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.joins import Add, Softmax
 from concord.net.model import INPUT, Model
 from concord.net.model_file import load_model, save_model
 from concord.net.network import forward

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from concord.net import graph_file as file
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.linear import Linear
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Relu
+from concord.net.ops.weighted import Convolution, Linear
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

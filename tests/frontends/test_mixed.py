@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.arithmetic.windows import TimeAxis
 from concord.net.cells.peephole import PEEPHOLE
 from concord.net.graph import Graph as Network
 from concord.net.graph_file import load, save

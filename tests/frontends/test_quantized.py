@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.net import graph_file as file
-from concord.net.ops.linear import Linear
-from concord.net.ops.quantize import Quantize
+from concord.net.ops.grid import Quantize
+from concord.net.ops.weighted import Linear
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

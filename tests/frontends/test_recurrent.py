@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from concord.net.ops.linear import Linear
 from concord.net.ops.pointwise import Relu
 from concord.net.ops.recurrent import Last, Recurrence
+from concord.net.ops.weighted import Linear
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -11,7 +11,7 @@ from concord.campaigns.twin_random import calls
 from concord.firmware.firmware import Firmware
 from concord.machines.fit import fit
 from concord.net.graph import Graph
-from concord.net.passes.quantizers import is_quantized
+from concord.net.passes.simplify import is_quantized
 from concord.objects import Model, Network
 from concord.quantizing import quantize
 from concord.spec.machine.config import PRESETS, Config

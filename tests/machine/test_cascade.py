@@ -12,7 +12,7 @@ from concord.compiler.network import compile_network
 from concord.firmware.cascade_session import CascadeSession, Streamed
 from concord.net import network
 from concord.net.cells.lstm import LSTM
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.joins import Softmax
 from concord.net.model import Model
 from concord.sim.machines.cascade import cascade
 from concord.sim.machines.library import linked

@@ -17,7 +17,7 @@ from concord.net import float_network as reference
 from concord.net import network as quantized
 from concord.net.cells.registry import CELLS
 from concord.net.layers.dense import Dense
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.joins import Softmax
 from concord.net.lowering.full_precision import Numbers
 from concord.net.model import INPUT, Model
 from concord.net.model_file import load_model

@@ -9,9 +9,9 @@ import pytest
 from concord.golden.lib import float16
 from concord.golden.mvm.quantizer import quantize_block, split
 from concord.net.arithmetic import integer
-from concord.net.arithmetic.places import adjacent, blocks, flattened, joined, spread
-from concord.net.layers.average import identity
+from concord.net.arithmetic.native_vectors import adjacent, blocks, flattened, joined, spread
 from concord.net.layers.convolution import Along
+from concord.net.layers.pooling import identity
 from concord.net.lowering.block_lowering import block_average, block_dense
 from concord.net.lowering.block_lowering import block_conv as lowered
 from concord.net.model import Model, Provenance

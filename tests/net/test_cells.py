@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.net import network
-from concord.net.arithmetic.sequences import backward
-from concord.net.cells.operands import operands
+from concord.net.arithmetic.windows import backward
+from concord.net.cells.golden import operands
 from concord.net.cells.registry import CELLS
 from concord.net.float_network import float_network
 from concord.spec.machine.config import preset

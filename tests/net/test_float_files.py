@@ -10,15 +10,13 @@ from concord.net import graph_file as file
 from concord.net.arithmetic.windows import Window
 from concord.net.cells.peephole import PEEPHOLE
 from concord.net.graph import INPUT, Graph, Node
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.grid import IntegerGrid
-from concord.net.ops.linear import Linear
+from concord.net.ops.grid import IntegerGrid, Quantize
 from concord.net.ops.pointwise import Relu, Sigmoid
 from concord.net.ops.pooling import MaxPooling
-from concord.net.ops.quantize import Quantize
 from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.ops.reshape import Flatten, ToImage, ToSequence
 from concord.net.ops.scale import BatchNorm
+from concord.net.ops.weighted import Convolution, Linear
 from concord.tests.fuzz.damage import value_changed
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file

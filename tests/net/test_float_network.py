@@ -7,7 +7,7 @@ import pytest
 from concord.campaigns.makers import networks
 from concord.net.cells.registry import CELLS
 from concord.net.float_network import float_network, forward, separated
-from concord.net.layers.concat import Concat
+from concord.net.layers.joins import Concat
 from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.model_file import load_model, save_model
 from concord.spec.machine.config import PRESETS

@@ -6,18 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from concord.net import graph_file
-from concord.net.arithmetic.sequences import TimeAxis
-from concord.net.arithmetic.windows import Window
+from concord.net.arithmetic.windows import TimeAxis, Window
 from concord.net.cells.peephole import PEEPHOLE
 from concord.net.cells.registry import CELLS
 from concord.net.graph import INPUT, Graph, Node, topological
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.join import Addition, Concatenation
-from concord.net.ops.linear import Linear
 from concord.net.ops.pointwise import Relu, Tanh
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
 from concord.net.ops.scale import Affine
+from concord.net.ops.weighted import Convolution, Linear
 
 FILES = Path(__file__).parent / "files"
 rng = np.random.default_rng(0)

@@ -8,11 +8,10 @@ import pytest
 from concord.golden.lib import float16
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.net import network
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat
 from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.joins import Add, Concat
+from concord.net.layers.pooling import MaxPool
 from concord.net.lowering import image_lowering, lowering
 from concord.net.model import INPUT, Model, Provenance
 from concord.net.model_file import load_model, save_model

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from concord.net.layers.convolution import Along
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import MaxPool
 from concord.net.lowering import block_lowering, image_lowering, lowering
 from concord.net.ops.pooling import MaxPooling
 from concord.spec.numbers.formats import Format

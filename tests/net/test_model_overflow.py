@@ -12,9 +12,8 @@ from concord.golden.mvm.overflow import Events, wrap
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.net import network
 from concord.net.arithmetic.integer import largest_sum
-from concord.net.layer_overflow import Count, Widths, count
+from concord.net.layer_overflow import Count, Widths, count, dry_run, wrapped
 from concord.net.model_file import load_model
-from concord.net.model_overflow import dry_run, wrapped
 from concord.sim.machines.host import machine
 from concord.spec.host.registers import Counter
 from concord.spec.machine.config import PRESETS
@@ -149,7 +148,7 @@ def test_a_graph_runs_through(monkeypatch):
     np.testing.assert_array_equal(wrapped(model, x, 40), network.forward(model, x)[-1].outputs)
     assert (wrapped(model, x, 6) != wrapped(model, x, 40)).any()
     assert [model.layers[place].products() for place in (2, 3, 5)] == [()] * 3
-    monkeypatch.setattr("concord.net.model_overflow.TOGETHER", 2)
+    monkeypatch.setattr("concord.net.layer_overflow.TOGETHER", 2)
     for one, other in zip(whole, dry_run(model, x, None, widths), strict=True):
         assert isinstance(other.count, Count)
         assert (one.count.events, one.count.bits) == (other.count.events, other.count.bits)

@@ -10,7 +10,7 @@ from concord.golden.lib import float16
 from concord.golden.mfu import activation
 from concord.golden.mvm import quantizer
 from concord.net import float_network as reference
-from concord.net import layer_errors, network
+from concord.net import network
 from concord.net.cells.lstm import LSTM
 from concord.net.lowering import block_lowering, lowering
 from concord.net.model_file import load_model
@@ -189,7 +189,7 @@ def test_shipped_models_reach_what_they_record(path):
     else:
         assert np.mean(fp32 == model.fp32_predictions[:2000]) > 0.999
     traces = network.forward(model, many.inputs, many.lengths)
-    assert all(0 < error < 0.5 for error in layer_errors.errors(model, traces, many.inputs, many.lengths))
+    assert all(0 < error < 0.5 for error in network.errors(model, traces, many.inputs, many.lengths))
     few = samples.first(5)
     alone = network.forward(model, few.inputs, few.lengths)[-1].outputs
     assert np.array_equal(alone, outputs[:5])

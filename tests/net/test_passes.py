@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 from concord.net.cells.gru import AFTER
 from concord.net.graph import Graph
-from concord.net.ops.grid import IntegerGrid
-from concord.net.ops.join import Concatenation
-from concord.net.ops.linear import Linear
+from concord.net.ops.grid import IntegerGrid, Quantize
 from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid
-from concord.net.ops.quantize import Quantize
 from concord.net.ops.recurrent import Last
-from concord.net.ops.reshape import Flatten
+from concord.net.ops.reshape import Concatenation, Flatten
 from concord.net.ops.scale import Affine, BatchNorm
+from concord.net.ops.weighted import Linear
 from concord.net.passes import simplify
 from concord.net.passes.fold import fold_constants, fold_scales
-from concord.net.passes.lines import hard_sigmoids_as_lines
-from concord.net.passes.quantizers import is_quantized, without_quantizers
+from concord.net.passes.simplify import hard_sigmoids_as_lines, is_quantized, without_quantizers
 from concord.tests import float_networks
 from concord.tests.float_networks import Chain
 

@@ -9,15 +9,13 @@ from concord.compiler.graph.wiring import IMAGES
 from concord.compiler.support import KINDS as COMPILED
 from concord.compiler.support import of_layer
 from concord.net import network
-from concord.net.arithmetic.sequences import TimeAxis
-from concord.net.layers.add import Add
-from concord.net.layers.concat import Concat, SequenceConcat
+from concord.net.arithmetic.windows import TimeAxis
+from concord.net.layers.joins import Add, Concat, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer, Unknown
-from concord.net.layers.pool import MaxPool
+from concord.net.layers.pooling import MaxPool
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.registry import KINDS, kind_of
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.layers.softmax import Softmax
 from concord.net.lowering import block_lowering, image_lowering
 from concord.net.model import INPUT, Model
 from concord.net.model_file import load_model, save_model

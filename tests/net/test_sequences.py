@@ -6,7 +6,7 @@ from concord.campaigns.makers import networks
 from concord.campaigns.makers.mixed_networks import Mixed
 from concord.net import float_network as reference
 from concord.net import network
-from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.arithmetic.windows import TimeAxis
 from concord.net.cells.lstm import LSTM
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import INPUT

@@ -10,7 +10,7 @@ from concord.net import network
 from concord.net.layers.convolution import Along, BlockConv
 from concord.net.layers.dense import BlockDense
 from concord.net.model_file import load_model
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.choices import BlockRecipe
 from concord.nnp.main import app
 from concord.spec.numbers.formats import Format, Rule
 from typer.testing import CliRunner

@@ -9,8 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 
 from concord.frontends.torch.read import graph_of
 from concord.net.ops.pooling import MaxPooling
-from concord.net.quantize.block_recipe import BlockRecipe
-from concord.net.quantize.choices import Choices
+from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.plan import AVERAGES, Unsupported
 from concord.net.quantize.quantized import prepared
 from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe

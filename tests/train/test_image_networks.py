@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.net import float_network as reference
-from concord.net import layer_errors, network
-from concord.net.arithmetic.places import adjacent, flattened, joined
-from concord.net.layers.average import Average, BlockAverage
+from concord.net import network
+from concord.net.arithmetic.native_vectors import adjacent, flattened, joined
 from concord.net.layers.convolution import Along
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.layers.pooling import Average, BlockAverage
+from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.recipe import ActivationTraining, Recipe, WeightTraining
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
@@ -193,7 +193,7 @@ def test_eight_bits_are_near_fp32(name):
         layers, sources = quantized.lower()
         model, bits = networks.model(layers, sources=sources), patterns(x.flatten(1))
         np.testing.assert_allclose(reference.forward(model, bits)[-1], want, atol=1e-4)
-        assert max(layer_errors.errors(model, network.forward(model, bits), bits)) < 0.2
+        assert max(network.errors(model, network.forward(model, bits), bits)) < 0.2
 
 
 def test_averages_are_layers_with_a_quantizer():

@@ -10,12 +10,11 @@ from concord.net import network as golden
 from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
 from concord.net.graph import Graph
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.linear import Linear
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Relu
 from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Affine
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.ops.weighted import Convolution, Linear
+from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.recipe import ActivationTraining, Gates, Recipe, WeightTraining
 from concord.tests import float_networks
 from concord.tests.float_networks import Chain

@@ -6,11 +6,10 @@ from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.firmware.session import Session
 from concord.net import float_network as reference
-from concord.net import layer_errors, network
-from concord.net.layer_overflow import Widths
+from concord.net import network
+from concord.net.layer_overflow import Widths, dry_run
 from concord.net.model_file import load_model
-from concord.net.model_overflow import dry_run
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.recipe import Methods, Recipe, WeightMethod
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import PRESETS
@@ -136,5 +135,5 @@ def test_a_network_of_branches_runs_on_a_machine(recipe, preset):
         assert np.array_equal(outputs, patterns(quantized(x[:9], lowered=True)))
         fp32 = reference.forward(model, patterns(x[:9]))
         np.testing.assert_allclose(fp32[-1], net(x[:9]), rtol=1e-4, atol=1e-5)
-    errors = layer_errors.errors(model, network.forward(model, patterns(x)), patterns(x))
+    errors = network.errors(model, network.forward(model, patterns(x)), patterns(x))
     assert max(errors) < 0.5

@@ -9,9 +9,8 @@ from concord.datasets import dataset
 from concord.datasets.dataset import DATA
 from concord.datasets.dataset import images as images_of
 from concord.golden.mvm.overflow import Events
-from concord.net.layer_overflow import Count, Widths
+from concord.net.layer_overflow import Count, Widths, dry_run, wrapped
 from concord.net.model import Model, Provenance
-from concord.net.model_overflow import dry_run, wrapped
 from concord.net.quantize.recipe import Methods, Recipe, WeightTraining
 from concord.nnp.main import app
 from concord.spec.numbers.formats import Format

@@ -24,9 +24,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 from concord.frontends.torch.read import graph_of
 from concord.net.quantize import codes as input_codes
 from concord.net.quantize import tensors as ptq
-from concord.net.quantize.grid import Grid
 from concord.net.quantize.integers import Rows
 from concord.net.quantize.plan import Unsupported
+from concord.net.quantize.weights import Grid
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import fit
 from concord.train.lib.straight_through import Codes

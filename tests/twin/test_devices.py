@@ -18,7 +18,7 @@ from concord.campaigns.makers.image_networks import ROOM, Images
 from concord.campaigns.twin_programs import firmware_of
 from concord.compiler.network import compile_network
 from concord.net.cells.registry import CELLS
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.joins import Softmax
 from concord.net.model import INPUT
 from concord.sim.stimulus.programs import random_program
 from concord.spec.isa.memories import Mem

@@ -6,7 +6,7 @@ from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import Images
 from concord.campaigns.makers.mixed_networks import Mixed
 from concord.campaigns.twin_random import calls
-from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.arithmetic.windows import TimeAxis
 from concord.net.cells.registry import CELLS
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import PRESETS, Config

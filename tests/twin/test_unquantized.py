@@ -12,7 +12,7 @@ from concord.compiler.network import compile_network, full_precision
 from concord.firmware.firmware import Firmware
 from concord.firmware.unquantized import UnquantizedMachine
 from concord.net.cells.registry import CELLS
-from concord.net.layers.softmax import Softmax
+from concord.net.layers.joins import Softmax
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format
 from concord.tests.real_networks import network, with_reals

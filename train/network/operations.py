@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 import torch
-from concord.net.arithmetic.sequences import TimeAxis
+from concord.net.arithmetic.windows import TimeAxis
 from concord.net.graph import Graph
-from concord.net.ops.join import Addition, Concatenation
 from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last
-from concord.net.ops.reshape import ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
 from concord.net.quantize.plan import Part
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16

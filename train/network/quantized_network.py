@@ -11,9 +11,8 @@ import torch
 from concord.frontends.torch.read import check_answer, graph_of
 from concord.net.graph import INPUT, Graph
 from concord.net.layers.layer import Layer
-from concord.net.quantize.block_recipe import BlockRecipe
 from concord.net.quantize.blocks import Blocks
-from concord.net.quantize.choices import Choices
+from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.integers import Integers
 from concord.net.quantize.plan import Part
 from concord.net.quantize.quantized import CALIBRATED, calibrate, model_layers, prepared

@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 import torch
 from concord.net.arithmetic.windows import reciprocal
-from concord.net.layers.average import identity
+from concord.net.layers.pooling import identity
 from concord.train.lib.straight_through import binary16
 from concord.train.qat.block_layer import BlockLayer
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 from concord.net.layers.convolution import seen
-from concord.net.quantize.block_recipe import BlockRecipe
 from concord.net.quantize.blocks import Blocks as BlockArithmetic
+from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.plan import Part
 from concord.spec.numbers.formats import Format
 from concord.train.lib.curves import curve

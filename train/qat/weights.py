@@ -5,9 +5,9 @@ Source: S0, adjusted start.
 
 import numpy as np
 import torch
-from concord.net.quantize.grid import Grid
 from concord.net.quantize.integers import Rows
 from concord.net.quantize.recipe import Recipe, Start
+from concord.net.quantize.weights import Grid
 from concord.train.lib.straight_through import passed
 from torch import nn
 from torch.autograd import Function

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from concord.net.cells.cell import Cell
 from concord.net.graph import INPUT, Graph, Node
-from concord.net.ops.linear import Linear
 from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.weighted import Linear
 from concord.net.quantize.recipe import InitialState
 from concord.train.recurrent.directions import Directions
 from concord.train.recurrent.operations import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from concord.net.layer_overflow import Widths
 from concord.net.model import Model
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib import fp32_file
 from concord.train.lib.data import PIXELS

@@ -11,7 +11,7 @@ from concord.datasets.samples import NO_DATA, DataSet
 from concord.golden.mfu.softmax import softmax
 from concord.net.graph import Graph
 from concord.net.layer_overflow import Widths
-from concord.net.layers.softmax import with_softmax
+from concord.net.layers.joins import with_softmax
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.quantized import calibrate, outputs, prepared

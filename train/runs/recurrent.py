@@ -11,8 +11,7 @@ from concord.datasets import dataset
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
 from concord.net.model import Model
-from concord.net.quantize.block_recipe import BlockFormats
-from concord.net.quantize.choices import Choices
+from concord.net.quantize.choices import BlockFormats, Choices
 from concord.net.quantize.recipe import Gates, InitialState, Recipe
 from concord.spec.numbers.formats import Format
 from concord.train.lib import data

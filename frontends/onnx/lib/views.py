@@ -15,7 +15,7 @@ from itertools import permutations
 
 import numpy as np
 from concord.frontends.onnx.lib.problems import Refused
-from concord.net.arithmetic.sequences import TimeAxis, steps_of_image
+from concord.net.arithmetic.windows import TimeAxis, steps_of_image
 
 #: Largest number of elements of a tensor.
 LIMIT = 1 << 25

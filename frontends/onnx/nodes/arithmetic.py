@@ -8,9 +8,9 @@ from concord.frontends.onnx.lib.builder import Builder, check_not_padded, single
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import Step, Value, misplaced
 from concord.frontends.onnx.lib.views import Form, Source, View
-from concord.net.ops.join import Addition
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
+from concord.net.ops.reshape import Addition
 from concord.net.ops.scale import Affine, BatchNorm
 
 

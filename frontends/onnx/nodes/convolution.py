@@ -8,7 +8,7 @@ from concord.frontends.onnx.lib.views import Form, Source, View, counting
 from concord.frontends.onnx.nodes import windows
 from concord.frontends.onnx.nodes.dense import of_outputs, of_vectors
 from concord.net.arithmetic.windows import Window
-from concord.net.ops.convolution import Convolution
+from concord.net.ops.weighted import Convolution
 
 
 def conv(step: Step, build: Builder) -> list[Value]:

@@ -8,9 +8,8 @@ from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import Step, Value, misplaced
 from concord.frontends.onnx.lib.views import ZERO, Form, View
 from concord.net.arithmetic.windows import Window
-from concord.net.ops.convolution import Convolution
 from concord.net.ops.grid import IntegerGrid
-from concord.net.ops.linear import Linear
+from concord.net.ops.weighted import Convolution, Linear
 
 
 def gemm(step: Step, build: Builder) -> list[Value]:

@@ -5,7 +5,7 @@ from concord.frontends.onnx.lib.builder import Builder, check_not_padded
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import Step, Value
 from concord.frontends.onnx.lib.views import Form, View
-from concord.net.ops.join import Concatenation
+from concord.net.ops.reshape import Concatenation
 
 
 def concat(step: Step, build: Builder) -> list[Value]:

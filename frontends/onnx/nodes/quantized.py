@@ -8,8 +8,7 @@ from concord.frontends.onnx.lib.evaluate import evaluate
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import Codes, Step, Value
 from concord.frontends.onnx.lib.views import View
-from concord.net.ops.grid import WIDEST, IntegerGrid
-from concord.net.ops.quantize import Quantize
+from concord.net.ops.grid import WIDEST, IntegerGrid, Quantize
 
 #: Bits and sign of the integers of each element type of numpy.
 TYPES = {"uint8": (8, False), "int8": (8, True), "uint16": (16, False), "int16": (16, True), "int4": (4, True),

@@ -14,11 +14,10 @@ from concord.net.layers.dense import Dense
 from concord.net.model import Model
 from concord.net.model_file import load_model, save_model
 from concord.net.ops.grid import IntegerGrid
-from concord.net.ops.join import Concatenation
-from concord.net.ops.linear import Linear
 from concord.net.ops.pointwise import Relu
-from concord.net.ops.reshape import Flatten
-from concord.net.passes.quantizers import without_quantizers
+from concord.net.ops.reshape import Concatenation, Flatten
+from concord.net.ops.weighted import Linear
+from concord.net.passes.simplify import without_quantizers
 from concord.net.qdq.network import keep
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize.choices import Choices

@@ -5,10 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 from concord.net.quantize import tensors as ptq
-from concord.net.quantize.grid import Grid
 from concord.net.quantize.ranges import BINS, divergence, gaussian, quantized, search, unit_step
 from concord.net.quantize.recipe import ActivationMethod, WeightMethod
-from concord.net.quantize.weights import kmeans
+from concord.net.quantize.weights import Grid, kmeans
 from concord.spec.numbers.formats import Format
 
 

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 import pytest
-from concord.net.quantize.block_recipe import BlockRecipe
+from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.net.quantize.recipe import WeightMethod, WeightTraining
 from concord.nnp.lib.options import GATES, OPTIONS, TRAINING

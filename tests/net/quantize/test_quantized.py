@@ -13,12 +13,10 @@ from concord.net.graph import Graph
 from concord.net.layers.convolution import Conv
 from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.ops.join import Concatenation
 from concord.net.ops.pointwise import Relu, Tanh
-from concord.net.ops.reshape import Flatten
+from concord.net.ops.reshape import Concatenation, Flatten
 from concord.net.quantize import quantized as ptq
-from concord.net.quantize.block_recipe import BlockRecipe
-from concord.net.quantize.choices import Choices
+from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
 from concord.net.quantize.plan import Unsupported, plan
 from concord.net.quantize.recipe import (

@@ -1,16 +1,23 @@
-"""Averages of windows: exact sums of quantised pixels, channel by channel, each rounded once before it is scaled.
+"""Averages and maxima of windows.
+
+An average is an exact sum of quantised pixels, channel by channel, rounded once before it is scaled.
 
 An average is a convolution in which each channel is multiplied by ones. The machine multiplies each pixel of a window
 by an identity tile.
 """
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from concord.golden.lib import float16
+from concord.golden.mfu.multifunction import activate
+from concord.net.arithmetic.integer import IntegerProduct
 from concord.net.layers import checks
-from concord.net.layers.convolution import Along, BlockConv, Conv
+from concord.net.layers.convolution import Along, BlockConv, Conv, Windows
+from concord.net.layers.layer import Layer, Trace
 from concord.net.layers.rows import BlockRows, IntegerRows
+from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 
 
@@ -83,3 +90,55 @@ def _check(layer: Conv | BlockConv, weights: np.ndarray, one: int):
     if not layer.groups == layer.shape[0] == len(weights) or (weights != one).any():
         raise ValueError(f"layer {layer.name!r}: an average multiplies each of its {layer.shape[0]} channels by ones "
                          "in a group of its own; export the model again")
+
+
+#: Minus infinity, so that a maximum ignores the padding.
+LOWEST = np.uint16(0xFC00)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class MaxPool(Windows, Layer):
+    """Gives the largest value of each window.
+
+    Attributes:
+        name:       Name of the layer, unique in its model.
+        shape:      Channels, rows and columns of the input.
+        size:       Rows and columns of a window.
+        stride:     Distance between neighbouring places of the window, down and across.
+        padding:    Rows of padding above and below the input, and columns left and right of it; a maximum ignores them.
+        dilation:   Distance between neighbouring pixels of a window, down and across.
+        activation: Activation function of the result.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    activation: Activation = Activation.NONE
+
+    title = "maximum pooling"
+
+    def __post_init__(self):
+        checks.image_shape(self)
+        if len(self.size) != 2:
+            raise ValueError(f"layer {self.name!r}, size: 2 numbers from 1 are needed, not {list(self.size)}")
+        checks.windows(self)
+        inside = np.ones((1, 1, *self.shape[1:]), bool)
+        if not self.window.seen(self.window.bordered(inside, False)).any((-2, -1)).all():
+            raise ValueError(f"layer {self.name!r}: with padding {list(self.padding)}, a window of {self.size[0]} x "
+                             f"{self.size[1]} holds nothing but padding; use less padding")
+
+    @property
+    def channels(self) -> int:
+        return self.shape[0]
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        y = reduce(float16.maximum, self._elements(self.bordered(x[0], LOWEST)))
+        return Trace(outputs=activate(self.activation, y).reshape(len(y), -1))
+
+    def _elements(self, x: np.ndarray) -> np.ndarray:
+        """The elements of all windows, one after the other: [elements, samples, channels, rows, columns]."""
+        seen = self.window.seen(x)
+        return np.moveaxis(seen.reshape(*seen.shape[:4], -1), -1, 0)
