@@ -20,8 +20,8 @@ from concord.lib.processes import side_by_side
 from concord.net.quantize.choices import BlockRecipe
 from concord.train.lib.fit import cross_entropy, fit, reproducible, share
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.runs import image_training
-from concord.train.runs.image_training import BATCH, CALIBRATION, Images
+from concord.train.runs import image
+from concord.train.runs.image import BATCH, CALIBRATION, Images
 from rich.console import Console
 from rich.table import Table
 
@@ -39,7 +39,7 @@ def images(samples: int) -> Images:
 def prepare(seed: int, samples: int) -> tuple[int, float]:
     """Train the FP32 network, keep its parameters for later jobs, and return its accuracy in percent."""
     reproducible(seed)
-    net = image_training.trained(NETWORK, images(samples), seed, FLOAT_EPOCHS, OUT)
+    net = image.trained(NETWORK, images(samples), seed, FLOAT_EPOCHS, OUT)
     return seed, 100 * images(samples).accuracy(net)
 
 
@@ -47,7 +47,7 @@ def run(seed: int, bits: int, samples: int, epochs: int) -> tuple[int, int, floa
     """Quantise and train a network on one thread, and return its accuracies in percent before and after training."""
     reproducible(seed)
     found = images(samples)
-    net = image_training.trained(NETWORK, found, seed, FLOAT_EPOCHS, OUT)
+    net = image.trained(NETWORK, found, seed, FLOAT_EPOCHS, OUT)
     blocks = behind_quantizers(net, found.x[:CALIBRATION], BlockRecipe(weights_bits=bits, input_bits=bits))
     before = lowered(blocks, found)
     fit(phase="QAT", net=blocks, loss=lambda index: cross_entropy(blocks(found.x[index]), found.labels[index]),

@@ -21,10 +21,10 @@ from concord.lib.processes import side_by_side
 from concord.net.model_file import load_model
 from concord.net.quantize.choices import BlockRecipe
 from concord.spec.numbers.formats import Format
-from concord.train.lib.factory import build
 from concord.train.lib.fit import cross_entropy, fit, reproducible
+from concord.train.lib.networks import build
 from concord.train.network.quantized_network import behind_quantizers
-from concord.train.runs.image_training import BATCH, CALIBRATION, Images
+from concord.train.runs.image import BATCH, CALIBRATION, Images
 from rich.console import Console
 from rich.table import Table
 from torch import nn

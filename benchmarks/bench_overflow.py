@@ -27,10 +27,10 @@ from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import cross_entropy, reproducible, share
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.overflow.defaults import STEPS
 from concord.train.overflow.predictor import Predictor, kind
-from concord.train.runs import image_training
-from concord.train.runs.image_training import BATCH, CALIBRATION, Images
+from concord.train.overflow.record import STEPS
+from concord.train.runs import image
+from concord.train.runs.image import BATCH, CALIBRATION, Images
 from concord.train.runs.qat_training import train_quantized
 from rich.console import Console
 from rich.table import Table
@@ -118,7 +118,7 @@ def images(samples: int, folder: Path | None) -> Images:
 def prepare(network: str, seed: int, folder: Path | None):
     """Train an FP32 network, and keep it for `quantize`."""
     reproducible(seed)
-    image_training.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
+    image.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
 
 
 def quantize(network: str, bits: int, accumulator: int, seed: int, folder: Path | None) -> Run:
@@ -126,7 +126,7 @@ def quantize(network: str, bits: int, accumulator: int, seed: int, folder: Path 
     reproducible(seed)
     plan = PLANS[network]
     found = images(plan.samples, folder)
-    net = image_training.trained(network, found, seed, plan.epochs[0], OUT)
+    net = image.trained(network, found, seed, plan.epochs[0], OUT)
     calibration = found.x[:CALIBRATION]
     qat = behind_quantizers(net, calibration, Recipe(weights_bits=bits, input_bits=bits, symmetric=(True, True)))
     predictor = Predictor(qat, calibration, Widths(sum_bits=accumulator), STEPS[kind(qat)])

@@ -21,9 +21,9 @@ from concord.lib.processes import side_by_side
 from concord.net.quantize.recipe import ActivationTraining, WeightTraining
 from concord.nnp.lib.curves import draw
 from concord.train.lib.fit import reproducible
-from concord.train.runs import compare_starts, image_training
+from concord.train.runs import compare_starts, image
 from concord.train.runs.compare_starts import FIGURE, STARTS, Setting
-from concord.train.runs.image_training import Images
+from concord.train.runs.image import Images
 from rich.console import Console
 from rich.table import Table
 
@@ -56,10 +56,10 @@ def run(job: Job, samples: int, epochs: int) -> tuple[Job, float, list[float]]:
     setting, name, options, seed = job
     reproducible(seed)
     found = images(samples)
-    net = image_training.trained(setting.network, found, seed, FLOAT_EPOCHS, OUT)
+    net = image.trained(setting.network, found, seed, FLOAT_EPOCHS, OUT)
     if name == PEER:
         torch.use_deterministic_algorithms(False)  # Brevitas uses algorithms that are not deterministic
-        peer = peers.brevitas(net, found.x[:image_training.CALIBRATION], setting.weights)
+        peer = peers.brevitas(net, found.x[:image.CALIBRATION], setting.weights)
         curve = compare_starts.followed(peer, peer.parameters(), found, seed, epochs)
     else:
         curve = compare_starts.curve(net, setting.recipe(normalise=True, **options), found, seed, epochs)
@@ -69,7 +69,7 @@ def run(job: Job, samples: int, epochs: int) -> tuple[Job, float, list[float]]:
 def prepare(network: str, seed: int, samples: int):
     """Train an FP32 network, and keep it for later jobs."""
     reproducible(seed)
-    image_training.trained(network, images(samples), seed, FLOAT_EPOCHS, OUT)
+    image.trained(network, images(samples), seed, FLOAT_EPOCHS, OUT)
 
 
 def _record(job: Job, fp32: float, curve: list[float]) -> dict:

@@ -79,8 +79,7 @@ def followed(
         ValueError: a place cannot be written, a package is missing, or the checkpoint is of another training.
     """
     from concord.train.lib.checkpoints import Checkpoints
-    from concord.train.lib.logs import opened
-    from concord.train.lib.observer import Observer
+    from concord.train.lib.observer import Observer, opened
 
     for path in log, checkpoint and checkpoint / "phase":
         if path:

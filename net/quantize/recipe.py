@@ -141,11 +141,11 @@ class WeightTraining(Method):
         """Whether its integers are odd: one bit gives two of them, and each width needs one bit more on the machine."""
         return self.least_bits == 1
 
-    WRPN = "wrpn", "train.qat.wrpn:Wrpn", "round(w 2^(k-1)), clipped"
+    WRPN = "wrpn", "train.qat.weight_methods:Wrpn", "round(w 2^(k-1)), clipped"
     DOREFA = (
-        "dorefa", "train.qat.dorefa:DoReFa",
+        "dorefa", "train.qat.weight_methods:DoReFa",
         "the odd integer nearest to (2^k - 1) tanh(w) / c; c is fixed; needs k + 1 bits, k >= 1", 1)
-    UNIFORM = "uniform", "train.qat.uniform:Uniform", "round(w / s), clipped; the step s is fixed"
+    UNIFORM = "uniform", "train.qat.weight_methods:Uniform", "round(w / s), clipped; the step s is fixed"
     LSQ = (
         "lsq", "train.qat.learned_step:LearnedStep",
         "round(w / s), clipped; the step s is learned (Esser et al., 2020)")

@@ -54,7 +54,7 @@ def compare(
     starts = needing("train", "concord.train.runs.compare_starts")
     from concord.nnp.lib import curves
     from concord.train.runs.compare_starts import Setting
-    from concord.train.runs.image_training import Images
+    from concord.train.runs.image import Images
 
     setting = Setting(network=network, weights=None if given.weights == FP32 else given.weights,
                       inputs=None if given.inputs == FP32 else given.inputs)

@@ -49,7 +49,8 @@ def too_late(monkeypatch):
     def reached(*_, **__):
         raise AssertionError("too late")
 
-    places = ((data, "fashion_mnist"), (data, "japanese_vowels"), (image, "trained"), (compare_starts, "trained"))
+    places = ((data, "fashion_mnist"), (data, "japanese_vowels"), (image, "trained"),
+              (compare_starts, "trained"))
     for module, name in places:
         monkeypatch.setattr(module, name, reached)
 
@@ -101,10 +102,10 @@ def test_quantize_what_was_trained(folder):
 
 
 def test_quantize_ones_own_network_on_ones_own_data(folder):
-    from concord.train.lib import fp32_file
-    from concord.train.lib.factory import build
+    from concord.train.lib import networks
+    from concord.train.lib.networks import build
 
-    fp32_file.save(build("own_layers:build"), folder / "net.safetensors")
+    networks.save(build("own_layers:build"), folder / "net.safetensors")
     inputs = np.random.default_rng(0).normal(size=(30, 2, 4, 4))
     np.save("inputs.npy", inputs)
     words = ("quantize", "own_layers:build", "net.safetensors", "--calibration", "inputs.npy", "-o", "q.safetensors")

@@ -7,11 +7,10 @@ from concord.net.quantize.recipe import ActivationTraining, Methods, Recipe, Wei
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 from concord.net.quantize.plan import Unsupported
-from concord.train.lib import fp32_file
-from concord.train.lib.factory import build
-from concord.train.lib.networks import perceptron
+from concord.train.lib import networks
+from concord.train.lib.networks import build, perceptron
 from concord.train.network.quantized_network import check
-from concord.train.runs import image, image_training
+from concord.train.runs import image
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -132,16 +131,16 @@ def test_a_network_of_ones_own_is_trained(tmp_path):
     net = build("own_nets:build", 3)
     assert torch.equal(net[1].weight, build("own_nets:build", 3)[1].weight)
     assert not torch.equal(net[1].weight, build("own_nets:build", 4)[1].weight)
-    images = image_training.Images(
+    images = image.Images(
         torch.rand(20, 1, 28, 28), torch.arange(20) % 10, torch.rand(4, 1, 28, 28), torch.arange(4))
-    made = image_training.trained("own_nets:build", images, 3, 1, None)
+    made = image.trained("own_nets:build", images, 3, 1, None)
     assert len(made) == 4
 
 
 def test_parameters_travel_as_safetensors(tmp_path):
     net, other = (build("resnet", seed) for seed in (0, 1))
-    fp32_file.save(net, tmp_path / "deep" / "net.safetensors")
-    fp32_file.load(other, tmp_path / "deep" / "net.safetensors")
+    networks.save(net, tmp_path / "deep" / "net.safetensors")
+    networks.load(other, tmp_path / "deep" / "net.safetensors")
     assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in other.state_dict().items())
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["net.safetensors"]
 
@@ -150,12 +149,12 @@ def test_parameters_that_are_refused(tmp_path):
     net, path = build("own_nets:build"), tmp_path / "net.safetensors"
 
     def refused(change=lambda tensors: None) -> str:
-        fp32_file.save(net, path)
+        networks.save(net, path)
         tensors = load_file(path)
         change(tensors)
         save_file(tensors, path)
         with pytest.raises(ValueError, match="net.safetensors: it is of another network") as error:
-            fp32_file.load(build("own_nets:build"), path)
+            networks.load(build("own_nets:build"), path)
         return str(error.value)
 
     assert refused(lambda tensors: tensors.pop("3.bias")).endswith("it lacks 3.bias")
@@ -166,10 +165,10 @@ def test_parameters_that_are_refused(tmp_path):
     assert "3.bias has an infinity" in refused(lambda tensors: tensors["3.bias"].fill_(torch.inf))
     path.write_bytes(b"no tensors")
     with pytest.raises(ValueError, match="not a whole safetensors file"):
-        fp32_file.load(net, path)
+        networks.load(net, path)
     with pytest.raises(ValueError, match="there is no such file; `nnp train image --fp32 FILE` writes one"):
-        fp32_file.load(net, tmp_path / "none.pt")
+        networks.load(net, tmp_path / "none.pt")
     (tmp_path / "net.pth").write_bytes(b"cos\nsystem\n(S'touch unpickled'\ntR.")
     with pytest.raises(ValueError, match=r"reading a pickle runs whatever program .* convert it: python -c .*net.pth"):
-        fp32_file.load(net, tmp_path / "net.pth")
+        networks.load(net, tmp_path / "net.pth")
     assert not (tmp_path / "unpickled").exists()

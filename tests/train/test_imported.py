@@ -26,8 +26,7 @@ from concord.net.quantize.plan import Unsupported, plan
 from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.source import Source, source
 from concord.train.lib.export import patterns
-from concord.train.lib.objectives import loss_of
-from concord.train.lib.samples import SampleTensors
+from concord.train.lib.samples import SampleTensors, loss_of
 from concord.train.network.quantized_network import QuantizedNetwork
 
 pytestmark = pytest.mark.usefixtures("seeded")

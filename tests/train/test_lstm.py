@@ -28,7 +28,7 @@ from concord.spec.numbers.formats import Format
 from concord.train.lib import export
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.recurrent.float_network import FloatClassifier, initial_states
-from concord.train.recurrent.integer_layer import QuantizedRecurrent
+from concord.train.recurrent.quantized import QuantizedRecurrent
 from concord.train.runs import recurrent as lstm
 from typer.testing import CliRunner
 

@@ -22,10 +22,9 @@ from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.networks import NETWORKS, Residual, convolution
 from concord.train.network.quantized_network import behind_quantizers
-from concord.train.runs import compare_starts, image_training
+from concord.train.runs import compare_starts, image
 from concord.train.runs.compare_starts import STARTS, Setting
-from concord.train.runs.image import train_image
-from concord.train.runs.image_training import Images
+from concord.train.runs.image import Images, train_image
 from torch import nn
 
 
@@ -41,7 +40,7 @@ def images():
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_equal_golden(name, images, tmp_path):
-    net = image_training.trained(name, images, 0, 1, tmp_path)
+    net = image.trained(name, images, 0, 1, tmp_path)
     x = images.x[:6]
     quantized = behind_quantizers(net, images.x[:50], Recipe(weights_bits=3, input_bits=3))
     layers, sources = quantized.lower()
@@ -55,16 +54,16 @@ def test_networks_equal_golden(name, images, tmp_path):
 
 
 def test_an_fp32_network_is_trained_once(images, tmp_path):
-    first = image_training.trained("mlp", images, 3, 1, tmp_path)
+    first = image.trained("mlp", images, 3, 1, tmp_path)
     (path,) = tmp_path.iterdir()
     assert path.name == "mlp-200-1-3.safetensors"
-    again = image_training.trained("mlp", images, 3, 1, tmp_path)
+    again = image.trained("mlp", images, 3, 1, tmp_path)
     assert all((p == q).all() for p, q in zip(first.parameters(), again.parameters(), strict=True))
     assert load_file(path).keys() == first.state_dict().keys()
 
 
 def test_curves_begin_before_training(images, tmp_path):
-    net = image_training.trained("mlp", images, 0, 8, tmp_path)
+    net = image.trained("mlp", images, 0, 8, tmp_path)
     setting = Setting(network="mlp", weights=4, inputs=4)
     assert str(setting) == "mlp W4/A4"
     found = {name: compare_starts.curve(net, setting.recipe(**options), images, 0, 2)

@@ -16,13 +16,10 @@ from concord.nnp.main import app
 from concord.spec.numbers.formats import Format
 from concord.train.lib import export
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.overflow.defaults import STEPS, NetworkKind, Steps
-from concord.train.overflow.factors import MARGIN, Factors, Room
+from concord.train.overflow.factors import MARGIN, Factors, Room, enlarge_inputs, enlarge_parameters, weights_used
 from concord.train.overflow.predictor import Predictor, settled
-from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
-from concord.train.overflow.record import LayerRecord, Record
-from concord.train.qat.dorefa import DoReFa
-from concord.train.qat.wrpn import Wrpn
+from concord.train.overflow.record import STEPS, LayerRecord, NetworkKind, Record, Steps
+from concord.train.qat.weight_methods import DoReFa, Wrpn
 from concord.train.runs import mlp
 from typer.testing import CliRunner
 

@@ -32,7 +32,7 @@ from concord.train.lib.fit import fit
 from concord.train.lib.straight_through import Codes
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.qat.activations import activations
-from concord.train.qat.average import QuantizedAverage
+from concord.train.qat.layer import QuantizedAverage
 from concord.train.qat.weights import weights
 from torch import nn
 

@@ -12,9 +12,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 from concord.train.lib import data
 from concord.train.lib.checkpoints import Checkpoints
 from concord.train.lib.fit import fit
-from concord.train.lib.logs import CsvLog, TensorBoardLog, opened
-from concord.train.lib.observer import EpochRecord, Observer
-from concord.train.runs import image, image_training, mlp, recurrent
+from concord.train.lib.observer import CsvLog, EpochRecord, Observer, TensorBoardLog, opened
+from concord.train.runs import image, mlp, recurrent
 from torch import nn
 
 PHASES = ("FP32 training", "QAT", "QAT, lowered")
@@ -158,10 +157,10 @@ def test_a_log_is_whole_after_going_on(tmp_path):
 
 def test_measuring_changes_no_bit(tmp_path):
     """Measuring accuracy in evaluation mode between epochs does not change the training of an image network."""
-    images = image_training.Images.load(100)
-    plain = image_training.trained("mobilenet", images, 0, 2, None).state_dict()
+    images = image.Images.load(100)
+    plain = image.trained("mobilenet", images, 0, 2, None).state_dict()
     observer = Observer(log=CsvLog(tmp_path / "a.csv"))
-    logged = image_training.trained("mobilenet", images, 0, 2, None, observer).state_dict()
+    logged = image.trained("mobilenet", images, 0, 2, None, observer).state_dict()
     assert all(torch.equal(plain[name], logged[name]) for name in plain)
     train_image(tmp_path / "a" / "m")
     train_image(tmp_path / "b" / "m", progress=Observer(log=CsvLog(tmp_path / "log.csv")))

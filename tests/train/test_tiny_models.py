@@ -11,7 +11,7 @@ from concord.net import network
 from concord.net.model_file import load_model
 from concord.tests.command_line import done
 from concord.tests.train import test_tiny_networks
-from concord.train.lib import fp32_file
+from concord.train.lib import networks
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +51,7 @@ def test_the_measured_convolution_keeps_its_image(name, tmp_path):
 
 def test_the_command_makes_the_same_model(tmp_path, monkeypatch):
     name = "autoencoder"
-    fp32_file.save(tiny_networks.network(name), tmp_path / "fp32.safetensors")
+    networks.save(tiny_networks.network(name), tmp_path / "fp32.safetensors")
     inputs = tiny_networks.samples(tiny_models.shape(name), tiny_models.CALIBRATION, tiny_models.SEED)
     np.save(tmp_path / "inputs.npy", inputs.numpy())
     monkeypatch.chdir(tmp_path)

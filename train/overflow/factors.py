@@ -1,4 +1,4 @@
-"""Factors by which the ranges of one layer change, from the overflows of its sums.
+"""Factors by which the ranges of one layer change, from the overflows of its sums, and the change itself.
 
 Source: S3, steps 203 and 205: by magnitude first, then by frequency; smaller where results stay far inside.
 """
@@ -6,8 +6,10 @@ Source: S3, steps 203 and 205: by magnitude first, then by frequency; smaller wh
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from concord.net.layer_overflow import Count, Widths
-from concord.train.overflow.defaults import Steps
+from concord.train.overflow.record import Steps
+from concord.train.qat.layer import QuantizedLayer
 
 MARGIN = 1.05  #: Ranges stay larger by this factor than those that overflowed. Shrinking by less is not done.
 
@@ -115,3 +117,25 @@ def _ratios(count: Count, widths: Widths) -> tuple[np.ndarray, np.ndarray]:
 
     inner = np.maximum(ratio(count.partial, widths.sum_bits), ratio(count.product, widths.product_bits))
     return inner, ratio(count.total, min(widths.sum_bits, widths.output_bits))
+
+
+def enlarge_parameters(layer: QuantizedLayer, factor: np.ndarray):
+    """Enlarge the range of the weights of each row by factor[rows]. The real weights stay, in fewer steps.
+
+    A factor below 1 shrinks the range, and integers grow. No weight clips if the factor is `weights_used` or more.
+    """
+    layer.weights.enlarge(torch.from_numpy(np.asarray(factor, np.float64)))
+
+
+def weights_used(layer: QuantizedLayer) -> np.ndarray:
+    """float64[rows]: the largest weight of each row in steps, as a share of the largest integer."""
+    with torch.no_grad():
+        weights = layer.weights
+        steps = weights.bent() * weights.per_weight(1 + weights.change.double())
+        return steps.abs().amax(1).double().numpy() / weights.grid.highest
+
+
+def enlarge_inputs(layer: QuantizedLayer, factor: float):
+    """Enlarge the range of the inputs. The real inputs stay, in fewer steps. A factor below 1 shrinks the range."""
+    with torch.no_grad():
+        layer.inputs.saturation.mul_(factor)

@@ -13,10 +13,8 @@ from concord.net.layer_overflow import Count, Widths, count
 from concord.net.lowering.lowering import start_values
 from concord.train.lib.fit import Progress, silent
 from concord.train.network.quantized_network import QuantizedNetwork
-from concord.train.overflow.defaults import COARSE, SLOWER, STEPS, NetworkKind, Steps
-from concord.train.overflow.factors import Factors, Room
-from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
-from concord.train.overflow.record import LayerRecord, Record
+from concord.train.overflow.factors import Factors, Room, enlarge_inputs, enlarge_parameters, weights_used
+from concord.train.overflow.record import COARSE, SLOWER, STEPS, LayerRecord, NetworkKind, Record, Steps
 
 TOGETHER = 64  #: Number of samples that run at once, since a convolution has many patches.
 

@@ -1,14 +1,17 @@
-"""A convolution or dense layer in block floating point, in real numbers or in the machine's arithmetic.
+"""A convolution, dense layer or average in block floating point, in real numbers or in the machine's arithmetic.
 
 Source: numerics.md of the specification, block floating point and matrix-vector product.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import torch
+from concord.net.arithmetic.windows import reciprocal
 from concord.net.layers.convolution import seen
+from concord.net.layers.pooling import identity
 from concord.net.quantize.blocks import Blocks as BlockArithmetic
 from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.plan import Part
@@ -138,3 +141,28 @@ class BlockLayer(nn.Module):
         if largest * 2.0**-unit >= FLOAT64_EXACT:
             raise ValueError(f"layer {self.name!r}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
                              "float64; use fewer bits or a smaller range of exponents")
+
+
+class BlockAverageLayer(BlockLayer):
+    """An average of windows behind its quantiser. Arguments are those of `BlockLayer`."""
+
+    def _begin(self, part):
+        self.register_buffer("share", torch.full(self.geometry.shape, 1 / prod(part.window.size)))
+
+    def _one(self) -> float:
+        """The number by which the machine multiplies each pixel."""
+        mantissa, exponent = identity(self.weights_format)
+        return mantissa * 2.0 ** (exponent - (self.weights_format.bits - 1))
+
+    def _weights(self):
+        return torch.full_like(self.share, self._one())
+
+    def _real(self, x):
+        return self._product(x, self.share, None)
+
+    def _finished(self, y):
+        scale = reciprocal(self._one() * prod(self.geometry.window.size))
+        return binary16(y * float(scale.view(np.float16)))
+
+    def write(self, arithmetic, name):
+        """There are no numbers."""

@@ -1,4 +1,4 @@
-"""A convolution or dense layer behind its quantisers, in real numbers or in the machine's arithmetic.
+"""A convolution, dense layer or average behind its quantisers, in real numbers or in the machine's arithmetic.
 
 Source: S0; numerics.md of the specification, integer mode.
 """
@@ -110,8 +110,7 @@ class QuantizedLayer(nn.Module):
         return curve(self.activation, False)(y)
 
     def _lowered(self, x):
-        if not (self.weights and self.inputs):
-            raise ValueError(f"layer {self.name!r} keeps FP32 weights or inputs, so it has no integer arithmetic")
+        self._check_integers()
         (integers, gain), (s_out, m_out) = self._rows(), self._behind()
         start, p, exact = self._bounds(integers)
         codes = self._codes(x)
@@ -129,6 +128,10 @@ class QuantizedLayer(nn.Module):
         a = binary16(sums * 2.0**-p)
         y = binary16(binary16(a * binary16(scale).view(shape)) + (binary16(offset) + 0.0).view(shape))
         return curve(self.activation, True)(y)
+
+    def _check_integers(self):
+        if not (self.weights and self.inputs):
+            raise ValueError(f"layer {self.name!r} keeps FP32 weights or inputs, so it has no integer arithmetic")
 
     def _bounds(self, integers):
         """Start values and p of the lowering, and whether float32 holds every sum."""
@@ -206,7 +209,12 @@ class QuantizedLayer(nn.Module):
             self.inputs.bound()
 
     def write(self, arithmetic: Integers, name: str):
-        """Write the numbers of the layer into an arithmetic, as those of a part."""
+        """Write the numbers of the layer into an arithmetic, as those of a part.
+
+        Raises:
+            ValueError: the layer has no integers.
+        """
+        self._check_integers()
         integers, gain = self.weights()
         gain, constant = self.folded(gain, integers.double().sum(1))
         rows = arithmetic.rows[name]
@@ -233,3 +241,24 @@ def _units(quantizer: Activations | SignedCodes | None) -> tuple[torch.Tensor, t
     if quantizer:
         return quantizer.step, quantizer.offset.double()
     return torch.ones((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+
+
+class Ones(Weights):
+    """Integers that are all 1, with a gain that stays."""
+
+    def begin(self, codes, fraction):
+        return torch.from_numpy(codes)
+
+    def per_weight(self, grown):
+        return 1.0
+
+
+class QuantizedAverage(QuantizedLayer):
+    """(1 / pixels) * (sum of the codes of a window). Arguments are those of `QuantizedLayer`."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.constant.requires_grad_(False)
+
+    def _quantizer(self, part, rows, recipe):
+        return Ones(rows.weights.astype(np.float64), rows.gain, rows.grid, 0.0, 1.0).requires_grad_(False)

@@ -6,7 +6,7 @@ Source: learned step size (Esser et al., 2020).
 import torch
 from concord.train.lib.straight_through import Damped, Round
 from concord.train.qat.activations import LearnedSaturation
-from concord.train.qat.uniform import Uniform
+from concord.train.qat.weight_methods import Uniform
 
 
 class LearnedStep(Uniform):

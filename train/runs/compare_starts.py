@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe, Start, WeightMethod
-from concord.train.lib.factory import build
 from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, silent
-from concord.train.lib.networks import CLASSES, SHAPE
+from concord.train.lib.networks import CLASSES, SHAPE, build
 from concord.train.network.quantized_network import behind_quantizers, check
-from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
+from concord.train.runs.image import BATCH, CALIBRATION, Images, trained
 from torch import nn
 
 #: Options of the recipe for each way to start, by its name in pictures.
@@ -29,7 +28,7 @@ class Setting:
     """A network and its bits, None for FP32.
 
     Attributes:
-        network: Name of the network for `factory.build`.
+        network: Name of the network for `train.lib.networks.build`.
         weights: Bits of weights. FP32 weights, None, are not trained.
         inputs:  Bits of inputs.
     """

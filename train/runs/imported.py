@@ -18,8 +18,7 @@ from concord.net.quantize.quantized import calibrate, outputs, prepared
 from concord.net.quantize.source import Source, source, with_classes
 from concord.train.lib.export import finish, floats, patterns
 from concord.train.lib.fit import Progress, check_epochs, reproducible, silent
-from concord.train.lib.objectives import loss_of, trainable
-from concord.train.lib.samples import SampleTensors
+from concord.train.lib.samples import SampleTensors, loss_of, trainable
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.predictor import settled
 from concord.train.runs.qat_training import train_quantized

@@ -20,14 +20,13 @@ from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers
 from concord.net.quantize.quantized import Quantized, outputs, prepared, quantized
 from concord.net.quantize.recipe import Recipe
-from concord.train.lib import fp32_file
+from concord.train.lib import networks
 from concord.train.lib.data import PIXELS
 from concord.train.lib.export import floats
-from concord.train.lib.factory import build
 from concord.train.lib.fit import reproducible
-from concord.train.lib.networks import CLASSES, SHAPE
+from concord.train.lib.networks import CLASSES, SHAPE, build
 from concord.train.network.quantized_network import check
-from concord.train.runs.image_training import CALIBRATION, Images
+from concord.train.runs.image import CALIBRATION, Images
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -67,8 +66,8 @@ def trained(
     """A network with its FP32 parameters, and its calibration set.
 
     Args:
-        network:     Name of the network for `factory.build`.
-        parameters:  File of parameters, see `fp32_file`.
+        network:     Name of the network for `train.lib.networks.build`.
+        parameters:  File of parameters, see `train.lib.networks`.
         recipe:      How the network is to be quantised.
         calibration: File of the calibration set, see `samples`, or None for training images.
         folder:      Folder of training and test images; Fashion-MNIST by default.
@@ -81,7 +80,7 @@ def trained(
     net, inputs = build(network).eval(), samples(calibration) if calibration else None
     shape = SHAPE if inputs is None else inputs.shape[1:]
     check(net, shape, recipe, CLASSES if inputs is None else None)
-    fp32_file.load(net, parameters)
+    networks.load(net, parameters)
     images = Images.load(CALIBRATION, folder) if inputs is None else None
     return Trained(graph=graph_of(net, shape, network), inputs=images.x.numpy() if images else inputs, images=images)
 

@@ -1,6 +1,6 @@
-"""Recurrent layers in integers, in real numbers between their quantisers, or in the machine's arithmetic.
+"""Recurrent layers behind quantisers, in integers and in blocks: in real numbers, or in the machine's arithmetic.
 
-Source: S1; numerics.md of the specification, LSTM.
+Source: S1; numerics.md of the specification, LSTM and block floating point.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,18 @@ from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.quantize.gated import Gated
 from concord.net.quantize.gates import Affine
 from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
 from concord.train.lib.straight_through import Product, Round, binary16, plain
-from concord.train.recurrent.operations import TorchOperations, arrays, first_of, unroll, vectors_of
+from concord.train.qat.block_quantizer import Blocks
+from concord.train.recurrent.operations import (
+    BlockOperations,
+    TorchOperations,
+    arrays,
+    direction_of,
+    first_of,
+    unroll,
+    vectors_of,
+)
 from torch import nn
 
 
@@ -96,3 +106,62 @@ def in_steps(weights: np.ndarray, integers: np.ndarray, affines: Sequence[Affine
         start = torch.from_numpy(matrix / affine.step).float().clamp(*affine.ends)
         starts.append(torch.where(start.round() == wanted, start, wanted))
     return torch.stack(starts)
+
+
+#: Integers below this are exact in float64.
+FLOAT64_EXACT = 1 << 53
+
+
+class BlockQuantizedRecurrent(nn.Module):
+    """One direction of a recurrent layer in block floating point; each pass brings its real weights to blocks.
+
+    Args:
+        op:             The recurrent operator.
+        one:            The direction.
+        weights_format: Format of the weights.
+        input_format:   Format of x and h.
+        block:          Elements that share an exponent: a native vector.
+    """
+
+    #: Weights are in real units.
+    in_steps = False
+
+    def __init__(self, op: Recurrence, one: Direction, weights_format: Format, input_format: Format, block: int):
+        super().__init__()
+        self.cell, self.block = op.cell, block
+        self.weights_format, self.input_format = weights_format, input_format
+        self.input_weights, self.recurrent_weights, self.bias = (
+            nn.Parameter(torch.from_numpy(value.copy()))
+            for value in (one.input_weights, one.recurrent_weights, one.bias))
+        self.vectors = vectors_of(one.vectors)
+        self.register_buffer("first", first_of(op))
+
+    def forward(self, x, lengths, *, lowered: bool):
+        """float[samples, time, inputs] to the hidden vectors of all time steps."""
+        matrices = [Blocks.apply(binary16(weights), self.weights_format, self.block, 2)
+                    for weights in (self.input_weights, self.recurrent_weights)]
+        if lowered:
+            self._check(matrices)
+            matrices = [matrix.double() for matrix in matrices]
+        w, r = (matrix.flatten(0, 1).T for matrix in matrices)
+
+        def product(values, matrix, axis):
+            return Blocks.apply(values, self.input_format, self.block, axis).to(matrix.dtype) @ matrix + 0.0
+
+        ops = BlockOperations(
+            self.cell, lambda operand: product(operand, r, 1), self.vectors, self.bias, lowered=lowered)
+        return unroll(ops, self.cell, product(x, w, 2).unflatten(2, self.bias.shape), lengths, self.first)
+
+    def _check(self, matrices):
+        """Refuse sums that float64 may not hold: of the largest inputs, in the smallest units."""
+        unit = sum(fmt.e_min - (fmt.bits - 1) for fmt in (self.weights_format, self.input_format))
+        with torch.no_grad():
+            rows = sum(matrix.double().abs().sum(2) for matrix in matrices)
+        largest = rows.max().item() * 2.0**self.input_format.e_max
+        if largest * 2.0**-unit >= FLOAT64_EXACT:
+            raise ValueError(f"{self.cell.title}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
+                             "float64; use fewer bits or a smaller range of exponents")
+
+    def direction(self) -> Direction:
+        """The direction with the numbers that training has found."""
+        return direction_of(self)
