@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.ops.convolution import Convolution
-from concord.net.ops.join import Addition
 from concord.net.ops.pointwise import Relu
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
-from concord.net.ops.reshape import Flatten
+from concord.net.ops.reshape import Addition, Flatten
 from concord.net.ops.scale import Scale
-from concord.net.ops.weighted import Weighted
+from concord.net.ops.weighted import Convolution, Weighted
 from concord.net.passes.fold import reads_input
 
 #: Operators that channels may pass, each multiplied by a positive number of its own; of relus, those without a ceiling.

@@ -8,8 +8,7 @@ from concord.lib.progress import Show, silent
 from concord.net.graph import Graph
 from concord.net.passes.equalize import equalized, groups
 from concord.net.passes.fold import fold_scales
-from concord.net.passes.lines import hard_sigmoids_as_lines
-from concord.net.passes.quantizers import without_quantizers
+from concord.net.passes.simplify import hard_sigmoids_as_lines, without_quantizers
 from concord.net.quantize.apart import stays
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.quantized import outputs, prepared, quantized, results

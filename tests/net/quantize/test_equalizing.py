@@ -7,12 +7,11 @@ import pytest
 from concord.datasets.samples import DataSet, Samples, Task
 from concord.lib.progress import silent
 from concord.net.graph import Graph
-from concord.net.ops.join import Addition
 from concord.net.ops.pointwise import Relu, Sigmoid
-from concord.net.ops.reshape import Flatten
+from concord.net.ops.reshape import Addition, Flatten
 from concord.net.passes.equalize import equalized, groups
 from concord.net.passes.fold import fold_scales
-from concord.net.passes.lines import hard_sigmoids_as_lines
+from concord.net.passes.simplify import hard_sigmoids_as_lines
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize import run
 from concord.net.quantize.choices import Choices
