@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-from concord.frontends.onnx.lib.domains import QONNX
+from concord.frontends.onnx.lib.step import QONNX
 from concord.frontends.onnx.read import Imported
 from concord.net.graph import INPUT
 from concord.net.ops.grid import Quantize

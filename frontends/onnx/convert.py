@@ -6,16 +6,24 @@ from pathlib import Path
 import numpy as np
 import onnx
 from concord.frontends.onnx.ending import Ending, choose, end, softmaxed
-from concord.frontends.onnx.files.input_shape import RECURRENT, Axes, Entry
-from concord.frontends.onnx.files.onnx_file import opset
+from concord.frontends.onnx.input_shape import RECURRENT, Axes, Entry
 from concord.frontends.onnx.lib.builder import Builder, Decided
-from concord.frontends.onnx.lib.domains import STANDARD, qualified
-from concord.frontends.onnx.lib.evaluate import evaluate, inferred
 from concord.frontends.onnx.lib.problems import Misplaced, Problem, Refused
-from concord.frontends.onnx.lib.step import Codes, HostValue, Step, Unknown, Value
+from concord.frontends.onnx.lib.step import (
+    STANDARD,
+    Codes,
+    HostValue,
+    Step,
+    Unknown,
+    Value,
+    evaluate,
+    inferred,
+    qualified,
+)
 from concord.frontends.onnx.lib.views import LIMIT, Form, Source, View
-from concord.frontends.onnx.nodes.host import HOST, at_host
+from concord.frontends.onnx.nodes.layout import HOST, at_host
 from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
+from concord.frontends.onnx.onnx_file import opset
 from onnx import helper, numpy_helper
 
 

@@ -1,5 +1,6 @@
-"""Reads networks of other tools."""
+"""Reads networks of other tools, and the names of the classes that a file gives to its outputs."""
 
+import ast
 import hashlib
 from collections import Counter
 from collections.abc import Callable
@@ -8,18 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from concord.frontends.onnx.class_names import class_names
 from concord.frontends.onnx.convert import Conversion, convert
-from concord.frontends.onnx.files.input_shape import Axes, Entry, entry
-from concord.frontends.onnx.files.onnx_file import opset, read_onnx
+from concord.frontends.onnx.input_shape import Axes, Entry, entry
 from concord.frontends.onnx.lib.problems import refusal
 from concord.frontends.onnx.lib.views import Form, axes
+from concord.frontends.onnx.onnx_file import opset, read_onnx
 from concord.lib.names import cleaned
 from concord.net.graph import INPUT, Graph
 from concord.net.passes.simplify import simplified
+from onnx import numpy_helper
 
 #: Nodes with the same weights from which on a recurrent layer is taken to be unrolled.
 UNROLLED = 4
+#: Attributes of classifiers of `ai.onnx.ml` that hold the names or numbers of classes.
+ATTRIBUTES = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
+#: Keys of the metadata of a file that hold them, as a dictionary or list in the notation of Python or JSON.
+KEYS = ("names", "classes", "class_names", "labels")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -137,3 +142,35 @@ def _origin(path: Path, model: onnx.ModelProto) -> dict[str, str]:
         "file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "producer": f"{model.producer_name} {model.producer_version}".strip() or "unknown",
         "opset": str(opset(model, ""))}
+
+
+def class_names(model: onnx.ModelProto) -> tuple[str, ...]:
+    """The classes in the order of the outputs: those of a classifier's node, or of the metadata; empty without such."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ATTRIBUTES and (attribute.strings or attribute.ints):
+                return _texts(attribute.strings or attribute.ints)
+        if node.op_type == "ArrayFeatureExtractor" and node.input[0] in constants:  # classes by the largest output
+            return _texts(numpy_helper.to_array(constants[node.input[0]]).reshape(-1).tolist())
+    return next((names for entry in model.metadata_props if entry.key.lower() in KEYS
+                 and (names := _written(entry.value))), ())
+
+
+def _texts(values) -> tuple[str, ...]:
+    return tuple(cleaned(value.decode(errors="replace") if isinstance(value, bytes) else str(value))
+                 for value in values)
+
+
+def _written(text: str) -> tuple[str, ...]:
+    """Names in a text such as {0: 'cat', 1: 'dog'} or ["cat", "dog"]; empty for other texts."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return ()
+    if isinstance(value, dict):
+        numbers = {str(key): name for key, name in value.items()}
+        value = [numbers.get(str(index)) for index in range(len(numbers))]
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        return ()
+    return _texts(value)

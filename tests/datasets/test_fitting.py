@@ -5,7 +5,7 @@ import onnx
 import pytest
 from concord.datasets.fitting import Interface, fitted
 from concord.datasets.read import data_of, read_data
-from concord.frontends.onnx.class_names import class_names
+from concord.frontends.onnx.read import class_names
 from concord.lib.input_axes import InputAxes, Order
 from concord.net.graph_file import load, save
 from concord.tests.command_line import done

@@ -1,17 +1,40 @@
-"""Operators that compute nothing: they only change where elements lie."""
+"""Operators that compute nothing, but change where elements lie; and those behind the network, for the host."""
 
 from dataclasses import replace
 
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder
-from concord.frontends.onnx.lib.evaluate import evaluate
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Codes, Step, Value
+from concord.frontends.onnx.lib.step import Codes, HostValue, Step, Value, evaluate, qualified
 from concord.frontends.onnx.lib.views import View
-from concord.frontends.onnx.nodes.host import at_host
 from onnx import TensorProto
 
 FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
+#: Operators that may follow the network's output, and how a note calls them.
+HOST = {
+    "ArgMax": "the index of the largest output (ArgMax)",
+    "ArgMin": "the index of the smallest output (ArgMin)",
+    "LogSoftmax": "a logarithm of softmax (LogSoftmax)",
+    "Softmax": "a softmax (Softmax)",
+    "TopK": "the largest outputs (TopK)",
+    "ai.onnx.ml.Normalizer": "a normalisation of the outputs (Normalizer)",
+    "ai.onnx.ml.ZipMap": "a table of classes (ZipMap)",
+    "ai.onnx.ml.Binarizer": "a comparison with a threshold (Binarizer)",
+    "Cast": "a conversion of the outputs (Cast)",
+    "Greater": "a comparison (Greater)",
+    "GreaterOrEqual": "a comparison (GreaterOrEqual)",
+    "Less": "a comparison (Less)",
+    "LessOrEqual": "a comparison (LessOrEqual)",
+    "Equal": "a comparison (Equal)",
+}
+#: What a note on a softmax says beside that it is left to the host.
+UNLESS = ", unless the machine has a softmax unit"
+#: Operators that may follow those, and that a note need not name.
+BEHIND = frozenset({
+    "Concat", "Flatten", "Gather", "Identity", "Not", "Reshape", "Round", "Slice", "Squeeze", "Sub", "Transpose",
+    "Unsqueeze", "Where", "ai.onnx.ml.ArrayFeatureExtractor", "ai.onnx.ml.LabelEncoder", "Floor", "Shape"})
+#: Operators that leave a softmax as it is, but for the names of its elements.
+KEEPING = frozenset({"Identity", "ai.onnx.ml.Normalizer", "ai.onnx.ml.ZipMap"})
 
 
 def move(step: Step, build: Builder) -> list[Value]:
@@ -61,3 +84,28 @@ def shape(step: Step, build: Builder) -> list[Value]:
         return [np.array(view.numbers.size, np.int64)]
     first, end = step.attributes.get("start", 0), step.attributes.get("end")
     return [np.array(view.shape, np.int64)[first:end]]
+
+
+def at_host(step: Step, build: Builder) -> list[Value]:
+    """What the host makes of the network's output.
+
+    Raises:
+        Refused: the node does not stand at the end of the network.
+    """
+    kind = qualified(step.proto.domain, step.kind)
+    computed = next(value for value in step.values if isinstance(value, HostValue | View))
+    if kind not in HOST and kind not in BEHIND:
+        raise Refused("it computes with what only the host has, such as the result of a Softmax", "end the network "
+                      "before that")
+    view = computed.view if isinstance(computed, HostValue) else computed
+    softmax = kind == "Softmax" and isinstance(computed, View) and _along_elements(step, view)
+    if kind in HOST and (kind != "Cast" or isinstance(computed, View)):
+        build.note(f"{step.name}: {HOST[kind]} is left to the host" + UNLESS * softmax)
+    softmax |= kind in KEEPING and isinstance(computed, HostValue) and computed.softmax
+    return [HostValue(view=view, softmax=softmax) for _ in step.outputs]
+
+
+def _along_elements(step: Step, view: View) -> bool:
+    """Whether a softmax adds up all elements of each sample's vector."""
+    axes = len(view.shape)
+    return axes == 2 and step.attributes.get("axis", -1 if step.opset >= 13 else 1) % axes == 1

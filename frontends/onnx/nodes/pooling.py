@@ -8,8 +8,7 @@ from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import Step, Unknown, Value, misplaced
 from concord.frontends.onnx.lib.views import Form, Source, View
-from concord.frontends.onnx.nodes import windows
-from concord.frontends.onnx.nodes.convolution import as_file
+from concord.frontends.onnx.nodes.convolution import as_file, places_of, window_of
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Pointwise
@@ -39,10 +38,10 @@ def average_pool(step: Step, build: Builder) -> list[Value]:
 def _pool(step: Step, build: Builder, make: Callable[[Window], Operator], *, counted: bool = False) -> View:
     image = build.image(step.view(0))
     size = tuple(step.attributes["kernel_shape"])
-    over = windows.window(step, image, size, len(size))
+    over = window_of(step, image, size, len(size))
     channels, rows, columns = image.source.shape
     over = _reaching(step, over, rows, columns, counted)
-    counts = windows.places(over, rows, columns)
+    counts = places_of(over, rows, columns)
     made = build.add(step, make(over), [image.source], Form.IMAGE, (channels, *counts))
     return as_file(made, len(size))
 
@@ -52,7 +51,7 @@ def _reaching(step: Step, over: Window, rows: int, columns: int, counted: bool) 
     if not step.attributes.get("ceil_mode", 0):
         return over
     padding = list(over.padding)
-    for axis, (count, along) in enumerate(zip(windows.places(over, rows, columns, ceiling=True), (rows, columns),
+    for axis, (count, along) in enumerate(zip(places_of(over, rows, columns, ceiling=True), (rows, columns),
                                               strict=True)):
         span = over.span[axis]
         more = (count - 1) * over.stride[axis] + span - along - padding[2 * axis] - padding[2 * axis + 1]

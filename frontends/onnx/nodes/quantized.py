@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, check_not_padded
-from concord.frontends.onnx.lib.evaluate import evaluate
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Codes, Step, Value
+from concord.frontends.onnx.lib.step import Codes, Step, Value, evaluate
 from concord.frontends.onnx.lib.views import View
 from concord.net.ops.grid import WIDEST, IntegerGrid, Quantize
 

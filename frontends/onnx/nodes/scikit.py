@@ -7,7 +7,7 @@ from concord.frontends.onnx.lib.step import HostValue, Step, Value
 from concord.frontends.onnx.lib.views import View
 from concord.frontends.onnx.nodes.arithmetic import affine
 from concord.frontends.onnx.nodes.dense import linear
-from concord.frontends.onnx.nodes.host import UNLESS
+from concord.frontends.onnx.nodes.layout import UNLESS
 from concord.net.ops.pointwise import Sigmoid
 
 

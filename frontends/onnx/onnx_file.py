@@ -1,18 +1,39 @@
-"""Reads ONNX files and checks them before anything is computed."""
+"""Reads ONNX files and checks them before anything is computed.
+
+Weights may lie in other files, in the folder of the file or below it. Files of other tools are refused, and the
+sentence says how each becomes an ONNX file.
+"""
 
 from collections import Counter
 from pathlib import Path
 
 import onnx
-from concord.frontends.onnx.files import external_data
-from concord.frontends.onnx.files.kinds import check_kind
-from concord.frontends.onnx.lib.domains import QONNX, STANDARD
+from concord.frontends.onnx.lib.step import QONNX, STANDARD
 from google.protobuf.message import DecodeError
 from onnx import checker, defs, inliner, version_converter
+from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor, uses_external_data
 
 LARGEST = 1 << 30  #: Bytes of a file with its external data.
 OLDEST = 7  #: Operator sets before this one are converted, or refused.
 CONVERTED = 13  #: Operator set that older ones are converted to.
+_TF = "python -m tf2onnx.convert"
+_TORCH = "write an ONNX file in PyTorch: torch.onnx.export(network.eval(), (example,), 'network.onnx', dynamo=True)"
+#: What to do with a file that is no ONNX file.
+ADVICE = {
+    ".pt2": "a program of torch.export, which PyTorch reads with pickle, so it is not opened here; write an ONNX file "
+            "in PyTorch: torch.onnx.export(torch.export.load('{name}'), (), 'network.onnx', dynamo=True)",
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin"),
+                    f"a file of PyTorch, which may hold pickled code, so it is not opened here; {_TORCH}"),
+    **dict.fromkeys((".h5", ".hdf5", ".keras"),
+                    f"a file of Keras; convert it: {_TF} --keras {{name}} --output network.onnx"),
+    ".tflite": f"a file of TensorFlow Lite; convert it: {_TF} --tflite {{name}} --output network.onnx",
+    ".pb": f"a graph of TensorFlow; convert its folder: {_TF} --saved-model FOLDER --output network.onnx",
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"),
+                    "a pickled file, which is not opened here; write an ONNX file: skl2onnx.to_onnx(model, example)"),
+    **dict.fromkeys((".npz", ".npy", ".csv", ".tsv", ".toml"),
+                    "data or a description, not a network; name it with --data, behind the ONNX file of the network"),
+    ".data": "weights of an ONNX file; name that file itself, whose name lacks .data",
+}
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
@@ -33,7 +54,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         raise ValueError(f"{path}: not an ONNX file, or one without nodes; export the network again")
     _check_names(path, model.graph)
     _check_opset(path, model)
-    external_data.load(path, model, LARGEST)
+    load_external(path, model, LARGEST)
     try:
         if model.functions:
             model = inliner.inline_selected_functions(
@@ -116,3 +137,77 @@ def _sort(graph: onnx.GraphProto):
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
+
+
+def load_external(path: Path, model: onnx.ModelProto, largest: int):
+    """Bring external weights into a model.
+
+    Args:
+        path:    File of the model.
+        model:   The model, whose tensors are filled.
+        largest: Largest number of bytes of all weights together.
+
+    Raises:
+        ValueError: a file is missing, too short, too large, or lies outside the folder of the model.
+    """
+    folder, total = path.parent.resolve(), 0
+    for tensor in _tensors(model):
+        if not uses_external_data(tensor):
+            continue
+        total += _check(path, folder, tensor)
+        if total > largest:
+            raise ValueError(f"{path}: its external data have more than {largest:,} bytes; networks of that size are "
+                             "not imported")
+        try:
+            load_external_data_for_tensor(tensor, str(folder))
+        except Exception as error:  # onnx raises what its own checks raise
+            raise ValueError(f"{path}: the external data of {tensor.name!r} cannot be read ({error})") from error
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _check(path: Path, folder: Path, tensor: onnx.TensorProto) -> int:
+    """Refuse external data that cannot be read, and return their bytes."""
+    where = f"{path}: the weights {tensor.name!r} lie in"
+    try:
+        info = ExternalDataInfo(tensor)
+        offset, length = int(info.offset or 0), int(info.length or 0)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where} other data that are not described whole ({error}); export the network again"
+                         ) from error
+    place = (folder / info.location).resolve()
+    if not info.location or not place.is_relative_to(folder):
+        raise ValueError(f"{where} {info.location!r}, outside the folder of the model; put the file beside the model")
+    if not place.is_file():
+        raise ValueError(f"{where} {info.location!r}, which is missing; copy that file, too")
+    size = place.stat().st_size
+    if offset < 0 or length < 0 or offset + length > size:
+        raise ValueError(f"{where} {info.location!r} at bytes {offset}..{offset + length}, but it has only {size}; "
+                         "copy that file again")
+    return length or size - offset
+
+
+def _tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """Every tensor of a model: weights, and constants in nodes."""
+    found = list(model.graph.initializer)
+    for node in [*model.graph.node, *(node for function in model.functions for node in function.node)]:
+        for attribute in node.attribute:
+            found += [attribute.t] if attribute.type == onnx.AttributeProto.TENSOR else list(attribute.tensors)
+    return found
+
+
+def check_kind(path: Path):
+    """Refuse a file of another tool, and say how it becomes an ONNX file.
+
+    Raises:
+        ValueError: it is one, or a folder.
+    """
+    if path.is_dir():
+        if (path / "saved_model.pb").is_file():
+            raise ValueError(f"{path}: a model of TensorFlow; convert it: {_TF} --saved-model {path} --output "
+                             "network.onnx")
+        raise ValueError(f"{path}: it is a folder; name the ONNX file in it")
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file")
+    if path.suffix.lower() in ADVICE:
+        raise ValueError(f"{path}: {ADVICE[path.suffix.lower()].format(name=path.name)}")
