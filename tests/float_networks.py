@@ -15,7 +15,7 @@ from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Flatten, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Flatten, ToImage, ToSequence
 from concord.net.ops.scale import Affine, BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
 from safetensors import safe_open
@@ -158,3 +158,11 @@ def linear_at_each_step() -> Graph:
     chain.dense("more", 6, 6).add(Addition(), "sum", ("more", "one")).recurrent(rnn.TANH, "two", 5, 6)
     chain.last().dense("hidden", 6, 5).add(Relu(), "r2")
     return chain.dense("answer", 3, 6).network("linear_at_each_step")
+
+
+def both_directions_as_image() -> Graph:
+    """A convolution over the hidden vectors of both directions, which are parts of a concatenation."""
+    chain = Chain((2, 1, 8)).conv("c1", 6, 2, (1, 3), padding=(0, 0, 1, 1)).add(Relu(), "r").add(ToSequence(), "s")
+    chain.recurrent(peephole.PEEPHOLE, "cell", 4, 6, both=True).add(ToImage(steps=8), "image")
+    chain.conv("c2", 6, 8, (1, 3)).add(Relu(), "r2").add(Flatten(), "f")
+    return chain.dense("answer", 3, 36).network("both_directions_as_image")

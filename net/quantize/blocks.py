@@ -30,7 +30,7 @@ from concord.spec.numbers.formats import Format
 #: Number of samples that are quantised at once, so that their blocks stay in caches.
 TOGETHER = 32
 #: Operators whose results lie in another order than what they read.
-REORDERS = (Recurrence, Last, ToImage, ToSequence)
+REORDERS = (Recurrence, Last, ToSequence)
 
 
 class Blocks:
@@ -182,7 +182,9 @@ def entering(plan: Plan, block: int) -> dict[str, np.ndarray | None]:
         parts = [_of(name, shape, made, block, flat) for name, shape in zip(part.sources, part.shapes, strict=True)]
         if isinstance(part.op, QUANTIZED):
             found[part.name] = None if _adjacent(parts[0]) else parts[0]
-        if isinstance(part.op, Last) and images:  # both ends of a sequence, each of which begins a native vector there
+        both = isinstance(part.op, Last) or isinstance(part.op, Recurrence) and part.op.bidirectional
+        if both and images:
+            # Hidden vectors of both directions, each of which begins a native vector there.
             parts = [native_vectors.adjacent(part.made[0] // 2)] * 2
             made[part.name] = native_vectors.joined(parts, block)
         else:
@@ -205,6 +207,8 @@ def _made(part: Part, parts: Sequence[np.ndarray], block: int) -> np.ndarray:
     count = part.made[0]
     if isinstance(part.op, Concatenation):
         return native_vectors.joined(parts, block)
+    if isinstance(part.op, ToImage):
+        return parts[0]  # an element of each time step is a channel of the image
     if isinstance(part.op, REORDERS) or isinstance(part.op, WEIGHTED) and getattr(
             part.op, "groups", 0) != len(parts[0]):
         return native_vectors.adjacent(count)

@@ -32,7 +32,12 @@ from concord.net.quantize.source import numbers_of, source
 from concord.spec.machine.config import PRESETS
 from concord.tests import float_networks
 from concord.tests.compiled import agree_on_random
-from concord.tests.float_networks import Chain, convolutions_before_and_after, linear_at_each_step
+from concord.tests.float_networks import (
+    Chain,
+    both_directions_as_image,
+    convolutions_before_and_after,
+    linear_at_each_step,
+)
 
 WIDE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True), methods=Methods(activations=ActivationMethod.ENDS))
 BFP = BlockRecipe(weights_bits=6, input_bits=6, block=4)
@@ -167,7 +172,8 @@ def test_mixed_networks_are_quantized(make, recipe):
 
 
 @pytest.mark.parametrize("arithmetic", ["integer", "bfp"])
-@pytest.mark.parametrize("make", [convolutions_before_and_after, linear_at_each_step], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [convolutions_before_and_after, linear_at_each_step, both_directions_as_image],
+                         ids=lambda make: make.__name__)
 def test_mixed_networks_run_on_a_machine(make, arithmetic):
     options = QuantizationOptions(preset="vision", arithmetic=NetworkArithmetic(arithmetic))
     made, _ = quantized(make(), options.choices(), ragged=False)
