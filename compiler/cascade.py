@@ -64,7 +64,7 @@ class Cutter:
         self.model, self.configs = model, tuple(configs)
         self._images = has_images(model)
         self._done: dict[tuple, Compiled | ValueError] = {}
-        self._network = Network(wired(model), configs[0], kind_of) if self._images and cuts.cuts(model) else None
+        self._network = Network(wired(model, kind_of), configs[0]) if self._images and cuts.cuts(model) else None
 
     def shape(self, name: str) -> tuple[int, int, int]:
         """Channels, rows and columns of a layer's result; a vector is an image of one pixel.

@@ -49,7 +49,7 @@ class Compilation:
     def __init__(self, build: Build, model: Model, neighbours: Neighbours = ALONE):
         self._build, self._config = build, build.config
         self._steps = model.steps
-        self._network = Network(wired(model, neighbours), build.config, kind_of, build.content, neighbours)
+        self._network = Network(wired(model, kind_of, neighbours), build.config, build.content, neighbours)
         self._demands = Demands(build.config, self._network)
         self._whole = neighbours.whole
         self.sent: tuple[str, ...] = ()

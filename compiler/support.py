@@ -32,6 +32,9 @@ from concord.spec.machine.config import Config
 class Input(Kind):
     """The network's input, or a tensor of the machine before; a loop over time steps takes the steps of a sequence."""
 
+    def follow(self, wires, layer, sources):
+        wires.add(layer, ())
+
     def limits(self, layer, config, *, images):
         return [] if images else limits.vector_rows(layer.outputs)
 
@@ -40,8 +43,18 @@ class Input(Kind):
             planner.begin(node, Chain(source=FromPlace(place=NET)))
 
 
+class Steps(Kind):
+    """An image that is read as a sequence, by a loop over time steps."""
+
+    def follow(self, wires, layer, sources):
+        wires.entries[layer.name] = wires.image(layer, sources[0]), layer
+
+
 class Sequences(Kind):
     """A concatenation of sequences, which stands for one of images in a network that has them."""
+
+    def follow(self, wires, layer, sources):
+        wires.joined[layer.name] = layer
 
     def limits(self, layer, config, *, images):
         return [] if images else [Reason(sentence=(
@@ -72,7 +85,7 @@ KINDS: dict[type[Layer], Kind] = {
     BlockAverage: BlockAverageProduct(),
     **dict.fromkeys((IntegerRecurrent, BlockRecurrent), RecurrentLayer()),
     MaxPool: Pool(),
-    ImageToSequence: Kind(),
+    ImageToSequence: Steps(),
     SequenceToImage: HiddenImage(),
     Add: Sum(),
     Concat: Concatenation(),
@@ -112,8 +125,8 @@ def _problems(model: Model, config: Config, neighbours: Neighbours) -> Mapping[s
         found = {layer.name: found[layer.name] + _directions(model, layer) for layer in model.layers}
     if any(found.values()):
         return found
-    wiring = wired(model, neighbours)
-    return wiring.problems or Network(wiring, config, kind_of, neighbours=neighbours).problems
+    wiring = wired(model, kind_of, neighbours)
+    return wiring.problems or Network(wiring, config, neighbours=neighbours).problems
 
 
 def _directions(model: Model, layer: Layer) -> list[Reason]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from concord.compiler.graph import kernels
 from concord.compiler.graph.entering import Sender, cheapest
-from concord.compiler.graph.nodes import Kind, Node, Value
+from concord.compiler.graph.nodes import Node, Value
 from concord.compiler.graph.wiring import BACKWARD, Loop, Wiring
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
@@ -24,7 +24,6 @@ class Network(Wired[Node]):
     Args:
         wiring:  Layers that images can have, and what enters them.
         config:  Configuration of the machine.
-        kind_of: From a layer, or None for the network's input, to its kind.
         content: From a layer to the layer whose numbers fill the memories; the same one by default.
         neighbours: The machines before and behind. Another machine sends the input in words and pixel by pixel; the
             host may send patches.
@@ -42,10 +41,10 @@ class Network(Wired[Node]):
         every:    Whether the result of every time step is sent.
     """
 
-    def __init__(self, wiring: Wiring, config: Config, kind_of: Callable[[Layer | None], Kind],
-                 content: Callable[[Layer], Layer] = lambda layer: layer, neighbours: Neighbours = ALONE):
+    def __init__(self, wiring: Wiring, config: Config, content: Callable[[Layer], Layer] = lambda layer: layer,
+                 neighbours: Neighbours = ALONE):
         self.config, self._moved = config, {}
-        self._kind_of, self._content, self.softmax = kind_of, content, wiring.softmax
+        self._kind_of, self._content, self.softmax = wiring.kind_of, content, wiring.softmax
         self.loops, self.read = wiring.loops, wiring.read
         self.before, self.every = neighbours.before, neighbours.steps
         self.sender = self._sender(wiring)

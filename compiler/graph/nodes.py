@@ -156,6 +156,10 @@ class Kind:
         """Each reason why a machine cannot run a layer, wherever it stands in a network with or without images."""
         return []
 
+    def follow(self, wires, layer: Layer, sources: tuple[str, ...]):
+        """Tell `graph.wiring.Wires` what a layer of a network with images reads; by default, images."""
+        wires.add(layer, tuple(wires.image(layer, name) for name in sources))
+
     def made(self, network, layer: Layer, sources: tuple[Value, ...]) -> Value:
         """The tensor that a layer makes; `graph.network.Network` collects what does not fit the machine."""
         return network.new(layer)

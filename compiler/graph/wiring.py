@@ -5,11 +5,12 @@ Layers that only read an image as a sequence, or a sequence as an image, disappe
 In all other networks tensors are vectors, and the host sends sequences of any length, time step by time step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from concord.compiler.graph.nodes import Kind
 from concord.compiler.lib.limits import Reason
-from concord.compiler.lib.neighbours import ALONE, Neighbours, Received, needed
+from concord.compiler.lib.neighbours import ALONE, Neighbours, needed
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.joins import Concat, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
@@ -49,6 +50,7 @@ class Wiring(Wired[Layer]):
     """Layers and what enters them.
 
     Attributes:
+        kind_of:  From a layer, or None for the network's input, to its kind.
         entering: Channels, rows and columns of the network's input.
         read:     Memory from which products read tensors, see `Value`.
         layers:   The layers in the order in which they are compiled; the last one makes the network's result.
@@ -59,6 +61,7 @@ class Wiring(Wired[Layer]):
         results:  Names of the tensors that leave the machine.
     """
 
+    kind_of: Callable[[Layer | None], Kind]
     entering: tuple[int, int, int]
     read: Mem
     layers: list[Layer]
@@ -83,23 +86,24 @@ def has_images(model: Model, neighbours: Neighbours = ALONE) -> bool:
     return neighbours.images or any(isinstance(layer, IMAGES) for layer in model.layers)
 
 
-def wired(model: Model, neighbours: Neighbours = ALONE) -> Wiring:
+def wired(model: Model, kind_of: Callable[[Layer | None], Kind], neighbours: Neighbours = ALONE) -> Wiring:
     """The wiring of a model; layers that do not lead to its results are left out.
 
     Args:
         model:      The model, or a part of one.
+        kind_of:    From a layer, or None for the network's input, to its kind.
         neighbours: The machines before and behind, where the model is a part.
     """
     last, whole = model.layers[-1], model.before_end
     if has_images(model, neighbours):
-        wiring = _Wires(whole, neighbours.sends).wiring()
+        wiring = Wires(whole, neighbours.sends, kind_of).wiring()
     else:
-        wiring = _vectors(whole, neighbours.sends)
+        wiring = _vectors(whole, neighbours.sends, kind_of)
     return replace(wiring, softmax=last if isinstance(last, Softmax) else None,
                    entering=neighbours.shape or wiring.entering)
 
 
-def _vectors(model: Model, sends: Sequence[str]) -> Wiring:
+def _vectors(model: Model, sends: Sequence[str], kind_of: Callable[[Layer | None], Kind]) -> Wiring:
     """The wiring of a model without images: all of its recurrent layers share one loop, which comes first."""
     results = tuple(sends) or (model.layers[-1].name,)
     layers = needed(model, results)
@@ -107,36 +111,43 @@ def _vectors(model: Model, sends: Sequence[str]) -> Wiring:
                                  for name in model.sources_of(layer)) for layer in layers}
     recurrent = [layer for layer in layers if layer.sequence]
     loop = Loop(entry=None, layers=recurrent, sources=[sources[layer.name][0] for layer in recurrent])
-    return Wiring(entering=(model.inputs, 1, 1), read=Mem.INITIAL_VRF,
+    return Wiring(kind_of=kind_of, entering=(model.inputs, 1, 1), read=Mem.INITIAL_VRF,
                   layers=[*recurrent, *(layer for layer in layers if not layer.sequence)], sources=sources,
                   loops={layer.name: loop for layer in recurrent}, problems={}, results=results)
 
 
-class _Wires:
+class Wires:
     """Follows the layers of a model in order.
 
     Args:
-        model: The model.
-        sends: Names of the layers whose results count; that of the last layer by default.
+        model:   The model.
+        sends:   Names of the layers whose results count; that of the last layer by default.
+        kind_of: From a layer to its kind, which says how it is followed.
+
+    Attributes:
+        images:  The tensor that stands for the result of a layer, read as an image, by the name of the layer.
+        entries: The image that is read as a sequence, and how, by the name of the layer that reads it so.
+        joined:  Concatenations of sequences, by name.
     """
 
-    def __init__(self, model: Model, sends: Sequence[str]):
+    def __init__(self, model: Model, sends: Sequence[str], kind_of: Callable[[Layer | None], Kind]):
+        self._kind_of = kind_of
         self._model, self._results = model, tuple(sends) or (model.layers[-1].name,)
         self._layers: dict[str, Layer] = {}
         self._sources: dict[str, tuple[str, ...]] = {}
-        self._images = {INPUT: INPUT}  # The tensor that stands for each layer's result, read as an image.
-        self._entries: dict[str, tuple[str, ImageToSequence]] = {}  # The images that are read as sequences.
-        self._joined: dict[str, SequenceConcat] = {}
+        self.images = {INPUT: INPUT}
+        self.entries: dict[str, tuple[str, ImageToSequence]] = {}
+        self.joined: dict[str, SequenceConcat] = {}
         self._loops: dict[str, Loop] = {}
         self._problems: dict[str, list[Reason]] = {}
         for layer in needed(model, self._results):
-            self._follow(layer)
+            kind_of(layer).follow(self, layer, model.sources_of(layer))
 
     def wiring(self) -> Wiring:
         """The result."""
         ordered = []
         for last in (layer for layer in self._model.layers if layer.name in self._results):
-            if self._images.get(last.name) != last.name:
+            if self.images.get(last.name) != last.name:
                 self._problem(last, "it only puts numbers into another order: put a layer that computes behind it")
         for layer in self._layers.values():
             loop = self._loops.get(layer.name)
@@ -144,47 +155,31 @@ class _Wires:
                 ordered.append(layer)
             elif layer is loop.layers[0]:
                 ordered += [*loop.layers, *loop.images]
-        return Wiring(entering=self._entering(), read=Mem.VECTOR_RF, layers=ordered, sources=self._sources,
-                      loops=self._loops, problems=self._problems, results=self._results)
+        return Wiring(kind_of=self._kind_of, entering=self._entering(), read=Mem.VECTOR_RF, layers=ordered,
+                      sources=self._sources, loops=self._loops, problems=self._problems, results=self._results)
 
     def _entering(self) -> tuple[int, int, int]:
         if self._model.recurrent:
             return self._model.inputs, 1, self._model.steps or 1
         return self._model.image or (self._model.inputs, 1, 1)
 
-    def _follow(self, layer: Layer):
-        sources = self._model.sources_of(layer)
-        match layer:
-            case Received():
-                self._add(layer, ())
-            case ImageToSequence():
-                self._entries[layer.name] = self._image(layer, sources[0]), layer
-            case SequenceToImage():
-                self._images[layer.name] = self._all_steps(layer, sources[0])
-            case SequenceConcat():
-                self._joined[layer.name] = layer
-            case Recurrent():
-                self._follow_recurrent(layer, sources[0])
-            case _:
-                self._add(layer, tuple(self._image(layer, name) for name in sources))
-
-    def _follow_recurrent(self, layer: Recurrent, source: str):
+    def follow_recurrent(self, layer: Recurrent, source: str):
         """Let a recurrent layer join the loop of its source, or begin a loop on an image."""
         before = self._layers.get(source)
         if isinstance(before, Recurrent) and before.reverse == layer.reverse:
             loop, name = self._loops[source], source
-        elif source in self._entries:
-            name, entry = self._entries[source]
+        elif source in self.entries:
+            name, entry = self.entries[source]
             loop = Loop(entry=entry)
         else:
-            name, steps = self._all_steps(layer, source), self._model.steps_of(source)
+            name, steps = self.all_steps(layer, source), self._model.steps_of(source)
             loop = Loop(entry=ImageToSequence(name=layer.name, shape=(layer.inputs, 1, steps or 1)))
         loop.layers.append(layer)
         loop.sources.append(name)
         self._loops[layer.name] = loop
-        self._add(layer, (name,))
+        self.add(layer, (name,))
 
-    def _all_steps(self, reader: Layer, source: str) -> str:
+    def all_steps(self, reader: Layer, source: str) -> str:
         """The tensor of a sequence, stored as an image of one row."""
         steps = self._model.steps_of(source)
         if steps is None:
@@ -193,13 +188,13 @@ class _Wires:
             return INPUT
         if source == INPUT:
             return INPUT
-        if source in self._entries:
-            name, entry = self._entries[source]
+        if source in self.entries:
+            name, entry = self.entries[source]
             if entry.shape[1] > 1:
                 self._problem(reader, f"it reads {source!r}, of which a time step has several pixels: let recurrent "
                                       "layers read it, or reshape it on the host")
             return name
-        if source in self._joined:
+        if source in self.joined:
             return self._join(reader, source)
         loop, layer = self._loops[source], self._layers[source]
         found = next((one for one in loop.images if self._sources[one.name] == (source,)), None)
@@ -209,28 +204,29 @@ class _Wires:
             found = SequenceToImage(name=name, inputs=layer.outputs, steps=steps)
             loop.images.append(found)
             self._loops[found.name] = loop
-            self._add(found, (source,))
+            self.add(found, (source,))
         return found.name
 
     def _join(self, reader: Layer, source: str) -> str:
         """The concatenation of sequences, stored as images."""
         if source not in self._layers:
-            layer, steps = self._joined[source], self._model.steps_of(source)
-            parts = tuple(self._all_steps(reader, part) for part in self._model.sources_of(layer))
-            self._add(Concat(name=source, sizes=tuple(size * steps for size in layer.sizes)), parts)
+            layer, steps = self.joined[source], self._model.steps_of(source)
+            parts = tuple(self.all_steps(reader, part) for part in self._model.sources_of(layer))
+            self.add(Concat(name=source, sizes=tuple(size * steps for size in layer.sizes)), parts)
         return source
 
-    def _image(self, reader: Layer, source: str) -> str:
+    def image(self, reader: Layer, source: str) -> str:
         """The tensor that a layer of images reads: of a sequence, the vector of the last time step."""
-        if source in self._entries or source in self._joined or (source == INPUT and self._model.recurrent):
+        if source in self.entries or source in self.joined or (source == INPUT and self._model.recurrent):
             self._problem(reader, f"it reads only the last time step of {source or 'the input'!r}, which no recurrent "
                                   "layer makes: read a recurrent layer, or an image of all time steps")
             return INPUT
-        return self._images[source]
+        return self.images[source]
 
-    def _add(self, layer: Layer, sources: tuple[str, ...]):
+    def add(self, layer: Layer, sources: tuple[str, ...]):
+        """Add a layer, whose result is an image."""
         self._layers[layer.name], self._sources[layer.name] = layer, sources
-        self._images[layer.name] = layer.name
+        self.images[layer.name] = layer.name
 
     def _problem(self, layer: Layer, sentence: str):
         self._problems.setdefault(layer.name, []).append(Reason(sentence=sentence))

@@ -33,6 +33,9 @@ class InLoop(Kind):
 class HiddenImage(InLoop):
     """The hidden vectors of all time steps as an image."""
 
+    def follow(self, wires, layer, sources):
+        wires.images[layer.name] = wires.all_steps(layer, sources[0])
+
     def demand(self, demands: Demands, node):
         """A loop that begins with the last time step writes numbers, of which a later chain makes codes."""
         demands.sinks[node.sources[0].name].followed = True
@@ -44,6 +47,9 @@ class RecurrentLayer(InLoop):
     """A recurrent layer with any cell."""
 
     at_end = True
+
+    def follow(self, wires, layer, sources):
+        wires.follow_recurrent(layer, sources[0])
 
     def limits(self, layer, config, *, images):
         return RECURRENT[type(layer)].problems(layer, config)
