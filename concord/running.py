@@ -128,9 +128,7 @@ def _float(given: Network, inputs: "np.ndarray | Data", order: "Order | None") -
 
     network, data = given.floating, None if _is_array(inputs) else data_for(inputs, given, order)
     if data is not None:
-        from concord.verification.inputs import tested
-
-        samples = tested(data, place_of(inputs))
+        samples = data.tested(place_of(inputs))
         array, lengths = samples.inputs.view(np.float16).astype(np.float64), samples.lengths
     else:
         samples, lengths = None, None
@@ -144,7 +142,7 @@ def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, u
                order: "Order | None") -> Outputs:
     """Outputs in golden arithmetic, or of a machine, or of its chains in float64."""
     from concord.net import network
-    from concord.verification.inputs import fitting, tested
+    from concord.verification.inputs import fitting
     from concord.workflows.results import real
 
     held = given.quantized if isinstance(given, Model) else given.firmware
@@ -153,7 +151,7 @@ def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, u
         read = data_set(inputs, order)
         data = fitting(held, place_of(inputs), read)
         said(data.notes[len(read.notes):])
-    samples = tested(data, data.name) if data else _samples(held, np.asarray(inputs), order)
+    samples = data.tested(data.name) if data else _samples(held, np.asarray(inputs), order)
     if unquantized:
         from concord.firmware.unquantized import UnquantizedMachine
 

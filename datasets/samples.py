@@ -99,6 +99,19 @@ class DataSet:
         """Whether a sample is a sequence of vectors."""
         return any(part.inputs.ndim == 3 for part in (self.test, self.train, self.calibration) if part is not None)
 
+    def tested(self, place: str) -> Samples:
+        """The test samples.
+
+        Args:
+            place: Where they are looked for, for messages.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if self.test is None:
+            raise ValueError(f"{place}: it holds no test set; with `test = 1` in a TOML file all samples are one")
+        return self.test
+
     def as_sequences(self, numbers: int = 0) -> "DataSet":
         """The same samples for a recurrent network: the first axis of each becomes time.
 

@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 
 from concord.compiler.network import compile_network
-from concord.machines.estimate import MACHINE, UNITS, estimate, unit_errors
+from concord.machines.estimate import MACHINE, UNITS, estimate, read_measured, unit_errors
 from concord.machines.machine_text import meanings, shown
-from concord.machines.tables import read_measured
 from concord.net.model_file import load_model
 from concord.net.quantize import recipe as methods
 from concord.spec.host import messages, registers

@@ -21,7 +21,6 @@ from concord.net.quantize.source import source as opened_source
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.machine_file import ENDING, find_config
 from concord.verification import verification
-from concord.verification.inputs import tested
 from concord.verification.verification import prepare
 from concord.verification.verified import Prepared, Request
 from concord.workflows.imports import is_kept, requantized, softmax
@@ -104,7 +103,7 @@ def opened(
                              "FILE.npy, samples without labels")
         data = None if given.inputs else given.read or read_data(given.data, order=given.order)
         if data is not None:
-            chosen = sample_range(given.samples, given.first, len(tested(data, given.data)), given.default)
+            chosen = sample_range(given.samples, given.first, len(data.tested(given.data)), given.default)
         source = None if same else opened_source(network, data, given.inputs, given.order)
         calibrating = "" if same else f"{len(source.calibration)} samples to calibrate, "
         test = None if data is None else data.test

@@ -204,7 +204,7 @@ def fitting(network: Firmware | Model, place: str | None, data: DataSet | None =
     where = place or network.data
     if data is None:
         data = read_data(network.data) if place is None else read_data(place, network.description, order)
-    tested(data, where)
+    data.tested(where)
     task = getattr(network, "task", data.task)
     if data.test.labels is not None and task is not data.task and network.data != NO_DATA:
         raise ValueError(f"{where}: the data are for {data.task}, but {network.name} was made for {task}; write "
@@ -213,17 +213,6 @@ def fitting(network: Firmware | Model, place: str | None, data: DataSet | None =
     if data.test.labels is not None:
         _check_labels(network, data, where)
     return data
-
-
-def tested(data: DataSet, place: str) -> Samples:
-    """The test samples of a data set.
-
-    Raises:
-        ValueError: there are none.
-    """
-    if data.test is None:
-        raise ValueError(f"{place}: it holds no test set; with `test = 1` in a TOML file all samples are one")
-    return data.test
 
 
 def is_own(model: Model, data: DataSet) -> bool:
