@@ -30,14 +30,15 @@ class Run:
 
     Args:
         script:    The script.
-        functions: What calls name.
+        functions: What calls name; None where a subclass computes something else.
         tensors:   Stored tensors by name; those of the script if not given.
     """
 
-    def __init__(self, script: Script, functions: ModuleType, tensors: Mapping | None = None):
+    def __init__(self, script: Script, functions: ModuleType | None, tensors: Mapping | None = None):
         self.functions = functions
         self._routines = {routine.name: routine for routine in script.routines}
-        self._tensors = tensors or {name: functions.stored(each) for name, each in arrays(script).items()}
+        self._tensors = tensors if tensors is not None else {
+            name: functions.stored(each) for name, each in arrays(script).items()}
 
     def call(self, routine: Routine, arguments: tuple):
         """The results of a routine."""
@@ -101,8 +102,8 @@ def unsigned(script: Script) -> set[str]:
     return _Ranges(script).unsigned
 
 
-class _Ranges:
-    """A walk through a script that follows the smallest and the largest code.
+class _Ranges(Run):
+    """A run whose values are the smallest and the largest code; None for numbers and for codes that are not whole.
 
     Attributes:
         narrow:   Whether float32 holds every sum of the products with a stored tensor, by its name.
@@ -110,52 +111,32 @@ class _Ranges:
     """
 
     def __init__(self, script: Script):
+        super().__init__(script, None, {name: _range(each.values) for name, each in script.tensors.items()})
         self.narrow, self.unsigned = {}, set()
         self._script = script
-        self._routines = {routine.name: routine for routine in script.routines}
-        self._call_routine(script.main, [None] * len(script.main.parameters))
+        self.call(script.main, (None,) * len(script.main.parameters))
 
-    def _call_routine(self, routine: Routine, arguments: list) -> list:
-        values = dict(zip(routine.parameters, arguments, strict=True))
-        self._lines(routine.body, values)
-        return [values[name] for name in routine.results]
-
-    def _lines(self, lines: tuple[Line, ...], values: dict):
-        for line in lines:
-            if isinstance(line, Loop):
-                self._loop(line, values)
-            else:
-                values.update(zip(line.results, self._results(line, values), strict=True))
-
-    def _loop(self, loop: Loop, values: dict):
+    def loop(self, loop: Loop, values: dict):
         values |= {name: values[source] for name, source in loop.items}
         # A carried value may be anything; codes are made and multiplied within a pass.
         values |= {name: None for name, _ in loop.carried}
-        self._lines(loop.body, values)
+        self.lines(loop.body, values)
         values |= {name: values[source] for name, source in loop.collected}
 
-    def _results(self, call: Call, values: Mapping) -> list:
-        """Smallest and largest value of each result; None for numbers and for codes that are no whole numbers."""
-        ranges = [self._range(argument, values) for argument in call.arguments]
+    def _call(self, call: Call, values: dict):
+        ranges = tuple(self.value(argument, values) for argument in call.arguments)
         if call.function in self._routines:
-            return self._call_routine(self._routines[call.function], ranges)
+            return self.call(self._routines[call.function], ranges)
         if call.function in ("integers", "floats") and not call.settings.get("fraction"):
-            return [(call.settings["lowest"], call.settings["highest"])]
+            return call.settings["lowest"], call.settings["highest"]
         if call.function in PRODUCTS:
             self._product(call, ranges[0])
         if call.function in SELECTING:
             parts = ranges[call.function in ("take", "start"):]  # without the index, and what has the batch
-            fill = [(call.settings.get("fill", 0),) * 2]
-            return [None if None in parts else (min(each[0] for each in parts + fill),
-                                                max(each[1] for each in parts + fill))]
-        return [None] * len(call.results)
-
-    def _range(self, argument: Argument, values: Mapping):
-        if isinstance(argument, str):
-            return values[argument]
-        stored = self._script.tensors[argument.name].values
-        whole = stored.dtype != np.float16 and np.array_equal(stored, np.rint(stored))
-        return (int(stored.min(initial=0)), int(stored.max(initial=0))) if whole else None
+            if None not in parts:
+                low, high = zip(*parts, (call.settings.get("fill", 0),) * 2, strict=True)
+                return min(low), max(high)
+        return None
 
     def _product(self, call: Call, codes: tuple[int, int] | None):
         """Note whether float32 holds every sum of a product of codes in a range."""
@@ -173,3 +154,9 @@ class _Ranges:
             fits = bool(np.max(sums + sum(np.abs(each) for each in starts), initial=0) < FLOAT32_EXACT)
         for name in names:
             self.narrow[name] = self.narrow.get(name, True) and fits
+
+
+def _range(values: np.ndarray) -> tuple[int, int] | None:
+    """The smallest and the largest of stored codes, and 0."""
+    whole = values.dtype != np.float16 and np.array_equal(values, np.rint(values))
+    return (int(values.min(initial=0)), int(values.max(initial=0))) if whole else None

@@ -5,8 +5,9 @@ tensors themselves were float16, runtimes without float16 kernels would leave th
 float64. Only operators of ONNX are used. Bits may differ for an input that leads to a NaN.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partialmethod, reduce
 from math import prod
 
 import numpy as np
@@ -104,14 +105,9 @@ class Functions:
     def _binary(self, op: str, a: Value, b: Value) -> Value:
         return self.half(self._apply(op, a, b.name, shape=_broadcast(a.shape, b.shape)))
 
-    def add(self, a: Value, b: Value) -> Value:
-        return self._binary("Add", a, b)
-
-    def subtract(self, a: Value, b: Value) -> Value:
-        return self._binary("Sub", a, b)
-
-    def multiply(self, a: Value, b: Value) -> Value:
-        return self._binary("Mul", a, b)
+    add = partialmethod(_binary, "Add")
+    subtract = partialmethod(_binary, "Sub")
+    multiply = partialmethod(_binary, "Mul")
 
     def maximum(self, a: Value, b: Value) -> Value:
         """The larger of a and b; +0 is larger than -0, so that whole numbers in the order of the values are compared.
@@ -137,17 +133,14 @@ class Functions:
     def canonical(self, a: Value) -> Value:
         return a
 
-    def sigmoid(self, a: Value) -> Value:
-        return self._curve(a, activation.sigmoid)
-
-    def tanh(self, a: Value) -> Value:
-        return self._curve(a, activation.tanh)
-
-    def _curve(self, a: Value, function) -> Value:
+    def _curve(self, function: Callable[[np.ndarray], np.ndarray], a: Value) -> Value:
         """The result for each of the 65,536 bit patterns, from a table."""
         table = self.constant(function(np.arange(1 << 16)).view(np.float16), np.float32)
         bits = self.node("BitCast", self.node("Cast", a.name, to=HALF), to=TensorProto.UINT16)
         return Value(name=self.node("Gather", table, self.node("Cast", bits, to=TensorProto.INT32)), shape=a.shape)
+
+    sigmoid = partialmethod(_curve, activation.sigmoid)
+    tanh = partialmethod(_curve, activation.tanh)
 
     def _without_nan(self, x: Value) -> Value:
         test = Value(name=self.node("IsNaN", x.name), shape=x.shape, type=x.type)

@@ -52,30 +52,29 @@ class Quantizers:
     def numbers(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
         """References to the numbers of codes, in the shape of `table`."""
         integer, unsigned = bool(instruction.integer), bool(instruction.unsigned)
-        found, fixed = np.empty_like(table), is_constant(table)
-        found[fixed] = self._graph.constants.numbers(table[fixed], integer=integer, unsigned=unsigned)
         wanted = ("integers", unsigned and self._format.zero > 0) if integer else ("blocks", False)
-        for source in read_by(table):
-            node = self._graph.nodes[source]
+        for node in map(self._graph.nodes.__getitem__, read_by(table)):
             if node.op in QUANTISING and (node.settings.codes, node.settings.zero > 0) != wanted:
                 raise Unrecognised("codes are read as numbers in another mode than they were written in")
-            out = self._once(source, "numbers", (), address)
-            mask = ~fixed & (node_of(table) == source)
-            found[mask] = out[element_of(table[mask])]
-        return found
+        known = self._graph.constants.numbers(table[is_constant(table)], integer=integer, unsigned=unsigned)
+        return self._each(table, known, "numbers", (), address)
 
     def _alone(self, table, made, address):
         """Codes of numbers that are quantised one by one: integers, and floats that share no exponent."""
-        fmt, constants = self._format, self._graph.constants
-        found, fixed = np.empty_like(table), is_constant(table)
-        if fixed.any():
-            mantissas, _ = quantize(constants.bits(table[fixed])[:, None], fmt, integer=made.codes == "integers",
+        fmt, constants, known = self._format, self._graph.constants, table[is_constant(table)]
+        if known.size:
+            mantissas, _ = quantize(constants.bits(known)[:, None], fmt, integer=made.codes == "integers",
                                     unsigned=dict(made.settings)["lowest"] == 0)
-            found[fixed] = constants.codes(mantissas[:, 0], np.full(len(mantissas), fmt.e_min))
+            known = constants.codes(mantissas[:, 0], np.full(len(mantissas), fmt.e_min))
+        return self._each(table, known, made.function, made, address)
+
+    def _each(self, table, known: np.ndarray, op: str, settings: tuple, address: int) -> np.ndarray:
+        """References to the results of an operation on each element of a table; `known` are those of its constants."""
+        found, fixed = np.empty_like(table), is_constant(table)
+        found[fixed] = known
         for source in read_by(table):
-            out = self._once(source, made.function, made, address)
             mask = ~fixed & (node_of(table) == source)
-            found[mask] = out[element_of(table[mask])]
+            found[mask] = self._once(source, op, settings, address)[element_of(table[mask])]
         return found
 
     def _once(self, source: int, op: str, settings: tuple, address: int,
@@ -166,15 +165,10 @@ class Clips(Quantizers):
         clip = self._clips.get(address)
         if clip is None:
             return table
-        found, fixed = np.empty_like(table), is_constant(table)
         constants = self._graph.constants
-        found[fixed] = constants.add(np.clip(constants.values(table[fixed]), *clip))
+        known = constants.add(np.clip(constants.values(table[is_constant(table)]), *clip))
         op, settings = ("relu", ()) if clip == (0, np.inf) else ("clip", clip)
-        for source in read_by(table):
-            out = self._once(source, op, settings, address)
-            mask = ~fixed & (node_of(table) == source)
-            found[mask] = out[element_of(table[mask])]
-        return found
+        return self._each(table, known, op, settings, address)
 
     def numbers(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
         """The references themselves: entries of VectorRf hold numbers."""

@@ -1,28 +1,20 @@
 """Operations on all of a tensor, or on elements as they lie: point-wise ones, and quantisers of blocks."""
 
 import numpy as np
-from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of, refs
+from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, refs
 from concord.twin.recovery.nodes.nodes import Node, across_of, shape_of
 from concord.twin.recovery.nodes.quantizers import QUANTISING
 from concord.twin.recovery.tensors.drafts import Constant, Value
 from concord.twin.recovery.tensors.views import NUMBERS as PLAIN
-from concord.twin.recovery.tensors.views import Views
+from concord.twin.recovery.tensors.views import Maker
 from concord.twin.recovery.tensors.windows import find_window, window_settings
 
 #: Roles of the constants of operations.
 ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
 
 
-class Pointwise:
-    """Makes the calls of point-wise operations.
-
-    Args:
-        views:     Makes values of tables of elements.
-        constants: The constants.
-    """
-
-    def __init__(self, views: Views, constants: Constants):
-        self._views, self._constants = views, constants
+class Pointwise(Maker):
+    """Makes the calls of point-wise operations."""
 
     def whole(self, node: Node, tables: list[np.ndarray], main: int, known: np.ndarray) -> np.ndarray | None:
         """The operation on all of the value that the main operand reads, if that is what the table amounts to.
@@ -113,16 +105,8 @@ class Pointwise:
         return self._call(node, arguments, shape)
 
 
-class Blocks:
-    """Makes the calls of quantisers of blocks.
-
-    Args:
-        views:     Makes values of tables of elements.
-        constants: The constants.
-    """
-
-    def __init__(self, views: Views, constants: Constants):
-        self._views, self._constants = views, constants
+class Blocks(Maker):
+    """Makes the calls of quantisers of blocks."""
 
     def emit(self, nodes: list[Node], live: np.ndarray, tables: list[np.ndarray], strict: bool) -> Value:
         """The codes of blocks.

@@ -1,25 +1,17 @@
 """Maxima over windows of images, at borders too."""
 
 import numpy as np
-from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of
+from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of
 from concord.twin.recovery.nodes.nodes import across_of, shape_of
 from concord.twin.recovery.tensors.drafts import Value
-from concord.twin.recovery.tensors.views import Views
+from concord.twin.recovery.tensors.views import Maker
 from concord.twin.recovery.tensors.windows import Window, find_clipped, find_window, window_settings
 
 _LOWEST = 0xFC00  #: Reference to minus infinity, which no maximum sees.
 
 
-class Pools:
-    """Makes the calls of maxima over windows.
-
-    Args:
-        views:     Makes values of tables of elements.
-        constants: The constants.
-    """
-
-    def __init__(self, views: Views, constants: Constants):
-        self._views, self._constants = views, constants
+class Pools(Maker):
+    """Makes the calls of maxima over windows."""
 
     def emit(self, nodes, live, tables: list[np.ndarray], strict: bool) -> Value | None:
         """The largest value of each window; None where the windows lie in no single image, and `strict` is true.

@@ -31,8 +31,8 @@ class Statements:
         self.views = Views(lowered.constants)
         self._where: dict[int, np.ndarray] = {}
         self._unquantized = isinstance(lowered.constants, RealConstants)
-        self._points = Pointwise(self.views, lowered.constants)
-        self._blocks, self._pools = Blocks(self.views, lowered.constants), Pools(self.views, lowered.constants)
+        self._points = Pointwise(self.views)
+        self._blocks, self._pools = Blocks(self.views), Pools(self.views)
         weights = (RealWeights if self._unquantized else Weights)(firmware, self.views)
         self._products = Products(weights, self.views)
 

@@ -86,12 +86,14 @@ class Views:
         return self._whole(table, address) or self._part(table, address) or self._joined(table, address) \
             or self._transposed(table, address) or self._taken(table, address)
 
-    def _whole(self, table, address) -> Value | None:
+    def _only(self, table) -> Value | None:
+        """The only value that a table reads, which has no constants."""
         sources = read_by(table)
-        if len(sources) != 1 or is_constant(table).any():
-            return None
-        source = self.values[sources[0]]
-        if source.size != table.size or (element_of(table).reshape(-1) != np.arange(source.size)).any():
+        return self.values[sources[0]] if len(sources) == 1 and not is_constant(table).any() else None
+
+    def _whole(self, table, address) -> Value | None:
+        source = self._only(table)
+        if source is None or not np.array_equal(element_of(table).reshape(-1), np.arange(source.size)):
             return None
         return self.shaped(source, table.shape, address)
 
@@ -105,10 +107,9 @@ class Views:
 
     def _part(self, table, address) -> Value | None:
         """Neighbouring elements along the last axis."""
-        sources = read_by(table)
-        if len(sources) != 1 or is_constant(table).any():
+        source = self._only(table)
+        if source is None:
             return None
-        source = self.values[sources[0]]
         element, first = element_of(table), int(element_of(table).reshape(-1)[0])
         if source.shape[:-1] != table.shape[:-1]:
             if table.ndim > 1 or (element != np.arange(first, first + len(element))).any():
@@ -138,11 +139,8 @@ class Views:
 
     def _transposed(self, table, address) -> Value | None:
         """All of an image with its axes in another order."""
-        sources = read_by(table)
-        if len(sources) != 1 or is_constant(table).any():
-            return None
-        source = self.values[sources[0]]
-        if len(source.shape) != 3 or source.size != table.size:
+        source = self._only(table)
+        if source is None or len(source.shape) != 3 or source.size != table.size:
             return None
         grid, wanted = np.arange(source.size).reshape(source.shape), element_of(table).reshape(-1)
         for axes in permutations(range(3)):
@@ -219,3 +217,14 @@ class Views:
         if like.codes == "blocks":
             return self.constants.reals(table)
         return self.constants.mantissas(table).astype(np.float64) + like.zero
+
+
+class Maker:
+    """Makes calls of one kind on what tables of elements amount to.
+
+    Args:
+        views: Makes values of tables, and has the constants.
+    """
+
+    def __init__(self, views: Views):
+        self._views, self._constants = views, views.constants
