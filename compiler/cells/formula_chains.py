@@ -12,14 +12,14 @@ from itertools import product
 from concord.compiler.cells.formula_trace import Operation, PointWise, Product, Stored, Tracer, Value, operands
 from concord.spec.isa.instructions import Op, opcode
 from concord.spec.isa.memories import OPERAND_MEMORIES
-from concord.spec.isa.operations import ACTIVATIONS, MFUS, Stage
+from concord.spec.isa.operations import ACTIVATIONS, MFUS, Stage, next_mfu, position
 from concord.spec.isa.operations import Operation as MachineOperation
 
 #: Memories of the operands of the six stages, in their order; activations have none.
 MEMORIES = tuple(OPERAND_MEMORIES[stage][mfu] if stage in OPERAND_MEMORIES else None
                  for mfu, stage in product(range(MFUS), Stage))
 #: Stage of each kind of operation of two values, and its operation. Subtraction has one for each order of its operands.
-STAGE = {PointWise.ADD: 0, PointWise.SUB: 0, PointWise.MUL: 2}
+STAGE = {PointWise.ADD: Stage.ADD, PointWise.SUB: Stage.ADD, PointWise.MUL: Stage.MUL}
 OPERATIONS = {PointWise.ADD: MachineOperation.VV_ADD, PointWise.MUL: MachineOperation.VV_MUL} | ACTIVATIONS
 
 
@@ -123,10 +123,10 @@ class _Ready:
             others = list(result.operands)
             others.remove(value)
             there = all(self._is_there(other) and other not in before for other in others)
-            first = STAGE.get(result.kind, 1)
-            stages = [at for at in (first, first + 3) if at > stage]
-            if result in self._left and there and stages:
-                return Step(op=_opcode(result, value, stages[0] // 3), stage=stages[0],
+            kind = STAGE.get(result.kind, Stage.ACT)
+            mfu = next_mfu(kind, stage)
+            if result in self._left and there and mfu is not None:
+                return Step(op=_opcode(result, value, mfu), stage=position(kind, mfu),
                             operand=others[0] if others else None, result=result)
         return None
 
@@ -142,9 +142,9 @@ class _Ready:
         return all(self._is_there(operand) for operand in operands(value))
 
 
-def _opcode(result: Operation, value: Value, unit: int) -> Op:
+def _opcode(result: Operation, value: Value, mfu: int) -> Op:
     """The opcode of an operation in a chain whose current value is `value`."""
     if result.kind is PointWise.SUB:
         first = result.operands[0] is value
-        return opcode(MachineOperation.VV_A_SUB_B if first else MachineOperation.VV_B_SUB_A, unit)
-    return opcode(OPERATIONS[result.kind], unit)
+        return opcode(MachineOperation.VV_A_SUB_B if first else MachineOperation.VV_B_SUB_A, mfu)
+    return opcode(OPERATIONS[result.kind], mfu)

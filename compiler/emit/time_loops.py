@@ -141,9 +141,8 @@ class TimeLoop(Pass):
     def emit(self, config: Config, program: Program):
         program.splice(self.opening)
         if self.image is None:
-            program.begin_loop()
-            program.splice(self.step)
-            program.end_loop()
+            with program.repeated():
+                program.splice(self.step)
             return
         first, bases = self.loop.layers[0], self._bases()
         steps, back = self.loop.entry.steps, -1 if first.reverse else 1

@@ -139,21 +139,17 @@ class Program:
         for instruction in (*instructions, Instruction(op=Op.END_CHAIN)):
             self._append(instruction)
 
-    def begin_loop(self):
-        """Begin the loop over time steps, each chain of which runs once; the firmware sets the number of steps."""
-        self.loop = len(self.instructions)
-        self._append(Instruction(op=Op.LOOP, a=1))
-        self._registers = dict(_ONCE)  # In the second pass, other registers hold what the first pass left.
-
-    def end_loop(self):
-        """End the loop over time steps."""
-        self._append(Instruction(op=Op.END_LOOP))
-
     @contextmanager
-    def repeated(self, count: int) -> Iterator[None]:
-        """A context whose chains run `count` times."""
-        self._append(Instruction(op=Op.LOOP, a=count))
-        self._registers = dict.fromkeys(self._registers)
+    def repeated(self, count: int | None = None) -> Iterator[None]:
+        """A context whose chains run `count` times; without it, they are the loop over time steps.
+
+        Each chain of the loop over time steps runs once; the firmware sets the number of steps.
+        """
+        if count is None:
+            self.loop = len(self.instructions)
+        self._append(Instruction(op=Op.LOOP, a=count or 1))
+        # In the second pass, registers hold what the first pass left; time steps leave those of iterations as they are.
+        self._registers = dict(_ONCE) if count is None else dict.fromkeys(self._registers)
         yield
         self._append(Instruction(op=Op.END_LOOP))
 
