@@ -10,9 +10,9 @@ from concord.compiler.emit.sources import FromPlace
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.nodes import Kind, Node
 from concord.compiler.graph.wiring import IMAGES, has_images, wired
-from concord.compiler.kinds.product import BlockAverageProduct, IntegerProduct, Product
-from concord.compiler.kinds.recurrent import HiddenImage, RecurrentLayer
-from concord.compiler.kinds.weightless import Concatenation, Pool, Sum
+from concord.compiler.kinds.product import BlockAverageKind, IntegerProductKind, ProductKind
+from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
+from concord.compiler.kinds.weightless import ConcatenationKind, PoolKind, SumKind
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
@@ -29,7 +29,7 @@ from concord.net.model import Model
 from concord.spec.machine.config import Config
 
 
-class Input(Kind):
+class InputKind(Kind):
     """The network's input, or a tensor of the machine before; a loop over time steps takes the steps of a sequence."""
 
     def follow(self, wires, layer, sources):
@@ -43,14 +43,14 @@ class Input(Kind):
             planner.begin(node, Chain(source=FromPlace(place=NET)))
 
 
-class Steps(Kind):
+class StepsKind(Kind):
     """An image that is read as a sequence, by a loop over time steps."""
 
     def follow(self, wires, layer, sources):
         wires.entries[layer.name] = wires.image(layer, sources[0]), layer
 
 
-class Sequences(Kind):
+class SequencesKind(Kind):
     """A concatenation of sequences, which stands for one of images in a network that has them."""
 
     def follow(self, wires, layer, sources):
@@ -63,7 +63,7 @@ class Sequences(Kind):
             "run it on the host"))]
 
 
-class ResultSoftmax(Kind):
+class SoftmaxKind(Kind):
     """The softmax of the result, which the planner puts into the chain that sends it."""
 
     def limits(self, layer, config, *, images):
@@ -77,20 +77,20 @@ class UnknownKind(Kind):
         return [Reason(sentence="there is no such layer on this machine: use other layers, or run it on the host")]
 
 
-_INPUT, _UNKNOWN = Input(), UnknownKind()
+_INPUT, _UNKNOWN = InputKind(), UnknownKind()
 #: Every class of layers that a machine can run.
 KINDS: dict[type[Layer], Kind] = {
-    **dict.fromkeys((Dense, Conv, Average), IntegerProduct()),
-    **dict.fromkeys((BlockDense, BlockConv), Product()),
-    BlockAverage: BlockAverageProduct(),
-    **dict.fromkeys((IntegerRecurrent, BlockRecurrent), RecurrentLayer()),
-    MaxPool: Pool(),
-    ImageToSequence: Steps(),
-    SequenceToImage: HiddenImage(),
-    Add: Sum(),
-    Concat: Concatenation(),
-    SequenceConcat: Sequences(),
-    Softmax: ResultSoftmax(),
+    **dict.fromkeys((Dense, Conv, Average), IntegerProductKind()),
+    **dict.fromkeys((BlockDense, BlockConv), ProductKind()),
+    BlockAverage: BlockAverageKind(),
+    **dict.fromkeys((IntegerRecurrent, BlockRecurrent), RecurrentKind()),
+    MaxPool: PoolKind(),
+    ImageToSequence: StepsKind(),
+    SequenceToImage: HiddenImageKind(),
+    Add: SumKind(),
+    Concat: ConcatenationKind(),
+    SequenceConcat: SequencesKind(),
+    Softmax: SoftmaxKind(),
     Received: _INPUT,
 }
 

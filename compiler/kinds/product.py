@@ -27,7 +27,7 @@ from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
 
 
-class Product(Kind):
+class ProductKind(Kind):
     """Products in block floating point, to which the bias is added."""
 
     def operations(self, network, node: Node) -> dict[str, Operation]:
@@ -88,7 +88,7 @@ class Product(Kind):
         build.bounds.append(bound_of(build.config, node, reading.kernel))
 
 
-class IntegerProduct(Product):
+class IntegerProductKind(ProductKind):
     """Products of integers, which are multiplied by S; then T is added, unless it is zero and no one sees its sign."""
 
     def operations(self, network, node):
@@ -102,7 +102,7 @@ class IntegerProduct(Product):
         return bool((node.layer.offset == float16.SIGN).any())
 
 
-class BlockAverageProduct(Product):
+class BlockAverageKind(ProductKind):
     """Averages in block floating point: sums of pixels, which are multiplied by S."""
 
     def operations(self, network, node):

@@ -13,7 +13,7 @@ from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.windows import TimeAxis
 
 
-class InLoop(Kind):
+class LoopKind(Kind):
     """A layer of a loop over time steps, the first recurrent layer of which plans all of it.
 
     Attributes:
@@ -30,7 +30,7 @@ class InLoop(Kind):
         pass
 
 
-class HiddenImage(InLoop):
+class HiddenImageKind(LoopKind):
     """The hidden vectors of all time steps as an image."""
 
     def follow(self, wires, layer, sources):
@@ -43,7 +43,7 @@ class HiddenImage(InLoop):
             demands.readings[node.name] = Reading(view=NumbersView(numbers=demands.new_numbers(node.value, None)))
 
 
-class RecurrentLayer(InLoop):
+class RecurrentKind(LoopKind):
     """A recurrent layer with any cell."""
 
     at_end = True

@@ -27,7 +27,7 @@ from concord.spec.numbers.activation import Activation
 _EXACT = 2048
 
 
-class Sum(Kind):
+class SumKind(Kind):
     """The sum of two tensors. Its anchor is the term that is computed last."""
 
     def limits(self, layer, config, *, images):
@@ -99,7 +99,7 @@ def _fused(network, node: Node, anchor: Value) -> int | None:
     return mfu
 
 
-class Concatenation(Kind):
+class ConcatenationKind(Kind):
     """The parts of a tensor one after the other: images along channels, or flattened images, or vectors in words."""
 
     def limits(self, layer, config, *, images):
@@ -165,7 +165,7 @@ class Concatenation(Kind):
             planner.send(node, Chain(source=FromNumbers(view=reading.view)))
 
 
-class Pool(Kind):
+class PoolKind(Kind):
     """Maxima of windows; each channel stays in its lane."""
 
     def made(self, network, layer, sources):
