@@ -29,9 +29,10 @@ from concord.frontends.onnx.read import read_network
 from concord.net.cells.registry import CELLS
 from concord.net.graph import Graph
 from concord.net.model import Model, Provenance
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.quantized import prepared, quantized
 from concord.net.quantize.run import opened, quantize
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
 from concord.train.recurrent.float_network import FloatClassifier

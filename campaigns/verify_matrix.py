@@ -16,8 +16,9 @@ import typer
 from concord.lib.processes import side_by_side
 from concord.lib.progress import lines
 from concord.net.quantize.choices import BlockRecipe
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.recipe import ActivationTraining, Gates, Recipe, WeightTraining
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.config import preset
 from concord.spec.numbers.formats import Format

@@ -15,7 +15,7 @@ from concord.workflows.storage import legal
 if TYPE_CHECKING:
     from concord.datasets.samples import DataSet
     from concord.net.graph import Graph
-    from concord.net.quantize.options import Widths
+    from concord.net.quantize.widths import Widths
 
 
 

@@ -128,7 +128,7 @@ def verify(
     from concord.lib.input_axes import Order
     from concord.lib.names import named
     from concord.lib.processes import CORES
-    from concord.net.quantize.options import NetworkArithmetic
+    from concord.net.quantize.widths import NetworkArithmetic
     from concord.sim.machines.kinds import MachineKind
     from concord.verification.inputs import Source
     from concord.verification.verified import Request

@@ -14,10 +14,11 @@ from concord.datasets.read import read_data
 from concord.datasets.samples import sample_range
 from concord.lib.progress import Steps, shown
 from concord.net.model_file import load_model
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.run import quantize as write_quantized
 from concord.net.quantize.source import Source
 from concord.net.quantize.source import source as opened_source
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.machine_file import ENDING, find_config
 from concord.verification import verification

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from concord.net.graph import Graph
     from concord.net.model import Model
     from concord.net.quantize.choices import Choices
-    from concord.net.quantize.options import QuantizationOptions, Widths
+    from concord.net.quantize.options import QuantizationOptions
+    from concord.net.quantize.widths import Widths
 
 #: Endings of the names of files that hold a network.
 ENDINGS = (".onnx", ".safetensors")

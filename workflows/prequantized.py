@@ -19,7 +19,7 @@ from concord.net.ops.grid import Quantize
 from concord.net.ops.scale import Affine
 from concord.net.qdq.formats import formats
 from concord.net.qdq.network import Kept, keep
-from concord.net.quantize.options import Widths, softmax_elements
+from concord.net.quantize.widths import Widths, softmax_elements
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
 from concord.workflows.results import real

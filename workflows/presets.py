@@ -9,7 +9,7 @@ from concord.compiler.support import problems
 from concord.machines.fit import fit, products
 from concord.net.graph import Graph
 from concord.net.model import Model
-from concord.net.quantize.options import NetworkArithmetic
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import find_config, machine_name
 

@@ -1,6 +1,5 @@
 """The options of quantisation, from which the command line, the Python functions and TOML files are made."""
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -20,46 +19,15 @@ from concord.net.quantize.recipe import (
     WeightMethod,
     WeightTraining,
 )
+from concord.net.quantize.widths import (
+    NetworkArithmetic,
+    Widths,
+    element_of,
+    shared_exponents,
+    softmax_elements,
+)
 from concord.spec.machine.config import Config
 from concord.spec.machine.machine_file import find_config
-from concord.spec.numbers.formats import Format
-
-ALONE = 4  #: Bits of an exponent field from which elements need no exponent that their block shares.
-WIDEST = 8  #: Bits that stand for elements with exponents of their own in what counts bits.
-#: Bits of exponent and fraction of an element with an exponent of its own.
-Element = tuple[int, int]
-
-
-class NetworkArithmetic(StrEnum):
-    """The arithmetic of an image network, a recurrent network or an imported one."""
-
-    INTEGER = "integer"
-    BFP = "bfp"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Widths:
-    """Bits of weights and of inputs, and whether inputs leave out their lowest code.
-
-    An element is the (exponent, fraction) bits of weights or inputs that have exponents of their own; None without.
-    """
-
-    weights: int
-    inputs: int
-    symmetric: bool
-    weights_element: Element | None = None
-    input_element: Element | None = None
-
-    def check_integers(self):
-        """Refuse elements with exponents of their own, which integer networks do not have.
-
-        Raises:
-            ValueError: there are such elements.
-        """
-        for what, element in (("weights", self.weights_element), ("inputs", self.input_element)):
-            if element:
-                raise ValueError(f"{what} of E{element[0]}M{element[1]}: integers have no exponents of their own; "
-                                 "quantise in block floating point, with --arithmetic bfp where the command has it")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,8 +152,8 @@ class QuantizationOptions:
         """
         if self.preset:
             return self._machine_widths(find_config(self.preset))
-        elements = (_element("weights", self.weights_float, self.weights_bits),
-                    _element("input", self.input_float, self.input_bits))
+        elements = (element_of("weights", self.weights_float, self.weights_bits),
+                    element_of("input", self.input_float, self.input_bits))
         weights, inputs = (4 if bits is None else bits for bits in (self.weights_bits, self.input_bits))
         return Widths(weights=weights, inputs=inputs, symmetric=bool(self.symmetric), weights_element=elements[0],
                       input_element=elements[1])
@@ -194,16 +162,10 @@ class QuantizationOptions:
         if self.only_widths != type(self)(preset=self.preset):
             raise ValueError(f"--preset {self.preset} decides --weights-bits, --input-bits, --weights-float, "
                              "--input-float and --symmetric: leave those out")
-        formats = (machine.weights, machine.activations)
-        elements = [(fmt.field_bits, fmt.precision - 1) if fmt.precision else None for fmt in formats]
-        # The bits of an element with an exponent of its own are those of no integer.
-        weights, inputs = (fmt.bits if element is None else WIDEST
-                           for fmt, element in zip(formats, elements, strict=True))
-        found = Widths(weights=weights - self.weights.odd - self.asymmetric, inputs=inputs,
-                       symmetric=machine.activations.symmetric, weights_element=elements[0], input_element=elements[1])
+        found = Widths.of(machine)
         if self.asymmetric:
             found.check_integers()
-        return found
+        return replace(found, weights=found.weights - self.weights.odd - self.asymmetric)
 
     def recipe(
         self, ptq_activations: ActivationMethod = ActivationMethod.SEARCH, accumulator: int | None = None,
@@ -245,7 +207,7 @@ class QuantizationOptions:
         elements = {"weights_element": given.weights_element, "input_element": given.input_element}
         common = {"weights_bits": given.weights, "input_bits": given.inputs, "bits": dict(self.layers), **elements}
         if not self.preset:
-            weights, inputs = map(_ends, elements.values())
+            weights, inputs = map(shared_exponents, elements.values())
             return BlockRecipe(**common, exponents=weights, input_exponents=None if inputs == weights else inputs,
                                **({} if self.block is None else {"block": self.block}))
         if self.block is not None:
@@ -289,24 +251,6 @@ class QuantizationOptions:
 DEFAULTS = QuantizationOptions()
 
 
-def softmax_elements(machine: str) -> int:
-    """Most elements of which a machine computes the softmax; 0 where no machine is named."""
-    config = find_config(machine) if machine else None
-    return config.softmax_words * config.mfu_lanes if config else 0
-
-
-def integer_formats(preset: str, asymmetric: bool = False) -> tuple[Format, Format]:
-    """Integer formats of weights and inputs on a machine.
-
-    Args:
-        asymmetric: Whether weights have zero points, which cost one bit.
-    """
-    machine = find_config(preset)
-    QuantizationOptions(preset=preset).widths().check_integers()
-    return (Format(bits=machine.weights.bits - asymmetric, symmetric=True),
-            Format(bits=machine.activations.bits, symmetric=machine.activations.symmetric))
-
-
 def _value(name: str, kind: Any, value: Any) -> Any:
     """A value in the type of its field."""
     if name == "layers":
@@ -325,27 +269,3 @@ def _value(name: str, kind: Any, value: Any) -> Any:
     if type(value) is not wanted and not (wanted is str and isinstance(value, str)):
         raise ValueError(f"{name}: {value!r} is no {wanted.__name__}")
     return value
-
-
-def _element(option: str, text: str, bits: int | None) -> Element | None:
-    """The bits of exponent and fraction that the value of an option such as --weights-float names."""
-    if not text:
-        return None
-    if bits is not None:
-        raise ValueError(f"--{option}-float {text} decides --{option}-bits: leave one out")
-    found = re.fullmatch(r"E(\d+)M(\d+)", text, re.IGNORECASE)
-    if not found:
-        raise ValueError(f"--{option}-float {text}: bits of exponent and fraction are needed, such as E2M1, or E3M0 "
-                         "for powers of two")
-    element = int(found[1]), int(found[2])
-    try:
-        Format.floating(*element)
-    except ValueError as error:
-        raise ValueError(f"--{option}-float {text}: {error}") from error
-    return element
-
-
-def _ends(element: Element | None) -> tuple[int, int]:
-    """Exponents that blocks share without a machine: one alone where elements have long exponents of their own."""
-    e_min, e_max = BlockRecipe().exponents
-    return (e_max, e_max) if element and element[0] >= ALONE else (e_min, e_max)

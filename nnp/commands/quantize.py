@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from concord.net.graph import Graph
     from concord.net.quantize.choices import Choices
     from concord.net.quantize.integers import Integers
-    from concord.net.quantize.options import Widths
     from concord.net.quantize.recipe import Recipe
+    from concord.net.quantize.widths import Widths
     from rich.table import Table
 
 

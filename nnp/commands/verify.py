@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from concord.lib.processes import CORES
-from concord.net.quantize.options import NetworkArithmetic
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.nnp.lib.options import (
     Anew,
     AxesOrder,

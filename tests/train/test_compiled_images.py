@@ -11,7 +11,8 @@ from concord.datasets import dataset
 from concord.firmware.session import Session
 from concord.net import network
 from concord.net.model_file import load_model
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
 from concord.tests.compiled import agree_on_random as agree

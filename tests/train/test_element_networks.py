@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
 from concord.net.quantize.choices import BlockRecipe
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.tests.train.test_bfp_networks import NETWORKS, assert_golden, small
 from concord.tests.train.test_image_networks import IN_BLOCKS, made
 from concord.train.lib.fit import cross_entropy

@@ -16,8 +16,9 @@ from concord.net.quantize import quantized as ptq
 from concord.net.quantize import run
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.equalizing import equalize
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.tensors import decibels
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.nnp.lib.options import UNTRAINED
 from concord.spec.machine.config import PRESETS
 from concord.tests import float_networks

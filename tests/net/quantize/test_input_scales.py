@@ -21,8 +21,9 @@ from concord.net.passes.simplify import without_quantizers
 from concord.net.qdq.network import keep
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize.choices import Choices
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.plan import plan
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import PRESETS
 from concord.tests.compiled import agree, agree_on_random, machines_agree

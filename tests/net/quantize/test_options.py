@@ -4,8 +4,9 @@ from dataclasses import fields
 
 import pytest
 from concord.net.quantize.choices import BlockRecipe
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.recipe import WeightMethod, WeightTraining
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.nnp.lib.options import GATES, OPTIONS, TRAINING
 
 

@@ -17,7 +17,7 @@ from concord.net.ops.pointwise import Relu, Tanh
 from concord.net.ops.reshape import Concatenation, Flatten
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize.choices import BlockRecipe, Choices
-from concord.net.quantize.options import NetworkArithmetic, QuantizationOptions
+from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.plan import Unsupported, plan
 from concord.net.quantize.recipe import (
     ActivationMethod,
@@ -29,6 +29,7 @@ from concord.net.quantize.recipe import (
     WeightTraining,
 )
 from concord.net.quantize.source import numbers_of, source
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.spec.machine.config import PRESETS
 from concord.tests import float_networks
 from concord.tests.compiled import agree_on_random
