@@ -1,6 +1,7 @@
 """Testbench of hw.host.control against spec.host.registers."""
 
 import random
+from typing import Self
 
 import cocotb
 from cocotbext.axi import AxiLiteBus, AxiResp
@@ -25,11 +26,12 @@ class Bench:
         self.counters = [self.random.getrandbits(32) for _ in Counter]
         self.pulses = []
 
-    async def start(self):
+    async def start(self) -> Self:
         await start(self.dut, "status", "error", "error_address", "counter__ready")
         self.host = lite_master(self.dut, "s_axil", cocotb.RANDOM_SEED, self.stall)
         every_cycle(self.dut, self._count)
         every_cycle(self.dut, self._watch)
+        return self
 
     async def read(self, address: int) -> int:
         """Read the register at `address`; the response must be OKAY."""
@@ -59,8 +61,7 @@ class Bench:
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def registers(dut, stall):
     """Every address reads as spec.host.registers says; addresses without a register read 0."""
-    bench = Bench(dut, stall)
-    await bench.start()
+    bench = await Bench(dut, stall).start()
     state = {Register.STATUS: 0x2A, Register.ERROR: 9, Register.ERROR_ADDRESS: 0x1BEEF}
     dut.status.value, dut.error.value, dut.error_address.value = state.values()
     counters = {Register.COUNTERS + 4 * k: value for k, value in enumerate(bench.counters)}
@@ -75,8 +76,7 @@ async def registers(dut, stall):
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def commands(dut, stall):
     """A command is one pulse; other bytes, addresses and bits do nothing."""
-    bench = Bench(dut, stall)
-    await bench.start()
+    bench = await Bench(dut, stall).start()
     for value in range(16):
         await bench.write(Register.CONTROL, bytes([value, 0xFF, 0xFF, 0xFF]))
         await bench.write(Register.CONTROL, bytes([value]))
@@ -95,8 +95,7 @@ async def commands(dut, stall):
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def peer(dut, stall):
     """PEER keeps what was written, byte by byte, and commands leave it alone."""
-    bench = Bench(dut, stall)
-    await bench.start()
+    bench = await Bench(dut, stall).start()
     await bench.write(Register.PEER, bytes([1, 2, 3, 4]))
     await bench.write(Register.PEER + 2, bytes([9]))
     await bench.write(Register.CONTROL, bytes([7]))
@@ -106,8 +105,7 @@ async def peer(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reads_beside_writes(dut):
     """Reads and writes run at the same time."""
-    bench = Bench(dut, 0.3)
-    await bench.start()
+    bench = await Bench(dut, 0.3).start()
     reads = [cocotb.start_soon(bench.read(Register.COUNTERS + 4 * k)) for k in range(len(Counter))]
     writes = [cocotb.start_soon(bench.write(Register.CONTROL, bytes([1 << k % 3]))) for k in range(30)]
     assert [await read for read in reads] == bench.counters

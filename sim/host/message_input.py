@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """Testbench of hw.host.message_input against spec.host.messages."""
 
+from typing import Self
+
 import cocotb
 import numpy as np
 from cocotbext.axi import AxiStreamSource
@@ -33,10 +35,11 @@ class Bench:
         self.sinks = {name: Sink(dut, name, stall=stall) for name in OUTS}
         dut.idle.value, dut.reset.value, self.stall = 1, 0, stall
 
-    async def start(self):
+    async def start(self) -> Self:
         await start(self.dut)
         self.host = stream_end(AxiStreamSource, self.dut, "s_axis", cocotb.RANDOM_SEED, self.stall)
         every_cycle(self.dut, self._count_errors)
+        return self
 
     async def send(self, *packets: bytes):
         """Send packets, and wait until every item has been taken."""
@@ -74,8 +77,7 @@ def joined(packets) -> dict[str, list[int]]:
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def every_kind(dut, stall):
     """Well-formed messages come out as their items, back to back."""
-    bench = Bench(dut, stall)
-    await bench.start()
+    bench = await Bench(dut, stall).start()
     packets = [pack(CONFIG, message(CONFIG, bench.rng, MessageKind(kind)))
                for kind in bench.rng.choice(to_machine(CONFIG), 200)]
     await bench.send(*packets)
@@ -87,8 +89,7 @@ async def every_kind(dut, stall):
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def every_fault(dut, stall):
     """A malformed message raises one error and gives the items that golden gives; the next message is intact."""
-    bench = Bench(dut, stall)
-    await bench.start()
+    bench = await Bench(dut, stall).start()
     for name, data in (case for _ in range(4) for case in malformed(CONFIG, bench.rng).items()):
         packets = [data, pack(CONFIG, message(CONFIG, bench.rng, MessageKind.INPUT))]
         before = bench.errors
@@ -100,8 +101,7 @@ async def every_fault(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def one_word_a_cycle(dut):
     """A word of INPUT leaves in every cycle, or as often as beats can bring one."""
-    bench = Bench(dut)
-    await bench.start()
+    bench = await Bench(dut).start()
     data = pack(CONFIG, message(CONFIG, bench.rng, MessageKind.INPUT, most=400))
     cocotb.start_soon(bench.host.send(data))
     wanted = len(items(CONFIG, data)["net"])
@@ -113,8 +113,7 @@ async def one_word_a_cycle(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def waits_for_the_machine(dut):
     """While a program runs, INPUT messages pass and other kinds wait; a malformed message is reported at once."""
-    bench = Bench(dut)
-    await bench.start()
+    bench = await Bench(dut).start()
     dut.idle.value = 0
     first, second = (pack(CONFIG, message(CONFIG, bench.rng, kind)) for kind in (MessageKind.INPUT, MessageKind.BIAS))
     for data in (first, second):
@@ -133,8 +132,7 @@ async def waits_for_the_machine(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_read_holds_the_next_message(dut):
     """The message after a READ waits until the READ has been taken."""
-    bench = Bench(dut)
-    await bench.start()
+    bench = await Bench(dut).start()
     bench.sinks["read"].stall = 1.0
     await clock(dut, 2)
     packets = [pack(CONFIG, message(CONFIG, bench.rng, kind)) for kind in (MessageKind.READ, MessageKind.WRITE)]
@@ -152,8 +150,7 @@ async def a_read_holds_the_next_message(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reset_between_any_two_units(dut):
     """A reset discards a partly received message without an error; the next message is intact."""
-    bench = Bench(dut)
-    await bench.start()
+    bench = await Bench(dut).start()
     for cycles in range(1, 60):
         kind = MessageKind(bench.rng.choice([kind for kind in to_machine(CONFIG) if kind != MessageKind.READ]))
         lost = pack(CONFIG, message(CONFIG, bench.rng, kind))

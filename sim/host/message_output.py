@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """Testbench of hw.host.message_output against spec.host.messages."""
 
+from typing import Self
+
 import cocotb
 import numpy as np
 from cocotbext.axi import AxiStreamSink
@@ -44,33 +46,34 @@ class Bench:
             source.task.cancel()
             source.valid.value = 0
 
-    async def start(self):
+    async def start(self) -> Self:
         await start(self.dut)
         self.host = stream_end(AxiStreamSink, self.dut, "m_axis", cocotb.RANDOM_SEED, self.stall)
         cocotb.start_soon(monitor(self.dut, "m_axis"))
+        return self
 
     async def receive(self) -> bytes:
         """The next packet, with the padding bytes of its last beat."""
         return bytes((await self.host.recv(compact=False)).tdata)
 
+    def message(self, source: Source, shape, kind: MessageKind, fields: dict[str, int], **header) -> bytes:
+        """Queue the items of a message, some random words with these fields, and return the bytes expected."""
+        words = self.rng.integers(0, 65536, (self.rng.integers(1, 8), CONFIG.mfu_lanes))
+        left = np.arange(len(words), 0, -1)
+        source.put(*pack(shape(CONFIG), {
+            "word": words, "remaining": left, **{name: np.full_like(left, value) for name, value in fields.items()}}))
+        sent = Message(kind=kind, count=len(words), payload=words.astype("<u2").tobytes(), **header)
+        return message_bytes(CONFIG, sent, digest=self.peer or None if source is self.net else None)
+
     def output(self) -> bytes:
         """Queue the words of one OUTPUT message, and return the bytes expected."""
-        words = self.words()
-        left = np.arange(len(words), 0, -1)
-        self.net.put(*pack(message_payloads.output(CONFIG), {"word": words, "remaining": left}))
-        return message_bytes(CONFIG, Message(
-            kind=MessageKind.INPUT if self.peer else MessageKind.OUTPUT, count=len(words),
-            payload=words.astype("<u2").tobytes()), digest=self.peer or None)
+        kind = MessageKind.INPUT if self.peer else MessageKind.OUTPUT
+        return self.message(self.net, message_payloads.output, kind, {})
 
     def answer(self) -> bytes:
         """Queue the words that answer a READ, and return the bytes expected."""
-        words, address, memory = self.words(), int(self.rng.integers(1 << 16)), int(self.rng.choice(VRFS))
-        left = np.arange(len(words), 0, -1)
-        self.reply.put(*pack(message_payloads.reply(CONFIG), {
-            "word": words, "remaining": left, "memory": np.full_like(left, memory),
-            "address": np.full_like(left, address)}))
-        return message_bytes(CONFIG, Message(kind=MessageKind.READ, memory=memory, address=address, count=len(words),
-                                             payload=words.astype("<u2").tobytes()))
+        place = {"address": int(self.rng.integers(1 << 16)), "memory": int(self.rng.choice(VRFS))}
+        return self.message(self.reply, message_payloads.reply, MessageKind.READ, place, **place)
 
     def entries(self) -> bytes:
         """Queue the entries that answer a READ, and return the bytes expected; a machine without VectorRf has none."""
@@ -86,16 +89,9 @@ class Bench:
 
     def parameters(self) -> bytes:
         """Queue the words of an UPDATED message, and return the bytes expected."""
-        words, address = self.words(), int(self.rng.integers(1 << 16))
-        left = np.arange(len(words), 0, -1)
-        self.updated.put(*pack(message_payloads.updated(CONFIG), {
-            "word": words, "remaining": left, "exponents": np.full_like(left, address)}))
-        return message_bytes(CONFIG, Message(kind=MessageKind.UPDATED, address=address, count=len(words),
-                                             payload=words.astype("<u2").tobytes()))
-
-    def words(self):
-        """A random number of random words."""
-        return self.rng.integers(0, 65536, (self.rng.integers(1, 8), CONFIG.mfu_lanes))
+        address = int(self.rng.integers(1 << 16))
+        return self.message(self.updated, message_payloads.updated, MessageKind.UPDATED, {"exponents": address},
+                            address=address)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -118,8 +114,7 @@ async def every_kind(dut, stall, peer):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def one_word_a_cycle(dut):
     """Words leave without idle cycles, apart from those that the unit documents."""
-    bench = Bench(dut)
-    await bench.start()
+    bench = await Bench(dut).start()
     sent = [unpack(CONFIG, bench.output(), to_machine=False).count for _ in range(50)]
     cycles = await until(dut, lambda: bench.host.count() >= len(sent))
     word, beat = 2 * CONFIG.mfu_lanes, CONFIG.message_bytes
@@ -130,8 +125,7 @@ async def one_word_a_cycle(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def busy_until_taken(dut):
     """`busy` holds from the first word to the last beat."""
-    bench = Bench(dut)
-    await bench.start()
+    bench = await Bench(dut).start()
     bench.host.clear_pause_generator()
     bench.host.pause = True
     sent = bench.output()
@@ -145,8 +139,7 @@ async def busy_until_taken(dut):
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def reset_at_any_time(dut, stall):
     """A reset cuts the message under way, so that its CRC is wrong; the next message is intact."""
-    bench = Bench(dut, stall)
-    await bench.start()
+    bench = await Bench(dut, stall).start()
     for cycles in range(1, 80):
         lost = (bench.output, bench.answer, bench.entries, bench.parameters)[cycles % 4]()
         await clock(dut, cycles)
