@@ -6,24 +6,20 @@ from collections.abc import Mapping
 from amaranth import *
 
 
-def delay(m: Module, signal, cycles: int):
+def delay(m: Module, signal, cycles: int, *, reset_less: bool = True):
     """`signal`, delayed by `cycles` cycles. The registers hold data, so a reset does not clear them."""
     if not Shape.cast(signal.shape()).width:
         return signal  # a register without bits has no place in Verilog
     for _ in range(cycles):
-        later = Signal(signal.shape(), reset_less=True)
+        later = Signal(signal.shape(), reset_less=reset_less)
         m.d.sync += later.eq(signal)
         signal = later
     return signal
 
 
 def delay_control(m: Module, signal, cycles: int):
-    """`signal`, a control bit, delayed by `cycles` cycles. Unlike with `delay`, a reset clears the registers."""
-    for _ in range(cycles):
-        later = Signal()
-        m.d.sync += later.eq(signal)
-        signal = later
-    return signal
+    """`signal`, of control bits, delayed by `cycles` cycles. Unlike with `delay`, a reset clears the registers."""
+    return delay(m, signal, cycles, reset_less=False)
 
 
 class Registered(Mapping):

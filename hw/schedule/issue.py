@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.jobs import TICKET, blocked, issue_job, progress, waiting
 from concord.hw.lib.payloads import MVM, OPERANDS, Controls, address_bits, word
+from concord.hw.lib.pipeline import delay_control
 from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
 from concord.spec.isa.instructions import STAGES
 from concord.spec.isa.operations import Stage
@@ -121,8 +122,4 @@ class Issue(wiring.Component):
         """Progress of the writes of one memory at the time at which an operand is read, after its `go`."""
         state = Signal(data.StructLayout({"done": TICKET, "low": address_bits(self.config)}))
         m.d.comb += [state.done.eq(issued), state.low.eq(low)]
-        for _ in range(cycles):  # reset with the tickets, unlike the data in `delay`
-            later = Signal.like(state)
-            m.d.sync += later.eq(state)
-            state = later
-        return state
+        return delay_control(m, state, cycles)  # reset with the tickets
