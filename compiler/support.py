@@ -9,7 +9,7 @@ from concord.compiler.emit.chains import Chain
 from concord.compiler.emit.sources import FromPlace
 from concord.compiler.graph.network import Network
 from concord.compiler.graph.nodes import Kind, Node
-from concord.compiler.graph.wiring import IMAGES, has_images, wired
+from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
 from concord.compiler.kinds.product import BlockAverageKind, IntegerProductKind, ProductKind
 from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
 from concord.compiler.kinds.weightless import ConcatenationKind, PoolKind, SumKind
@@ -32,7 +32,7 @@ from concord.spec.machine.config import Config
 class InputKind(Kind):
     """The network's input, or a tensor of the machine before; a loop over time steps takes the steps of a sequence."""
 
-    def follow(self, wires, layer, sources):
+    def follow(self, wires: Wires, layer, sources):
         wires.add(layer, ())
 
     def limits(self, layer, config, *, images):
@@ -46,14 +46,14 @@ class InputKind(Kind):
 class StepsKind(Kind):
     """An image that is read as a sequence, by a loop over time steps."""
 
-    def follow(self, wires, layer, sources):
+    def follow(self, wires: Wires, layer, sources):
         wires.entries[layer.name] = wires.image(layer, sources[0]), layer
 
 
 class SequencesKind(Kind):
     """A concatenation of sequences, which stands for one of images in a network that has them."""
 
-    def follow(self, wires, layer, sources):
+    def follow(self, wires: Wires, layer, sources):
         wires.joined[layer.name] = layer
 
     def limits(self, layer, config, *, images):

@@ -9,6 +9,7 @@ from concord.compiler.emit.sources import FromProduct, FromWords, Multiplied
 from concord.compiler.emit.storage import CodeMap, NumbersView
 from concord.compiler.graph import kernels
 from concord.compiler.graph.kernels import Kernel
+from concord.compiler.graph.network import Network
 from concord.compiler.graph.nodes import Codes, Kind, Node, Value
 from concord.compiler.lib import limits, tiling
 from concord.compiler.lib.build import Build
@@ -30,7 +31,7 @@ from concord.spec.numbers.activation import Activation
 class ProductKind(Kind):
     """Products in block floating point, to which the bias is added."""
 
-    def operations(self, network, node: Node) -> dict[str, Operation]:
+    def operations(self, network: Network, node: Node) -> dict[str, Operation]:
         """What is applied to a product before its activation function, by the attribute that holds the constants."""
         return {"bias": Operation.VV_ADD}
 
@@ -49,23 +50,23 @@ class ProductKind(Kind):
             found.insert(0, limits.accumulator_rows(config, config.native_dim, vector))
         return found
 
-    def made(self, network, layer, sources):
+    def made(self, network: Network, layer, sources):
         if kernels.alone(layer, sources[0]):
             return Value(name=layer.name, shape=layer.made, places=sources[0].places)
         return network.new(layer)
 
-    def objections(self, network, layer, source):
+    def objections(self, network: Network, layer, source):
         if source.in_words:
             return []
         return kernels.problems(layer, source, network.config.native_dim, network.patched(source))
 
-    def computed(self, network, node):
+    def computed(self, network: Network, node):
         last = -1
         for operation in self.operations(network, node).values():
             last = position(operation.stage, next_mfu(operation.stage, last))
         return last
 
-    def minus_zero(self, network, node):
+    def minus_zero(self, network: Network, node):
         return not isinstance(node.layer, BlockConv) or bool((node.layer.bias == float16.SIGN).any())
 
     def demand(self, demands: Demands, node):
@@ -91,28 +92,28 @@ class ProductKind(Kind):
 class IntegerProductKind(ProductKind):
     """Products of integers, which are multiplied by S; then T is added, unless it is zero and no one sees its sign."""
 
-    def operations(self, network, node):
+    def operations(self, network: Network, node):
         scale = {"scale": Operation.VV_MUL}
         return scale if _adds_nothing(network, node) else scale | {"offset": Operation.VV_ADD}
 
     def operands(self, layer, config):
         return limits.integer_operands(layer, config, [layer.weights]) + limits.start_values(layer.start, config)
 
-    def minus_zero(self, network, node):
+    def minus_zero(self, network: Network, node):
         return bool((node.layer.offset == float16.SIGN).any())
 
 
 class BlockAverageKind(ProductKind):
     """Averages in block floating point: sums of pixels, which are multiplied by S."""
 
-    def operations(self, network, node):
+    def operations(self, network: Network, node):
         return {"scale": Operation.VV_MUL}
 
-    def minus_zero(self, network, node):
+    def minus_zero(self, network: Network, node):
         return True
 
 
-def _adds_nothing(network, node: Node) -> bool:
+def _adds_nothing(network: Network, node: Node) -> bool:
     """Whether the offset T of an integer layer can be skipped: it is zero, and no reader sees its sign."""
     if node.layer.offset.any():
         return False

@@ -6,7 +6,9 @@ from concord.compiler.emit.sources import FromNumbers, FromPlace
 from concord.compiler.emit.storage import Buffer, Numbers, NumbersView
 from concord.compiler.emit.time_loops import TimeLoop
 from concord.compiler.graph.entering import Entry
+from concord.compiler.graph.network import Network
 from concord.compiler.graph.nodes import Kind, Node
+from concord.compiler.graph.wiring import Wires
 from concord.compiler.lib.program import NET, Place
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
@@ -22,7 +24,7 @@ class LoopKind(Kind):
 
     at_end = False
 
-    def time(self, network, node):
+    def time(self, network: Network, node):
         first = network.node(network.loop(node).layers[0].name)
         return network.nodes.index(first), self.at_end, network.nodes.index(node)
 
@@ -33,7 +35,7 @@ class LoopKind(Kind):
 class HiddenImageKind(LoopKind):
     """The hidden vectors of all time steps as an image."""
 
-    def follow(self, wires, layer, sources):
+    def follow(self, wires: Wires, layer, sources):
         wires.images[layer.name] = wires.all_steps(layer, sources[0])
 
     def demand(self, demands: Demands, node):
@@ -48,13 +50,13 @@ class RecurrentKind(LoopKind):
 
     at_end = True
 
-    def follow(self, wires, layer, sources):
+    def follow(self, wires: Wires, layer, sources):
         wires.follow_recurrent(layer, sources[0])
 
     def limits(self, layer, config, *, images):
         return RECURRENT[type(layer)].problems(layer, config)
 
-    def objections(self, network, layer, source):
+    def objections(self, network: Network, layer, source):
         """The first recurrent layer of a loop reads time steps that hold the lanes of several pixels."""
         loop = network.loops[layer.name]
         if not loop.entry or layer is not loop.layers[0]:
@@ -85,7 +87,7 @@ class RecurrentKind(LoopKind):
             (_plan_inputs if node.value.in_words else _plan_image)(planner, node)
 
 
-def _in_order(network, node: Node) -> bool:
+def _in_order(network: Network, node: Node) -> bool:
     """Whether a loop reads the pixels of its source from the first one to the last one."""
     loop, source = network.loop(node), node.sources[0]
     by_row = source.shape[1] == 1 or loop.entry.time is TimeAxis.ROWS

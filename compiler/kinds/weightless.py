@@ -10,7 +10,7 @@ import numpy as np
 from concord.compiler.emit.chains import Chain
 from concord.compiler.emit.sources import FromNumbers, FromPool
 from concord.compiler.emit.storage import CodesView, NumbersView
-from concord.compiler.graph.network import title
+from concord.compiler.graph.network import Network, title
 from concord.compiler.graph.nodes import Codes, Kind, Node, Value
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
@@ -33,7 +33,7 @@ class SumKind(Kind):
     def limits(self, layer, config, *, images):
         return [] if images else limits.vector_rows(layer.outputs)
 
-    def made(self, network, layer, sources):
+    def made(self, network: Network, layer, sources):
         a, b = sources
         if a.shape != b.shape or not np.array_equal(a.places, b.places):
             network.problem(layer, f"its tensors, images of {title(a.shape)} and {title(b.shape)}, lie in different "
@@ -41,17 +41,17 @@ class SumKind(Kind):
                                    f"{network.config.native_dim} channels")
         return replace(a, name=layer.name)
 
-    def time(self, network, node):
+    def time(self, network: Network, node):
         """A sum follows its last term in the same pass, before sums listed behind it."""
         maker = network.maker(_terms(network, node)[0])
         own = super().time(network, node)
         return own if isinstance(maker.layer, Concat) else (*maker.kind.time(network, maker), *own)
 
-    def computed(self, network, node):
+    def computed(self, network: Network, node):
         anchor, other = _terms(network, node)
         return position(Stage.ADD, 0 if _apart(network, anchor, other) else _fused(network, node, anchor) or 0)
 
-    def minus_zero(self, network, node):
+    def minus_zero(self, network: Network, node):
         return any(maker.kind.minus_zero(network, maker) for maker in map(network.maker, node.sources))
 
     def demand(self, demands: Demands, node):
@@ -75,19 +75,19 @@ class SumKind(Kind):
                                    if view.numbers.value is anchor))
 
 
-def _terms(network, node: Node) -> tuple[Value, Value]:
+def _terms(network: Network, node: Node) -> tuple[Value, Value]:
     """The term of a sum that is computed last, and the other one."""
     first, second = (maker.kind.time(network, maker) for maker in map(network.maker, node.sources))
     last = int(second > first)
     return node.sources[last], node.sources[1 - last]
 
 
-def _apart(network, anchor: Value, other: Value) -> bool:
+def _apart(network: Network, anchor: Value, other: Value) -> bool:
     """Whether no chain computes the last term of a sum alone: a concatenation, or both terms."""
     return anchor is other or isinstance(network.maker(anchor).layer, Concat)
 
 
-def _fused(network, node: Node, anchor: Value) -> int | None:
+def _fused(network: Network, node: Node, anchor: Value) -> int | None:
     """The MFU that can add to the last term of a sum in the chain that computes it, or None."""
     maker = network.maker(anchor)
     if any(result.value is anchor for result in network.results) or len(network.consumers(anchor)) > 1:
@@ -110,7 +110,7 @@ class ConcatenationKind(Kind):
             for size in layer.sizes[:-1] if size % lanes]
         return [] if images else ragged + limits.vector_rows(max(layer.sizes))
 
-    def made(self, network, layer, sources):
+    def made(self, network: Network, layer, sources):
         config, first = network.config, sources[0]
         if first.in_words:
             parts = [source.places for source in sources]
@@ -122,7 +122,7 @@ class ConcatenationKind(Kind):
         parts = [flattened(source.places, source.pixels, config.native_dim) for source in sources]
         return Value(name=layer.name, shape=(layer.outputs, 1, 1), places=joined(parts, config.native_dim))
 
-    def time(self, network, node):
+    def time(self, network: Network, node):
         return max(maker.kind.time(network, maker) for maker in map(network.maker, node.sources))
 
     def demand(self, demands: Demands, node):
@@ -168,7 +168,7 @@ class ConcatenationKind(Kind):
 class PoolKind(Kind):
     """Maxima of windows; each channel stays in its lane."""
 
-    def made(self, network, layer, sources):
+    def made(self, network: Network, layer, sources):
         return Value(name=layer.name, shape=layer.made, places=sources[0].places)
 
     def demand(self, demands: Demands, node):
