@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import onnx
 from concord.twin.lib.run import Run
 from concord.twin.lib.script import Loop, Script
-from concord.twin.source.onnx_functions import FLOAT, HALF, OPSET, Functions, Value
+from concord.twin.source.onnx_functions import Functions
+from concord.twin.source.onnx_nodes import FLOAT, HALF, OPSET, Value
 from onnx import ModelProto, NodeProto, helper
 
 
