@@ -130,4 +130,7 @@ class Choices:
         if not sequence or self.blocks:
             return str(self.recipe)
         weights, inputs = self.formats
-        return f"weights of {weights.bits} bits, {self.gates}, x and h of {inputs.bits} bits"
+        of_gates = f"weights of {weights.bits} bits, {self.gates}, x and h of {inputs.bits} bits"
+        plain = Recipe(weights_bits=weights.bits, input_bits=inputs.bits, symmetric=self.recipe.symmetric,
+                       methods=self.recipe.methods)
+        return of_gates if self.recipe == plain else f"{of_gates}; layers without gates: {self.recipe}"

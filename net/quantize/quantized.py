@@ -19,7 +19,7 @@ from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers
 from concord.net.quantize.plan import QUANTIZED, Part, Plan, plan
-from concord.net.quantize.recipe import Gates, Recipe
+from concord.net.quantize.recipe import Gates
 
 #: Operators with quantisers of what enters them.
 CALIBRATED = (*QUANTIZED, Recurrence)
@@ -63,11 +63,6 @@ def prepared(
     recipe = choices.recipe
     if not made.graph.has(Recurrence) and choices.gates != Gates():
         raise ValueError("--asymmetric, --shared and --gate-bits are for recurrent networks: leave them out")
-    if made.graph.has(Recurrence) and (recipe.bits or not choices.blocks and recipe != Recipe(
-            weights_bits=recipe.weights_bits, input_bits=recipe.input_bits, symmetric=recipe.symmetric,
-            methods=recipe.methods)):
-        raise ValueError("recurrent networks have one way of training and one width: leave out --layer, --weights, "
-                         "--activations, --start, --batch-norm and --keep-input")
     names = [part.name for part in made.parts if isinstance(part.op, QUANTIZED)]
     if unknown := set(recipe.bits) - set(names):
         raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")

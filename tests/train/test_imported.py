@@ -184,6 +184,22 @@ def test_networks_of_convolutions_and_recurrent_layers_are_trained(make, blocks)
     assert_golden(found, net)
 
 
+@pytest.mark.parametrize("recipe", [
+    Recipe(weights_bits=6, input_bits=7, weights=WeightTraining.LSQ, activations=ActivationTraining.LSQ,
+           symmetric=(True, True)),
+    Recipe(weights_bits=5, input_bits=6, weights=WeightTraining.DOREFA, normalise=True, input_kept=True),
+    Recipe(weights_bits=8, input_bits=8, bits={"each": (4, 5)})], ids=["lsq", "dorefa", "bits"])
+def test_layers_beside_recurrent_ones_are_trained_as_any_other(recipe):
+    network = float_networks.convolutions_before_and_after()
+    found = given(network)
+    net = quantized(found, Choices(recipe=recipe))
+    for lower in (False, True):
+        step(found, net, lower)
+        assert_golden(found, net)
+    widths = {layer.name: layer.weights_format.bits for layer in net.lower()[0] if hasattr(layer, "weights_format")}
+    assert widths["each"] == recipe.bits.get("each", (recipe.weights_bits + recipe.weights.odd,))[0]
+
+
 @pytest.mark.parametrize("convolution", [False, True])
 def test_scales_of_the_input_stay_apart_under_training(convolution):
     """R and O hold them, as they do after quantisation without training."""
@@ -258,8 +274,8 @@ def test_labels_that_do_not_fit_are_refused():
 
 def test_choices_of_another_kind_are_refused():
     found = given(float_networks.sequences())
-    with pytest.raises(ValueError, match="recurrent networks have one way of training"):
-        prepared(found.network, Choices(recipe=Recipe(weights=WeightTraining.LSQ)))
+    with pytest.raises(ValueError, match="there is no layer 'rnn_one' to give bits to; the network has hidden, more"):
+        prepared(found.network, Choices(recipe=Recipe(bits={"rnn_one": (4, 4)})))
     with pytest.raises(ValueError, match="has no bound, and must keep its bits"):
         prepared(float_networks.sequences(rnn.RELU), Choices(gates=Gates(outputs=4)))
     with pytest.raises(ValueError, match="--gate-bits are for recurrent networks"):
