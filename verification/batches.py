@@ -26,38 +26,29 @@ _firmware: Cascade | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Batch:
-    """The results of a batch of consecutive samples.
+class Outcome:
+    """The results of a batch of consecutive samples, or of all.
 
     Attributes:
         outputs:  Outputs of the network, uint16[samples, outputs].
-        counters: For each machine, the increase of each counter during the batch.
-        memories: For each machine, the contents of each memory in use after the batch, see `Session.memories`.
+        counters: For each machine, the increase of each counter.
+        memories: For each batch by its first sample, and each machine, the contents of each memory in use after the
+            batch, see `Session.memories`.
     """
-
-    first: int
-    outputs: np.ndarray
-    counters: tuple[dict[Counter, int], ...]
-    memories: tuple[dict[Mem, np.ndarray], ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Outcome:
-    """The results of all samples. `memories` has an entry for each batch, by its first sample."""
 
     outputs: np.ndarray
     counters: tuple[dict[Counter, int], ...]
     memories: dict[int, tuple[dict[Mem, np.ndarray], ...]]
 
 
-def run_batch(kind: str, samples: list[np.ndarray], first: int) -> Batch:
+def run_batch(kind: str, samples: list[np.ndarray], first: int) -> Outcome:
     """Run a batch of samples in this worker process."""
     if kind not in _sessions:
         _sessions[kind] = session_of(_firmware, kind)
     session = _sessions[kind]
     session.counters()
     outputs = np.stack([session.infer(sample) for sample in samples])
-    return Batch(first=first, outputs=outputs, counters=session.counters(), memories=session.memories())
+    return Outcome(outputs=outputs, counters=session.counters(), memories={first: session.memories()})
 
 
 def run_all(
@@ -80,7 +71,7 @@ def run_all(
             run_batch, [(kind, part, first) for first, part in parts for kind in kinds], jobs, _begin, (firmware,)):
         batches[kind].append(batch)
         progress(kind, len(batch.outputs))
-    return {kind: _joined(sorted(done, key=lambda batch: batch.first)) for kind, done in batches.items()}
+    return {kind: _joined(sorted(done, key=lambda batch: min(batch.memories))) for kind, done in batches.items()}
 
 
 def differing_bits(left: Outcome, right: Outcome) -> int:
@@ -124,15 +115,12 @@ def _begin(firmware: Cascade):
     _firmware = firmware
 
 
-def _joined(batches: list[Batch]) -> Outcome:
+def _joined(batches: list[Outcome]) -> Outcome:
     counters = tuple(
         {counter: (max if counter in LARGEST else sum)(one[counter] for one in machine) for counter in machine[0]}
         for machine in zip(*(batch.counters for batch in batches), strict=True))
-    return Outcome(
-        outputs=np.concatenate([batch.outputs for batch in batches]),
-        counters=counters,
-        memories={batch.first: batch.memories for batch in batches},
-    )
+    return Outcome(outputs=np.concatenate([batch.outputs for batch in batches]), counters=counters,
+                   memories={first: held for batch in batches for first, held in batch.memories.items()})
 
 
 SECONDS = 2  #: Seconds between two looks at the builds that are under way.
