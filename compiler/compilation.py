@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from concord.compiler.emit import borders, rolling
-from concord.compiler.emit.passes import Pass
+from concord.compiler.emit import borders
+from concord.compiler.emit.passes import Pass, roll
 from concord.compiler.emit.storage import CodeMap, Numbers
 from concord.compiler.emit.time_loops import TimeLoop
 from concord.compiler.graph.network import Network
@@ -84,7 +84,7 @@ class Compilation:
             if stream is None and (not build.short or isinstance(made, TimeLoop)):
                 made.emit(config, build.program)
             elif stream is None:
-                rolling.emit(build, [partial(self._emit_strip_at, made, first) for first in made.firsts])
+                roll(build, [partial(self._emit_strip_at, made, first) for first in made.firsts])
             elif made is stream.passes[-1]:
                 self._emit_stream(stream)
             for one in around.behind(made):
@@ -120,7 +120,7 @@ class Compilation:
         """Emit passes strip by strip."""
         strips = [partial(self._emit_strips, stream, number, ranges) for number, ranges in enumerate(stream.strips())]
         if self._build.short:
-            rolling.emit(self._build, strips)
+            roll(self._build, strips)
             return
         for strip in strips:
             strip()
