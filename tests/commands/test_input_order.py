@@ -1,12 +1,13 @@
 """Data lie in the order of a network's file, or in the machine's where this is asked for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import concord
 import numpy as np
 import onnxruntime
 import pytest
-from concord.net.model_file import load_model
+from concord.net.model_file import load_model, save_model
 from concord.tests.command_line import done, nnp, refused
 from concord.tests.onnx_files import Graph, written
 
@@ -91,6 +92,15 @@ def test_verify_and_quantize_take_the_machine_order_where_it_is_asked_for():
     # The description of the data travels with the model.
     assert done("predict", "out/last.safetensors", "--data", "turned.npz", "-q", "--samples", "all").startswith(
         f"{model.provenance.golden_accuracy:.2%} of 20")
+
+
+def test_a_model_that_knows_no_order_says_which_one_is_taken():
+    made("last")
+    done("quantize", "last.onnx", "--for", "vision", "--data", "last.npz", "-o", "m.safetensors")
+    save_model(replace(load_model("m.safetensors"), axes=None, description=""), Path("old.safetensors"))
+    words = "m does not say in which order the file of its network has the axes of a sample"
+    assert words in nnp("predict", "old.safetensors", "--data", "turned.npz").stderr
+    assert words not in nnp("predict", "old.safetensors", "--data", "turned.npz", "--order", "machine").stderr
 
 
 def test_samples_to_calibrate_with_lie_in_the_order_of_the_file(capsys):
