@@ -212,8 +212,8 @@ def fitting(network: Firmware | Model, place: str | None, data: DataSet | None =
     data = fitted(data, interface(network), where)
     if network.axes is None and place is not None and order is not Order.MACHINE and network.image and (
             network.image[0] > 1):
-        note = (f"{network.name} does not say in which order the file of its network has the axes of a sample: they are "
-                "taken as channels, rows and columns")
+        note = (f"{network.name} does not say in which order the file of its network has the axes of a sample: they "
+                "are taken as channels, rows and columns")
         data = replace(data, notes=(*data.notes, note))
     if data.test.labels is not None:
         _check_labels(network, data, where)
