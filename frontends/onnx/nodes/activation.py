@@ -9,7 +9,7 @@ from concord.frontends.onnx.nodes import quantized
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Pointwise, Relu, Sigmoid, Tanh
 
 #: The operators of ONNX that are one activation function.
-ACTIVATIONS = {"Relu": Relu, "Sigmoid": Sigmoid, "Tanh": Tanh}
+ACTIVATIONS = {"HardSwish": HardSwish, "Relu": Relu, "Sigmoid": Sigmoid, "Tanh": Tanh}
 
 
 def activation(step: Step, build: Builder) -> list[Value]:
@@ -21,11 +21,6 @@ def hard_sigmoid(step: Step, build: Builder) -> list[Value]:
     """max(0, min(1, alpha * x + beta))."""
     return [_curve(step, build, HardSigmoid(
         alpha=float(step.attributes.get("alpha", 0.2)), beta=float(step.attributes.get("beta", 0.5))))]
-
-
-def hard_swish(step: Step, build: Builder) -> list[Value]:
-    """x * max(0, min(1, x / 6 + 1/2))."""
-    return [build.same(step, HardSwish(), step.view(0))]
 
 
 def prelu(step: Step, build: Builder) -> list[Value]:

@@ -74,9 +74,7 @@ def quant(step: Step, build: Builder) -> list[Value]:
             scale=_one(scale, "scales"), zero_point=_one(zero, "zero points"), bits=int(width), signed=signed,
             narrow=narrow))]
     weight = step.weights(0, "weight")
-    scale, zero = (np.broadcast_to(part, weight.shape) for part in (scale, zero))
-    grid = IntegerGrid(scale=scale, zero_point=zero, bits=int(width), signed=signed, narrow=narrow)
-    build.grids[step.outputs[0]] = grid
+    grid = build.grids[step.outputs[0]] = _spread(weight, int(width), signed, narrow, scale, zero)
     return [grid.quantized(weight).astype(np.float32)]
 
 
@@ -86,9 +84,7 @@ def bipolar(step: Step, build: Builder) -> list[Value]:
         raise Refused("it gives the sign of what the network computes, which the machine does not have",
                       "use Quant of 2 bits or more, and train again")
     weight, scale = step.weights(0, "weight"), step.weights(1, "scale")
-    scale = np.broadcast_to(scale, weight.shape)
-    build.grids[step.outputs[0]] = IntegerGrid(
-        scale=scale, zero_point=np.zeros(weight.shape), bits=2, signed=True, narrow=True)
+    build.grids[step.outputs[0]] = _spread(weight, 2, True, True, scale, np.zeros(1))
     return [(np.where(weight >= 0, 1.0, -1.0) * scale).astype(np.float32)]
 
 

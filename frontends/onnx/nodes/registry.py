@@ -13,7 +13,6 @@ from concord.frontends.onnx.nodes import (
     pooling,
     quantized,
     recurrent,
-    scikit,
 )
 
 #: What makes nodes of an operator: from its step and where nodes go, to its results.
@@ -37,7 +36,6 @@ HANDLERS: dict[str, Handler] = {
     "Gemm": dense.gemm,
     "GlobalAveragePool": pooling.global_average,
     "HardSigmoid": activation.hard_sigmoid,
-    "HardSwish": activation.hard_swish,
     "Identity": layout.same,
     "MatMul": dense.matmul,
     "Max": activation.extreme,
@@ -53,9 +51,9 @@ HANDLERS: dict[str, Handler] = {
     "Size": layout.shape,
     "Sub": arithmetic.sub,
     "Sum": arithmetic.add,
-    "ai.onnx.ml.LinearClassifier": scikit.linear_classifier,
-    "ai.onnx.ml.LinearRegressor": scikit.linear_regressor,
-    "ai.onnx.ml.Scaler": scikit.scaler,
+    "ai.onnx.ml.LinearClassifier": dense.linear_classifier,
+    "ai.onnx.ml.LinearRegressor": dense.linear_regressor,
+    "ai.onnx.ml.Scaler": dense.scaler,
     **{f"{domain}.{kind}": handler for domain in QONNX
        for kind, handler in (("Quant", quantized.quant), ("IntQuant", quantized.quant),
                              ("BipolarQuant", quantized.bipolar))},
