@@ -1,6 +1,8 @@
 """`concord.finetune`: an imported network is trained on behind quantisers, from its own weights."""
 
 import os
+from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 
 from concord.data import Data, data_for
@@ -49,12 +51,17 @@ def finetune(
     from concord.lib.extras import needing
     from concord.lib.progress import shown
     from concord.net.quantize.options import QuantizationOptions
+    from concord.workflows import training
     from rich.console import Console
 
     asked = {"preset": preset, "arithmetic": arithmetic, **options}
     wished = QuantizationOptions.of(asked, ("epochs", "rate", "accumulator"))
     wished.check_trains()
     chosen = wished.choices(accumulator)
+    training.check_rate(rate)
+    training.check_accumulator(accumulator, wished.batch_norm)
+    if not (isinstance(epochs, Sequence) and len(epochs) == 2 and all(isinstance(count, Integral) for count in epochs)):
+        raise ValueError(f"epochs are {epochs!r}: two whole numbers are needed, such as (4, 1)")
     runs = needing("train", "concord.train.runs.imported")
     given = network_of(network)
     floating, samples = given.floating, data_for(data, given, order)

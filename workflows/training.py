@@ -50,6 +50,16 @@ def epochs_of(text: str, example: str = "8,4,1") -> tuple[int, ...]:
     return found
 
 
+def check_rate(rate: float | None):
+    """Refuse a value of --rate.
+
+    Raises:
+        ValueError: no training begins with such a learning rate.
+    """
+    if rate is not None and not 0 < rate < 100:
+        raise ValueError(f"--rate {rate:g}: a learning rate is above 0, such as 0.01")
+
+
 def check_accumulator(accumulator: int | None, batch_norm: bool = False):
     """Refuse a value of --accumulator.
 

@@ -13,11 +13,11 @@ class Method(StrEnum):
 
     The place is a file below `concord` and a name in it. It is imported when the method is first used, so that
     the command line can list all methods without loading NumPy or PyTorch. Options, checks and the tables of
-    docs/quantization.md follow from these lines: a new method is its own file and one line here.
+    docs/quantisation.md follow from these lines: a new method is its own file and one line here.
 
     Attributes:
         place:   File and name of what computes the method.
-        summary: What the method does, for docs/quantization.md.
+        summary: What the method does, for docs/quantisation.md.
     """
 
     def __new__(cls, value: str, *_):

@@ -40,8 +40,7 @@ def train_file(
 
     chosen.check_trains()
     numbers, choices = training.epochs_of(epochs, "4,1"), chosen.choices(accumulator)
-    if rate is not None and not 0 < rate < 100:
-        raise ValueError(f"--rate {rate:g}: a learning rate is above 0, such as 0.01")
+    training.check_rate(rate)
     training.check_accumulator(accumulator, chosen.batch_norm)
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")

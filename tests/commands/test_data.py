@@ -75,6 +75,20 @@ def test_accuracy_is_that_of_the_data_that_were_trained_on(folder):
     assert done("predict", "m", "--data", "stripes", "--samples", "all", "-q") == f"{right:.2%} of 40 right\n"
 
 
+def test_images_test_what_a_calibration_set_of_its_own_quantises(folder):
+    done("train", "image", "own_nets:dense", "--data", "stripes", "--epochs", "1,0,0", "-o", "m", "--fp32", "f")
+    np.save("c.npy", np.random.default_rng(0).random((20, 1, 28, 28)))
+    words = ("quantize", "own_nets:dense", "f", "--data", "stripes", "-o", "q", "--calibration")
+    assert "accuracy FP32 " in done(*words, "c.npy")
+    made = load_model("q")
+    assert (made.data, made.provenance.fp32_accuracy) == ("folder stripes", load_model("m").provenance.fp32_accuracy)
+    assert "20 samples to calibrate" in made.provenance.method
+    np.save("d.npy", np.zeros((20, 2, 28, 14)))
+    (folder / "q").unlink()
+    assert "d.npy: samples of [2, 28, 14] do not go with the images [1, 28, 28] of stripes" in refused(*words, "d.npy")
+    assert not (folder / "q").exists()
+
+
 @pytest.mark.parametrize("arithmetic", ["integer", "bfp-lazy"])
 def test_a_perceptron_takes_images_of_any_size(arithmetic, folder):
     rng = np.random.default_rng(0)

@@ -28,6 +28,7 @@ from concord.net.quantize.source import Source, source
 from concord.train.lib.export import patterns
 from concord.train.lib.samples import SampleTensors, loss_of
 from concord.train.network.quantized_network import QuantizedNetwork
+from concord.train.runs.imported import train_imported
 
 pytestmark = pytest.mark.usefixtures("seeded")
 FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.residual, "line": float_networks.line,
@@ -113,6 +114,12 @@ def test_ranges_of_a_quantized_network_are_found_anew():
     x = found.numbers(found.calibration)
     assert np.abs(folded(network).run(x) - network.run(x)).max() < 0.3
     assert_golden(found, quantized(found, Choices()))
+
+
+def test_accumulators_are_not_for_networks_with_convolutions_and_recurrent_layers(tmp_path):
+    network = float_networks.convolutions_before_and_after()
+    with pytest.raises(ValueError, match="--accumulator is for feed-forward networks in integers"):
+        train_imported(tmp_path / "m", network=network, data=data_for(network), choices=Choices(), accumulator=16)
 
 
 def test_layers_have_the_names_of_their_nodes():

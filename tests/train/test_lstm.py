@@ -368,6 +368,7 @@ def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     ("--bits 1", "a mantissa has 2 to 16 bits, not 1"),
     ("--bits 17", "a mantissa has 2 to 16 bits, not 17"),
     ("--bits 16 --asymmetric", "asymmetric weights of 16 bits multiply as integers of 17, operands have 16"),
+    ("--arithmetic bfp --bits 12", "mantissas of 12 bits: training in PyTorch takes at most 11"),
     ("--gate-bits 10", "outputs of gates have 2 to 9 bits, or 0 for binary16, not 10"),
     ("--hidden 0", "hidden sizes are [0]: give one or more, each at least 1"),
     ("--epochs 1,-1,0", "epochs are [1, -1, 0]: none of the phases can have fewer than 0"),

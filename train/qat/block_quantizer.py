@@ -32,6 +32,16 @@ def quantize_block(x: torch.Tensor, fmt: Format, block: int, axis: int = 1) -> t
     return _whole(_quantized(_cut(x, block, axis), fmt, axis + 1)[0], x, axis)
 
 
+def check(fmt: Format):
+    """Refuse a format of mantissas that this file cannot round to.
+
+    Raises:
+        ValueError: mantissas are too wide.
+    """
+    if fmt.bits > WIDEST and not fmt.precision:
+        raise ValueError(f"mantissas of {fmt.bits} bits: training in PyTorch takes at most {WIDEST}")
+
+
 def _cut(x: torch.Tensor, block: int, axis: int) -> torch.Tensor:
     """The blocks of a tensor along an axis of their own; zeros fill the last one."""
     spare = -x.shape[axis] % block
@@ -47,8 +57,7 @@ def _whole(blocks: torch.Tensor, like: torch.Tensor, axis: int) -> torch.Tensor:
 
 def _quantized(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantised blocks along an axis, and the factor 2**((bits - 1) - E) of each."""
-    if fmt.bits > WIDEST and not fmt.precision:
-        raise ValueError(f"mantissas of {fmt.bits} bits: training in PyTorch takes at most {WIDEST}")
+    check(fmt)
     if is_compiling():  # one loop for all, so that this costs little
         return _rounded(_numbers(blocks), fmt, axis)
     y, scale = _rounded(blocks, fmt, axis)

@@ -13,6 +13,7 @@ from concord.net.graph import Graph
 from concord.net.layer_overflow import Widths
 from concord.net.layers.joins import with_softmax
 from concord.net.model import Model
+from concord.net.ops.recurrent import Recurrence
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.quantized import calibrate, outputs, prepared
 from concord.net.quantize.source import Source, source, with_classes
@@ -98,7 +99,7 @@ def train_imported(
     found = source(network, data)
     arithmetic = prepared(network, choices, found.steps, scales_apart=True)
     samples = trainable(found.data, found.outputs)
-    if accumulator is not None and (network.sequence or choices.blocks):
+    if accumulator is not None and (network.has(Recurrence) or choices.blocks):
         raise ValueError("--accumulator is for feed-forward networks in integers: leave it out")
     part = SampleTensors.of(with_classes(samples, found.data.task, found.outputs))
     test = found.test and SampleTensors.of(found.test)

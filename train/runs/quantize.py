@@ -70,7 +70,8 @@ def trained(
         parameters:  File of parameters, see `train.lib.networks`.
         recipe:      How the network is to be quantised.
         calibration: File of the calibration set, see `samples`, or None for training images.
-        folder:      Folder of training and test images; Fashion-MNIST by default.
+        folder:      Folder of training and test images, which are also tested with beside a calibration set of its own;
+            Fashion-MNIST by default, without a calibration set.
 
     Raises:
         Unsupported: an operation of the network cannot be quantised.
@@ -78,11 +79,16 @@ def trained(
     """
     reproducible(0)
     net, inputs = build(network).eval(), samples(calibration) if calibration else None
+    with_images = inputs is None or folder is not None
     shape = SHAPE if inputs is None else inputs.shape[1:]
-    check(net, shape, recipe, CLASSES if inputs is None else None)
+    if with_images and shape != SHAPE:
+        raise ValueError(f"{calibration}: samples of {list(shape)} do not go with the images {list(SHAPE)} of "
+                         f"{folder}: leave --data out, or give a calibration set of such images")
+    check(net, shape, recipe, CLASSES if with_images else None)
     networks.load(net, parameters)
-    images = Images.load(CALIBRATION, folder) if inputs is None else None
-    return Trained(graph=graph_of(net, shape, network), inputs=images.x.numpy() if images else inputs, images=images)
+    images = Images.load(CALIBRATION, folder) if with_images else None
+    inputs = images.x.numpy() if inputs is None else inputs
+    return Trained(graph=graph_of(net, shape, network), inputs=inputs, images=images)
 
 
 def quantize(source: Trained, recipe: Recipe, progress: Show = silent) -> tuple[Quantized, Integers]:

@@ -18,6 +18,7 @@ from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, check_epochs, cross_entropy, fit, reproducible, silent
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
+from concord.train.qat import block_quantizer
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs.qat_training import train_quantized
 
@@ -132,8 +133,10 @@ def train_recurrent(
     _check(hidden, epochs)
     default = EIGHT_BITS if block is None else EIGHT_BIT_BLOCKS
     weights_format, input_format = weights_format or default, input_format or default
-    CELLS[cell].check_gate_bits(gates.outputs)  # this and the next line refuse before anything is trained
+    CELLS[cell].check_gate_bits(gates.outputs)  # this and the next lines refuse before anything is trained
     gates.travels_as(weights_format)
+    for fmt in (weights_format, input_format) if block is not None else ():
+        block_quantizer.check(fmt)
     choices = choices_of(weights_format, input_format, gates, block)
     sets = data.vowel_sets(folder)
     train, test = sets.train.first(samples or len(sets.train)), sets.test
