@@ -67,7 +67,7 @@ class Bench:
 async def brings_vectors_in_order(dut, stall, dependent):
     """Sources of random products, in memories and NetQ; without dependencies and stalls, one word a cycle."""
     bench, seed = Bench(dut, stall, dependent), cocotb.RANDOM_SEED
-    chains = random_chains(CONFIG, np.random.default_rng(seed), 30, lambda chain: pipelines(chain)[0] == "fetch")
+    chains = random_chains(CONFIG, np.random.default_rng(seed), 100, lambda chain: pipelines(chain)[0] == "fetch")
     await start(dut)
     wanted = []
     for chain in chains:
