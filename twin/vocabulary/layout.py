@@ -58,7 +58,7 @@ def canonical(a):
 
 def join(*values):
     """Values one after the other along the last axis."""
-    return xp.concat(values, -1)
+    return xp.concat(values, axis=-1)
 
 
 def part(x, first, last):
