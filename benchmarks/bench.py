@@ -29,7 +29,7 @@ SAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class WorkloadCosts:
     """Costs of a workload: wall time, cycles of the machine (0 on golden) and of the simulation, and beats."""
 
     seconds: float
@@ -38,7 +38,7 @@ class Run:
     beats: int
 
 
-def measure(nnp: Machine, workload: Workload) -> Run:
+def measure(nnp: Machine, workload: Workload) -> WorkloadCosts:
     """Load and run a workload; only running it is timed.
 
     Raises:
@@ -55,8 +55,8 @@ def measure(nnp: Machine, workload: Workload) -> Run:
     if error != Error.NONE:
         raise RuntimeError(f"instruction {address}: {error.name}")
     nnp.receive()
-    return Run(seconds=seconds, cycles=nnp.counter(Counter.CYCLES), simulated=_simulated(nnp) - before,
-               beats=nnp.counter(Counter.BEATS))
+    return WorkloadCosts(seconds=seconds, cycles=nnp.counter(Counter.CYCLES), simulated=_simulated(nnp) - before,
+                         beats=nnp.counter(Counter.BEATS))
 
 
 def _simulated(nnp: Machine) -> int:
@@ -99,7 +99,7 @@ def _cycles(count: float) -> str:
     return f"{count:,.0f}" if count else "-"
 
 
-def _rate(run: Run) -> str:
+def _rate(run: WorkloadCosts) -> str:
     return f"{run.simulated / run.seconds:,.0f}" if run.simulated else "-"
 
 

@@ -39,7 +39,7 @@ OUT = Path("build/bench_lazy")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class LazyTraining:
     """The result of one training.
 
     Attributes:
@@ -59,7 +59,7 @@ class Run:
     seconds: float
 
 
-def train(rule: UpdateRule, rate: float, seed: int, samples: int, epochs: int) -> Run:
+def train(rule: UpdateRule, rate: float, seed: int, samples: int, epochs: int) -> LazyTraining:
     """Train a network on one thread, and measure its accuracy."""
     reproducible(seed)
     torch.utils.deterministic.fill_uninitialized_memory = False  # no code reads memory that it has not written
@@ -77,27 +77,27 @@ def train(rule: UpdateRule, rate: float, seed: int, samples: int, epochs: int) -
         tensor_fit.fit(net, tensor_network.inputs(x), learn.labels, **options)
         share = tensor_fit.accuracy(net, tensor_network.inputs(y), test.labels)
         changes, saturations = net.counts().changes, net.counts().saturations
-    return Run(rule=rule, rate=rate, seed=seed, accuracy=100 * share, changes=changes, saturations=saturations,
-               seconds=time.perf_counter() - began)
+    return LazyTraining(rule=rule, rate=rate, seed=seed, accuracy=100 * share, changes=changes, saturations=saturations,
+                        seconds=time.perf_counter() - began)
 
 
-def all_runs(seeds: int, samples: int, epochs: int, console: Console) -> list[Run]:
+def all_runs(seeds: int, samples: int, epochs: int, console: Console) -> list[LazyTraining]:
     """Train with every update rule, in two processes."""
     jobs = [(rule, rate, seed) for seed in range(seeds) for rule in RULES for rate in RATES]
     jobs += [(rule, rate, 0) for rule in ONCE for rate in RATES]
     return side_by_side("training", train, [(*job, samples, epochs) for job in jobs], console)
 
 
-def chosen(runs: list[Run], rule: UpdateRule, rate: float) -> list[Run]:
+def chosen(runs: list[LazyTraining], rule: UpdateRule, rate: float) -> list[LazyTraining]:
     return sorted((run for run in runs if (run.rule, run.rate) == (rule, rate)), key=lambda run: run.seed)
 
 
-def mean(runs: list[Run], rule: UpdateRule, rate: float) -> float:
+def mean(runs: list[LazyTraining], rule: UpdateRule, rate: float) -> float:
     """Mean accuracy of an update rule over the seeds."""
     return float(np.mean([run.accuracy for run in chosen(runs, rule, rate)]))
 
 
-def report(runs: list[Run], console: Console) -> bool:
+def report(runs: list[LazyTraining], console: Console) -> bool:
     """Print the tables, and return whether all goals are met."""
     state = Rates(learning_rate=RATES[0])
     table = Table("rule", "learning rate", "accuracy, mean", "each seed", "exponents changed", "saturations",
@@ -125,7 +125,7 @@ def report(runs: list[Run], console: Console) -> bool:
     return met
 
 
-def picture(runs: list[Run], path: Path):
+def picture(runs: list[LazyTraining], path: Path):
     """Draw the accuracy of each update rule, with a dot for each seed."""
     figure, axes = pyplot.subplots(1, len(RATES), figsize=(9, 3.5), sharey=True, layout="constrained")
     rules = (*RULES, *ONCE)

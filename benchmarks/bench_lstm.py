@@ -38,7 +38,7 @@ OUT = Path("build/bench_lstm")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
+class LstmSetting:
     """The quantisation of a network.
 
     Attributes:
@@ -62,27 +62,27 @@ class Setting:
         return f"w{self.weights}x{self.codes}{form}{'g' if self.gates.shared else 'm'}{self.gates.outputs or ''}"
 
 
-def _settings() -> Iterable[Setting]:
+def _settings() -> Iterable[LstmSetting]:
     forms = [(8, 8, 0, False), (8, 8, 0, True), (8, 8, 8, False)]
     forms += [(bits, bits, outputs, False) for bits in (6, 5, 4) for outputs in (0, bits)]
     for weights, codes, outputs, shared in (*forms, (4, 8, 0, False)):
         for asymmetric in (False, True):
             gates = Gates(asymmetric=asymmetric, shared=shared, outputs=outputs)
-            yield Setting(weights=weights, codes=codes, gates=gates)
+            yield LstmSetting(weights=weights, codes=codes, gates=gates)
 
 
 SETTINGS = tuple(_settings())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class LstmResult:
     """The results of one integer network.
 
     Attributes:
         ptq, qat: Accuracies on the test set in the machine's arithmetic in percent, after PTQ and after QAT.
     """
 
-    setting: Setting
+    setting: LstmSetting
     seed: int
     ptq: float
     qat: float
@@ -101,7 +101,7 @@ def accuracy(net, **mode: bool) -> float:
         return 100 * share(net(x, lengths, **mode).argmax(1), labels)
 
 
-def quantize(folder: Path | None, setting: Setting, seed: int, parameters: dict[str, np.ndarray]) -> Run:
+def quantize(folder: Path | None, setting: LstmSetting, seed: int, parameters: dict[str, np.ndarray]) -> LstmResult:
     """Quantise an FP32 network, retrain it, run it in golden arithmetic, and write its model file."""
     reproducible(seed)
     train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
@@ -128,10 +128,10 @@ def quantize(folder: Path | None, setting: Setting, seed: int, parameters: dict[
         command="nox -s bench_lstm",
         method=f"weights of {setting.weights} bits, {setting.gates}, x and h of {setting.codes} bits",
     )
-    return Run(setting=setting, seed=seed, ptq=ptq, qat=100 * made.provenance.golden_accuracy)
+    return LstmResult(setting=setting, seed=seed, ptq=ptq, qat=100 * made.provenance.golden_accuracy)
 
 
-def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[float], list[Run]]:
+def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[float], list[LstmResult]]:
     """Train all networks in two processes: the FP32 accuracy of each seed, and a result for each setting and seed."""
     trained = side_by_side("FP32", train_float, [(folder, seed) for seed in range(seeds)], console)
     fp32 = [right for *_, right in sorted(trained, key=itemgetter(0))]
@@ -140,7 +140,7 @@ def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[fl
     return fp32, sorted(runs, key=lambda run: (SETTINGS.index(run.setting), run.seed))
 
 
-def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
+def report(fp32: list[float], runs: list[LstmResult], console: Console) -> bool:
     """Print the table, and return whether 8-bit networks are close enough to FP32."""
     table = Table("W, R", "x, h", "gates", "form", "PTQ, mean", "each seed", "QAT, mean", "each seed",
                   "QAT - FP32", "goal", title="JapaneseVowels, LSTM 12-32-9, test accuracy in golden arithmetic, %")

@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from concord.campaigns.makers import networks
-from concord.compiler.cascade import Cutter, Estimates
+from concord.compiler.cascade import Estimates, PartCompiler
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import CascadeSession, Streamed
 from concord.net import network
@@ -62,7 +62,8 @@ def row(model: Model, samples: np.ndarray, preset: str, machines: int) -> list[s
     several = stream(compiled.cascade, samples)
     bits = count_bits(several.outputs, network.forward(model, samples)[-1].outputs)
     one = whole(model, config)
-    estimate = Estimates(Cutter(model, [config] * machines), costs_of(model, config)).interval(compiled.cascade.cuts)
+    estimate = Estimates(PartCompiler(model, [config] * machines),
+                         costs_of(model, config)).interval(compiled.cascade.cuts)
     estimate *= len(samples[0]) if compiled.cascade.recurrent else 1
     alone = stream(Cascade.of(one.firmware), samples) if one else None
     beside = [f"{alone.interval:,.0f}", f"{alone.latency:,}"] if alone else ["too large", "too large"]

@@ -37,7 +37,7 @@ from rich.table import Table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class ExperimentPlan:
     """The experiments with one network.
 
     Attributes:
@@ -58,10 +58,11 @@ class Plan:
 
 
 PLANS = {
-    "resnet": Plan(title="ResNet-style", settings=((8, 16), (8, 14)), samples=20_000, batch=BATCH, epochs=(5, 3, 1),
-                   counted=1_000),
-    "mlp": Plan(title="MLP", settings=tuple((bits, accumulator) for bits in (8, 4) for accumulator in (16, 14, 12)),
-                samples=60_000, batch=128, epochs=(10, 4, 1), counted=10_000),
+    "resnet": ExperimentPlan(title="ResNet-style", settings=((8, 16), (8, 14)), samples=20_000, batch=BATCH,
+                             epochs=(5, 3, 1), counted=1_000),
+    "mlp": ExperimentPlan(
+        title="MLP", settings=tuple((bits, accumulator) for bits in (8, 4) for accumulator in (16, 14, 12)),
+        samples=60_000, batch=128, epochs=(10, 4, 1), counted=10_000),
 }
 #: Largest loss against FP32 in points, in the mean over the seeds, by the bits of the accumulator.
 NEAR, BINDING = 0.5, (16, 14)
@@ -70,7 +71,7 @@ OUT = Path("build/bench_overflow")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
+class ExperimentStage:
     """The state of a network after one step of an experiment.
 
     Attributes:
@@ -85,7 +86,7 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class OverflowResult:
     """The results of one network.
 
     Attributes:
@@ -101,9 +102,9 @@ class Run:
     accumulator: int
     seed: int
     fp32: float
-    before: Stage
-    enlarged: Stage
-    trained: Stage
+    before: ExperimentStage
+    enlarged: ExperimentStage
+    trained: ExperimentStage
     test_events: int
     test_additions: int
     record: str
@@ -121,7 +122,7 @@ def prepare(network: str, seed: int, folder: Path | None):
     image.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
 
 
-def quantize(network: str, bits: int, accumulator: int, seed: int, folder: Path | None) -> Run:
+def quantize(network: str, bits: int, accumulator: int, seed: int, folder: Path | None) -> OverflowResult:
     """Quantise an FP32 network for an accumulator and retrain it."""
     reproducible(seed)
     plan = PLANS[network]
@@ -142,7 +143,7 @@ def quantize(network: str, bits: int, accumulator: int, seed: int, folder: Path 
             qat, loss, len(found.x), lowered=lowered, epochs=epochs, rate=at, seed=seed, batch=plan.batch,
             predictor=predictor)
     test = counts(predictor, found.test_x[:plan.counted])
-    return Run(
+    return OverflowResult(
         network=network, bits=bits, accumulator=accumulator, seed=seed, fp32=100 * found.accuracy(net), before=before,
         enlarged=enlarged, trained=stage(predictor, found), test_events=test.number, test_additions=test.additions,
         record=str(predictor.record))
@@ -153,7 +154,7 @@ def counts(predictor: Predictor, inputs: torch.Tensor | None = None) -> Count:
     return reduce(Count.beside, (predictor.count(name, inputs) for name in predictor.network.layers))
 
 
-def stage(predictor: Predictor, found: Images) -> Stage:
+def stage(predictor: Predictor, found: Images) -> ExperimentStage:
     """Measure a network whose sums wrap.
 
     Raises:
@@ -169,7 +170,8 @@ def stage(predictor: Predictor, found: Images) -> Stage:
     if (different := int((golden != patterns(outputs[:COMPARED])).sum())):
         raise RuntimeError(f"golden and PyTorch differ in {different} of {golden.size} outputs; report this defect")
     count = counts(predictor)
-    return Stage(accuracy=100 * share(outputs.argmax(1), found.test_labels), events=count.number, needed=count.bits)
+    return ExperimentStage(accuracy=100 * share(outputs.argmax(1), found.test_labels), events=count.number,
+                           needed=count.bits)
 
 
 def _model(net: QuantizedNetwork) -> Model:
@@ -182,7 +184,7 @@ def _model(net: QuantizedNetwork) -> Model:
         provenance=made, fp32_predictions=none, quantized_predictions=none)
 
 
-def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: Console) -> list[Run]:
+def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: Console) -> list[OverflowResult]:
     """Run every setting of every network and seed, in two processes."""
     first = [(name, seed, folder) for name in networks for seed in range(seeds)]
     side_by_side("FP32", prepare, first, console)
@@ -191,7 +193,7 @@ def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: 
     return sorted(runs, key=lambda run: (run.network, -run.bits, -run.accumulator, run.seed))
 
 
-def report(runs: list[Run], console: Console) -> bool:
+def report(runs: list[OverflowResult], console: Console) -> bool:
     """Print the means over the seeds and the events of all seeds, and return whether all goals are met."""
     table = Table(title="Fashion-MNIST, test accuracy in percent on sums that wrap", title_justify="left")
     for name in ("network", "weights, inputs", "sums", "FP32", "before", "enlarged", "after QAT", "- FP32",

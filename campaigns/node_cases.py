@@ -23,7 +23,7 @@ CLOSE = 1e-5  #: Largest difference of an output, relative to the largest output
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """What became of a case.
 
     Attributes:
@@ -65,18 +65,18 @@ def write(name: str, path: Path, constants: bool) -> bool:
     return True
 
 
-def outcome(name: str, path: Path) -> Outcome:
+def outcome(name: str, path: Path) -> CaseOutcome:
     """Import the file of a case, and compare the network with onnxruntime, or with the outputs of the case."""
     try:
         imported = read(path)
     except ValueError as error:
-        return Outcome(refused=str(error))
+        return CaseOutcome(refused=str(error))
     try:
-        return Outcome(difference=difference(imported))
+        return CaseOutcome(difference=difference(imported))
     except ValueError as error:
         if "onnxruntime cannot run it" not in str(error):
             raise
-        return Outcome(difference=_difference_from_case(name, imported))
+        return CaseOutcome(difference=_difference_from_case(name, imported))
 
 
 def _difference_from_case(name: str, imported: Imported) -> float:

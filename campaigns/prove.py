@@ -56,7 +56,7 @@ class Bug:
     change: Callable
 
 
-class Step(Component):
+class ProvedStep(Component):
     """All pipeline stages of one element without the registers between them, and a claim about their result.
 
     Args:
@@ -187,7 +187,7 @@ PROOFS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ProofTask:
     """One question to the solver.
 
     Attributes:
@@ -206,18 +206,18 @@ class Task:
         return self.bug.name if self.bug else {"bmc": "holds", "cover": "covers are reached"}[self.mode]
 
 
-def tasks(claim: str) -> list[Task]:
+def tasks(claim: str) -> list[ProofTask]:
     """The questions about a claim: it holds, its covers are reached, each of its bugs is found."""
     bugs = next(bugs for function, bugs in PROOFS.items() if function.__name__ == claim)
-    return [Task(claim, "bmc"), Task(claim, "cover"), *(Task(claim, "bmc", bug) for bug in bugs)]
+    return [ProofTask(claim, "bmc"), ProofTask(claim, "cover"), *(ProofTask(claim, "bmc", bug) for bug in bugs)]
 
 
-def verdict(task: Task, fmt: LazyFormat) -> str:
+def verdict(task: ProofTask, fmt: LazyFormat) -> str:
     """The answer: "proved", "reached" or "found", or FAILED and the end of the solver's output."""
     claim = next(function for function in PROOFS if function.__name__ == task.claim)
     expect = "fail" if task.bug else "pass"
     with tempfile.TemporaryDirectory(prefix="prove-") as folder:
-        Path(folder, "top.il").write_text(rtlil.convert(Step(fmt, claim, task.bug), name="top", emit_src=False))
+        Path(folder, "top.il").write_text(rtlil.convert(ProvedStep(fmt, claim, task.bug), name="top", emit_src=False))
         Path(folder, "task.sby").write_text(SETTINGS.format(mode=task.mode, expect=expect))
         done = subprocess.run(["yowasp-sby", *TOOLS, "-f", "-j1", "task.sby"], cwd=folder, env=environment(),
                               capture_output=True, text=True, check=False)

@@ -52,7 +52,7 @@ def merge(paths: Iterable[Path]) -> Coverage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class BenchJob:
     """One run of a testbench.
 
     Attributes:
@@ -91,7 +91,7 @@ class Job:
 
 
 def jobs(*, unit: list[str], config: list[str], seed: list[int], regress: bool = False, waves: bool = False,
-         coverage: bool = False) -> list[Job]:
+         coverage: bool = False) -> list[BenchJob]:
     """The runs that the options ask for, in the order of the registry. An empty list stands for the default choice.
 
     Raises:
@@ -120,7 +120,7 @@ def jobs(*, unit: list[str], config: list[str], seed: list[int], regress: bool =
         if config and not set(config) & set(chosen[name]):
             raise ValueError(f"{name} has no configuration {', '.join(config)}: "
                              f"choose one of {', '.join(chosen[name])}")
-    return [Job(unit=name, config=label, seed=number, waves=waves, coverage=coverage)
+    return [BenchJob(unit=name, config=label, seed=number, waves=waves, coverage=coverage)
             for name, labels in chosen.items() for label in labels if not config or label in config
             for number in seed or [1]]
 
@@ -200,7 +200,7 @@ def pytest_addoption(parser):
                     help="Count executed lines, as --regress does.")
 
 
-def _chosen(option) -> list[Job]:
+def _chosen(option) -> list[BenchJob]:
     if option.seeds is not None and option.seeds < 1:
         raise ValueError(f"--seeds takes a positive number, not {option.seeds}")
     seed = option.seed + list(range(1, 1 + (option.seeds or 0)))

@@ -34,7 +34,7 @@ SOURCES = ("network", "preset", "weights", "calibration", "inputs", "samples", "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Network:
+class ComparedNetwork:
     """A network on a machine.
 
     Attributes:
@@ -56,12 +56,12 @@ class Network:
     samples: Callable[[Firmware, int], list[np.ndarray]]
 
 
-def shipped() -> Iterator[Network]:
+def shipped() -> Iterator[ComparedNetwork]:
     """The shipped networks."""
     for name, machine in SHIPPED.items():
-        yield Network(name=name, preset=machine, weights=f"{name}.safetensors", calibration="-",
-                      inputs=VOWELS if name.startswith("vowels") else IMAGES,
-                      make=partial(load_model, MODELS / f"{name}.safetensors"), samples=first_samples)
+        yield ComparedNetwork(name=name, preset=machine, weights=f"{name}.safetensors", calibration="-",
+                              inputs=VOWELS if name.startswith("vowels") else IMAGES,
+                              make=partial(load_model, MODELS / f"{name}.safetensors"), samples=first_samples)
 
 
 def first_samples(firmware: Firmware, count: int) -> list[np.ndarray]:
@@ -84,7 +84,7 @@ class Row:
         cells:   Cell of each column behind SOURCES.
     """
 
-    network: Network
+    network: ComparedNetwork
     samples: int
     lines: int
     cells: list[Cell]
@@ -98,7 +98,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class TwinComparison:
     """What is compared, and how.
 
     Attributes:
@@ -122,7 +122,7 @@ class Comparison:
         """Titles of the columns behind SOURCES."""
         return [*[f"RTL, {self.on_rtl}"] * (not self.unquantized), *(way.title for way in self.ways)]
 
-    def row(self, network: Network) -> Row:
+    def row(self, network: ComparedNetwork) -> Row:
         """The row of a network, all of whose ways run."""
         if network.make is None:
             return Row(network=network, samples=0, lines=0, cells=[NOT_RUN] * len(self.columns))
@@ -147,14 +147,14 @@ class Comparison:
     def _script(self, firmware: Firmware, hints: bool) -> Script:
         return recover(firmware if hints else without_hints(firmware), unquantized=self.unquantized)
 
-    def _rtl(self, network: Network, firmware: Firmware, samples: list[np.ndarray], golden: np.ndarray) -> Cell:
+    def _rtl(self, network: ComparedNetwork, firmware: Firmware, samples: list[np.ndarray], golden: np.ndarray) -> Cell:
         if not self.on_rtl or network.preset not in PRESETS:  # no hardware is built for other machines
             return NOT_RUN
         return tried(f"{network.name}: RTL", lambda: differing(
             golden[:self.on_rtl], outputs_of("library", firmware, samples[:self.on_rtl])), self.say)
 
     def _cell(
-        self, network: Network, way: Way, script: Script, samples: list[np.ndarray], golden: np.ndarray,
+        self, network: ComparedNetwork, way: Way, script: Script, samples: list[np.ndarray], golden: np.ndarray,
     ) -> Cell:
         if not installed(way.framework):
             return NOT_RUN

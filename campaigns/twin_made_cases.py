@@ -20,7 +20,7 @@ from concord.benchmarks.tiny_published import (
     onnx_file,
     published_file,
 )
-from concord.campaigns.twin_comparison import IMAGES, VOWELS, Network, first_samples
+from concord.campaigns.twin_comparison import IMAGES, VOWELS, ComparedNetwork, first_samples
 from concord.campaigns.verify_matrix import STYLES
 from concord.datasets import dataset
 from concord.datasets.samples import DataSet, Samples, Task
@@ -47,7 +47,7 @@ NOWHERE = Provenance(command=COMMAND, method="random weights", seed=WEIGHTS_SEED
                      golden_accuracy=0)
 
 
-def random_networks(out: Path) -> Iterator[Network]:
+def random_networks(out: Path) -> Iterator[ComparedNetwork]:
     """Recurrent networks, convolutional ones and the architectures of MLPerf Tiny, with weights from seeds.
 
     Args:
@@ -56,19 +56,20 @@ def random_networks(out: Path) -> Iterator[Network]:
     sources = {"weights": f"seed {WEIGHTS_SEED}", "samples": first_samples}
     for cell in CELLS:
         for arithmetic in "integer", "bfp":
-            yield Network(name=f"{cell}, {arithmetic}", preset="speech", make=partial(recurrent, cell, arithmetic),
-                          calibration=f"{CALIBRATION} of {VOWELS}", inputs=VOWELS, **sources)
+            yield ComparedNetwork(name=f"{cell}, {arithmetic}", preset="speech",
+                                  make=partial(recurrent, cell, arithmetic),
+                                  calibration=f"{CALIBRATION} of {VOWELS}", inputs=VOWELS, **sources)
     for style in STYLES:
         for machine in "vision", "ulx3s":
             for arithmetic in "integer", "bfp":
-                yield Network(name=f"{style}, {arithmetic}", preset=machine,
-                              make=partial(imported, style, STYLES[style], machine, arithmetic, out),
-                              calibration=f"{CALIBRATION} of {IMAGES}", inputs=IMAGES, **sources)
+                yield ComparedNetwork(name=f"{style}, {arithmetic}", preset=machine,
+                                      make=partial(imported, style, STYLES[style], machine, arithmetic, out),
+                                      calibration=f"{CALIBRATION} of {IMAGES}", inputs=IMAGES, **sources)
     for name in tiny_models.REFERENCES:
-        yield Network(name=tiny_models.title(name), preset=TINY_PRESET, weights="seed 0",
-                      calibration=f"seed {tiny_models.SEED}", inputs=f"seed {tiny_models.TEST_SEED}",
-                      make=partial(tiny_models.quantized, name, out),
-                      samples=lambda _, count, name=name: list(tiny_models.run_inputs(name, count)))
+        yield ComparedNetwork(name=tiny_models.title(name), preset=TINY_PRESET, weights="seed 0",
+                              calibration=f"seed {tiny_models.SEED}", inputs=f"seed {tiny_models.TEST_SEED}",
+                              make=partial(tiny_models.quantized, name, out),
+                              samples=lambda _, count, name=name: list(tiny_models.run_inputs(name, count)))
 
 
 def recurrent(cell: str, arithmetic: str, machine: str = "speech") -> Model:
@@ -108,7 +109,7 @@ def imported(name: str, build: Callable[[], torch.nn.Module], machine: str, arit
     return quantize(made, opened(read_network(path), data, choices), choices, command=COMMAND)
 
 
-def published_networks(models: Path, features: Path | None, out: Path, converter: str) -> list[Network]:
+def published_networks(models: Path, features: Path | None, out: Path, converter: str) -> list[ComparedNetwork]:
     """The networks of MLPerf Tiny with the weights of their published files, which are converted at once.
 
     Args:
@@ -132,12 +133,12 @@ def published_networks(models: Path, features: Path | None, out: Path, converter
 
 def _published(
     name: str, file: Path | None, models: Path, features: Path | None, out: Path, converter: str,
-) -> Network:
+) -> ComparedNetwork:
     features = features if name == "kws" else None
     title = f"{PUBLISHED[name].title}, published"
     if file is None:
-        return Network(name=title, preset=TINY_PRESET, weights=f"{PUBLISHED[name].file}: no file", calibration="-",
-                       inputs="-", make=None, samples=first_samples)
+        return ComparedNetwork(name=title, preset=TINY_PRESET, weights=f"{PUBLISHED[name].file}: no file",
+                               calibration="-", inputs="-", make=None, samples=first_samples)
     onnx = onnx_file(PUBLISHED[name], models, out, converter)
 
     @cache
@@ -152,7 +153,7 @@ def _published(
         data, _ = data_of(name, read().shape, features, count)
         return list(data.test.inputs[:count])
 
-    return Network(
+    return ComparedNetwork(
         name=title, preset=TINY_PRESET, weights=f"{file.name} ({digest(file)})",
         calibration=f"{tiny_published.CALIBRATION} of {features.name}, seed {SEED}" if features else f"seed {SEED}",
         inputs=features.name if features else f"seed {TEST_SEED}", make=make, samples=samples)
@@ -167,7 +168,7 @@ E4M3 = Format.floating(4, 3, **ALONE)
 MIXTURES = (E3M0, EIGHT), (E4M3, EIGHT), (E4M3, E4M3), (E2M1, E3M2), (EIGHT, E4M3), (E3M0, E3M0)
 
 
-def float_networks(out: Path) -> Iterator[Network]:
+def float_networks(out: Path) -> Iterator[ComparedNetwork]:
     """A perceptron, a residual network and an LSTM for each mixture of formats, with weights from a seed.
 
     Args:
@@ -180,10 +181,11 @@ def float_networks(out: Path) -> Iterator[Network]:
         machine.write_text(machine_text(*mixture))
         sources = {"preset": str(machine), "weights": f"seed {WEIGHTS_SEED}", "samples": first_samples}
         for style, build in {"mlp": mlp, "ResNet": STYLES["ResNet"]}.items():
-            yield Network(name=f"{style}, {name}", make=partial(imported, style, build, str(machine), "bfp", out),
-                          calibration="-", inputs=IMAGES, **sources)
-        yield Network(name=f"lstm, {name}", make=partial(recurrent, "lstm", "bfp", str(machine)),
-                      calibration=f"{CALIBRATION} of {VOWELS}", inputs=VOWELS, **sources)
+            yield ComparedNetwork(name=f"{style}, {name}",
+                                  make=partial(imported, style, build, str(machine), "bfp", out),
+                                  calibration="-", inputs=IMAGES, **sources)
+        yield ComparedNetwork(name=f"lstm, {name}", make=partial(recurrent, "lstm", "bfp", str(machine)),
+                              calibration=f"{CALIBRATION} of {VOWELS}", inputs=VOWELS, **sources)
 
 
 def machine_text(weights: Format, inputs: Format) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads this at its import
 
 import typer
-from concord.campaigns.twin_comparison import SOURCES, Comparison, Network, Row, shipped
+from concord.campaigns.twin_comparison import SOURCES, ComparedNetwork, Row, TwinComparison, shipped
 from concord.campaigns.twin_ways import NOT_RUN, differs, frameworks_of, lacking, ways_of
 from concord.nnp.lib.errors import sentences
 from concord.twin.source.frameworks import RUNTIMES, Framework, installed
@@ -27,7 +27,7 @@ OUT = Path("build/twin_networks")
 
 def networks(
     models: Path | None, features: Path | None, converter: str, say: Callable[[str], None],
-) -> Iterator[Network]:
+) -> Iterator[ComparedNetwork]:
     """All networks; those that PyTorch quantises only where it is installed."""
     yield from shipped()
     if not installed(Framework.TORCH):
@@ -93,8 +93,8 @@ def main(
     if not taken:
         raise ValueError(f"no network has {only!r} in its name, or what it needs is missing")
     ways = ways_of(chosen, eager=eager or unquantized)
-    compared = Comparison(ways=[way for way in ways if way.hints or not unquantized], samples=samples, on_rtl=rtl,
-                          out=OUT, unquantized=unquantized, say=console.print)
+    compared = TwinComparison(ways=[way for way in ways if way.hints or not unquantized], samples=samples, on_rtl=rtl,
+                              out=OUT, unquantized=unquantized, say=console.print)
     rows = []
     for network in taken:
         rows.append(compared.row(network))
@@ -114,7 +114,7 @@ def features_of(folder: Path | None) -> Path | None:
     return feature_folder(folder)
 
 
-def table(compared: Comparison, rows: list[Row]) -> Table:
+def table(compared: TwinComparison, rows: list[Row]) -> Table:
     """The table, whose title says what its numbers are."""
     kind = ("largest difference of twins from golden, without quantisers, divided by the largest output"
             if compared.unquantized else "differing bits of twins and of the simulated hardware from golden")

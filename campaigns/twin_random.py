@@ -16,14 +16,14 @@ from concord.compiler.network import compile_network
 from concord.firmware.firmware import Firmware
 from concord.firmware.session import outputs_of
 from concord.twin.lib.run import run
-from concord.twin.lib.script import Call, Line, Loop, Script
+from concord.twin.lib.script import Call, Line, Script, SequenceLoop
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover, without_hints
 from concord.twin.vocabulary import numpy_functions, word_functions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class TwinOutcome:
     """What became of a network.
 
     Attributes:
@@ -50,7 +50,7 @@ def compiled(kind: str, seed: int) -> tuple[Firmware, np.ndarray]:
     return compile_network(drawn.model, drawn.config).firmware, samples
 
 
-def outcome(firmware: Firmware, samples: np.ndarray) -> Outcome:
+def outcome(firmware: Firmware, samples: np.ndarray) -> TwinOutcome:
     """The twins of a network beside golden."""
     wanted, seconds, tables = outputs_of("golden", firmware, samples), 0.0, 0
     for hints, each in (("with hints", firmware), ("without hints", without_hints(firmware))):
@@ -58,12 +58,12 @@ def outcome(firmware: Firmware, samples: np.ndarray) -> Outcome:
         try:
             script = recover(each)
         except Unrecognised as error:
-            return Outcome(layers=False, wrong=f"word by word {hints}: {error}", tables=0, seconds=0)
+            return TwinOutcome(layers=False, wrong=f"word by word {hints}: {error}", tables=0, seconds=0)
         seconds += time.perf_counter() - begun
         if not np.array_equal(results(script, samples), wanted):
-            return Outcome(layers=True, wrong=f"other bits {hints}", tables=0, seconds=seconds)
+            return TwinOutcome(layers=True, wrong=f"other bits {hints}", tables=0, seconds=seconds)
         tables = max(tables, sum(call.function == "take" for call in calls(script)))
-    return Outcome(layers=True, wrong="", tables=tables, seconds=seconds)
+    return TwinOutcome(layers=True, wrong="", tables=tables, seconds=seconds)
 
 
 def results(script: Script, samples: np.ndarray) -> np.ndarray:
@@ -79,7 +79,7 @@ def calls(script: Script) -> list[Call]:
 
     def add(lines: tuple[Line, ...]):
         for line in lines:
-            if isinstance(line, Loop):
+            if isinstance(line, SequenceLoop):
                 add(line.body)
             else:
                 found.append(line)
@@ -98,7 +98,7 @@ def main():
     given, bad = parser.parse_args(), 0
     print(f"{'kind':16}  drawn  compiled  layers  wrong  with tables  seconds each")
     for kind in given.kinds:
-        found: list[Outcome] = []
+        found: list[TwinOutcome] = []
         for seed in range(given.seed, given.seed + given.networks):
             try:
                 firmware, samples = compiled(kind, seed)

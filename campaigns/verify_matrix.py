@@ -27,7 +27,7 @@ from concord.train.lib.networks import CLASSES, Branches, Residual, convolution
 from concord.train.runs.image import train_image
 from concord.train.runs.recurrent import train_recurrent
 from concord.verification.batches import Builds
-from concord.verification.inputs import Source
+from concord.verification.inputs import InputSource
 from concord.verification.verification import prepare, verify_model
 from concord.verification.verified import Request
 from rich.console import Console
@@ -122,7 +122,7 @@ def builds(*names: str) -> Builds:
 def mismatches(path: Path, name: str, samples: int, data: Path | None = None) -> int:
     """Number of bits and event counters that differ on the simulated machine."""
     console = Console(file=io.StringIO())
-    source = Source(inputs=None, data=data, samples=str(samples), first=0, default=samples)
+    source = InputSource(inputs=None, data=data, samples=str(samples), first=0, default=samples)
     request = Request(path=path, place=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
                       folder=OUT, waves=False)
     done = verify_model(prepare(request, console), builds(name), console)

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 from math import comb
 
 from concord.compiler import cuts
-from concord.compiler.graph.network import Network
+from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.wiring import has_images, wired
 from concord.compiler.lib.neighbours import Neighbours, Received
 from concord.compiler.lib.tiling import Bound
@@ -47,7 +47,7 @@ class CompiledCascade:
         return [(f"machine {k}: " if len(self.parts) > 1 else "", part) for k, part in enumerate(self.parts, 1)]
 
 
-class Cutter:
+class PartCompiler:
     """Compiles the parts of one network, each of them once.
 
     Args:
@@ -64,7 +64,7 @@ class Cutter:
         self.model, self.configs = model, tuple(configs)
         self._images = has_images(model)
         self._done: dict[tuple, Compiled | ValueError] = {}
-        self._network = Network(wired(model, kind_of), configs[0]) if self._images and cuts.cuts(model) else None
+        self._network = PlannedNetwork(wired(model, kind_of), configs[0]) if self._images and cuts.cuts(model) else None
 
     def shape(self, name: str) -> tuple[int, int, int]:
         """Channels, rows and columns of a layer's result; a vector is an image of one pixel.
@@ -146,7 +146,7 @@ class Estimates:
         possible: Names of the layers behind which the network can be cut.
     """
 
-    def __init__(self, cutter: Cutter, costs: Mapping[str, int]):
+    def __init__(self, cutter: PartCompiler, costs: Mapping[str, int]):
         self._cutter, self._model, self._config, self._costs = cutter, cutter.model, cutter.configs[0], costs
         self._sent: dict[str, int] = {}
         for name in cuts.cuts(cutter.model):
@@ -200,7 +200,7 @@ class Estimates:
         return self._costs.get(name, 0)
 
 
-def balanced(cutter: Cutter, costs: Mapping[str, int]) -> CompiledCascade:
+def balanced(cutter: PartCompiler, costs: Mapping[str, int]) -> CompiledCascade:
     """The network, cut where the busiest machine has the least to do, among the cuts whose parts fit their machines.
 
     Args:
@@ -221,7 +221,7 @@ def balanced(cutter: Cutter, costs: Mapping[str, int]) -> CompiledCascade:
                      f"would share the work best, {first}")
 
 
-def _ways(cutter: Cutter, costs: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+def _ways(cutter: PartCompiler, costs: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
     """All ways to cut a network, those first whose busiest machine has the least to do."""
     estimates, machines = Estimates(cutter, costs), len(cutter.configs)
     possible = estimates.possible

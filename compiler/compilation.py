@@ -10,21 +10,21 @@ from functools import partial
 
 import numpy as np
 from concord.compiler.emit import borders
-from concord.compiler.emit.passes import Pass, roll
-from concord.compiler.emit.storage import CodeMap, Numbers
+from concord.compiler.emit.passes import LayerPass, roll
+from concord.compiler.emit.storage import CodeMap, TensorNumbers
 from concord.compiler.emit.time_loops import TimeLoop
-from concord.compiler.graph.network import Network
+from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.wiring import BACKWARD, wired
-from concord.compiler.lib.build import Build
+from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.program import Place
 from concord.compiler.plan.addresses import place_numbers
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.planner import Planner
 from concord.compiler.plan.room import settle
-from concord.compiler.plan.streams import Stream
+from concord.compiler.plan.streams import PassStream
 from concord.compiler.support import kind_of
-from concord.firmware.firmware import Direction, Entries
+from concord.firmware.firmware import Entries, ReadDirection
 from concord.firmware.layout import Layout
 from concord.net.model import Model
 from concord.spec.isa.instructions import Instruction, Op, Reg
@@ -46,10 +46,10 @@ class Compilation:
             brings.
     """
 
-    def __init__(self, build: Build, model: Model, neighbours: Neighbours = ALONE):
+    def __init__(self, build: ModelBuild, model: Model, neighbours: Neighbours = ALONE):
         self._build, self._config = build, build.config
         self._steps = model.steps
-        self._network = Network(wired(model, kind_of, neighbours), build.config, build.content, neighbours)
+        self._network = PlannedNetwork(wired(model, kind_of, neighbours), build.config, build.content, neighbours)
         self._demands = Demands(build.config, self._network)
         self._whole = neighbours.whole
         self.sent: tuple[str, ...] = ()
@@ -94,13 +94,13 @@ class Compilation:
             "entries": (borders.real_entries if build.real else borders.entries)(config, around.brought),
             "steps": self._steps}
 
-    def _layouts(self) -> dict[str, Layout | int | tuple[Direction, ...]]:
+    def _layouts(self) -> dict[str, Layout | int | tuple[ReadDirection, ...]]:
         """How the input comes and the result leaves; several tensors of a machine beside this one have no layout."""
         config, network, found = self._config, self._network, {}
         if network.sender:
             found["input_layout"] = network.sender.layout(config.mfu_lanes)
         elif network.steps:
-            found["directions"] = tuple(Direction.BACKWARD if node.name == BACKWARD else Direction.AHEAD
+            found["directions"] = tuple(ReadDirection.BACKWARD if node.name == BACKWARD else ReadDirection.AHEAD
                                         for node in network.entering)
         if not network.sender and (network.before or not self._demands.whole_vectors):
             values = [node.value for node in network.entering][:1 if network.steps else None]
@@ -110,13 +110,13 @@ class Compilation:
             found["output_layout"] = Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes)
         return found
 
-    def _emit_border(self, one: CodeMap, made: Pass, runs: Sequence[borders.Run]):
+    def _emit_border(self, one: CodeMap, made: LayerPass, runs: Sequence[borders.BorderRun]):
         """Emit the chains that write runs of the border of a map."""
         if runs:
             with self._build.program.section(f"{one.buffer.name}, border", made.chains[0].layer):
                 borders.emit(self._build, one, self._constants[one], runs)
 
-    def _emit_stream(self, stream: Stream):
+    def _emit_stream(self, stream: PassStream):
         """Emit passes strip by strip."""
         strips = [partial(self._emit_strips, stream, number, ranges) for number, ranges in enumerate(stream.strips())]
         if self._build.short:
@@ -125,11 +125,11 @@ class Compilation:
         for strip in strips:
             strip()
 
-    def _emit_strip_at(self, made: Pass, first: int):
+    def _emit_strip_at(self, made: LayerPass, first: int):
         """Emit the strip of a pass that begins with a row."""
         made.emit_strip_at(self._config, self._build.program, first)
 
-    def _emit_strips(self, stream: Stream, number: int, ranges: Sequence[tuple[int, int]]):
+    def _emit_strips(self, stream: PassStream, number: int, ranges: Sequence[tuple[int, int]]):
         """Emit strip `number` of each pass of a stream."""
         for made, one, (low, high) in zip(stream.passes, (*stream.maps, None), ranges, strict=True):
             first, stop = max(low, 0), min(high, made.value.shape[1])
@@ -140,14 +140,15 @@ class Compilation:
                 made.emit_strip(self._config, self._build.program, first, stop - first)
 
 
-def gaps(config: Config, numbers: Numbers) -> list[range]:
+def gaps(config: Config, numbers: TensorNumbers) -> list[range]:
     """The words of a pixel that no part writes."""
     used = np.unique(numbers.value.places // config.mfu_lanes)
     missing = [range(int(a) + 1, int(b)) for a, b in zip(used, used[1:], strict=False)]
     return [gap for gap in missing if gap]
 
 
-def overwritten_gaps(config: Config, every: Sequence[Numbers], others: Sequence[Numbers]) -> list[Numbers]:
+def overwritten_gaps(config: Config, every: Sequence[TensorNumbers],
+                     others: Sequence[TensorNumbers]) -> list[TensorNumbers]:
     """The numbers with gaps whose place other numbers use as well."""
     buffers = [one.buffer for one in (*every, *others)]
     return [one for one in every if gaps(config, one) and any(
@@ -155,12 +156,12 @@ def overwritten_gaps(config: Config, every: Sequence[Numbers], others: Sequence[
         and one.buffer.address < other.end for other in buffers)]
 
 
-def longest_gap(config: Config, every: Sequence[Numbers]) -> int:
+def longest_gap(config: Config, every: Sequence[TensorNumbers]) -> int:
     """The largest number of words of a gap."""
     return max((len(gap) for one in every for gap in gaps(config, one)), default=0)
 
 
-def fill_gaps(build: Build, numbers: Numbers, zeros: Place):
+def fill_gaps(build: ModelBuild, numbers: TensorNumbers, zeros: Place):
     """Add the chains that write zeros between the parts of all pixels."""
     count, buffer = numbers.value.pixels, numbers.buffer
     for gap in gaps(build.config, numbers):

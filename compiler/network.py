@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.compiler.compilation import Compilation
-from concord.compiler.lib.build import Build
-from concord.compiler.lib.limits import Reason, Refused
+from concord.compiler.lib.build import ModelBuild
+from concord.compiler.lib.limits import CannotRun, Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, entering
 from concord.compiler.lib.tiling import Bound
 from concord.compiler.support import problems
 from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision
 from concord.net.layers.layer import Layer
-from concord.net.lowering.full_precision import Numbers
+from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import Model
 from concord.net.network import layers_of
 from concord.spec.isa.instructions import Instruction, Op, Reg
@@ -55,7 +55,7 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
     """
     found = problems(model, config, neighbours)
     if found:
-        raise Refused(f"{model.name} cannot be compiled for this machine:", found)
+        raise CannotRun(f"{model.name} cannot be compiled for this machine:", found)
     build, plan = _emitted(model, config, neighbours)
     if len(build.program.instructions) > config.instructions:
         build, plan = _emitted(model, config, neighbours, short=True)
@@ -82,7 +82,7 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
                     sent=plan.sent)
 
 
-def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.REAL) -> FullPrecision:
+def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = MemoryNumbers.REAL) -> FullPrecision:
     """The numbers that the memories of compiled firmware would hold before any rounding, for the same program.
 
     Args:
@@ -106,16 +106,16 @@ def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.
 def _emitted(
     model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
     real: Mapping[str, Layer] | None = None,
-) -> tuple[Build, Compilation]:
-    """The whole program of a model; a short one has strips of images in loops. For `real` see `Build`."""
-    build = Build(config, short=short, real=real)
+) -> tuple[ModelBuild, Compilation]:
+    """The whole program of a model; a short one has strips of images in loops. For `real` see `ModelBuild`."""
+    build = ModelBuild(config, short=short, real=real)
     plan = Compilation(build, model, neighbours)
     plan.emit()
     build.program.end()
     return build, plan
 
 
-def _usage(build: Build) -> dict[str, tuple[int, int]]:
+def _usage(build: ModelBuild) -> dict[str, tuple[int, int]]:
     used = {
         MEMORY_NAMES[mem]: (build.allocator.used(mem), depth(build.config, mem))
         for mem in FILLED if depth(build.config, mem)
@@ -123,7 +123,7 @@ def _usage(build: Build) -> dict[str, tuple[int, int]]:
     return used | {"instructions": (len(build.program.instructions), build.config.instructions)}
 
 
-def _check_sizes(build: Build, name: str):
+def _check_sizes(build: ModelBuild, name: str):
     """Raise an error about all memories that are too small, before anything is packed."""
     found = build.allocator.shortages() + build.shortages
     used, available = len(build.program.instructions), build.config.instructions
@@ -132,7 +132,7 @@ def _check_sizes(build: Build, name: str):
             sentence=f"the instruction buffer needs {used} words and has {available}, {used - available} too few",
             attribute="instructions", needed=used, available=available))
     if found:
-        raise Refused(
+        raise CannotRun(
             f"{name} is too large for this machine: make the network smaller or choose a larger preset:", found)
 
 
@@ -140,7 +140,7 @@ def _check_sizes(build: Build, name: str):
 _SIZES = (Reg.ROWS, Reg.COLUMNS, Reg.ITERATIONS)
 
 
-def uses(build: Build) -> dict[str, int]:
+def uses(build: ModelBuild) -> dict[str, int]:
     """The smallest value of each depth of `spec.machine.config.Config` under which the program of a build runs.
 
     MvmQ must have room for the words that it holds at once. The queues from and to the host must have room for those of

@@ -5,10 +5,10 @@ A new layer is one class in `compiler/kinds/`, and one row in `KINDS`.
 
 from collections.abc import Mapping
 
-from concord.compiler.emit.chains import Chain
+from concord.compiler.emit.chains import OpenChain
 from concord.compiler.emit.sources import FromPlace
-from concord.compiler.graph.network import Network
-from concord.compiler.graph.nodes import Kind, Node
+from concord.compiler.graph.network import PlannedNetwork
+from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
 from concord.compiler.kinds.product import BlockAverageKind, IntegerProductKind, ProductKind
 from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
@@ -29,7 +29,7 @@ from concord.net.model import Model
 from concord.spec.machine.config import Config
 
 
-class InputKind(Kind):
+class InputKind(CompiledKind):
     """The network's input, or a tensor of the machine before; a loop over time steps takes the steps of a sequence."""
 
     def follow(self, wires: Wires, layer, sources):
@@ -38,19 +38,19 @@ class InputKind(Kind):
     def limits(self, layer, config, *, images):
         return [] if images else limits.vector_rows(layer.outputs)
 
-    def plan(self, planner: Planner, node: Node):
+    def plan(self, planner: Planner, node: PlannedNode):
         if not planner.demands.network.steps:
-            planner.begin(node, Chain(source=FromPlace(place=NET)))
+            planner.begin(node, OpenChain(source=FromPlace(place=NET)))
 
 
-class StepsKind(Kind):
+class StepsKind(CompiledKind):
     """An image that is read as a sequence, by a loop over time steps."""
 
     def follow(self, wires: Wires, layer, sources):
         wires.entries[layer.name] = wires.image(layer, sources[0]), layer
 
 
-class SequencesKind(Kind):
+class SequencesKind(CompiledKind):
     """A concatenation of sequences, which stands for one of images in a network that has them."""
 
     def follow(self, wires: Wires, layer, sources):
@@ -63,14 +63,14 @@ class SequencesKind(Kind):
             "run it on the host"))]
 
 
-class SoftmaxKind(Kind):
+class SoftmaxKind(CompiledKind):
     """The softmax of the result, which the planner puts into the chain that sends it."""
 
     def limits(self, layer, config, *, images):
         return limits.softmax(config, layer.inputs)
 
 
-class UnknownKind(Kind):
+class UnknownKind(CompiledKind):
     """A layer that no machine runs."""
 
     def limits(self, layer, config, *, images):
@@ -79,7 +79,7 @@ class UnknownKind(Kind):
 
 _INPUT, _UNKNOWN = InputKind(), UnknownKind()
 #: Every class of layers that a machine can run.
-KINDS: dict[type[Layer], Kind] = {
+KINDS: dict[type[Layer], CompiledKind] = {
     **dict.fromkeys((Dense, Conv, Average), IntegerProductKind()),
     **dict.fromkeys((BlockDense, BlockConv), ProductKind()),
     BlockAverage: BlockAverageKind(),
@@ -95,7 +95,7 @@ KINDS: dict[type[Layer], Kind] = {
 }
 
 
-def kind_of(layer: Layer | None) -> Kind:
+def kind_of(layer: Layer | None) -> CompiledKind:
     """The kind of a layer; None is the network's input."""
     return _INPUT if layer is None else KINDS.get(type(layer), _UNKNOWN)
 
@@ -126,7 +126,7 @@ def _problems(model: Model, config: Config, neighbours: Neighbours) -> Mapping[s
     if any(found.values()):
         return found
     wiring = wired(model, kind_of, neighbours)
-    return wiring.problems or Network(wiring, config, neighbours=neighbours).problems
+    return wiring.problems or PlannedNetwork(wiring, config, neighbours=neighbours).problems
 
 
 def _directions(model: Model, layer: Layer) -> list[Reason]:

@@ -130,7 +130,7 @@ def verify(
     from concord.lib.processes import CORES
     from concord.net.quantize.widths import NetworkArithmetic
     from concord.sim.machines.kinds import MachineKind
-    from concord.verification.inputs import Source
+    from concord.verification.inputs import InputSource
     from concord.verification.verified import Request
     from concord.verification.whole import ready, verify_all
 
@@ -149,9 +149,9 @@ def verify(
     count = str(samples)
     if read is not None and read.test is not None and count.isdecimal():
         count = str(max(1, min(int(count), len(read.test) - first)))
-    source = Source(inputs=None if inputs is None else Path(inputs), data=place_of(data), samples=count, first=first,
-                    default=200, read=read,
-                    order=None if order is None else named(Order, order))
+    source = InputSource(inputs=None if inputs is None else Path(inputs), data=place_of(data), samples=count,
+                         first=first, default=200, read=read,
+                         order=None if order is None else named(Order, order))
     place = os.fspath(network) if isinstance(network, str | os.PathLike) else ""
     request = Request(
         path=Path(place), place=place, source=source, preset=preset, kind=named(MachineKind, machine),

@@ -19,7 +19,7 @@ PARTS = ("train", "test", "calibration")
 ORIGIN = "origin"
 
 
-class Layout(StrEnum):
+class ImageLayout(StrEnum):
     """Order of the axes of an image."""
 
     CHW = "chw"  #: channels, rows, columns
@@ -43,7 +43,7 @@ class Preprocessing:
     scale: tuple[float, ...] | None = None
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-    layout: Layout | None = None
+    layout: ImageLayout | None = None
     order: Order = Order.FILE
     shape: tuple[int, ...] | None = None
     size: tuple[int, int] | None = None
@@ -258,7 +258,7 @@ _PREPROCESSING = {
     "scale": (_numbers, "a number, a fraction such as \"1/255\", or a list of them"),
     "mean": (_numbers, "a number, or a list of numbers"),
     "std": (_divisors, "a number that is not 0, or a list of such numbers"),
-    "layout": (Layout, "\"chw\" (channels, rows, columns) or \"hwc\" (rows, columns, channels)"),
+    "layout": (ImageLayout, "\"chw\" (channels, rows, columns) or \"hwc\" (rows, columns, channels)"),
     "order": (Order, "\"file\" (as the network's file takes them) or \"machine\" (channels, rows, columns)"),
     "shape": (_sizes, "a list of sizes from 1"),
     "size": (_pair, "the list of rows and columns"),

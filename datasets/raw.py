@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from concord.datasets.description import Description, Layout
+from concord.datasets.description import Description, ImageLayout
 
 #: Most bytes of memory that the arrays of one file, or the images of one folder, may take.
 LIMIT = 2**32
@@ -95,7 +95,7 @@ def prepared(raw: Raw, description: Description, scale: float) -> tuple[np.ndarr
     axes = 2 if sequence else 1
     shape = _shape(raw, axes, description.preprocessing.shape)
     numbers = raw.inputs.reshape(*raw.inputs.shape[:axes], *shape)
-    if description.preprocessing.layout is Layout.HWC:
+    if description.preprocessing.layout is ImageLayout.HWC:
         if len(shape) != 3:
             raise ValueError(f"{raw.place}: layout \"hwc\" is for images [rows, columns, channels], and a sample has "
                              f"the shape {list(shape)}; give `shape`, or leave `layout` out")

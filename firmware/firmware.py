@@ -16,7 +16,7 @@ from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config, preset_name
 
 
-class Direction(StrEnum):
+class ReadDirection(StrEnum):
     """Direction in which the host reads a sequence for a time step."""
 
     AHEAD = "ahead"  #: from its start: the vector of the time step
@@ -125,7 +125,7 @@ class Firmware:
     tiles: Tiles
     biases: np.ndarray
     input_words: int | None = None
-    directions: tuple[Direction, ...] = (Direction.AHEAD,)
+    directions: tuple[ReadDirection, ...] = (ReadDirection.AHEAD,)
     entries: tuple[Entries, ...] = ()
     input_layout: Layout | None = None
     output_layout: Layout | None = None
@@ -183,7 +183,7 @@ class Firmware:
                              "them: leave out --keep-state")
         if keep_state and self.loop is None:
             raise ValueError(f"{self.name} takes one vector at a time and has no state to keep: leave out --keep-state")
-        if keep_state and Direction.BACKWARD in self.directions:
+        if keep_state and ReadDirection.BACKWARD in self.directions:
             raise ValueError(f"{self.name} reads a sequence from its end, too, so that it cannot go on: leave out "
                              "--keep-state")
         words = [int(word) for word in self.instruction_words]
@@ -234,7 +234,7 @@ class Firmware:
         if self.steps is not None:
             sample = sample.T
         elif self.recurrent:
-            ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
+            ordered = {ReadDirection.AHEAD: sample, ReadDirection.BACKWARD: sample[::-1]}
             sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
         sample = sample.reshape(-1, self.inputs * (self.steps or 1))
         if self.input_layout:

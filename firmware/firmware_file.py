@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 from concord.firmware import full_precision
 from concord.firmware.cascade import Cascade
-from concord.firmware.firmware import Direction, Entries, Firmware, Section, Tiles, check_machine
+from concord.firmware.firmware import Entries, Firmware, ReadDirection, Section, Tiles, check_machine
 from concord.firmware.layout import Layout
 from concord.lib import tensor_file
 from concord.lib.input_axes import InputAxes
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
-KIND = tensor_file.Kind(
+KIND = tensor_file.TensorFileKind(
     key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")
 
-SEVERAL = tensor_file.Kind(
+SEVERAL = tensor_file.TensorFileKind(
     key="concord cascade", version=1, name="firmware", remedy="compile again", command="`nnp compile --machines 2`",
     holds="firmware of several machines")
 
@@ -136,7 +136,7 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         sections=tuple(_section(record) for record in header["sections"]),
         vectors={Mem[name.removeprefix(prefix)]: array for name, array in arrays.items() if name.startswith(prefix)},
         tiles=Tiles(**{name: arrays[f"tiles.{name}"] for name in ("mantissas", "exponents", "integer")}),
-        directions=tuple(Direction(name) for name in header.get("directions", [Direction.AHEAD])),
+        directions=tuple(ReadDirection(name) for name in header.get("directions", [ReadDirection.AHEAD])),
         entries=tuple(
             Entries(address=address, **{name: arrays[f"entries.{k}.{name}"] for name in ("mantissas", "exponents")})
             for k, address in enumerate(header.get("entries", []))),

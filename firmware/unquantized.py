@@ -13,7 +13,7 @@ from concord.golden.host.counters import Counters
 from concord.golden.lib.float16 import to_real
 from concord.golden.schedule.arithmetic import RealArithmetic
 from concord.golden.schedule.chain import Executor
-from concord.golden.schedule.memory import Memory, Queue
+from concord.golden.schedule.memory import MachineMemory, WordQueue
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.memories import VRFS, Mem, depth
@@ -172,7 +172,7 @@ class RealMatrixRf:
         return self.values[tiles.start:tiles.stop].reshape(row_tiles, -1, n, n), None
 
 
-class RealMemory(Memory):
+class RealMemory(MachineMemory):
     """All memories of a machine, with words of float64.
 
     Args:
@@ -196,4 +196,4 @@ class RealMemory(Memory):
         self.matrix.values[:len(images.tiles)] = images.tiles
         self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes))
         self.biases[:len(images.biases)] = images.biases
-        self.net_in, self.mvm = Queue(lanes, self.dtype), Queue(lanes, self.dtype)
+        self.net_in, self.mvm = WordQueue(lanes, self.dtype), WordQueue(lanes, self.dtype)

@@ -9,7 +9,7 @@ from concord.golden.lazy.lazy_update import one_pass
 from concord.golden.mvm.elements import unpack_tiles
 from concord.golden.mvm.overflow import wrap
 from concord.golden.schedule.chain import Executor
-from concord.golden.schedule.memory import Memory
+from concord.golden.schedule.memory import MachineMemory
 from concord.spec.host import serial
 from concord.spec.host.messages import Message, MessageKind, pack, unpack
 from concord.spec.host.registers import Control, Counter, Register, Status
@@ -36,7 +36,7 @@ class Machine:
 
     def __init__(self, config: Config):
         self.config = config
-        self.memory = Memory(config)
+        self.memory = MachineMemory(config)
         self.counters = Counters()
         self.executor = Executor(config, self.memory, self.counters)
         self._sent: list[bytes] = []

@@ -49,7 +49,7 @@ WAIVERS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Port:
+class ModulePort:
     """One port of a module.
 
     Attributes:
@@ -104,13 +104,14 @@ def package(unit: Component, name: str, preset: str, config: Config) -> dict[str
     return files | {page: rendered(source, values, TEMPLATES) for page, source in pages.items()}
 
 
-def ports(dut: Component, streams: list[str]) -> list[Port]:
+def ports(dut: Component, streams: list[str]) -> list[ModulePort]:
     """Clock, reset, and every port of the component's signature; `streams` are the prefixes of AXI4-Stream buses."""
-    found = [Port(name=name, direction="input", width=1, bus=CLOCKING) for name in ("clk", "rst")]
+    found = [ModulePort(name=name, direction="input", width=1, bus=CLOCKING) for name in ("clk", "rst")]
     for path, member, value in dut.signature.flatten(dut):
         name = "__".join(map(str, path))
         direction = "input" if member.flow == In else "output"
-        found.append(Port(name=name, direction=direction, width=len(Value.cast(value)), bus=_bus(name, path, streams)))
+        found.append(ModulePort(name=name, direction=direction, width=len(Value.cast(value)),
+                                bus=_bus(name, path, streams)))
     return found
 
 

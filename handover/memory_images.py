@@ -25,7 +25,7 @@ FOLLOWED = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Image:
+class MemoryFile:
     """A file of numbers for a memory.
 
     Attributes:
@@ -39,7 +39,7 @@ class Image:
     path: Path
 
     @classmethod
-    def parse(cls, text: str) -> "Image":
+    def parse(cls, text: str) -> "MemoryFile":
         """Parse `MEMORY=FILE` or `MEMORY@ADDRESS=FILE`.
 
         Raises:
@@ -56,7 +56,7 @@ class Image:
         return cls(mem=IMAGES[name.lower()], address=int(address or 0), path=Path(path))
 
 
-def assembled(name: str, config: Config, text: str, words: Sequence[int], images: Iterable[Image], *,
+def assembled(name: str, config: Config, text: str, words: Sequence[int], images: Iterable[MemoryFile], *,
               inputs: int | None, outputs: int | None) -> Firmware:
     """Firmware of a hand-written, legal program.
 
@@ -90,7 +90,7 @@ def assembled(name: str, config: Config, text: str, words: Sequence[int], images
         input_words=taken, entries=entries)
 
 
-def filled(config: Config, images: Iterable[Image]) -> tuple[
+def filled(config: Config, images: Iterable[MemoryFile]) -> tuple[
         dict[Mem, np.ndarray], Tiles, np.ndarray, tuple[Entries, ...]]:
     """Vector memories, tiles, biases and entries of firmware; words without an image are zero.
 
@@ -130,7 +130,7 @@ def halves(path: Path, numbers: np.ndarray) -> np.ndarray:
     return rounded.view(np.uint16)
 
 
-def _laid(config: Config, image: Image, before: np.ndarray, part: np.ndarray) -> np.ndarray:
+def _laid(config: Config, image: MemoryFile, before: np.ndarray, part: np.ndarray) -> np.ndarray:
     """A copy of the contents `before`, lengthened if needed, with `part` at the address of the image."""
     end = image.address + len(part)
     _check_end(config, image, end)
@@ -140,7 +140,7 @@ def _laid(config: Config, image: Image, before: np.ndarray, part: np.ndarray) ->
     return whole
 
 
-def _check_end(config: Config, image: Image, end: int):
+def _check_end(config: Config, image: MemoryFile, end: int):
     available = depth(config, image.mem)
     if not available:
         raise ValueError(f"{image.path}: the machine has no {MEMORY_NAMES[image.mem]}: choose a preset that has one")
@@ -154,7 +154,7 @@ def _words(config: Config, flat: np.ndarray) -> np.ndarray:
     return split(flat.reshape(-1), config.mfu_lanes)
 
 
-def _biases(config: Config, image: Image, numbers: np.ndarray) -> np.ndarray:
+def _biases(config: Config, image: MemoryFile, numbers: np.ndarray) -> np.ndarray:
     """The integers int32 of an image of BiasRf; refuses numbers that BiasRf cannot hold."""
     end = 1 << config.bias_bits - 1
     if numbers.dtype.kind == "f" or not -end <= numbers.min() <= numbers.max() < end:
@@ -162,7 +162,7 @@ def _biases(config: Config, image: Image, numbers: np.ndarray) -> np.ndarray:
     return numbers.astype(np.int32)
 
 
-def _entries(config: Config, image: Image, numbers: np.ndarray) -> Entries:
+def _entries(config: Config, image: MemoryFile, numbers: np.ndarray) -> Entries:
     """Entries of VectorRf from numbers in C order. Integers are kept as mantissas, other numbers become blocks."""
     fmt = config.activations
     if numbers.dtype.kind == "f":
@@ -175,7 +175,7 @@ def _entries(config: Config, image: Image, numbers: np.ndarray) -> Entries:
     return Entries(address=image.address, mantissas=mantissas.astype(fmt.dtype), exponents=exponents.astype(np.int8))
 
 
-def _check_integers(image: Image, numbers: np.ndarray, fmt: Format):
+def _check_integers(image: MemoryFile, numbers: np.ndarray, fmt: Format):
     if not fmt.lowest <= numbers.min() <= numbers.max() <= fmt.highest:
         raise ValueError(f"{image.path}: integers lie in {numbers.min()}..{numbers.max()}, mantissas of the "
                          f"machine in {fmt.lowest}..{fmt.highest}")
@@ -184,7 +184,7 @@ def _check_integers(image: Image, numbers: np.ndarray, fmt: Format):
                          f"{fmt.precision} significant bits")
 
 
-def _tiles(config: Config, image: Image, numbers: np.ndarray) -> dict[str, np.ndarray]:
+def _tiles(config: Config, image: MemoryFile, numbers: np.ndarray) -> dict[str, np.ndarray]:
     """Mantissas, exponents and modes of a matrix's native tiles. Integers are kept, other numbers become blocks."""
     if numbers.ndim != 2:
         raise ValueError(f"{image.path}: MatrixRf takes a matrix [rows, columns], not {list(numbers.shape)}; give each "

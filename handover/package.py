@@ -7,9 +7,9 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 import numpy as np
-from concord.firmware.firmware import Direction, Firmware
+from concord.firmware.firmware import Firmware, ReadDirection
 from concord.handover.registers import copied, machine_name, register_files, rendered
-from concord.handover.streams import Run, Stream, golden_runs, load_messages
+from concord.handover.streams import Inference, Stream, golden_runs, load_messages
 from concord.lib.extras import DISTRIBUTION
 from concord.spec.host.registers import Control, Register, Status
 from concord.spec.machine.config import preset_name
@@ -85,11 +85,11 @@ def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes |
     return files | {"manifest.json": _manifest(firmware, runs, files)}
 
 
-def _beats(firmware: Firmware, run: Run) -> tuple[int, ...]:
+def _beats(firmware: Firmware, run: Inference) -> tuple[int, ...]:
     return tuple(sum(map(len, part)) // firmware.config.message_bytes for part in (run.setup, run.inputs, run.answer))
 
 
-def _values(firmware: Firmware, runs: list[Run], streams: dict[str, Stream]) -> dict:
+def _values(firmware: Firmware, runs: list[Inference], streams: dict[str, Stream]) -> dict:
     """What the templates show."""
     config = firmware.config
     words = firmware.input_words or config.vectors_of(firmware.inputs) * config.vector_words
@@ -98,13 +98,13 @@ def _values(firmware: Firmware, runs: list[Run], streams: dict[str, Stream]) -> 
         "preset": preset_name(config), "load": list(streams["load"].bytes),
         "beats": {name: stream.beats for name, stream in streams.items()},
         "input_words": 0 if firmware.input_layout else words,
-        "backward": [direction == Direction.BACKWARD for direction in firmware.directions],
+        "backward": [direction == ReadDirection.BACKWARD for direction in firmware.directions],
         "runs": runs, "examples": [(run.sample, run.result) for run in runs],
         "register": Register, "control": Control, "status": Status,
     }
 
 
-def _manifest(firmware: Firmware, runs: list[Run], files: dict[str, str | bytes]) -> str:
+def _manifest(firmware: Firmware, runs: list[Inference], files: dict[str, str | bytes]) -> str:
     contents = {name: text if isinstance(text, bytes) else text.encode() for name, text in files.items()}
     record = {
         "made_by": f"{DISTRIBUTION} {version(DISTRIBUTION)}",

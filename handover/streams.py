@@ -66,7 +66,7 @@ def _described(message: bytes) -> dict:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Run:
+class Inference:
     """One inference.
 
     Attributes:
@@ -89,7 +89,7 @@ def load_messages(firmware: Firmware) -> tuple[bytes, ...]:
     return (*firmware.memory_messages(), firmware.program_message())
 
 
-def golden_runs(firmware: Firmware, samples: Iterable[np.ndarray]) -> list[Run]:
+def golden_runs(firmware: Firmware, samples: Iterable[np.ndarray]) -> list[Inference]:
     """Run samples on one golden machine, which gets the messages that a board gets.
 
     Raises:
@@ -110,6 +110,6 @@ def golden_runs(firmware: Firmware, samples: Iterable[np.ndarray]) -> list[Run]:
         check_end(firmware, firmware.program(wanted), Error(machine.read_register(Register.ERROR)),
                   machine.read_register(Register.ERROR_ADDRESS), status)
         answer = tuple(machine.receive())
-        runs.append(Run(sample=sample, setup=setup, inputs=inputs, answer=answer, result=firmware.output(answer)))
+        runs.append(Inference(sample=sample, setup=setup, inputs=inputs, answer=answer, result=firmware.output(answer)))
         steps = wanted
     return runs

@@ -17,7 +17,7 @@ _HELD: dict[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
+class TensorFileKind:
     """A kind of file.
 
     Attributes:
@@ -40,14 +40,14 @@ class Kind:
         _HELD[self.key] = self.holds or self.name
 
 
-def write(kind: Kind, path: Path, header: dict, arrays: dict[str, np.ndarray]):
+def write(kind: TensorFileKind, path: Path, header: dict, arrays: dict[str, np.ndarray]):
     """Write a file; it appears whole or not at all."""
     text = json.dumps({"version": kind.version, **header})
     content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {kind.key: text})
     files.write(path, content)
 
 
-def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+def read(kind: TensorFileKind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     """The JSON header and every tensor.
 
     Raises:
@@ -82,7 +82,7 @@ def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     return header, arrays
 
 
-def holds(kind: Kind, path: Path) -> bool:
+def holds(kind: TensorFileKind, path: Path) -> bool:
     """Whether a file is of a kind, whatever its version; False where there is none, or it cannot be read."""
     try:
         with safe_open(path, framework="numpy") as file:

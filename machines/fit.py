@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from concord.compiler.explain import explain
-from concord.compiler.lib.limits import Reason, Refused
+from concord.compiler.lib.limits import CannotRun, Reason
 from concord.compiler.network import Compiled, compile_network
 from concord.net.model import Model
 from concord.spec.machine.config import Config
@@ -82,7 +82,7 @@ def _grow(model: Model, config: Config) -> tuple[Config, Compiled]:
     for _ in range(ROUNDS):
         try:
             return config, compile_network(model, config)
-        except Refused as error:
+        except CannotRun as error:
             refused = error
             if any(reason.attribute not in (*DEPTHS, *OTHERS) for reason in error.reasons):
                 raise

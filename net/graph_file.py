@@ -9,7 +9,7 @@ from concord.net.graph import Graph, Node, naming
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.registry import restored
 
-KIND = tensor_file.Kind(
+KIND = tensor_file.TensorFileKind(
     key="concord float network", version=1, name="imported network", remedy="import it again",
     command="`nnp import`")
 

@@ -189,7 +189,7 @@ TOGETHER = 50  #: Number of samples that run together; a convolution has many pa
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Use:
+class ProductUse:
     """One product of a model, and its overflow events over a batch.
 
     Attributes:
@@ -201,7 +201,7 @@ class Use:
     count: Count
 
 
-def dry_run(model: Model, inputs: np.ndarray, lengths: np.ndarray | None, widths: Widths) -> list[Use]:
+def dry_run(model: Model, inputs: np.ndarray, lengths: np.ndarray | None, widths: Widths) -> list[ProductUse]:
     """Count the overflow events of every product for a batch, without wrapping. The arguments are those of `forward`.
 
     Raises:
@@ -216,7 +216,7 @@ def dry_run(model: Model, inputs: np.ndarray, lengths: np.ndarray | None, widths
         return product.totals(codes)
 
     network.outputs(model, inputs, lengths, counted, TOGETHER)
-    return [Use(product=product, count=counts[product.name]) for product in products]
+    return [ProductUse(product=product, count=counts[product.name]) for product in products]
 
 
 def wrapped(model: Model, inputs: np.ndarray, sum_bits: int, lengths: np.ndarray | None = None) -> np.ndarray:

@@ -16,7 +16,7 @@ from concord.net.layers.registry import KINDS, kind_of
 from concord.net.model import Model, Provenance
 from concord.spec.numbers.formats import Format
 
-KIND = tensor_file.Kind(
+KIND = tensor_file.TensorFileKind(
     key="concord quantised model", version=1, name="model", remedy="copy it again, or train again",
     command="`nnp train`")
 #: Fields that hold several arrays by name, and the prefix of their names in a file.

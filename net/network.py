@@ -6,7 +6,7 @@ from concord.net.arithmetic.integer import IntegerProduct
 from concord.net.float_network import float_network
 from concord.net.graph import Graph
 from concord.net.layers.layer import Layer, Sums, Trace
-from concord.net.lowering.full_precision import Clip, Numbers, in_full_precision
+from concord.net.lowering.full_precision import Clip, MemoryNumbers, in_full_precision
 from concord.net.model import INPUT, Model
 from concord.net.ops.pointwise import Relu
 from concord.net.ops.recurrent import Last
@@ -69,7 +69,7 @@ def classes(outputs: np.ndarray) -> np.ndarray:
     return np.asarray(outputs, np.uint16).view(np.float16).astype(np.float32).argmax(axis=-1)
 
 
-def layers_of(model: Model, numbers: Numbers = Numbers.REAL) -> dict[str, Layer]:
+def layers_of(model: Model, numbers: MemoryNumbers = MemoryNumbers.REAL) -> dict[str, Layer]:
     """The layers of a model by name, with float64 in place of all arrays that the machine holds in fewer bits.
 
     Raises:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.image_networks import ImageNetworkMaker
 from concord.compiler.network import compile_network, full_precision
 from concord.firmware.unquantized import UnquantizedMachine
 from concord.golden.lib.float16 import to_bits, to_real
@@ -14,7 +14,7 @@ from concord.net.cells.registry import CELLS
 from concord.net.layers.layer import Layer
 from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.layers.rows import IntegerRows
-from concord.net.lowering.full_precision import Numbers
+from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
@@ -23,7 +23,7 @@ from concord.tests.small_networks import keyword_spotter
 
 def images(rng: np.random.Generator, config: Config, block: bool) -> Model:
     """A network with padding, groups, a maximum of codes or numbers, a sum, a concatenation, and an average."""
-    made = Images(rng, config, (3, 9, 7), block=block)
+    made = ImageNetworkMaker(rng, config, (3, 9, 7), block=block)
     first = made.conv(INPUT, 6, (3, 3), padding=(1, 1, 1, 1), offset=-0.25, activation=Activation.NONE)
     pooled = made.maximum(first, (2, 2), stride=(2, 2), padding=(0, 1, 0, 1))
     deep = made.conv(pooled, 6, (3, 3), padding=(1, 1, 1, 1), groups=6, activation=Activation.NONE, unsigned=True)
@@ -85,7 +85,7 @@ def assert_bits(config: Config, model: Model, samples: np.ndarray):
     """Assert that a run in float64 with all roundings gives the bits of the machine, but for the sign of a zero."""
     compiled = compile_network(model, config)
     assert all(bound.proven for bound in compiled.bounds), "sums in float64 do not wrap"
-    images = full_precision(model, compiled.firmware, Numbers.STORED)
+    images = full_precision(model, compiled.firmware, MemoryNumbers.STORED)
     machine = UnquantizedMachine(compiled.firmware, images, activations=True, binary16=True)
     for sample, wanted in zip(samples, quantized.forward(model, samples)[-1].outputs, strict=True):
         np.testing.assert_array_equal(to_bits(machine.infer(sample) + 0.0), to_bits(to_real(wanted) + 0.0))

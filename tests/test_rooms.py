@@ -92,6 +92,29 @@ def _is_package(name: str) -> bool:
     return importlib.util.find_spec(name).submodule_search_locations is not None
 
 
+#: Public classes of one name in several rooms, by the reason.
+SAME_NAMES = {
+    "one thing in several rooms": {"Cascade", "EntryWriter", "Machine", "MatrixRf", "VectorRf"},
+    "a unit of hardware, and what it computes or holds": {"Activation", "Control", "Field", "Pooling", "Softmax"},
+    "layers on training tensors, named as layers are": {
+        "AveragePool", "Conv", "Dense", "MaxPool", "Parameters", "Relu", "Residual"},
+    "a name of the Python interface": {"Model"},
+    "a name in scripts of twins": {"Curve"},
+}
+
+
+def test_names_of_classes_are_found_once():
+    """Whoever searches for a class finds one, but where there is a reason."""
+    rooms: dict[str, set[str]] = {}
+    for room in (*MAY_IMPORT.keys() - {"tests"}, "concord", "benchmarks", "campaigns"):
+        pattern = "*.py" if room == "concord" else "**/*.py"
+        for path in (ROOT / room).glob(pattern):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    rooms.setdefault(node.name, set()).add(room)
+    assert {name for name, found in rooms.items() if len(found) > 1} == set().union(*SAME_NAMES.values())
+
+
 def rooms_used(path: Path) -> set[str]:
     """Rooms that a file imports from."""
     return {name.split(".")[1] for name in imports(path) if name.startswith("concord.")} & MAY_IMPORT.keys()

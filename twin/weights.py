@@ -11,7 +11,7 @@ from concord.spec.isa.memories import Mem, MemoryKind
 from concord.spec.numbers.formats import Format
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.lib.run import unsigned
-from concord.twin.lib.script import Script, Tensor
+from concord.twin.lib.script import Script, StoredTensor
 from concord.twin.recovery.recover import recover, without_hints
 from concord.twin.source.frameworks import CURVES
 from concord.twin.source.lines import attribute
@@ -81,7 +81,7 @@ def with_tensors(firmware: Firmware, given: Mapping[str, np.ndarray]) -> Firmwar
     return found
 
 
-def _holds(firmware: Firmware, tensor: Tensor, values: np.ndarray) -> bool:
+def _holds(firmware: Firmware, tensor: StoredTensor, values: np.ndarray) -> bool:
     """Whether the firmware has these values at the places of a tensor."""
     fmt, size = firmware.config.weights, firmware.config.native_dim
     places = tensor.places[tensor.places >= 0]
@@ -140,7 +140,7 @@ def _changed(script: Script, given: Mapping[str, np.ndarray]) -> dict[str, np.nd
     return changed
 
 
-def _put(firmware: Firmware, name: str, tensor: Tensor, values: np.ndarray) -> Firmware:
+def _put(firmware: Firmware, name: str, tensor: StoredTensor, values: np.ndarray) -> Firmware:
     """The firmware with one tensor changed."""
     stored = tensor.places >= 0
     if (values[~stored] != tensor.values[~stored]).any():

@@ -17,7 +17,7 @@ from concord.firmware.full_precision import FullPrecision
 from concord.firmware.unquantized import UnquantizedMachine
 from concord.net.float_network import forward
 from concord.net.layers.recurrent import Recurrent
-from concord.net.lowering.full_precision import Numbers
+from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import INPUT, Model
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
@@ -35,7 +35,7 @@ OUTPUT = "network output"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class ErrorRun:
     """One of the runs.
 
     Attributes:
@@ -46,16 +46,16 @@ class Run:
     """
 
     part: str
-    numbers: Numbers
+    numbers: MemoryNumbers
     activations: bool = False
     binary16: bool = False
 
 
 RUNS = (
-    Run(part="compiler", numbers=Numbers.REAL),
-    Run(part="weights", numbers=Numbers.WEIGHTS),
-    Run(part="activations", numbers=Numbers.WEIGHTS, activations=True),
-    Run(part="binary16", numbers=Numbers.STORED, activations=True, binary16=True),
+    ErrorRun(part="compiler", numbers=MemoryNumbers.REAL),
+    ErrorRun(part="weights", numbers=MemoryNumbers.WEIGHTS),
+    ErrorRun(part="activations", numbers=MemoryNumbers.WEIGHTS, activations=True),
+    ErrorRun(part="binary16", numbers=MemoryNumbers.STORED, activations=True, binary16=True),
 )
 #: Names of the parts of the error, and of all together.
 PARTS = (*(run.part for run in RUNS), "together")
@@ -105,16 +105,16 @@ def _share(error: float) -> str:
     return "none" if error <= ROUNDING else f"{100 * error:.3g}%"
 
 
-def images_of(model: Model, firmware: Firmware) -> dict[Numbers, FullPrecision]:
+def images_of(model: Model, firmware: Firmware) -> dict[MemoryNumbers, FullPrecision]:
     """The contents of the memories for all runs.
 
     Raises:
         ValueError: the model does not hold the numbers of its float network.
     """
-    return {numbers: full_precision(model, firmware, numbers) for numbers in Numbers}
+    return {numbers: full_precision(model, firmware, numbers) for numbers in MemoryNumbers}
 
 
-def split_errors(model: Model, firmware: Firmware, images: Mapping[Numbers, FullPrecision], samples: Samples
+def split_errors(model: Model, firmware: Firmware, images: Mapping[MemoryNumbers, FullPrecision], samples: Samples
                  ) -> ErrorSplit:
     """Split the error of each layer over some samples.
 
@@ -127,7 +127,7 @@ def split_errors(model: Model, firmware: Firmware, images: Mapping[Numbers, Full
     wanted = dict(zip((layer.name for layer in model.layers),
                       forward(model, samples.inputs, samples.lengths), strict=True))
     chosen = _result_chains(model, firmware)
-    clips = _clips(firmware, images[Numbers.REAL])
+    clips = _clips(firmware, images[MemoryNumbers.REAL])
     recorders = [_Recorder(chosen, clips) for _ in RUNS]
     machines = [UnquantizedMachine(firmware, images[run.numbers], activations=run.activations, binary16=run.binary16,
                                    watch=recorder) for run, recorder in zip(RUNS, recorders, strict=True)]
@@ -154,13 +154,13 @@ def split_errors(model: Model, firmware: Firmware, images: Mapping[Numbers, Full
     return ErrorSplit(samples=len(samples), layers={name: errors[name] for name in _order(model, errors)})
 
 
-def _alone(model: Model, firmware: Firmware, images: Mapping[Numbers, FullPrecision], samples: Samples,
+def _alone(model: Model, firmware: Firmware, images: Mapping[MemoryNumbers, FullPrecision], samples: Samples,
            errors: Mapping[str, object]) -> dict[str, float]:
     """What the roundings in the chains of each layer alone change in the outputs, relative to these."""
-    machine = UnquantizedMachine(firmware, images[Numbers.REAL])
+    machine = UnquantizedMachine(firmware, images[MemoryNumbers.REAL])
 
     def outputs(layers: tuple[str, ...]) -> np.ndarray:
-        machine.round_layers(layers, images[Numbers.STORED])
+        machine.round_layers(layers, images[MemoryNumbers.STORED])
         return np.stack([machine.infer(sample) for sample in samples])
 
     exact = outputs(())

@@ -16,7 +16,7 @@ from concord.lib.progress import Steps, shown
 from concord.net.model_file import load_model
 from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.run import quantize as write_quantized
-from concord.net.quantize.source import Source
+from concord.net.quantize.source import NetworkWithData
 from concord.net.quantize.source import source as opened_source
 from concord.net.quantize.widths import NetworkArithmetic
 from concord.sim.machines.kinds import MachineKind
@@ -62,7 +62,7 @@ class Opened:
     request: Request
     network: "Graph"
     data: "DataSet | None"
-    source: Source | None
+    source: NetworkWithData | None
     kept: Path
     steps: Steps
     comparison: Comparison

@@ -24,7 +24,7 @@ DRAWN = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class InputSource:
     """The options that choose inputs.
 
     Attributes:
@@ -96,7 +96,7 @@ class Inputs:
         return enumerate(self.samples, self.chosen.start)
 
 
-def read(network: Firmware | Model, source: Source) -> Inputs:
+def read(network: Firmware | Model, source: InputSource) -> Inputs:
     """Read the inputs that a source chooses for a network.
 
     Raises:
@@ -126,7 +126,7 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
                   notes=data.notes if data else notes)
 
 
-def read_or_draw(network: Firmware, source: Source) -> Inputs:
+def read_or_draw(network: Firmware, source: InputSource) -> Inputs:
     """The inputs that a source chooses, or random ones if it names no place and the network has no shipped test set.
 
     Random inputs are normally distributed, with 5 time steps where any number is right.

@@ -22,7 +22,7 @@ END = encode(Instruction(op=Op.END))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class ProgramPart:
     """Consecutive instructions of a program.
 
     Attributes:
@@ -73,7 +73,7 @@ def wait_title(counter: Counter) -> str:
     return counter.name.lower().replace("_", " ")
 
 
-def parts(firmware: Firmware, words: Sequence[int]) -> list[Part]:
+def parts(firmware: Firmware, words: Sequence[int]) -> list[ProgramPart]:
     """The parts of a program, without its `end`.
 
     Args:
@@ -86,7 +86,7 @@ def parts(firmware: Firmware, words: Sequence[int]) -> list[Part]:
     for stop in range(1, len(words)):
         if depths[stop] == 0 and (stop == len(names) or names[stop] != names[stop - 1]):
             layers = tuple(dict.fromkeys(filter(None, names[first:stop])))
-            found.append(Part(layers=layers, first=first, stop=stop))
+            found.append(ProgramPart(layers=layers, first=first, stop=stop))
             first = stop
     return found
 

@@ -20,7 +20,7 @@ CLASSES = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Value:
+class DifferingValue:
     """An output that differs between golden and the machine.
 
     Attributes:
@@ -61,11 +61,11 @@ def class_names(verified: Verified) -> list[str]:
     return names + [str(number) for number in range(len(names), len(confusion(verified)))]
 
 
-def differing_values(verified: Verified) -> list[Value]:
+def differing_values(verified: Verified) -> list[DifferingValue]:
     """All outputs that differ between golden and the machine."""
     golden, other = verified.golden.outputs, verified.other.outputs
     return [
-        Value(
+        DifferingValue(
             sample=verified.first + row,
             output=column,
             golden=float(golden[row, column].view(np.float16)),

@@ -30,7 +30,7 @@ from rich.progress import Progress
 
 if TYPE_CHECKING:
     from concord.firmware.full_precision import FullPrecision
-    from concord.net.lowering.full_precision import Numbers
+    from concord.net.lowering.full_precision import MemoryNumbers
 
 STEPS = 7
 STREAMED = 8  #: Number of samples that follow each other to measure the throughput of several machines.
@@ -70,7 +70,7 @@ def prepare(request: Request, console: Console, steps: Steps | None = None) -> P
         single=single and single.firmware, large=large and large.firmware)
 
 
-def _images(model: Model, compiled: CompiledCascade) -> "dict[Numbers, FullPrecision]":
+def _images(model: Model, compiled: CompiledCascade) -> "dict[MemoryNumbers, FullPrecision]":
     """The contents of the memories for each rounding; what finds them is imported only for `--errors`."""
     from concord.verification.error_split import images_of
 

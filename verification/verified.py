@@ -14,13 +14,13 @@ from concord.net.model import Model
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Counter
 from concord.verification.batches import Outcome
-from concord.verification.inputs import Inputs, Source
+from concord.verification.inputs import Inputs, InputSource
 from concord.verification.layer_costs import LayerCost
 from concord.workflows.cascades import Wish
 
 if TYPE_CHECKING:
     from concord.firmware.full_precision import FullPrecision
-    from concord.net.lowering.full_precision import Numbers
+    from concord.net.lowering.full_precision import MemoryNumbers
     from concord.verification.diagnosis import Difference
     from concord.verification.error_split import ErrorSplit
     from concord.workflows.original import Comparison
@@ -51,7 +51,7 @@ class Request:
 
     path: Path
     place: str
-    source: Source
+    source: InputSource
     preset: str
     kind: MachineKind
     jobs: int
@@ -91,7 +91,7 @@ class Prepared:
     steps: Steps
     large: Firmware | None = None
     single: Firmware | None = None
-    images: "Mapping[Numbers, FullPrecision]" = field(default_factory=dict)
+    images: "Mapping[MemoryNumbers, FullPrecision]" = field(default_factory=dict)
     comparison: "Comparison | None" = None
 
 

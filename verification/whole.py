@@ -32,7 +32,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Whole:
+class WholeVerification:
     """The results of a verification: those of each model, and the files of the report."""
 
     done: tuple[Verified, ...]
@@ -65,7 +65,7 @@ def ready(jobs: Sequence[Job], console: Console) -> list[Prepared]:
     return [one if isinstance(one, Prepared) else quantized(one, console) for one in begun]
 
 
-def verify_all(prepared: Sequence[Prepared], console: Console) -> Whole:
+def verify_all(prepared: Sequence[Prepared], console: Console) -> WholeVerification:
     """Run models on golden and on another machine, compare, and write the report.
 
     Raises:
@@ -74,7 +74,7 @@ def verify_all(prepared: Sequence[Prepared], console: Console) -> Whole:
     request = prepared[0].request
     with Builds(request.kind, [[part.config for part in one.compiled.cascade.parts] for one in prepared]) as builds:
         done = [verify_model(one, builds, console) for one in prepared]
-    return Whole(done=tuple(done), files=tuple(write_report(done, request.folder)))
+    return WholeVerification(done=tuple(done), files=tuple(write_report(done, request.folder)))
 
 
 def _kept(request: Request, taken: set[Path]) -> Path:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from concord.compiler.cascade import CompiledCascade, Cutter, balanced
+from concord.compiler.cascade import CompiledCascade, PartCompiler, balanced
 from concord.compiler.cuts import parts
 from concord.compiler.explain import explain
-from concord.compiler.lib.limits import Refused
+from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import Compiled, compile_network
 from concord.firmware.cascade import Cascade
 from concord.machines.fit import fit
@@ -97,7 +97,7 @@ def whole(model: Model, config: Config) -> Compiled | None:
     """The model, compiled for one machine; None if it does not fit."""
     try:
         return compile_network(model, config)
-    except Refused:
+    except CannotRun:
         return None
 
 
@@ -111,7 +111,7 @@ def fitted(model: Model, config: Config) -> Compiled:
 
 
 def _compiled(model: Model, configs: list[Config], wish: Wish) -> CompiledCascade:
-    cutter = Cutter(model, configs)
+    cutter = PartCompiler(model, configs)
     return cutter.compiled(wish.cuts) if wish.cut else balanced(cutter, costs_of(model, configs[0]))
 
 

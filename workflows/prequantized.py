@@ -32,7 +32,7 @@ _SOFTMAX = "the machine's softmax is less than 1 ulp away from the real one, and
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
+class FileDifference:
     """How a model in golden arithmetic differs from the network's file.
 
     Attributes:
@@ -138,7 +138,7 @@ def write(out: Path, made: Kept, data: DataSet | None, command: str) -> Model:
     return model
 
 
-def difference(made: Kept, model: Model, data: DataSet | None, imported: "Imported | None" = None) -> Difference:
+def difference(made: Kept, model: Model, data: DataSet | None, imported: "Imported | None" = None) -> FileDifference:
     """How a model differs from its file on samples of its data, or on random inputs, in front of a softmax at its end.
 
     Args:
@@ -154,7 +154,7 @@ def difference(made: Kept, model: Model, data: DataSet | None, imported: "Import
         wrong, codes, largest = wrong + np.count_nonzero(apart), codes + apart.size, max(largest, int(apart.max()))
     ours = real(traces[model.before_end.layers[-1].name].outputs)
     theirs, ours, by = _theirs(imported, numbers, ours, file[made.network.nodes[-1].name])
-    return Difference(
+    return FileDifference(
         where=where, codes=codes, wrong=wrong, largest=largest, outputs=float(np.abs(ours - theirs).max()),
         range=float(np.abs(theirs).max()), by=by)
 
@@ -222,7 +222,7 @@ def fitting(network: Graph, data: DataSet | None) -> DataSet | None:
     return None if data is None else fitted(data, network.interface)
 
 
-def words(made: Kept, found: Difference) -> str:
+def words(made: Kept, found: FileDifference) -> str:
     """What is kept, and how the model differs, in sentences with their line ends."""
     name = made.network.name
     text = f"{name} is quantised already: its integers and scales are kept (--anew chooses new ones)\n"

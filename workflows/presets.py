@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Callable, Mapping
 
-from concord.compiler.lib.limits import Refused
+from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
 from concord.machines.fit import fit, products
@@ -56,7 +56,7 @@ def compile_for(model: Model, preset: str, place: str = "") -> tuple[str, Compil
     if preset:
         try:
             return machine_name(preset), compile_network(model, find_config(preset))
-        except Refused as error:
+        except CannotRun as error:
             raise ValueError(f"{error}{advice(model, preset, place)}") from error
     reasons = {}
     for candidate in smallest_first():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images, geometry
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker, geometry
 from concord.campaigns.makers.mixed_networks import Mixed, anything
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
@@ -117,7 +117,7 @@ def both_directions(rng: np.random.Generator, config: Config, block: bool) -> Mo
 def images(rng: np.random.Generator, config: Config, block: bool) -> Model:
     """Convolutions of any geometry and groups, pooling, sums and concatenations, and one of four ends."""
     shape = int(rng.integers(1, 6)), *(int(size) for size in rng.integers(3, 11, 2))
-    made = Images(rng, config, shape, block=block)
+    made = ImageNetworkMaker(rng, config, shape, block=block)
     sizes = [config.native_dim, 2 * config.native_dim] if block else [3, 5, 8, 20]
     stride = tuple(rng.integers(1, 3, 2).tolist())
     found = [made.conv(INPUT, int(rng.choice(sizes)), padding=(1, 1, 1, 1), stride=stride)]
@@ -148,38 +148,38 @@ def _cell(rng) -> Cell:
     return list(CELLS.values())[rng.integers(len(CELLS))]
 
 
-def _convolution(made: Images, at: str, outputs: int, groups: int = 1) -> str:
+def _convolution(made: ImageNetworkMaker, at: str, outputs: int, groups: int = 1) -> str:
     size, options = geometry(made.rng, made.shapes[at])
     activation = Activation(made.rng.choice(list(Activation)))
     return made.conv(at, outputs, size, groups=groups, activation=activation, **options)
 
 
-def _depthwise(made: Images, at: str, outputs: int) -> str:
+def _depthwise(made: ImageNetworkMaker, at: str, outputs: int) -> str:
     return _convolution(made, at, made.shapes[at][0], made.shapes[at][0])
 
 
-def _grouped(made: Images, at: str, outputs: int) -> str:
+def _grouped(made: ImageNetworkMaker, at: str, outputs: int) -> str:
     channels = made.shapes[at][0]
     groups = int(made.rng.choice([count for count in range(1, channels + 1) if channels % count == 0]))
     return _convolution(made, at, channels if made.block else 2 * groups, groups)
 
 
-def _residual(made: Images, at: str, outputs: int) -> str:
+def _residual(made: ImageNetworkMaker, at: str, outputs: int) -> str:
     return made.sum(at, made.conv(at, made.shapes[at][0], padding=(1, 1, 1, 1)))
 
 
-def _joined(made: Images, at: str, outputs: int) -> str:
+def _joined(made: ImageNetworkMaker, at: str, outputs: int) -> str:
     return made.concat(at, made.conv(at, outputs, (1, 1)))
 
 
-def _maximum(made: Images, at: str, outputs: int) -> str:
+def _maximum(made: ImageNetworkMaker, at: str, outputs: int) -> str:
     size, options = geometry(made.rng, made.shapes[at])
     sides = (size[0], size[0], size[1], size[1])
     padding = tuple(min(each, side - 1) for each, side in zip(options["padding"], sides, strict=True))
     return made.maximum(at, size, stride=options["stride"], padding=padding)
 
 
-def _average(made: Images, at: str, outputs: int) -> str:
+def _average(made: ImageNetworkMaker, at: str, outputs: int) -> str:
     size, options = geometry(made.rng, made.shapes[at])
     return made.average(at, size, stride=options["stride"], padding=options["padding"])
 

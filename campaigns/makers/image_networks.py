@@ -20,7 +20,7 @@ ROOM = {"initial_vrf": 512, "addsub_vrf": 1024, "multiply_vrf": 512, "matrix_til
         "instructions": 2048, "net_in": 4096, "vector_rf": 4096, "accumulator_rows": 256, "acc_int": 30}
 
 
-class Images:
+class ImageNetworkMaker:
     """Builds a random network of images, layer by layer.
 
     Args:

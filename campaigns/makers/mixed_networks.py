@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images, geometry
+from concord.campaigns.makers.image_networks import ImageNetworkMaker, geometry
 from concord.net.arithmetic.native_vectors import adjacent
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.cells.cell import Cell
@@ -16,7 +16,7 @@ from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config
 
 
-class Mixed(Images):
+class Mixed(ImageNetworkMaker):
     """Builds a random network, layer by layer, whose input is an image, or sequences of `steps` vectors.
 
     Args:

@@ -5,11 +5,11 @@ together, side by side.
 """
 
 import numpy as np
-from concord.compiler.cells.formula_trace import BlockTracer, IntegerTracer, Part
+from concord.compiler.cells.formula_trace import BlockTracer, IntegerTracer, ProductPart
 from concord.compiler.cells.layout import Location
-from concord.compiler.cells.time_step import Operand, TimeStep, select_rows
+from concord.compiler.cells.time_step import ProductOperand, TimeStep, select_rows
 from concord.compiler.lib import limits, tiling
-from concord.compiler.lib.build import Build
+from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.program import NET, Place, operate, read, write
 from concord.golden.lib import float16
 from concord.golden.lib.float16 import to_real
@@ -50,8 +50,8 @@ class IntegerStep(TimeStep):
 
     def product(self, one):
         columns = self.config.vectors_of(self.layer.outputs)
-        return Operand(source=self.place(one.operand, Mem.INITIAL_VRF), columns=columns,
-                       out_scale=self.layer.recurrent_p)
+        return ProductOperand(source=self.place(one.operand, Mem.INITIAL_VRF), columns=columns,
+                              out_scale=self.layer.recurrent_p)
 
     def multiply(self, one, chosen):
         return self._multiply("recurrent", select_rows(self.content.recurrent_weights, chosen))
@@ -123,7 +123,7 @@ class BlockStep(TimeStep):
     result = Mem.INITIAL_VRF
     first = Mem.MULTIPLY_VRF1
 
-    def __init__(self, build: Build, layer: BlockRecurrent, source: Place):
+    def __init__(self, build: ModelBuild, layer: BlockRecurrent, source: Place):
         super().__init__(build, layer, source)
         # The result of the layer before is read in place if it lies at the end: h only has to follow it.
         end = build.allocator.used(Mem.INITIAL_VRF)
@@ -145,12 +145,12 @@ class BlockStep(TimeStep):
 
     def product(self, one):
         columns = {
-            Part.BOTH: self.config.vectors_of(self.layer.inputs) + self.config.vectors_of(self.layer.outputs),
-            Part.INPUT: self.config.vectors_of(self.layer.inputs),
-            Part.RECURRENT: self.config.vectors_of(self.layer.outputs),
+            ProductPart.BOTH: self.config.vectors_of(self.layer.inputs) + self.config.vectors_of(self.layer.outputs),
+            ProductPart.INPUT: self.config.vectors_of(self.layer.inputs),
+            ProductPart.RECURRENT: self.config.vectors_of(self.layer.outputs),
         }[one.part]
-        source = self.place(one.operand, Mem.INITIAL_VRF) if one.part is Part.RECURRENT else self.x
-        return Operand(source=source, columns=columns)
+        source = self.place(one.operand, Mem.INITIAL_VRF) if one.part is ProductPart.RECURRENT else self.x
+        return ProductOperand(source=source, columns=columns)
 
     def multiply(self, one, chosen):
         mantissas, exponents = self._matrix(self.content, one.part)
@@ -166,16 +166,16 @@ class BlockStep(TimeStep):
         found = []
         for run in self.products():
             numbers = [self.layer.cell.index(one.gate) for one in run]
-            name = self.layer.name + ("" if run[0].part is Part.BOTH else f", {run[0].part}")
+            name = self.layer.name + ("" if run[0].part is ProductPart.BOTH else f", {run[0].part}")
             tall = (part[numbers].reshape(-1, part.shape[-1]) for part in self._matrix(self.layer, run[0].part))
             found.append(tiling.block_bound(self.config, name, *tall))
         return found
 
-    def _matrix(self, layer: BlockRecurrent, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    def _matrix(self, layer: BlockRecurrent, part: ProductPart) -> tuple[np.ndarray, np.ndarray]:
         """Mantissas [gates, outputs, columns] and exponents; x and h are each padded to whole native vectors."""
         size = self.config.native_dim
         both = [(layer.input_mantissas, layer.input_exponents), (layer.recurrent_mantissas, layer.recurrent_exponents)]
-        chosen = {Part.BOTH: both, Part.INPUT: both[:1], Part.RECURRENT: both[1:]}[part]
+        chosen = {ProductPart.BOTH: both, ProductPart.INPUT: both[:1], ProductPart.RECURRENT: both[1:]}[part]
         mantissas = [
             tiling.padded(matrix, self.config.vectors_of(matrix.shape[2]) * size, 2) for matrix, _ in chosen]
         return np.concatenate(mantissas, axis=2), np.concatenate([exponents for _, exponents in chosen], axis=2)

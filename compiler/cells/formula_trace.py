@@ -10,7 +10,7 @@ from concord.net.cells.cell import Cell, Operations
 from concord.spec.numbers.activation import Activation
 
 
-class PointWise(StrEnum):
+class TracedPointWise(StrEnum):
     """Point-wise operations of two values."""
 
     ADD = "add"
@@ -18,7 +18,7 @@ class PointWise(StrEnum):
     MUL = "mul"
 
 
-class Part(StrEnum):
+class ProductPart(StrEnum):
     """The matrices and vectors that a product multiplies."""
 
     BOTH = "both"  #: W times x plus R times the operand
@@ -27,7 +27,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Stored:
+class StoredVector:
     """A vector that lies in memory before the time step: a state, or parameters.
 
     Attributes:
@@ -42,7 +42,7 @@ class Stored:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Product:
+class GateProduct:
     """The part of a matrix-vector product that belongs to one gate, rounded to binary16.
 
     Attributes:
@@ -52,12 +52,12 @@ class Product:
     """
 
     gate: str
-    part: Part
+    part: ProductPart
     operand: "Value | None"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Operation:
+class TracedOperation:
     """A point-wise operation.
 
     Attributes:
@@ -65,18 +65,18 @@ class Operation:
         operands: Values that the operation reads.
     """
 
-    kind: PointWise | Activation
+    kind: TracedPointWise | Activation
     operands: tuple["Value", ...]
 
 
-Value = Stored | Product | Operation
+Value = StoredVector | GateProduct | TracedOperation
 
 
 def operands(value: Value) -> tuple[Value, ...]:
     """The values from which a value is computed."""
-    if isinstance(value, Operation):
+    if isinstance(value, TracedOperation):
         return value.operands
-    return (value.operand,) if isinstance(value, Product) and value.operand is not None else ()
+    return (value.operand,) if isinstance(value, GateProduct) and value.operand is not None else ()
 
 
 class Tracer(Operations[Value]):
@@ -94,8 +94,8 @@ class Tracer(Operations[Value]):
 
     def __init__(self, cell: Cell, gate_bits: int = 0):
         self.cell, self._bits = cell, gate_bits
-        self.computed: list[Product | Operation] = []
-        self._stored: dict[tuple[str, str | None], Stored] = {}
+        self.computed: list[GateProduct | TracedOperation] = []
+        self._stored: dict[tuple[str, str | None], StoredVector] = {}
         states = [self.stored(name, state=True) for name in cell.states]
         self.results: dict[str, Value] = dict(zip(cell.states, cell.step(self, *states), strict=True))
         self.finish()
@@ -112,13 +112,13 @@ class Tracer(Operations[Value]):
             if value not in needed:
                 needed[value] = None
                 left += operands(value)
-                left += [self.results[value.name]] if isinstance(value, Stored) and value.state else []
+                left += [self.results[value.name]] if isinstance(value, StoredVector) and value.state else []
         self.computed = [value for value in self.computed if value in needed]
         self.results = {name: value for name, value in self.results.items() if value in needed}
 
-    def stored(self, name: str, gate: str | None = None, *, state: bool = False) -> Stored:
+    def stored(self, name: str, gate: str | None = None, *, state: bool = False) -> StoredVector:
         """The stored vector with this name; the same object at every call."""
-        return self._stored.setdefault((name, gate), Stored(name=name, gate=gate, state=state))
+        return self._stored.setdefault((name, gate), StoredVector(name=name, gate=gate, state=state))
 
     def output(self, gate, value):
         of = self.cell.gates[self.cell.index(gate)]
@@ -132,19 +132,19 @@ class Tracer(Operations[Value]):
         return self.stored(name)
 
     def add(self, a, b):
-        return self._compute(Operation(kind=PointWise.ADD, operands=(a, b)))
+        return self._compute(TracedOperation(kind=TracedPointWise.ADD, operands=(a, b)))
 
     def sub(self, a, b):
-        return self._compute(Operation(kind=PointWise.SUB, operands=(a, b)))
+        return self._compute(TracedOperation(kind=TracedPointWise.SUB, operands=(a, b)))
 
     def mul(self, a, b):
-        return self._compute(Operation(kind=PointWise.MUL, operands=(a, b)))
+        return self._compute(TracedOperation(kind=TracedPointWise.MUL, operands=(a, b)))
 
     def curve(self, kind, value):
-        return self._compute(Operation(kind=kind, operands=(value,)))
+        return self._compute(TracedOperation(kind=kind, operands=(value,)))
 
-    def _product(self, gate: str, part: Part, operand: Value | None = None):
-        return self._compute(Product(gate=gate, part=part, operand=operand))
+    def _product(self, gate: str, part: ProductPart, operand: Value | None = None):
+        return self._compute(GateProduct(gate=gate, part=part, operand=operand))
 
     def _compute(self, value):
         self.computed.append(value)
@@ -170,7 +170,7 @@ class IntegerTracer(Tracer):
     def recurrent_product(self, gate, operand):
         old = operand is self.stored(self.cell.states[0])
         codes = self.stored(self.CODES, state=True) if old else self._codes(operand)
-        return self.mul(self._product(gate, Part.RECURRENT, codes), self.stored("recurrent scale", gate))
+        return self.mul(self._product(gate, ProductPart.RECURRENT, codes), self.stored("recurrent scale", gate))
 
     def _codes(self, value):
         return self.mul(value, self.stored("hidden scale"))
@@ -180,10 +180,10 @@ class BlockTracer(Tracer):
     """Block floating point: the bias is added to the sum of W x and R h."""
 
     def preactivation(self, gate, operand):
-        return self.add(self._product(gate, Part.BOTH, operand), self.stored("bias", gate))
+        return self.add(self._product(gate, ProductPart.BOTH, operand), self.stored("bias", gate))
 
     def input_product(self, gate):
-        return self.add(self._product(gate, Part.INPUT), self.stored("bias", gate))
+        return self.add(self._product(gate, ProductPart.INPUT), self.stored("bias", gate))
 
     def recurrent_product(self, gate, operand):
-        return self._product(gate, Part.RECURRENT, operand)
+        return self._product(gate, ProductPart.RECURRENT, operand)

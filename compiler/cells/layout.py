@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from concord.compiler.cells.formula_chains import MEMORIES, Chain
-from concord.compiler.cells.formula_trace import Part, Product, Stored, Tracer, Value
+from concord.compiler.cells.formula_chains import MEMORIES, FormulaChain
+from concord.compiler.cells.formula_trace import GateProduct, ProductPart, StoredVector, Tracer, Value
 from concord.spec.isa.instructions import WRITES
 from concord.spec.isa.memories import STAGE_MEMORIES, Mem
 
@@ -34,7 +34,7 @@ class Location:
 
 
 @dataclass(kw_only=True, slots=True)
-class Layout:
+class CellLayout:
     """The writes of each chain, and the copies between chains.
 
     Attributes:
@@ -50,7 +50,7 @@ class Layout:
     writes: list[list[tuple[Value, Location]]] = field(default_factory=list)
     before: dict[int, list[tuple[Location, Location]]] = field(default_factory=lambda: defaultdict(list))
     after: list[tuple[Location, Location]] = field(default_factory=list)
-    kept: list[Stored] = field(default_factory=list)
+    kept: list[StoredVector] = field(default_factory=list)
     shared: Location | None = None
 
     def location(self, value: Value, mem: Mem | None = None) -> Location:
@@ -60,12 +60,12 @@ class Layout:
 
     def memories(self, name: str) -> list[Mem]:
         """The memories from which parameters with this name are read."""
-        found = [one.mem for value, places in self.reads.items() if isinstance(value, Stored) and value.name == name
-                 for one in places]
+        found = [one.mem for value, places in self.reads.items()
+                 if isinstance(value, StoredVector) and value.name == name for one in places]
         return list(dict.fromkeys(found))
 
 
-def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], result: Mem) -> Layout:
+def layout(trace: Tracer, chains: list[FormulaChain], read_at: Callable[[int], float], result: Mem) -> CellLayout:
     """Lay out a time step.
 
     Args:
@@ -78,8 +78,8 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
     Raises:
         ValueError: a chain would need more writes than the machine allows.
     """
-    made, uses = Layout(), _uses(chains, read_at)
-    made.kept += [value for value in uses if isinstance(value, Stored) and value.state]
+    made, uses = CellLayout(), _uses(chains, read_at)
+    made.kept += [value for value in uses if isinstance(value, StoredVector) and value.state]
     for value, found in uses.items():
         for mem in dict.fromkeys(mem for _, mem in found if mem is not None):
             _add(made, trace, value, mem)
@@ -101,11 +101,11 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
     return made
 
 
-def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, list[tuple[float, Mem | None]]]:
+def _uses(chains: list[FormulaChain], read_at: Callable[[int], float]) -> dict[Value, list[tuple[float, Mem | None]]]:
     """For each value, the times at which it is read and the memory; None if any memory will do."""
     uses = defaultdict(list)
     for index, chain in enumerate(chains):
-        if not isinstance(chain.source, Product):
+        if not isinstance(chain.source, GateProduct):
             uses[chain.source].append((index, None))
         elif chain.source.operand is not None:
             uses[chain.source.operand].append((read_at(index), Mem.INITIAL_VRF))
@@ -115,9 +115,9 @@ def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, l
     return uses
 
 
-def _share(made: Layout, uses, trace: Tracer):
+def _share(made: CellLayout, uses, trace: Tracer):
     """Give the first value of a chain its own place, if another operand may lie in the hidden vector's place."""
-    operands = {one.operand for one in trace.computed if isinstance(one, Product) and one.part is Part.BOTH}
+    operands = {one.operand for one in trace.computed if isinstance(one, GateProduct) and one.part is ProductPart.BOTH}
     if len(operands) < 2:
         return
     made.shared = Location(trace.cell.states[0], Mem.INITIAL_VRF)
@@ -126,7 +126,7 @@ def _share(made: Layout, uses, trace: Tracer):
             made.reads[value].append(Location(trace.cell.states[0] if value in made.kept else value, WAITING[0]))
 
 
-def _check(made: Layout, uses, trace: Tracer):
+def _check(made: CellLayout, uses, trace: Tracer):
     """Track the value in each location through a time step; refuse a layout in which a chain reads a wrong value."""
     holds = {location: value for value in made.kept for location in made.reads[value]}
 
@@ -143,7 +143,7 @@ def _check(made: Layout, uses, trace: Tracer):
         for late in (0, 0.5):
             for value, found in uses.items():
                 for mem in (mem for at, mem in found if at == index + late):
-                    if not isinstance(value, Stored) or value.state:
+                    if not isinstance(value, StoredVector) or value.state:
                         expect(value, made.location(value, mem))
             holds.update({location: value for value, location in writes})
     copy(made.after)
@@ -152,25 +152,25 @@ def _check(made: Layout, uses, trace: Tracer):
             expect(value, location)
 
 
-def _passed_on(value: Value, uses, chains: list[Chain]) -> bool:
+def _passed_on(value: Value, uses, chains: list[FormulaChain]) -> bool:
     """Whether only the chain right after the one that computes a value reads it."""
     made = next((index for index, chain in enumerate(chains) if value in chain.values), None)
     return made is not None and [at for at, _ in uses[value]] == [made + 1]
 
 
-def _add(made: Layout, trace: Tracer, value: Value, mem: Mem, passed_on: bool = False):
+def _add(made: CellLayout, trace: Tracer, value: Value, mem: Mem, passed_on: bool = False):
     """Add a location of a value; values that are only passed to the next chain share one."""
     state = next((name for name, new in trace.results.items() if value in (new, trace.stored(name, state=True))), None)
-    products = [one for one in trace.computed if isinstance(one, Product) and one.operand is value]
+    products = [one for one in trace.computed if isinstance(one, GateProduct) and one.operand is value]
     # An operand that is summed with x in one product lies after x, which is the place of the hidden vector.
-    if mem is Mem.INITIAL_VRF and any(one.part is Part.BOTH for one in products):
+    if mem is Mem.INITIAL_VRF and any(one.part is ProductPart.BOTH for one in products):
         state = trace.cell.states[0]
     home = PASSED_ON if passed_on and state is None else state or value
     if (location := Location(home, mem)) not in made.reads[value]:
         made.reads[value].append(location)
 
 
-def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tuple[Value, Location]]:
+def _writes(made: CellLayout, uses, chains: list[FormulaChain], index: int) -> Iterator[tuple[Value, Location]]:
     """Pairs of a value that a chain writes, and its location."""
     before = [value for chain in chains[: index + 1] for value in chain.values]
     taken = set()
@@ -186,7 +186,8 @@ def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tup
         written, later = [], []
         for location in made.reads[value]:
             older = [other for other, places in made.reads.items()
-                     if location in places and (isinstance(other, Stored) or other in before[: before.index(value)])]
+                     if location in places and (isinstance(other,
+                                                           StoredVector) or other in before[: before.index(value)])]
             waits = any(at > index for other in older for at in read(other, location))
             waits = waits or location.mem in taken or len(taken) >= room
             (later if waits else written).append(location)

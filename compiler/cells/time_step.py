@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from concord.compiler.cells.formula_chains import MEMORIES, Chain, schedule
-from concord.compiler.cells.formula_trace import Product, Stored, Tracer, Value
+from concord.compiler.cells.formula_chains import MEMORIES, FormulaChain, schedule
+from concord.compiler.cells.formula_trace import GateProduct, StoredVector, Tracer, Value
 from concord.compiler.cells.layout import Location, layout
 from concord.compiler.lib import tiling
-from concord.compiler.lib.build import Build
+from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.program import MVM, Place, operate, read, write
-from concord.compiler.lib.tiling import Bound, Part
+from concord.compiler.lib.tiling import Bound, RowPart
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import WRITES, Instruction
 from concord.spec.isa.memories import Mem
@@ -20,7 +20,7 @@ from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Operand:
+class ProductOperand:
     """The operand of a product.
 
     Attributes:
@@ -53,7 +53,7 @@ class TimeStep:
     result: Mem
     first: Mem
 
-    def __init__(self, build: Build, layer: Recurrent, source: Place):
+    def __init__(self, build: ModelBuild, layer: Recurrent, source: Place):
         self.build, self.layer, self.source, self.config = build, layer, source, build.config
         self.content = build.content(layer)
         self.trace = self.tracer(layer.cell, layer.gate_bits)
@@ -72,15 +72,15 @@ class TimeStep:
         """The bounds of all products."""
         raise NotImplementedError
 
-    def product(self, one: Product) -> Operand:
+    def product(self, one: GateProduct) -> ProductOperand:
         """The operand of a product."""
         raise NotImplementedError
 
-    def multiply(self, one: Product, chosen: np.ndarray) -> Instruction:
+    def multiply(self, one: GateProduct, chosen: np.ndarray) -> Instruction:
         """The instruction `mv_mul` for the chosen rows of the gates."""
         raise NotImplementedError
 
-    def constant(self, stored: Stored) -> np.ndarray:
+    def constant(self, stored: StoredVector) -> np.ndarray:
         """The parameters of all gates, uint16[gates, outputs], or uint16[outputs] if the gates share them."""
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ class TimeStep:
         """Emit the chains of one time step."""
         for index, chain in enumerate(self.chains):
             self._copy(self.layout.before.get(index, []))
-            if isinstance(chain.source, Product):
+            if isinstance(chain.source, GateProduct):
                 self._emit_product(index, chain)
             else:
                 self.build.program.note("cell")
@@ -127,13 +127,13 @@ class TimeStep:
     def place(self, value: Value, mem: Mem | None = None, word: int = 0) -> Place:
         """The place of a value in a memory (by default its first one), without the first `word` words."""
         location = self.layout.location(value, mem)
-        if not isinstance(value, Stored) or value.state:
+        if not isinstance(value, StoredVector) or value.state:
             return self.at(location).at(word)
         if value.gate is not None:
             word += self.layer.cell.index(value.gate) * self.config.words_of(self.layer.outputs)
         return self._constant(value, location.mem).at(word)
 
-    def products(self) -> list[list[Product]]:
+    def products(self) -> list[list[GateProduct]]:
         """The products; those that one tall product can compute are in one list."""
         return [[self.chains[index].source for index in run] for run in self._runs]
 
@@ -142,7 +142,7 @@ class TimeStep:
         self._constants[name, mem] = place
         return place
 
-    def _constant(self, stored: Stored, mem: Mem) -> Place:
+    def _constant(self, stored: StoredVector, mem: Mem) -> Place:
         key = stored.name, mem
         if key not in self._constants:
             values = self.constant(stored)
@@ -150,7 +150,7 @@ class TimeStep:
             self._constants[key] = self.build.allocator.constant(mem, values, f"{self.layer.name}, {stored.name}")
         return self._constants[key]
 
-    def _emit_product(self, index: int, chain: Chain):
+    def _emit_product(self, index: int, chain: FormulaChain):
         """Emit a chain that begins with a product, which is read from MvmQ or computed in pieces."""
         run = self._run(index)
         operand, outputs = self.product(chain.source), self.layer.outputs
@@ -158,7 +158,7 @@ class TimeStep:
         numbers = [self.layer.cell.index(self.chains[one].source.gate) for one in run]
         if self._pushed(run):
             if index == run[0]:
-                chosen = gate_rows(self.config, numbers, Part(row=0, rows=outputs))
+                chosen = gate_rows(self.config, numbers, RowPart(row=0, rows=outputs))
                 start = read(operand.source), self.multiply(chain.source, chosen)
                 self.build.program.chain(*start, write(MVM), rows=len(chosen), **registers)
             self.build.program.named(chain.source.gate)
@@ -170,9 +170,9 @@ class TimeStep:
             self.build.program.named(chain.source.gate)
             self._emit(index, chain, start, part.row // self.config.mfu_lanes, {"rows": part.rows, **registers})
 
-    def _emit(self, index: int, chain: Chain, start: Sequence[Instruction], word: int, registers: dict):
+    def _emit(self, index: int, chain: FormulaChain, start: Sequence[Instruction], word: int, registers: dict):
         instructions = [*start]
-        if isinstance(chain.source, Product):
+        if isinstance(chain.source, GateProduct):
             instructions += self._writes(index, chain.source, word)
         for step in chain.steps:
             place = None if step.operand is None else self.place(step.operand, MEMORIES[step.stage], word)
@@ -200,9 +200,9 @@ class TimeStep:
         return index + 0.5 * (len(tiling.parts(self.config, self.layer.outputs)) > 1)
 
 
-def _runs(chains: list[Chain]) -> list[list[int]]:
+def _runs(chains: list[FormulaChain]) -> list[list[int]]:
     """Runs of chains whose products multiply the same vector, so that one tall product can compute them all."""
-    indices = [index for index, chain in enumerate(chains) if isinstance(chain.source, Product)]
+    indices = [index for index, chain in enumerate(chains) if isinstance(chain.source, GateProduct)]
     sources = {index: chains[index].source for index in indices}
     return [list(run) for _, run in groupby(indices, lambda index: (sources[index].part, id(sources[index].operand)))]
 
@@ -213,7 +213,7 @@ def fit_one_product(config: Config, gates: int, outputs: int) -> bool:
     return tall <= config.mvmq_words and tall * config.mfu_lanes <= config.accumulator_rows
 
 
-def gate_rows(config: Config, gates: Sequence[int], part: Part) -> np.ndarray:
+def gate_rows(config: Config, gates: Sequence[int], part: RowPart) -> np.ndarray:
     """Gate and row numbers int[rows, 2] of a part of gates, stacked; rows with number -1 pad each to whole words."""
     rows = np.full((len(gates), config.words_of(part.rows) * config.mfu_lanes, 2), -1)
     rows[..., 0] = np.array(gates)[:, None]

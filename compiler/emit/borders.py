@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from concord.compiler.emit.passes import Pass
+from concord.compiler.emit.passes import LayerPass
 from concord.compiler.emit.storage import CodeMap
-from concord.compiler.lib.build import Build
+from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.program import Place
 from concord.firmware.firmware import Entries
 from concord.firmware.full_precision import RealEntries
@@ -24,7 +24,7 @@ _APART = 1 << 16  #: Distance between the numbers of different borders: more tha
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class BorderRun:
     """A rectangle of border pixels, or of border entries where all lanes of the border are equal.
 
     Attributes:
@@ -49,7 +49,7 @@ def unit_of(one: CodeMap) -> int:
     return 1 if one.uniform else one.step
 
 
-def runs(one: CodeMap) -> list[Run]:
+def runs(one: CodeMap) -> list[BorderRun]:
     """The border of a map: in front of the image, beside each row, and behind the image."""
     if one.codes.border is None or one.held:
         return []
@@ -58,9 +58,9 @@ def runs(one: CodeMap) -> list[Run]:
     beside = one.pitch - columns * one.step
     behind = origin + (rows - 1) * one.pitch + columns * one.step
     tail = one.buffer.size - behind
-    found = [Run(first=0, across=origin // unit, rows=1),
-             Run(first=origin + columns * one.step, across=beside // unit, rows=rows - 1),
-             Run(first=behind, across=tail // unit, rows=1)]
+    found = [BorderRun(first=0, across=origin // unit, rows=1),
+             BorderRun(first=origin + columns * one.step, across=beside // unit, rows=rows - 1),
+             BorderRun(first=behind, across=tail // unit, rows=1)]
     return [run for run in found if run.across > 0 and run.rows > 0]
 
 
@@ -88,7 +88,7 @@ class Borders:
         brought: Maps whose border, or a part of it, the firmware brings.
     """
 
-    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass], over: set[CodeMap]):
+    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass], over: set[CodeMap]):
         self._config, self._over = config, over
         self._first: dict[int, list[CodeMap]] = {}
         for one in maps:
@@ -101,15 +101,15 @@ class Borders:
         self._follow(content, passes, final=True)
         self.brought = [one for one in maps if runs(one) and one not in self.written]
 
-    def first_in(self, made: Pass) -> list[CodeMap]:
+    def first_in(self, made: LayerPass) -> list[CodeMap]:
         """The maps whose border is written before a pass."""
         return [one for one in self._first.get(made.time, []) if one in self.written and one not in self._over]
 
-    def behind(self, made: Pass) -> list[CodeMap]:
+    def behind(self, made: LayerPass) -> list[CodeMap]:
         """The maps whose border is written behind a pass."""
         return [one for one in self._first.get(made.time, []) if one in self.written and one in self._over]
 
-    def _follow(self, content: np.ndarray, passes: Sequence[Pass], final: bool):
+    def _follow(self, content: np.ndarray, passes: Sequence[LayerPass], final: bool):
         """Follow the content of VectorRf through an inference; -1 is what no one has written, 0 is codes."""
         for made in passes:
             for one in self._first.get(made.time, []):
@@ -122,7 +122,7 @@ class Borders:
                     content[entries] = kinds
                 content[one.buffer.address + pixels(one)] = 0
 
-    def _kind(self, one: CodeMap, run: Run) -> np.ndarray:
+    def _kind(self, one: CodeMap, run: BorderRun) -> np.ndarray:
         """A number for the content of each entry of a run."""
         unit = unit_of(one)
         codes, words = one.codes, border_words(self._config, one)
@@ -181,21 +181,21 @@ def _content(config: Config, maps: Sequence[CodeMap], border: Callable[[CodeMap]
     return result
 
 
-def runs_of_strip(one: CodeMap, rows: int, first: bool) -> list[Run]:
+def runs_of_strip(one: CodeMap, rows: int, first: bool) -> list[BorderRun]:
     """The rows of padding of a strip; in the first strip the whole buffer, whose padding beside the rows stays."""
     if one.codes.border is None:
         return []
     size, unit = one.buffer.size // unit_of(one), unit_of(one)
     if first:
-        return [Run(first=0, across=size, rows=1)]
+        return [BorderRun(first=0, across=size, rows=1)]
     above, below = min(-min(one.origin, 0), rows), max(0, one.value.shape[1] - one.origin)
-    found = [Run(first=0, across=above * one.pitch // unit, rows=1)] * (above > 0)
+    found = [BorderRun(first=0, across=above * one.pitch // unit, rows=1)] * (above > 0)
     if below < rows:
-        found.append(Run(first=below * one.pitch, across=size - below * one.pitch // unit, rows=1))
+        found.append(BorderRun(first=below * one.pitch, across=size - below * one.pitch // unit, rows=1))
     return found
 
 
-def emit(build: Build, one: CodeMap, constant: Place, written: Sequence[Run]):
+def emit(build: ModelBuild, one: CodeMap, constant: Place, written: Sequence[BorderRun]):
     """Add the chains that write runs of the border of a map."""
     rows, unit = constant.words * build.config.mfu_lanes, unit_of(one)
     for run in written:

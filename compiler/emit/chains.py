@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 
 from concord.compiler.emit.sources import Region, Source
 from concord.compiler.emit.storage import CodesView, NumbersView
-from concord.compiler.lib.program import Place, Program, clipped
-from concord.compiler.lib.tiling import LARGEST, Part
+from concord.compiler.lib.program import Place, ProgramBuilder, clipped
+from concord.compiler.lib.tiling import LARGEST, RowPart
 from concord.spec.isa.instructions import Instruction, Op, Reg, opcode
 from concord.spec.isa.memories import Mem
 from concord.spec.isa.operations import ACTIVATIONS, Operation, Stage, next_mfu, position
@@ -14,7 +14,7 @@ from concord.spec.numbers.activation import Activation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class ChainStep:
     """An operation or a write of a chain.
 
     Attributes:
@@ -27,7 +27,7 @@ class Step:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Chain:
+class OpenChain:
     """A chain under construction.
 
     Attributes:
@@ -38,7 +38,7 @@ class Chain:
     """
 
     source: Source
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChainStep] = field(default_factory=list)
     position: int = -1
     stride: int | None = None
 
@@ -49,7 +49,7 @@ class Chain:
     def apply(self, operation: Operation, mfu: int, at: Place | NumbersView | None = None):
         """Add an operation."""
         self.position = position(operation.stage, mfu)
-        self.steps.append(Step(op=opcode(operation, mfu), at=at))
+        self.steps.append(ChainStep(op=opcode(operation, mfu), at=at))
         if isinstance(at, NumbersView):
             self.stride = at.stride
 
@@ -73,7 +73,7 @@ class Chain:
 
     def write(self, target: NumbersView | CodesView | None):
         """Add a write; None stands for NetQ."""
-        self.steps.append(Step(op=Op.V_WR, at=target))
+        self.steps.append(ChainStep(op=Op.V_WR, at=target))
         if isinstance(target, NumbersView):
             self.stride = target.stride
 
@@ -82,7 +82,7 @@ class Chain:
         """Whether an operand or result in a vector memory moves, which it does by one distance only."""
         return self.stride is not None
 
-    def emit(self, config: Config, program: Program, region: Region, part: Part):
+    def emit(self, config: Config, program: ProgramBuilder, region: Region, part: RowPart):
         """Add the instructions for some places and lanes to a program."""
         if self.moves_words and region.columns < region.width and region.rows > 1:
             for row in range(region.row, region.row + region.rows):
@@ -100,10 +100,10 @@ class Chain:
             Reg.ITERATIONS: region.count, Reg.ITERATIONS_X: region.columns, **registers})
 
 
-class Sending(Chain):
+class Sending(OpenChain):
     """A chain that sends neighbouring pixels of a vector memory as one long vector, so that one message holds them."""
 
-    def emit(self, config: Config, program: Program, region: Region, part: Part):
+    def emit(self, config: Config, program: ProgramBuilder, region: Region, part: RowPart):
         view = self.source.view
         first, lanes = region.pixel(view.numbers), view.stride * config.mfu_lanes
         most = max(1, LARGEST // lanes)  # pixels of a message
@@ -113,12 +113,12 @@ class Sending(Chain):
                 Instruction(op=Op.V_WR, mem=Mem.NET_Q), rows=min(most, region.count - done) * lanes)
 
 
-def _memory(step: Step) -> Mem:
+def _memory(step: ChainStep) -> Mem:
     """The memory that a write goes to."""
     return Mem.NET_Q if step.at is None else step.at.buffer.mem
 
 
-def _instruction(config: Config, step: Step, region: Region, part: Part) -> Instruction:
+def _instruction(config: Config, step: ChainStep, region: Region, part: RowPart) -> Instruction:
     """One operation or write of a chain."""
     words = part.row // config.mfu_lanes
     mem = _memory(step) if step.op == Op.V_WR else 0

@@ -13,19 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from concord.compiler.emit.chains import Chain
+from concord.compiler.emit.chains import OpenChain
 from concord.compiler.emit.sources import FromNumbers, FromPool, FromProduct, FromWords, Region, Windowed, inside
-from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, Numbers, NumbersView
+from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
 from concord.compiler.graph.nodes import Value
-from concord.compiler.lib.build import Build
-from concord.compiler.lib.program import Program
-from concord.compiler.lib.tiling import LARGEST, Part
+from concord.compiler.lib.build import ModelBuild
+from concord.compiler.lib.program import ProgramBuilder
+from concord.compiler.lib.tiling import LARGEST, RowPart
 from concord.spec.isa.instructions import BASES, SPECS, Instruction, Op
 from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Planned:
+class PlannedChain:
     """A chain of a pass.
 
     Attributes:
@@ -35,8 +35,8 @@ class Planned:
     """
 
     layer: str
-    chain: Chain
-    parts: tuple[Part, ...]
+    chain: OpenChain
+    parts: tuple[RowPart, ...]
 
     def regions(self, region: Region) -> list[Region]:
         """A region in parts in which the chain's windows have one shape: padding is left out of windows of numbers."""
@@ -68,7 +68,7 @@ def _alike(first: int, count: int, stride: int, padding: int, size: int, step: i
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Pass:
+class LayerPass:
     """One layer and what follows it in the same places.
 
     Attributes:
@@ -82,8 +82,8 @@ class Pass:
 
     time: int
     value: Value
-    chains: list[Planned] = field(default_factory=list)
-    strips: list[Numbers] = field(default_factory=list)
+    chains: list[PlannedChain] = field(default_factory=list)
+    strips: list[TensorNumbers] = field(default_factory=list)
     rows: int = 0
     most: int = 0
 
@@ -112,7 +112,7 @@ class Pass:
         """The maps that the pass writes."""
         return [target.map for target in self.targets() if isinstance(target, CodesView)]
 
-    def emit(self, config: Config, program: Program):
+    def emit(self, config: Config, program: ProgramBuilder):
         """Add the chains to a program."""
         for first in self.firsts:
             self.emit_strip_at(config, program, first)
@@ -122,11 +122,11 @@ class Pass:
         """The first row of each strip."""
         return range(0, self.value.shape[1], self.rows)
 
-    def emit_strip_at(self, config: Config, program: Program, first: int):
+    def emit_strip_at(self, config: Config, program: ProgramBuilder, first: int):
         """Add the chains of the strip that begins with a row to a program."""
         self.emit_strip(config, program, first, min(self.rows, self.value.shape[1] - first))
 
-    def emit_strip(self, config: Config, program: Program, first: int, rows: int):
+    def emit_strip(self, config: Config, program: ProgramBuilder, first: int, rows: int):
         """Add the chains of some rows to a program."""
         columns = self.value.shape[2]
         strip = Region(row=first, rows=rows, column=0, columns=columns, width=columns, strip=first)
@@ -138,7 +138,7 @@ class Pass:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class StripRun:
     """Neighbouring strips that become a loop.
 
     Attributes:
@@ -168,7 +168,7 @@ class Run:
         return (self.count - 1) * len(self.distances) - 2 - 2 * len(self.bases)
 
 
-def roll(build: Build, strips: Sequence[Callable[[], None]]):
+def roll(build: ModelBuild, strips: Sequence[Callable[[], None]]):
     """Emit strips, as many as possible in one loop.
 
     Args:
@@ -176,7 +176,7 @@ def roll(build: Build, strips: Sequence[Callable[[], None]]):
     """
     parts = _recorded(build, strips)
     runs = [run for run in _runs(parts) if run.legal and run.saved > 0]
-    run = max(runs, key=lambda one: one.saved, default=Run(first=len(strips), count=0, distances=()))
+    run = max(runs, key=lambda one: one.saved, default=StripRun(first=len(strips), count=0, distances=()))
     for strip in strips[: run.first]:
         strip()
     if run.count:
@@ -185,7 +185,7 @@ def roll(build: Build, strips: Sequence[Callable[[], None]]):
         strip()
 
 
-def _emit_loop(program: Program, part: Program, run: Run):
+def _emit_loop(program: ProgramBuilder, part: ProgramBuilder, run: StripRun):
     """Emit a strip as the body of a loop, whose addresses move from pass to pass."""
     bases = run.bases
     part.instructions = [replace(instruction, base=bases.get(distance, 0))
@@ -198,30 +198,30 @@ def _emit_loop(program: Program, part: Program, run: Run):
             program.move_base(base, distance)
 
 
-def _recorded(build: Build, strips: Sequence[Callable[[], None]]) -> list[Program]:
+def _recorded(build: ModelBuild, strips: Sequence[Callable[[], None]]) -> list[ProgramBuilder]:
     """Each strip as a part of a program, with the registers that the strip before it leaves."""
-    parts: list[Program] = []
+    parts: list[ProgramBuilder] = []
     for strip in strips:
-        with build.part(Program.apart(parts[-1] if parts else None)) as part:
+        with build.part(ProgramBuilder.apart(parts[-1] if parts else None)) as part:
             strip()
         parts.append(part)
     return parts
 
 
-def _runs(parts: Sequence[Program]) -> list[Run]:
+def _runs(parts: Sequence[ProgramBuilder]) -> list[StripRun]:
     """The runs of strips behind the first one that differ from each other by the same distances."""
-    found: list[Run] = []
+    found: list[StripRun] = []
     for number, (before, part) in enumerate(pairwise(parts)):
         moved = _distances(before, part) if number else None
         last = found[-1] if found else None
         if moved is not None and last and last.first + last.count == number + 1 and last.distances == moved:
             found[-1] = replace(last, count=last.count + 1)
         elif moved is not None:
-            found.append(Run(first=number, count=2, distances=moved))
+            found.append(StripRun(first=number, count=2, distances=moved))
     return found
 
 
-def _distances(before: Program, after: Program) -> tuple[int, ...] | None:
+def _distances(before: ProgramBuilder, after: ProgramBuilder) -> tuple[int, ...] | None:
     """Distances of addresses between two strips; None where they differ in more than addresses that can move."""
     if len(before.instructions) != len(after.instructions):
         return None

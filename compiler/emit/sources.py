@@ -6,10 +6,10 @@ A source knows its address and its registers for any region of places and any pa
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from concord.compiler.emit.storage import CodeMap, CodesView, Numbers, NumbersView
-from concord.compiler.graph.nodes import Codes
+from concord.compiler.emit.storage import CodeMap, CodesView, NumbersView, TensorNumbers
+from concord.compiler.graph.nodes import TensorCodes
 from concord.compiler.lib.program import NET, Place, read
-from concord.compiler.lib.tiling import Part
+from concord.compiler.lib.tiling import RowPart
 from concord.net.arithmetic.windows import Window
 from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import Mem
@@ -51,7 +51,7 @@ class Region:
         """The base register for a place of the tensor; 0 for none."""
         return 0 if moved_by(view) is None else self.bases.get(moved_by(view), 0)
 
-    def pixel(self, numbers: Numbers) -> int:
+    def pixel(self, numbers: TensorNumbers) -> int:
         """Number of the first place among the pixels that a vector memory holds."""
         return (self.row - self.strip * numbers.strip) * self.width + self.column
 
@@ -67,7 +67,7 @@ class FromPlace:
 
     place: Place
 
-    def read(self, config: Config, region: Region, part: Part) -> tuple[list[Instruction], dict[Reg, int]]:
+    def read(self, config: Config, region: Region, part: RowPart) -> tuple[list[Instruction], dict[Reg, int]]:
         """The instructions of the source, and the registers that they need."""
         return [read(self.place)], {}
 
@@ -98,7 +98,7 @@ class Multiplied:
         group:   Distance in native vectors from those of one row tile to those of the next one.
     """
 
-    part: Part
+    part: RowPart
     product: Instruction
     vector: int = 0
     vectors: int = 0
@@ -111,7 +111,7 @@ class FromProduct:
 
     map: CodeMap
     window: Window
-    parts: Mapping[Part, Multiplied]
+    parts: Mapping[RowPart, Multiplied]
     out_scale: int | None
 
     def read(self, config, region, part):
@@ -137,7 +137,7 @@ class FromWords:
 
     view: NumbersView | None
     columns: int
-    parts: Mapping[Part, Multiplied]
+    parts: Mapping[RowPart, Multiplied]
     out_scale: int | None
 
     def read(self, config, region, part):
@@ -155,7 +155,7 @@ class FromPool:
 
     source: CodeMap | NumbersView
     window: Window
-    codes: Codes | None = None
+    codes: TensorCodes | None = None
 
     @property
     def map(self) -> CodeMap | None:

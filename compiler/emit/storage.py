@@ -7,7 +7,7 @@ of a pass.
 from dataclasses import dataclass, field
 
 import numpy as np
-from concord.compiler.graph.nodes import Codes, Value
+from concord.compiler.graph.nodes import TensorCodes, Value
 from concord.net.arithmetic.windows import Window
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
@@ -73,7 +73,7 @@ class CodeMap:
     """
 
     value: Value
-    codes: Codes
+    codes: TensorCodes
     buffer: Buffer
     vectors: int
     around: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -84,7 +84,7 @@ class CodeMap:
     origin: int = 0
 
     @classmethod
-    def of(cls, config: Config, value: Value, codes: Codes) -> "CodeMap":
+    def of(cls, config: Config, value: Value, codes: TensorCodes) -> "CodeMap":
         """The codes of a tensor, before their layout is settled."""
         name = f"{value.name or 'network input'}, codes"
         return cls(value=value, codes=codes, buffer=Buffer(mem=Mem.VECTOR_RF, name=name),
@@ -132,7 +132,7 @@ class CodesView:
         step:   Distance between the tensor's pixels, if the map has a single one; None for that of the map.
     """
 
-    codes: Codes
+    codes: TensorCodes
     map: CodeMap
     vector: int = 0
     step: int | None = None
@@ -157,7 +157,7 @@ class CodesView:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Numbers:
+class TensorNumbers:
     """The numbers of a tensor in a vector memory, pixel by pixel, without borders; or those of some of its rows.
 
     Attributes:
@@ -186,10 +186,10 @@ class NumbersView:
         codes:   How products make codes of the numbers, which are scaled for it; None for the tensor's own numbers.
     """
 
-    numbers: Numbers
+    numbers: TensorNumbers
     word: int = 0
     words: int | None = None
-    codes: Codes | None = None
+    codes: TensorCodes | None = None
 
     @property
     def buffer(self) -> Buffer:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from concord.compiler.cells.arithmetics import RECURRENT
 from concord.compiler.cells.time_step import TimeStep
-from concord.compiler.emit.passes import Pass
+from concord.compiler.emit.passes import LayerPass
 from concord.compiler.emit.sources import FromNumbers, Region, moved_by
 from concord.compiler.emit.storage import Buffer, CodesView, NumbersView
-from concord.compiler.graph.entering import Entry
+from concord.compiler.graph.entering import SequenceEntry
 from concord.compiler.graph.nodes import Value
-from concord.compiler.graph.wiring import Loop
-from concord.compiler.lib.build import Build
-from concord.compiler.lib.program import NET, Place, Program, read, write
+from concord.compiler.graph.wiring import RecurrentLoop
+from concord.compiler.lib.build import ModelBuild
+from concord.compiler.lib.program import NET, Place, ProgramBuilder, read, write
 from concord.net.layers.layer import unchecked
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import BASES, Instruction, Op, Reg
@@ -36,7 +36,7 @@ class ImageSteps:
         scale: Place of what this vector is multiplied by, or None.
     """
 
-    entry: Entry
+    entry: SequenceEntry
     view: NumbersView | None
     x: Place
     scale: Place | None
@@ -46,7 +46,7 @@ class ImageSteps:
         """Distances in words from one time step, and from one pixel of a time step, to the next."""
         return self.entry.strides(self.view.stride)
 
-    def take(self, program: Program, bases: dict[int, int]):
+    def take(self, program: ProgramBuilder, bases: dict[int, int]):
         """Bring the vector of the present time step to the place where the first layer reads it."""
         count, inc = self.entry.pixels, int(self.entry.pixels > 1)
         chain, between = [Instruction(op=Op.V_RD, mem=Mem.NET_Q)], 0
@@ -63,7 +63,7 @@ class ImageSteps:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class TimeLoop(Pass):
+class TimeLoop(LayerPass):
     """The pass of a loop over time steps. Its chains run in each step, for the pixel of the step.
 
     Attributes:
@@ -74,15 +74,15 @@ class TimeLoop(Pass):
         step:    Chains of the recurrent layers in one time step.
     """
 
-    loop: Loop
+    loop: RecurrentLoop
     image: ImageSteps | None
     hidden: dict[str, Place] = field(default_factory=dict)
-    opening: Program
-    step: Program
+    opening: ProgramBuilder
+    step: ProgramBuilder
 
     @classmethod
     def over_image(
-        cls, build: Build, time: int, value: Value, loop: Loop, image: Value, view: NumbersView | None,
+        cls, build: ModelBuild, time: int, value: Value, loop: RecurrentLoop, image: Value, view: NumbersView | None,
     ) -> "TimeLoop":
         """Make the chains of the recurrent layers, and take the places that they need.
 
@@ -91,7 +91,7 @@ class TimeLoop(Pass):
             image: The image that it reads.
             view:  The numbers of the image, or None.
         """
-        entry = Entry(config=build.config, entry=loop.entry, value=image)
+        entry = SequenceEntry(config=build.config, entry=loop.entry, value=image)
         first = entry.spread(loop.layers[0])
         build.set_content(entry.spread(build.content(loop.layers[0])))
         scale = entry.scale(first)
@@ -102,16 +102,16 @@ class TimeLoop(Pass):
         x = build.allocator.vector(Mem.INITIAL_VRF, entry.lanes, f"{first.name}, input")
         steps = ImageSteps(entry=entry, view=view, x=x, scale=scale)
         places = {loop.sources[0]: x}
-        with build.part(Program.apart()) as opening:
+        with build.part(ProgramBuilder.apart()) as opening:
             chains = _begun(build, (first, *loop.layers[1:]), loop, places)
-        with build.part(Program.apart()) as step:
+        with build.part(ProgramBuilder.apart()) as step:
             _emit(build, chains)
         return cls(time=time, value=value, loop=loop, image=steps, hidden=places, opening=opening, step=step)
 
     @classmethod
     def over_inputs(
-        cls, build: Build, time: int, value: Value, loop: Loop, entering: Mapping[str, Place], *, rows: int,
-        every: bool,
+        cls, build: ModelBuild, time: int, value: Value, loop: RecurrentLoop, entering: Mapping[str, Place], *,
+        rows: int, every: bool,
     ) -> "TimeLoop":
         """Make the chains of a loop over the time steps that the host sends.
 
@@ -123,9 +123,9 @@ class TimeLoop(Pass):
             every:    Whether the hidden vector of the last layer is sent in every time step.
         """
         places, last = dict(entering), loop.layers[-1]
-        with build.part(Program()) as opening:
+        with build.part(ProgramBuilder()) as opening:
             chains = _begun(build, loop.layers, loop, places)
-        with build.part(Program()) as step:
+        with build.part(ProgramBuilder()) as step:
             for place in (place for place in entering.values() if place != NET):
                 with build.program.section("network input", ""):
                     build.program.chain(read(NET), write(place), rows=rows)
@@ -136,9 +136,9 @@ class TimeLoop(Pass):
         return cls(time=time, value=value, loop=loop, image=None, hidden=places, opening=opening, step=step)
 
     def buffers(self) -> list[Buffer]:
-        return [*([self.image.view.buffer] if self.image and self.image.view else []), *Pass.buffers(self)]
+        return [*([self.image.view.buffer] if self.image and self.image.view else []), *LayerPass.buffers(self)]
 
-    def emit(self, config: Config, program: Program):
+    def emit(self, config: Config, program: ProgramBuilder):
         program.splice(self.opening)
         if self.image is None:
             with program.repeated():
@@ -181,13 +181,14 @@ class TimeLoop(Pass):
         return {distance: 1 + k for k, distance in enumerate(found)}
 
 
-def _move(program: Program, bases: dict[int, int], sign: int):
+def _move(program: ProgramBuilder, bases: dict[int, int], sign: int):
     """Move all base registers to the next time step."""
     for distance, base in bases.items():
         program.move_base(base, sign * distance)
 
 
-def _begun(build: Build, layers: Sequence[Recurrent], loop: Loop, places: dict[str, Place]) -> list[TimeStep]:
+def _begun(build: ModelBuild, layers: Sequence[Recurrent], loop: RecurrentLoop,
+           places: dict[str, Place]) -> list[TimeStep]:
     """Emit the chains that set the initial states of layers.
 
     Args:
@@ -203,7 +204,7 @@ def _begun(build: Build, layers: Sequence[Recurrent], loop: Loop, places: dict[s
     return steps
 
 
-def _emit(build: Build, steps: Sequence[TimeStep]):
+def _emit(build: ModelBuild, steps: Sequence[TimeStep]):
     """Emit the chains of one time step of all layers."""
     for one in steps:
         with build.program.section(f"{one.layer.name}, time step", one.layer.name, one.layer.cell.name):

@@ -108,7 +108,7 @@ def cost(config: Config, sender: Sender, made: Value) -> tuple[bool, int]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Entry:
+class SequenceEntry:
     """The time steps of an image.
 
     Attributes:

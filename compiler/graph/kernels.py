@@ -6,7 +6,7 @@ A dense layer on an image is a convolution whose window is the whole image.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from concord.compiler.graph.nodes import PER_CHANNEL, Codes, Value, entered
+from concord.compiler.graph.nodes import PER_CHANNEL, TensorCodes, Value, entered
 from concord.net.arithmetic.native_vectors import spread
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.convolution import Along, BlockConv, Conv, seen
@@ -35,7 +35,7 @@ class Kernel:
     window: Window
     mantissas: np.ndarray
     exponents: np.ndarray | None
-    codes: Codes
+    codes: TensorCodes
     apart: bool = False
     real: np.ndarray | None = None
 
@@ -97,7 +97,7 @@ def _kernel(layer: Layer, source: Value, made: Value) -> Kernel:
     border = np.zeros(source.shape[0], np.uint16)
     exponents = made.spread(layer.exponents.reshape(len(rows), *pixels, -1))
     return Kernel(window=window, mantissas=lanes, exponents=exponents, apart=apart,
-                  codes=Codes(integer=False, border=border if any(window.padding) else None))
+                  codes=TensorCodes(integer=False, border=border if any(window.padding) else None))
 
 
 def _every_channel(weights: np.ndarray, channels: int, groups: int) -> np.ndarray:
@@ -109,7 +109,7 @@ def _every_channel(weights: np.ndarray, channels: int, groups: int) -> np.ndarra
     return rows
 
 
-def _integer_codes(layer: Dense | Conv, source: Value) -> Codes:
+def _integer_codes(layer: Dense | Conv, source: Value) -> TensorCodes:
     """The codes of an integer layer's input, with one scale for each channel."""
     channels = source.shape[0]
     scale, offset = (None if v is None else v.reshape(channels, -1)[:, 0]
@@ -117,7 +117,7 @@ def _integer_codes(layer: Dense | Conv, source: Value) -> Codes:
     border = None
     if isinstance(layer, Conv) and any(layer.padding):
         border = entered(layer.border, scale, offset, channels)
-    return Codes(integer=True, unsigned=layer.unsigned, scale=scale, offset=offset, border=border)
+    return TensorCodes(integer=True, unsigned=layer.unsigned, scale=scale, offset=offset, border=border)
 
 
 def problems(layer: Layer, source: Value, block: int, patched: bool) -> list[str]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from concord.compiler.graph import kernels
 from concord.compiler.graph.entering import Sender, cheapest
-from concord.compiler.graph.nodes import Node, Value
-from concord.compiler.graph.wiring import BACKWARD, Loop, Wiring
+from concord.compiler.graph.nodes import PlannedNode, Value
+from concord.compiler.graph.wiring import BACKWARD, RecurrentLoop, Wiring
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
 from concord.net.layers.joins import Add
@@ -18,7 +18,7 @@ from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
 
 
-class Network(Wired[Node]):
+class PlannedNetwork(Wired[PlannedNode]):
     """The nodes of a model, in order.
 
     Args:
@@ -66,7 +66,7 @@ class Network(Wired[Node]):
                 replace(node, sources=tuple(sent if source is image else source for source in node.sources))
                 for node in self.nodes[1:]))
 
-    def sources_of(self, node: Node) -> tuple[str, ...]:
+    def sources_of(self, node: PlannedNode) -> tuple[str, ...]:
         """Names of the tensors that enter a node."""
         return tuple(source.name for source in node.sources)
 
@@ -88,7 +88,8 @@ class Network(Wired[Node]):
         else:
             read = {name for layer in wiring.layers for name in wiring.sources_of(layer)}
             values |= {name: self._value(name, wiring.entering) for name in (INPUT, BACKWARD) if name in read}
-        nodes = [Node(layer=None, kind=self._kind_of(None), sources=(), value=value) for value in values.values()]
+        nodes = [PlannedNode(layer=None, kind=self._kind_of(None), sources=(),
+                             value=value) for value in values.values()]
         for layer in (layer for layer in wiring.layers if layer not in entering):
             sources = tuple(self._reshaped(values[name], layer) for name in wiring.sources_of(layer))
             nodes.append(self._node(layer, sources))
@@ -114,14 +115,14 @@ class Network(Wired[Node]):
                         return {term.name: other.places}
         return {}
 
-    def kernel(self, node: Node) -> kernels.Kernel:
+    def kernel(self, node: PlannedNode) -> kernels.Kernel:
         """The weights of a layer that multiplies."""
         sender = self.sender if self.sender and node.sources[0].name == INPUT else None
         source = sender.image if sender else node.sources[0]
         kernel = kernels.kernel_of(node.layer, source, node.value, self._content(node.layer))
         return kernels.patched(kernel, sender.patch) if sender and any(sender.patch) else kernel
 
-    def loop(self, node: Node) -> Loop | None:
+    def loop(self, node: PlannedNode) -> RecurrentLoop | None:
         """The loop over time steps to which a node belongs, or None."""
         return self.loops.get(node.name)
 
@@ -130,26 +131,26 @@ class Network(Wired[Node]):
         """Whether the host sends the time steps of a sequence of any length."""
         return any(loop.entry is None for loop in self.loops.values())
 
-    def begins_loop(self, node: Node) -> bool:
+    def begins_loop(self, node: PlannedNode) -> bool:
         """Whether a node is the first recurrent layer of a loop."""
         loop = self.loop(node)
         return loop is not None and loop.layers[0] is node.layer
 
-    def maker(self, value: Value) -> Node:
+    def maker(self, value: Value) -> PlannedNode:
         """The node that makes a tensor."""
         return self.node(value.name)
 
-    def consumers(self, value: Value) -> tuple[tuple[Node, int], ...]:
+    def consumers(self, value: Value) -> tuple[tuple[PlannedNode, int], ...]:
         """The nodes that read a tensor, each with the index at which it enters."""
         return self.uses(value.name)
 
     @property
-    def entering(self) -> list[Node]:
+    def entering(self) -> list[PlannedNode]:
         """The nodes of the tensors that come from NetQ, in order."""
         return [node for node in self.nodes if node.layer is None]
 
     @property
-    def last(self) -> Node:
+    def last(self) -> PlannedNode:
         """The node that makes the result of the network."""
         return self.nodes[-1]
 
@@ -163,7 +164,7 @@ class Network(Wired[Node]):
             return Value.of(value.name, tuple(wanted))
         return value
 
-    def _node(self, layer: Layer, sources: tuple[Value, ...]) -> Node:
+    def _node(self, layer: Layer, sources: tuple[Value, ...]) -> PlannedNode:
         """The node of a layer, after all checks of what enters it and of what it makes."""
         kind = self._kind_of(layer)
         value = kind.made(self, layer, sources)
@@ -172,7 +173,7 @@ class Network(Wired[Node]):
                                 f"part a multiple of {self.config.native_dim} channels")
         for sentence in kind.objections(self, layer, sources[0]):
             self.problem(layer, sentence)
-        return Node(layer=layer, kind=kind, sources=sources, value=value)
+        return PlannedNode(layer=layer, kind=kind, sources=sources, value=value)
 
     def new(self, layer: Layer) -> Value:
         """The tensor of a layer whose channels follow each other, unless a sum needs them in other lanes."""

@@ -72,7 +72,7 @@ class Value:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Codes:
+class TensorCodes:
     """How a quantiser makes codes, or blocks, of the numbers x of a tensor: from x * scale + offset.
 
     Attributes:
@@ -93,29 +93,29 @@ class Codes:
     real: np.ndarray | None = None
     clip: np.ndarray | None = None
 
-    def alike(self, other: "Codes") -> bool:
+    def alike(self, other: "TensorCodes") -> bool:
         """Whether both make the same codes of an image; the padding does not count."""
         return (self.integer, self.unsigned) == (other.integer, other.unsigned) and self.scales_as(other)
 
-    def scales_as(self, other: "Codes") -> bool:
+    def scales_as(self, other: "TensorCodes") -> bool:
         """Whether both scale numbers in the same way."""
         return _same(self.scale, other.scale) and _same(self.offset, other.offset)
 
-    def borders_agree(self, other: "Codes") -> bool:
+    def borders_agree(self, other: "TensorCodes") -> bool:
         """Whether one border serves both."""
         return self.border is None or other.border is None or _same(self.border, other.border)
 
-    def with_border(self, border: np.ndarray | None, real: np.ndarray | None = None) -> "Codes":
+    def with_border(self, border: np.ndarray | None, real: np.ndarray | None = None) -> "TensorCodes":
         """The same codes with another border, and what it is before it is rounded."""
         return replace(self, border=border, real=real)
 
-    def part(self, channels: slice) -> "Codes":
+    def part(self, channels: slice) -> "TensorCodes":
         """The codes of some channels."""
         cut = {name: None if getattr(self, name) is None else getattr(self, name)[channels]
                for name in PER_CHANNEL}
         return replace(self, **cut)
 
-    def of_channels(self, channels: int) -> "Codes | None":
+    def of_channels(self, channels: int) -> "TensorCodes | None":
         """The codes of an image whose flattened elements have these codes; None if pixels of a channel differ."""
         cut = {"border": None, "real": None}
         for name in ("scale", "offset"):
@@ -127,7 +127,7 @@ class Codes:
         return replace(self, **cut)
 
 
-#: The fields of `Codes` that have a number for each channel.
+#: The fields of `TensorCodes` that have a number for each channel.
 PER_CHANNEL = ("scale", "offset", "border", "real")
 
 
@@ -149,7 +149,7 @@ def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return a is b or (a is not None and b is not None and np.array_equal(a, b))
 
 
-class Kind:
+class CompiledKind:
     """What the compiler knows of a kind of layers; by default, of one that disappears before chains are made."""
 
     def limits(self, layer: Layer, config: Config, *, images: bool) -> list[Reason]:
@@ -168,39 +168,39 @@ class Kind:
         """Sentences on why a layer cannot read a tensor as the machine stores it."""
         return ()
 
-    def time(self, network, node: "Node") -> tuple[int, ...]:
+    def time(self, network, node: "PlannedNode") -> tuple[int, ...]:
         """When the tensor of a node is computed; times of nodes are compared."""
         return (network.nodes.index(node),)
 
-    def computed(self, network, node: "Node") -> int:
+    def computed(self, network, node: "PlannedNode") -> int:
         """Position of the stage that computes a tensor before its activation function; -1 where it needs no stage.
 
         The planner has not made the chains yet when this is asked.
         """
         return -1
 
-    def last(self, network, node: "Node") -> int:
+    def last(self, network, node: "PlannedNode") -> int:
         """Position of the last stage of the chain that computes a tensor."""
         found = self.computed(network, node)
         if node.activation is Activation.NONE:
             return found
         return position(Stage.ACT, next_mfu(Stage.ACT, found))
 
-    def minus_zero(self, network, node: "Node") -> bool:
+    def minus_zero(self, network, node: "PlannedNode") -> bool:
         """Whether a tensor may hold -0."""
         return True
 
-    def demand(self, demands, node: "Node"):
+    def demand(self, demands, node: "PlannedNode"):
         """Tell `plan.demands.Demands` what a layer needs from its sources."""
         raise NotImplementedError
 
-    def plan(self, planner, node: "Node"):
+    def plan(self, planner, node: "PlannedNode"):
         """Let `plan.planner.Planner` begin the pass of a layer, if it has one of its own."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Node:
+class PlannedNode:
     """A layer and the tensors around it.
 
     Attributes:
@@ -211,7 +211,7 @@ class Node:
     """
 
     layer: Layer | None
-    kind: Kind
+    kind: CompiledKind
     sources: tuple[Value, ...]
     value: Value
 

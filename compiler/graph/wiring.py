@@ -8,7 +8,7 @@ In all other networks tensors are vectors, and the host sends sequences of any l
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from concord.compiler.graph.nodes import Kind
+from concord.compiler.graph.nodes import CompiledKind
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, needed
 from concord.net.layers.convolution import BlockConv, Conv
@@ -28,7 +28,7 @@ BACKWARD = "(backward)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Loop:
+class RecurrentLoop:
     """Recurrent layers that share one loop over time steps.
 
     Attributes:
@@ -61,12 +61,12 @@ class Wiring(Wired[Layer]):
         results:  Names of the tensors that leave the machine.
     """
 
-    kind_of: Callable[[Layer | None], Kind]
+    kind_of: Callable[[Layer | None], CompiledKind]
     entering: tuple[int, int, int]
     read: Mem
     layers: list[Layer]
     sources: Mapping[str, tuple[str, ...]]
-    loops: Mapping[str, Loop]
+    loops: Mapping[str, RecurrentLoop]
     problems: Mapping[str, list[Reason]]
     results: tuple[str, ...]
     softmax: Softmax | None = None
@@ -86,7 +86,7 @@ def has_images(model: Model, neighbours: Neighbours = ALONE) -> bool:
     return neighbours.images or any(isinstance(layer, IMAGES) for layer in model.layers)
 
 
-def wired(model: Model, kind_of: Callable[[Layer | None], Kind], neighbours: Neighbours = ALONE) -> Wiring:
+def wired(model: Model, kind_of: Callable[[Layer | None], CompiledKind], neighbours: Neighbours = ALONE) -> Wiring:
     """The wiring of a model; layers that do not lead to its results are left out.
 
     Args:
@@ -103,14 +103,14 @@ def wired(model: Model, kind_of: Callable[[Layer | None], Kind], neighbours: Nei
                    entering=neighbours.shape or wiring.entering)
 
 
-def _vectors(model: Model, sends: Sequence[str], kind_of: Callable[[Layer | None], Kind]) -> Wiring:
+def _vectors(model: Model, sends: Sequence[str], kind_of: Callable[[Layer | None], CompiledKind]) -> Wiring:
     """The wiring of a model without images: all of its recurrent layers share one loop, which comes first."""
     results = tuple(sends) or (model.layers[-1].name,)
     layers = needed(model, results)
     sources = {layer.name: tuple(BACKWARD if layer.sequence and layer.reverse and name == INPUT else name
                                  for name in model.sources_of(layer)) for layer in layers}
     recurrent = [layer for layer in layers if layer.sequence]
-    loop = Loop(entry=None, layers=recurrent, sources=[sources[layer.name][0] for layer in recurrent])
+    loop = RecurrentLoop(entry=None, layers=recurrent, sources=[sources[layer.name][0] for layer in recurrent])
     return Wiring(kind_of=kind_of, entering=(model.inputs, 1, 1), read=Mem.INITIAL_VRF,
                   layers=[*recurrent, *(layer for layer in layers if not layer.sequence)], sources=sources,
                   loops={layer.name: loop for layer in recurrent}, problems={}, results=results)
@@ -130,7 +130,7 @@ class Wires:
         joined:  Concatenations of sequences, by name.
     """
 
-    def __init__(self, model: Model, sends: Sequence[str], kind_of: Callable[[Layer | None], Kind]):
+    def __init__(self, model: Model, sends: Sequence[str], kind_of: Callable[[Layer | None], CompiledKind]):
         self._kind_of = kind_of
         self._model, self._results = model, tuple(sends) or (model.layers[-1].name,)
         self._layers: dict[str, Layer] = {}
@@ -138,7 +138,7 @@ class Wires:
         self.images = {INPUT: INPUT}
         self.entries: dict[str, tuple[str, ImageToSequence]] = {}
         self.joined: dict[str, SequenceConcat] = {}
-        self._loops: dict[str, Loop] = {}
+        self._loops: dict[str, RecurrentLoop] = {}
         self._problems: dict[str, list[Reason]] = {}
         for layer in needed(model, self._results):
             kind_of(layer).follow(self, layer, model.sources_of(layer))
@@ -170,10 +170,10 @@ class Wires:
             loop, name = self._loops[source], source
         elif source in self.entries:
             name, entry = self.entries[source]
-            loop = Loop(entry=entry)
+            loop = RecurrentLoop(entry=entry)
         else:
             name, steps = self.all_steps(layer, source), self._model.steps_of(source)
-            loop = Loop(entry=ImageToSequence(name=layer.name, shape=(layer.inputs, 1, steps or 1)))
+            loop = RecurrentLoop(entry=ImageToSequence(name=layer.name, shape=(layer.inputs, 1, steps or 1)))
         loop.layers.append(layer)
         loop.sources.append(name)
         self._loops[layer.name] = loop

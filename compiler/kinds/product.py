@@ -4,17 +4,17 @@ A chain computes the product, applies the constants of the layer's arithmetic, a
 """
 
 import numpy as np
-from concord.compiler.emit.chains import Chain
+from concord.compiler.emit.chains import OpenChain
 from concord.compiler.emit.sources import FromProduct, FromWords, Multiplied
 from concord.compiler.emit.storage import CodeMap, NumbersView
 from concord.compiler.graph import kernels
 from concord.compiler.graph.kernels import Kernel
-from concord.compiler.graph.network import Network
-from concord.compiler.graph.nodes import Codes, Kind, Node, Value
+from concord.compiler.graph.network import PlannedNetwork
+from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
 from concord.compiler.lib import limits, tiling
-from concord.compiler.lib.build import Build
+from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.program import clipped
-from concord.compiler.lib.tiling import Part
+from concord.compiler.lib.tiling import RowPart
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.golden.lib import float16
@@ -28,10 +28,10 @@ from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
 
 
-class ProductKind(Kind):
+class ProductKind(CompiledKind):
     """Products in block floating point, to which the bias is added."""
 
-    def operations(self, network: Network, node: Node) -> dict[str, Operation]:
+    def operations(self, network: PlannedNetwork, node: PlannedNode) -> dict[str, Operation]:
         """What is applied to a product before its activation function, by the attribute that holds the constants."""
         return {"bias": Operation.VV_ADD}
 
@@ -50,23 +50,23 @@ class ProductKind(Kind):
             found.insert(0, limits.accumulator_rows(config, config.native_dim, vector))
         return found
 
-    def made(self, network: Network, layer, sources):
+    def made(self, network: PlannedNetwork, layer, sources):
         if kernels.alone(layer, sources[0]):
             return Value(name=layer.name, shape=layer.made, places=sources[0].places)
         return network.new(layer)
 
-    def objections(self, network: Network, layer, source):
+    def objections(self, network: PlannedNetwork, layer, source):
         if source.in_words:
             return []
         return kernels.problems(layer, source, network.config.native_dim, network.patched(source))
 
-    def computed(self, network: Network, node):
+    def computed(self, network: PlannedNetwork, node):
         last = -1
         for operation in self.operations(network, node).values():
             last = position(operation.stage, next_mfu(operation.stage, last))
         return last
 
-    def minus_zero(self, network: Network, node):
+    def minus_zero(self, network: PlannedNetwork, node):
         return not isinstance(node.layer, BlockConv) or bool((node.layer.bias == float16.SIGN).any())
 
     def demand(self, demands: Demands, node):
@@ -81,7 +81,7 @@ class ProductKind(Kind):
     def plan(self, planner: Planner, node):
         reading, build = planner.demands.readings[node.name], planner.build
         source = source_of(build, node, reading.kernel, reading.map or reading.view)
-        chain, real = Chain(source=source), build.content(node.layer)
+        chain, real = OpenChain(source=source), build.content(node.layer)
         for what, operation in self.operations(planner.demands.network, node).items():
             planner.operate(chain, operation, node, getattr(node.layer, what), what, getattr(real, what))
         chain.activate(node.activation)
@@ -92,28 +92,28 @@ class ProductKind(Kind):
 class IntegerProductKind(ProductKind):
     """Products of integers, which are multiplied by S; then T is added, unless it is zero and no one sees its sign."""
 
-    def operations(self, network: Network, node):
+    def operations(self, network: PlannedNetwork, node):
         scale = {"scale": Operation.VV_MUL}
         return scale if _adds_nothing(network, node) else scale | {"offset": Operation.VV_ADD}
 
     def operands(self, layer, config):
         return limits.integer_operands(layer, config, [layer.weights]) + limits.start_values(layer.start, config)
 
-    def minus_zero(self, network: Network, node):
+    def minus_zero(self, network: PlannedNetwork, node):
         return bool((node.layer.offset == float16.SIGN).any())
 
 
 class BlockAverageKind(ProductKind):
     """Averages in block floating point: sums of pixels, which are multiplied by S."""
 
-    def operations(self, network: Network, node):
+    def operations(self, network: PlannedNetwork, node):
         return {"scale": Operation.VV_MUL}
 
-    def minus_zero(self, network: Network, node):
+    def minus_zero(self, network: PlannedNetwork, node):
         return True
 
 
-def _adds_nothing(network: Network, node: Node) -> bool:
+def _adds_nothing(network: PlannedNetwork, node: PlannedNode) -> bool:
     """Whether the offset T of an integer layer can be skipped: it is zero, and no reader sees its sign."""
     if node.layer.offset.any():
         return False
@@ -127,7 +127,7 @@ def _adds_nothing(network: Network, node: Node) -> bool:
         maker.kind.minus_zero(network, maker) for maker in makers)
 
 
-def _words(demands: Demands, node: Node, codes: Codes) -> NumbersView | None:
+def _words(demands: Demands, node: PlannedNode, codes: TensorCodes) -> NumbersView | None:
     """The words that a product reads: the tensor's own numbers, or scaled ones; None for those in NetQ."""
     source, scaled = node.sources[0], codes.scale is not None or codes.offset is not None
     if not scaled:
@@ -142,7 +142,8 @@ def _words(demands: Demands, node: Node, codes: Codes) -> NumbersView | None:
     return found
 
 
-def source_of(build: Build, node: Node, kernel: Kernel, read: CodeMap | NumbersView | None) -> FromProduct | FromWords:
+def source_of(build: ModelBuild, node: PlannedNode, kernel: Kernel,
+              read: CodeMap | NumbersView | None) -> FromProduct | FromWords:
     """Store the weights of a layer, and make the source of its chains.
 
     Args:
@@ -170,7 +171,7 @@ def source_of(build: Build, node: Node, kernel: Kernel, read: CodeMap | NumbersV
     return FromProduct(map=read, window=kernel.window, parts=parts, out_scale=out_scale)
 
 
-def bound_of(config: Config, node: Node, kernel: Kernel) -> tiling.Bound:
+def bound_of(config: Config, node: PlannedNode, kernel: Kernel) -> tiling.Bound:
     """The bound of a layer's sums."""
     if kernel.codes.integer:
         return tiling.integer_bound(config, node.layer.product)
@@ -179,7 +180,7 @@ def bound_of(config: Config, node: Node, kernel: Kernel) -> tiling.Bound:
     return tiling.block_bound(config, node.name, mantissas, exponents)
 
 
-def cut(config: Config, kernel: Kernel, average: bool = False) -> list[tuple[Part, int, int, int]]:
+def cut(config: Config, kernel: Kernel, average: bool = False) -> list[tuple[RowPart, int, int, int]]:
     """The chains of a product: outputs, first native vector of a pixel, number of them, and distance of row tiles.
 
     A chain takes row tiles whose native vectors move by one distance from each row tile to the next. Averages have a
@@ -197,7 +198,7 @@ def cut(config: Config, kernel: Kernel, average: bool = False) -> list[tuple[Par
         group = group if last - first > 1 else 0
         vector, vectors = seen[first][0], seen[first][1] - seen[first][0]
         rows = min(outputs, last * size) - first * size
-        runs.append((Part(row=first * size, rows=rows), vector, vectors, group))
+        runs.append((RowPart(row=first * size, rows=rows), vector, vectors, group))
         first = last
     return runs
 
@@ -208,13 +209,13 @@ def _follows(seen: list[tuple[int, int]], first: int, last: int, group: int) -> 
     return group >= 0 and low - start == (last - first) * group and high - low == end - start
 
 
-def _store(build: Build, name: str, kernel: Kernel, part: Part, vector: int, vectors: int, group: int,
+def _store(build: ModelBuild, name: str, kernel: Kernel, part: RowPart, vector: int, vectors: int, group: int,
            average: bool) -> int:
     """Store the tiles of one chain, mantissas with their exponents, and return the address of the first one."""
     size, what = build.config.native_dim, "weights"
     if average:
         kernel, what = _identity(kernel, size), "one identity tile for each pixel of the average"
-        part, vector = Part(row=0, rows=size), 0
+        part, vector = RowPart(row=0, rows=size), 0
     rows = [kernel.matrix(size, slice(row, min(row + size, part.row + part.rows)),
                           slice(vector + tile * group, vector + tile * group + vectors))
             for tile, row in enumerate(range(part.row, part.row + part.rows, size))]

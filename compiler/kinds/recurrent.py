@@ -1,13 +1,13 @@
 """Recurrent layers, and the images of their hidden vectors: the layers of loops over time steps."""
 
 from concord.compiler.cells.arithmetics import RECURRENT
-from concord.compiler.emit.chains import Chain
+from concord.compiler.emit.chains import OpenChain
 from concord.compiler.emit.sources import FromNumbers, FromPlace
-from concord.compiler.emit.storage import Buffer, Numbers, NumbersView
+from concord.compiler.emit.storage import Buffer, NumbersView, TensorNumbers
 from concord.compiler.emit.time_loops import TimeLoop
-from concord.compiler.graph.entering import Entry
-from concord.compiler.graph.network import Network
-from concord.compiler.graph.nodes import Kind, Node
+from concord.compiler.graph.entering import SequenceEntry
+from concord.compiler.graph.network import PlannedNetwork
+from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import Wires
 from concord.compiler.lib.program import NET, Place
 from concord.compiler.plan.demands import Demands, Reading
@@ -15,7 +15,7 @@ from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.windows import TimeAxis
 
 
-class LoopKind(Kind):
+class LoopKind(CompiledKind):
     """A layer of a loop over time steps, the first recurrent layer of which plans all of it.
 
     Attributes:
@@ -24,7 +24,7 @@ class LoopKind(Kind):
 
     at_end = False
 
-    def time(self, network: Network, node):
+    def time(self, network: PlannedNetwork, node):
         first = network.node(network.loop(node).layers[0].name)
         return network.nodes.index(first), self.at_end, network.nodes.index(node)
 
@@ -56,12 +56,12 @@ class RecurrentKind(LoopKind):
     def limits(self, layer, config, *, images):
         return RECURRENT[type(layer)].problems(layer, config)
 
-    def objections(self, network: Network, layer, source):
+    def objections(self, network: PlannedNetwork, layer, source):
         """The first recurrent layer of a loop reads time steps that hold the lanes of several pixels."""
         loop = network.loops[layer.name]
         if not loop.entry or layer is not loop.layers[0]:
             return []
-        entry = Entry(config=network.config, entry=loop.entry, value=source)
+        entry = SequenceEntry(config=network.config, entry=loop.entry, value=source)
         return entry.problems(layer) or RECURRENT[type(layer)].problems(entry.spread(layer), network.config)
 
     def demand(self, demands: Demands, node):
@@ -87,14 +87,14 @@ class RecurrentKind(LoopKind):
             (_plan_inputs if node.value.in_words else _plan_image)(planner, node)
 
 
-def _in_order(network: Network, node: Node) -> bool:
+def _in_order(network: PlannedNetwork, node: PlannedNode) -> bool:
     """Whether a loop reads the pixels of its source from the first one to the last one."""
     loop, source = network.loop(node), node.sources[0]
     by_row = source.shape[1] == 1 or loop.entry.time is TimeAxis.ROWS
     return by_row and not node.layer.reverse
 
 
-def _plan_image(planner: Planner, first: Node):
+def _plan_image(planner: Planner, first: PlannedNode):
     """Plan a loop over the time steps of an image, what follows it in each step, and what follows the last step."""
     network, readings = planner.demands.network, planner.demands.readings
     loop = network.loop(first)
@@ -104,20 +104,20 @@ def _plan_image(planner: Planner, first: Node):
     images = [network.node(layer.name) for layer in loop.images]
     whole = {node: readings[node.name].view for node in images if node.name in readings}
     for node in images:
-        chain = Chain(source=FromPlace(place=made.hidden[node.sources[0].name]))
+        chain = OpenChain(source=FromPlace(place=made.hidden[node.sources[0].name]))
         if node in whole:
             chain.write(whole[node])
             planner.append(node, chain)
         else:
             planner.complete(node, chain)
     for node, view in whole.items():
-        planner.begin(node, Chain(source=FromNumbers(view=view)))
+        planner.begin(node, OpenChain(source=FromNumbers(view=view)))
     for node in [network.node(layer.name) for layer in loop.layers]:
         if planner.demands.leaves_pass(node):
-            planner.begin(node, Chain(source=FromPlace(place=made.hidden[node.name])))
+            planner.begin(node, OpenChain(source=FromPlace(place=made.hidden[node.name])))
 
 
-def _plan_inputs(planner: Planner, first: Node):
+def _plan_inputs(planner: Planner, first: PlannedNode):
     """Plan a loop over the time steps that the host sends, and what follows the last step."""
     demands, network, config = planner.demands, planner.demands.network, planner.build.config
     loop = network.loop(first)
@@ -133,11 +133,11 @@ def _plan_inputs(planner: Planner, first: Node):
         _follow_hidden(planner, network.node(layer.name), made.hidden[layer.name])
 
 
-def _follow_hidden(planner: Planner, node: Node, hidden: Place):
+def _follow_hidden(planner: Planner, node: PlannedNode, hidden: Place):
     """Plan what follows the last time step of a recurrent layer: readers take its hidden vector where it lies."""
     sinks = planner.demands.sinks[node.name]
     here = Buffer(mem=hidden.mem, name=f"{node.name}, hidden", size=hidden.words, address=hidden.address, kept=True)
-    view = NumbersView(numbers=Numbers(value=node.value, buffer=here, words=hidden.words))
+    view = NumbersView(numbers=TensorNumbers(value=node.value, buffer=here, words=hidden.words))
     for one in list(sinks.numbers):
         if one.numbers.value is node.value and one.buffer.mem in (None, hidden.mem):
             one.numbers.buffer = here
@@ -145,4 +145,4 @@ def _follow_hidden(planner: Planner, node: Node, hidden: Place):
     for one in (*sinks.numbers, *sinks.codes):
         planner.keep(one)
     if planner.demands.leaves_pass(node):
-        planner.begin(node, Chain(source=FromNumbers(view=view)))
+        planner.begin(node, OpenChain(source=FromNumbers(view=view)))

@@ -7,11 +7,11 @@ in a vector memory. A concatenation has no chain: its parts are written where it
 from dataclasses import replace
 
 import numpy as np
-from concord.compiler.emit.chains import Chain
+from concord.compiler.emit.chains import OpenChain
 from concord.compiler.emit.sources import FromNumbers, FromPool
 from concord.compiler.emit.storage import CodesView, NumbersView
-from concord.compiler.graph.network import Network, title
-from concord.compiler.graph.nodes import Codes, Kind, Node, Value
+from concord.compiler.graph.network import PlannedNetwork, title
+from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.plan.demands import Demands, Reading
@@ -27,13 +27,13 @@ from concord.spec.numbers.activation import Activation
 _EXACT = 2048
 
 
-class SumKind(Kind):
+class SumKind(CompiledKind):
     """The sum of two tensors. Its anchor is the term that is computed last."""
 
     def limits(self, layer, config, *, images):
         return [] if images else limits.vector_rows(layer.outputs)
 
-    def made(self, network: Network, layer, sources):
+    def made(self, network: PlannedNetwork, layer, sources):
         a, b = sources
         if a.shape != b.shape or not np.array_equal(a.places, b.places):
             network.problem(layer, f"its tensors, images of {title(a.shape)} and {title(b.shape)}, lie in different "
@@ -41,17 +41,17 @@ class SumKind(Kind):
                                    f"{network.config.native_dim} channels")
         return replace(a, name=layer.name)
 
-    def time(self, network: Network, node):
+    def time(self, network: PlannedNetwork, node):
         """A sum follows its last term in the same pass, before sums listed behind it."""
         maker = network.maker(_terms(network, node)[0])
         own = super().time(network, node)
         return own if isinstance(maker.layer, Concat) else (*maker.kind.time(network, maker), *own)
 
-    def computed(self, network: Network, node):
+    def computed(self, network: PlannedNetwork, node):
         anchor, other = _terms(network, node)
         return position(Stage.ADD, 0 if _apart(network, anchor, other) else _fused(network, node, anchor) or 0)
 
-    def minus_zero(self, network: Network, node):
+    def minus_zero(self, network: PlannedNetwork, node):
         return any(maker.kind.minus_zero(network, maker) for maker in map(network.maker, node.sources))
 
     def demand(self, demands: Demands, node):
@@ -75,19 +75,19 @@ class SumKind(Kind):
                                    if view.numbers.value is anchor))
 
 
-def _terms(network: Network, node: Node) -> tuple[Value, Value]:
+def _terms(network: PlannedNetwork, node: PlannedNode) -> tuple[Value, Value]:
     """The term of a sum that is computed last, and the other one."""
     first, second = (maker.kind.time(network, maker) for maker in map(network.maker, node.sources))
     last = int(second > first)
     return node.sources[last], node.sources[1 - last]
 
 
-def _apart(network: Network, anchor: Value, other: Value) -> bool:
+def _apart(network: PlannedNetwork, anchor: Value, other: Value) -> bool:
     """Whether no chain computes the last term of a sum alone: a concatenation, or both terms."""
     return anchor is other or isinstance(network.maker(anchor).layer, Concat)
 
 
-def _fused(network: Network, node: Node, anchor: Value) -> int | None:
+def _fused(network: PlannedNetwork, node: PlannedNode, anchor: Value) -> int | None:
     """The MFU that can add to the last term of a sum in the chain that computes it, or None."""
     maker = network.maker(anchor)
     if any(result.value is anchor for result in network.results) or len(network.consumers(anchor)) > 1:
@@ -99,7 +99,7 @@ def _fused(network: Network, node: Node, anchor: Value) -> int | None:
     return mfu
 
 
-class ConcatenationKind(Kind):
+class ConcatenationKind(CompiledKind):
     """The parts of a tensor one after the other: images along channels, or flattened images, or vectors in words."""
 
     def limits(self, layer, config, *, images):
@@ -110,7 +110,7 @@ class ConcatenationKind(Kind):
             for size in layer.sizes[:-1] if size % lanes]
         return [] if images else ragged + limits.vector_rows(max(layer.sizes))
 
-    def made(self, network: Network, layer, sources):
+    def made(self, network: PlannedNetwork, layer, sources):
         config, first = network.config, sources[0]
         if first.in_words:
             parts = [source.places for source in sources]
@@ -122,7 +122,7 @@ class ConcatenationKind(Kind):
         parts = [flattened(source.places, source.pixels, config.native_dim) for source in sources]
         return Value(name=layer.name, shape=(layer.outputs, 1, 1), places=joined(parts, config.native_dim))
 
-    def time(self, network: Network, node):
+    def time(self, network: PlannedNetwork, node):
         return max(maker.kind.time(network, maker) for maker in map(network.maker, node.sources))
 
     def demand(self, demands: Demands, node):
@@ -162,13 +162,13 @@ class ConcatenationKind(Kind):
         if reading := planner.demands.readings.get(node.name):
             planner.begin_pass(node.value)
             planner.note_sent(node.name)
-            planner.send(node, Chain(source=FromNumbers(view=reading.view)))
+            planner.send(node, OpenChain(source=FromNumbers(view=reading.view)))
 
 
-class PoolKind(Kind):
+class PoolKind(CompiledKind):
     """Maxima of windows; each channel stays in its lane."""
 
-    def made(self, network: Network, layer, sources):
+    def made(self, network: PlannedNetwork, layer, sources):
         return Value(name=layer.name, shape=layer.made, places=sources[0].places)
 
     def demand(self, demands: Demands, node):
@@ -190,17 +190,17 @@ class PoolKind(Kind):
     def plan(self, planner: Planner, node):
         reading, window = planner.demands.readings[node.name], node.layer.window
         for source, target in reading.pools:
-            chain = Chain(source=FromPool(source=source, window=window, codes=target.codes))
+            chain = OpenChain(source=FromPool(source=source, window=window, codes=target.codes))
             chain.write(target)
             planner.begin_pass(node.value)
             planner.append(node, chain)
         if not reading.pools:
-            chain = Chain(source=FromPool(source=reading.view, window=window))
+            chain = OpenChain(source=FromPool(source=reading.view, window=window))
             chain.activate(node.activation)
             planner.begin(node, chain)
 
 
-def _monotone(config: Config, node: Node, codes: Codes) -> bool:
+def _monotone(config: Config, node: PlannedNode, codes: TensorCodes) -> bool:
     """Whether the codes of the largest number are the largest code, so that codes can be compared."""
     if not codes.integer or config.activations.levels > _EXACT:
         return False

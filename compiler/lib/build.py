@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 from concord.compiler.lib import tiling
 from concord.compiler.lib.limits import Reason
-from concord.compiler.lib.program import Place, Program, read, write
+from concord.compiler.lib.program import Place, ProgramBuilder, read, write
 from concord.firmware.firmware import Tiles
 from concord.golden.lib.float16 import to_real
 from concord.net.layers.layer import Layer
@@ -92,7 +92,7 @@ class Allocator:
         return found
 
 
-class Build:
+class ModelBuild:
     """Collects what the layers of one model need while they are compiled.
 
     Args:
@@ -104,7 +104,7 @@ class Build:
 
     def __init__(self, config: Config, *, short: bool = False, real: Mapping[str, Layer] | None = None):
         self.config, self.short = config, short
-        self.program = Program()
+        self.program = ProgramBuilder()
         self.allocator = Allocator(config, real=real is not None)
         self._real = None if real is None else dict(real)
         self.bounds: list[tiling.Bound] = []
@@ -127,7 +127,7 @@ class Build:
             self._real[layer.name] = layer
 
     @contextmanager
-    def part(self, part: Program) -> Iterator[Program]:
+    def part(self, part: ProgramBuilder) -> Iterator[ProgramBuilder]:
         """A context whose chains go to a part of the program, which is spliced into it later."""
         whole, self.program = self.program, part
         yield self.program

@@ -36,7 +36,7 @@ class Reason:
         return replace(self, sentence=f"{subject}: {self.sentence}")
 
 
-class Refused(ValueError):
+class CannotRun(ValueError):
     """A machine cannot run a model.
 
     Args:

@@ -81,7 +81,7 @@ _ONCE = {Reg.ITERATIONS: 1, Reg.ITERATIONS_X: 1}
 _MASK = (1 << FIELDS["a"].width) - 1
 
 
-class Program:
+class ProgramBuilder:
     """Collects instructions, and writes a scalar register only where its value changes."""
 
     def __init__(self):
@@ -161,7 +161,7 @@ class Program:
         """Add a number, which may be negative, to a base register."""
         self._append(Instruction(op=Op.S_ADD, mem=BASES[base - 1], a=distance & _MASK))
 
-    def splice(self, part: "Program"):
+    def splice(self, part: "ProgramBuilder"):
         """Add all instructions of a part that was made with `apart`."""
         at = len(self.instructions)
         self.instructions += part.instructions
@@ -174,7 +174,7 @@ class Program:
         self._registers |= part._registers
 
     @classmethod
-    def apart(cls, after: "Program | None" = None) -> "Program":
+    def apart(cls, after: "ProgramBuilder | None" = None) -> "ProgramBuilder":
         """A part of a program that knows the registers which another part leaves, or none of them."""
         part = cls()
         part._registers = dict.fromkeys(_ONCE) if after is None else dict(after._registers)

@@ -13,7 +13,7 @@ LARGEST = (1 << FIELDS["a"].width) - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class RowPart:
     """Rows of a matrix that one product computes.
 
     Attributes:
@@ -30,14 +30,14 @@ class Part:
         return slice(self.row, self.row + self.rows)
 
 
-def parts(config: Config, rows: int) -> list[Part]:
+def parts(config: Config, rows: int) -> list[RowPart]:
     """Cut `rows` rows into products that the accumulators hold."""
     limit = min(config.accumulator_rows, LARGEST)
     if rows > limit:
         # Parts have whole native tiles if possible: a cut inside a tile leaves a part of it unused.
         unit = config.native_dim if limit >= config.native_dim else config.mfu_lanes
         limit = limit // unit * unit
-    return [Part(row=row, rows=min(limit, rows - row)) for row in range(0, rows, limit)]
+    return [RowPart(row=row, rows=min(limit, rows - row)) for row in range(0, rows, limit)]
 
 
 def padded(array: np.ndarray, count: int, axis: int) -> np.ndarray:

@@ -7,7 +7,7 @@ overlap: who ties them knows that they never use the same word at once.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from concord.compiler.emit.passes import Pass
+from concord.compiler.emit.passes import LayerPass
 from concord.compiler.emit.storage import ANY, Buffer
 from concord.compiler.lib.build import Allocator
 from concord.compiler.lib.limits import Reason
@@ -62,7 +62,7 @@ def choose_memories(config: Config, demands: Demands):
         placed[buffer.mem] = trials[buffer.mem][1]
 
 
-def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[Pass]) -> list[Reason]:
+def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[LayerPass]) -> list[Reason]:
     """Give addresses to all numbers in vector memories, and to each pass the rows of its strips.
 
     Returns:
@@ -83,7 +83,8 @@ def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes
     return found
 
 
-def _place_strips(config: Config, made: Pass, starts: dict[Mem, int], placed: dict[Mem, list[Buffer]]) -> list[Reason]:
+def _place_strips(config: Config, made: LayerPass, starts: dict[Mem, int],
+                  placed: dict[Mem, list[Buffer]]) -> list[Reason]:
     """Choose the rows of a pass's strips, and place what a strip leaves for later chains."""
     _, rows, columns = made.value.shape
     made.rows = min(made.most or rows, rows, max(1, LARGEST // columns))

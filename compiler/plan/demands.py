@@ -5,10 +5,10 @@ Demands are collected from the last layer to the first one, so that a layer know
 
 from dataclasses import dataclass, field
 
-from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, Numbers, NumbersView
+from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
 from concord.compiler.graph.kernels import Kernel
-from concord.compiler.graph.network import Network
-from concord.compiler.graph.nodes import Codes, Node, Value
+from concord.compiler.graph.network import PlannedNetwork
+from concord.compiler.graph.nodes import PlannedNode, TensorCodes, Value
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.joins import Add, Concat
 from concord.net.model import INPUT
@@ -70,12 +70,12 @@ class Demands:
         whole_vectors: Whether the input must come in whole native vectors, since a product reads it from NetQ.
     """
 
-    def __init__(self, config: Config, network: Network):
+    def __init__(self, config: Config, network: PlannedNetwork):
         self.config, self.network = config, network
         self.sinks = {node.name: Sinks() for node in network.nodes}
         self.readings: dict[str, Reading] = {}
         self.maps: list[CodeMap] = []
-        self.numbers: list[Numbers] = []
+        self.numbers: list[TensorNumbers] = []
         self.whole_vectors = False
         for node in network.results:
             if isinstance(node.layer, Concat):
@@ -87,12 +87,12 @@ class Demands:
                 node.kind.demand(self, node)
         self._merge()
 
-    def unused(self, node: Node) -> bool:
+    def unused(self, node: PlannedNode) -> bool:
         """Whether no one reads what a layer makes."""
         sinks = self.sinks[node.name]
         return not (sinks.net or sinks.codes or sinks.numbers or sinks.followed)
 
-    def anchored(self, value: Value) -> list[Node]:
+    def anchored(self, value: Value) -> list[PlannedNode]:
         """The sums that follow a tensor in its pass."""
         return [node for node, index in self.network.consumers(value)
                 if isinstance(node.layer, Add) and not self.unused(node) and self.readings[node.name].anchor is value
@@ -106,7 +106,7 @@ class Demands:
         self.whole_vectors |= direct
         return direct
 
-    def codes_of(self, value: Value, codes: Codes, window: Window, apart: bool) -> CodeMap:
+    def codes_of(self, value: Value, codes: TensorCodes, window: Window, apart: bool) -> CodeMap:
         """A map of a tensor's codes; one that another layer needs serves too if its codes are alike."""
         found = next((view.map for view in self.sinks[value.name].codes if view.map.value is value
                       and view.map.codes.alike(codes) and view.map.codes.borders_agree(codes)), None)
@@ -128,14 +128,14 @@ class Demands:
         self.sinks[value.name].numbers.append(view)
         return view
 
-    def new_numbers(self, value: Value, mem: Mem | None) -> Numbers:
+    def new_numbers(self, value: Value, mem: Mem | None) -> TensorNumbers:
         """Numbers of a tensor of which there may be others, in a memory or in any one."""
         words = self.config.words_of(value.lanes)
         buffer = Buffer(mem=mem, name=f"{value.name or 'network input'}, numbers", size=value.pixels * words)
-        self.numbers.append(Numbers(value=value, buffer=buffer, words=words))
+        self.numbers.append(TensorNumbers(value=value, buffer=buffer, words=words))
         return self.numbers[-1]
 
-    def leaves_pass(self, node: Node) -> bool:
+    def leaves_pass(self, node: PlannedNode) -> bool:
         """Whether the tensor of a loop over time steps is written, sent or added to another one after the loop."""
         sinks = self.sinks[node.name]
         return bool(sinks.codes or sinks.numbers or sinks.net or self.anchored(node.value))

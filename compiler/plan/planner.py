@@ -1,15 +1,15 @@
 """Plans the passes of a network: which chains compute each layer, and what each chain writes on its way."""
 
 import numpy as np
-from concord.compiler.emit.chains import Chain, Sending, Step
-from concord.compiler.emit.passes import Pass, Planned
+from concord.compiler.emit.chains import ChainStep, OpenChain, Sending
+from concord.compiler.emit.passes import LayerPass, PlannedChain
 from concord.compiler.emit.sources import FromNumbers, FromPool
-from concord.compiler.emit.storage import ANY, Buffer, CodesView, Numbers, NumbersView
+from concord.compiler.emit.storage import ANY, Buffer, CodesView, NumbersView, TensorNumbers
 from concord.compiler.emit.time_loops import TimeLoop
-from concord.compiler.graph.nodes import Node, Value
-from concord.compiler.lib.build import Build
+from concord.compiler.graph.nodes import PlannedNode, Value
+from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.program import Place
-from concord.compiler.lib.tiling import Part
+from concord.compiler.lib.tiling import RowPart
 from concord.compiler.plan.addresses import choose_memories
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.streams import set_lifetimes
@@ -35,11 +35,11 @@ class Planner:
         sent:   Names of the tensors that leave the machine, in order.
     """
 
-    def __init__(self, build: Build, demands: Demands, *, whole: bool = False):
+    def __init__(self, build: ModelBuild, demands: Demands, *, whole: bool = False):
         self.build, self.demands, self._whole = build, demands, whole
         self._constants: dict[tuple[Mem, bytes], tuple[Place, np.ndarray]] = {}
         choose_memories(build.config, demands)
-        self.passes: list[Pass] = []
+        self.passes: list[LayerPass] = []
         self._sending: list[tuple[int, str]] = []  # number of passes so far, and tensor
         for node in demands.network.nodes:
             self._plan(node)
@@ -66,7 +66,7 @@ class Planner:
             buffer.mem, buffer.address, buffer.size, buffer.kept = place.mem, place.address, place.words, True
         return Place(mem=buffer.mem, address=buffer.address, words=buffer.size)
 
-    def _plan(self, node: Node):
+    def _plan(self, node: PlannedNode):
         """Plan the pass of a layer, if it has one of its own."""
         if self.demands.unused(node):
             return
@@ -75,7 +75,7 @@ class Planner:
                 self.keep(view)
         node.kind.plan(self, node)
 
-    def operate(self, chain: Chain, operation: Operation, node: Node, values: np.ndarray, what: str,
+    def operate(self, chain: OpenChain, operation: Operation, node: PlannedNode, values: np.ndarray, what: str,
                 content: np.ndarray | None = None):
         """Add an operation with constants; `content` fills the memory in their place, if it is not None."""
         mfu = chain.stage(operation.stage)
@@ -100,29 +100,30 @@ class Planner:
 
     def begin_pass(self, value: Value):
         """Begin a pass over the places of a tensor."""
-        self.passes.append(Pass(time=len(self.passes), value=value))
+        self.passes.append(LayerPass(time=len(self.passes), value=value))
 
-    def begin(self, node: Node, chain: Chain, parts: tuple[Part, ...] | None = None):
+    def begin(self, node: PlannedNode, chain: OpenChain, parts: tuple[RowPart, ...] | None = None):
         """Begin a pass with the chain that computes a tensor."""
         self.begin_pass(node.value)
         self.complete(node, chain, parts)
 
-    def append(self, node: Node, chain: Chain, parts: tuple[Part, ...] | None = None, layer: str | None = None):
+    def append(self, node: PlannedNode, chain: OpenChain, parts: tuple[RowPart, ...] | None = None,
+               layer: str | None = None):
         """Add a chain to the present pass.
 
         Args:
             parts: Lanes that it computes one after the other; by default all of them at once.
             layer: Name of the layer that it belongs to; by default that of the node.
         """
-        whole = (Part(row=0, rows=node.value.lanes),)
+        whole = (RowPart(row=0, rows=node.value.lanes),)
         layer = node.name if layer is None else layer
-        self.passes[-1].chains.append(Planned(layer=layer, chain=chain, parts=parts or whole))
+        self.passes[-1].chains.append(PlannedChain(layer=layer, chain=chain, parts=parts or whole))
 
     def note_sent(self, name: str):
         """Note that the present pass sends a tensor."""
         self._sending.append((len(self.passes), name))
 
-    def complete(self, node: Node, chain: Chain, parts: tuple[Part, ...] | None = None):
+    def complete(self, node: PlannedNode, chain: OpenChain, parts: tuple[RowPart, ...] | None = None):
         """Add all that follows a tensor: its ways out, and sums."""
         sinks, adds = self.demands.sinks[node.name], self.demands.anchored(node.value)
         apart = sinks.net and (_in_pieces(chain, node.value, parts) or self._together(node.value)
@@ -137,7 +138,7 @@ class Planner:
             add = adds[0]
             chain.apply(Operation.VV_ADD, fused, self.demands.readings[add.name].view)
             chain.activate(add.activation)
-            self.complete(add, chain, parts or (Part(row=0, rows=node.value.lanes),))
+            self.complete(add, chain, parts or (RowPart(row=0, rows=node.value.lanes),))
             return
         waiting = list(sinks.codes)
         inside = next((view for view in waiting if view.codes.scale is None), None) or next(
@@ -152,25 +153,25 @@ class Planner:
         if chain.steps or not isinstance(chain.source, FromNumbers):
             self.append(node, chain, parts)
         for target in [view for view in sinks.numbers if view not in numbers]:
-            copy = Chain(source=FromNumbers(view=kept))
+            copy = OpenChain(source=FromNumbers(view=kept))
             copy.write(target)
             self.append(node, copy)
         if apart:
-            self.send(node, Chain(source=FromNumbers(view=kept)))
+            self.send(node, OpenChain(source=FromNumbers(view=kept)))
         for view in waiting:
-            again = Chain(source=FromNumbers(view=kept))
+            again = OpenChain(source=FromNumbers(view=kept))
             self._encode(node, again, view)
             self.append(node, again)
         for add in adds:
             self.add(add, kept)
 
-    def send(self, node: Node, chain: Chain):
+    def send(self, node: PlannedNode, chain: OpenChain):
         """Let a chain send the result to the host, through the softmax unit if the network ends with a softmax."""
         softmax = self.demands.network.softmax
         if self._together(node.value) and chain.source.view.stride == self.build.config.words_of(node.value.lanes):
             chain = Sending(source=chain.source)
         if softmax is not None:
-            chain.steps.append(Step(op=Op.V_SOFTMAX))
+            chain.steps.append(ChainStep(op=Op.V_SOFTMAX))
         chain.write(None)
         self.append(node, chain, layer=None if softmax is None else softmax.name)
 
@@ -178,14 +179,14 @@ class Planner:
         """Whether pixels of a result go to the machine behind in one message, rather than each in one of its own."""
         return self._whole and value.pixels > 1 and not isinstance(self.passes[-1], TimeLoop)
 
-    def add(self, add: Node, view: NumbersView):
+    def add(self, add: PlannedNode, view: NumbersView):
         """Plan a sum as a chain of its own, whose source is its anchor."""
-        chain = Chain(source=FromNumbers(view=view))
+        chain = OpenChain(source=FromNumbers(view=view))
         chain.apply(Operation.VV_ADD, 0, self.demands.readings[add.name].view)
         chain.activate(add.activation)
         self.complete(add, chain)
 
-    def _kept(self, node: Node, chain: Chain, sinks, numbers: list[NumbersView],
+    def _kept(self, node: PlannedNode, chain: OpenChain, sinks, numbers: list[NumbersView],
               inside: CodesView | NumbersView | None, needed: bool) -> NumbersView | None:
         """Numbers that later chains of a pass can read: some that are written anyway, or those of a strip.
 
@@ -198,14 +199,14 @@ class Planner:
         if not needed or numbers:
             return numbers[0] if numbers else None
         avoid = frozenset(mem for mem in ANY if not chain.may_write(mem) or inside and inside.buffer.mem is mem)
-        strip = Numbers(value=node.value, buffer=Buffer(mem=None, name=f"{node.name or 'network input'}, strip"),
-                        words=self.build.config.words_of(node.value.lanes), strip=True, avoid=avoid)
+        strip = TensorNumbers(value=node.value, buffer=Buffer(mem=None, name=f"{node.name or 'network input'}, strip"),
+                              words=self.build.config.words_of(node.value.lanes), strip=True, avoid=avoid)
         self.passes[-1].strips.append(strip)
         view = NumbersView(numbers=strip)
         chain.write(view)
         return view
 
-    def _fits(self, chain: Chain, view: CodesView | NumbersView) -> bool:
+    def _fits(self, chain: OpenChain, view: CodesView | NumbersView) -> bool:
         """Whether the stages that a chain has left can scale numbers as a map needs them."""
         mul = chain.stage(Stage.MUL)
         if view.codes.scale is None:
@@ -213,7 +214,7 @@ class Planner:
         return mul is not None and (
             view.codes.offset is None or next_mfu(Stage.ADD, position(Stage.MUL, mul)) is not None)
 
-    def _encode(self, node: Node, chain: Chain, view: CodesView | NumbersView):
+    def _encode(self, node: PlannedNode, chain: OpenChain, view: CodesView | NumbersView):
         """Scale numbers as a map needs them, and write their codes."""
         for operation, values, what in (
             (Operation.VV_MUL, view.codes.scale, "scale"), (Operation.VV_ADD, view.codes.offset, "offset")):
@@ -222,13 +223,13 @@ class Planner:
         chain.write(view)
 
 
-def _in_pieces(chain: Chain, value: Value, parts: tuple[Part, ...] | None) -> bool:
+def _in_pieces(chain: OpenChain, value: Value, parts: tuple[RowPart, ...] | None) -> bool:
     """Whether a chain computes an image in another order than pixel by pixel, which the host expects."""
     pooled = isinstance(chain.source, FromPool) and any(chain.source.window.padding)
     return value.pixels > 1 and (pooled or (parts is not None and len(parts) > 1))
 
 
-def _write_numbers(chain: Chain, views: list[NumbersView]) -> list[NumbersView]:
+def _write_numbers(chain: OpenChain, views: list[NumbersView]) -> list[NumbersView]:
     """Write numbers to the memories that one chain can write; returns those that it writes."""
     written = []
     for view in views:

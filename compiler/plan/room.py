@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from concord.compiler.emit.passes import Pass
+from concord.compiler.emit.passes import LayerPass
 from concord.compiler.emit.storage import CodeMap, CodesView
 from concord.compiler.plan.addresses import Tie, place
-from concord.compiler.plan.streams import Stream, candidates, set_lifetimes, streams_of
+from concord.compiler.plan.streams import PassStream, candidates, set_lifetimes, streams_of
 from concord.net.arithmetic.windows import Window
 from concord.spec.machine.config import Config
 
@@ -35,14 +35,15 @@ class Slide:
         saved:  Number of entries that it saves.
     """
 
-    made: Pass
+    made: LayerPass
     target: CodeMap
     tie: Tie
     rows: int
     saved: int
 
 
-def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> tuple[set[CodeMap], list[Stream]]:
+def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass]) -> tuple[set[CodeMap],
+                                                                                          list[PassStream]]:
     """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
 
     If the maps need more entries than VectorRf has even then, passes write their rows over those of their source that
@@ -51,7 +52,7 @@ def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> t
     Returns:
         The maps that are written over others, whose borders must be written after the pass; and the streams.
     """
-    room = Room(config, maps, passes)
+    room = EntryRoom(config, maps, passes)
     if room.end() > config.vector_rf:
         room.tighten()
     for slide in room.kept:
@@ -61,7 +62,7 @@ def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> t
     return {slide.target for slide in room.kept}, room.streams
 
 
-class Room:
+class EntryRoom:
     """The maps in VectorRf, and how many entries they need; at first none has conflicts of banks.
 
     Args:
@@ -74,11 +75,11 @@ class Room:
         streams: The passes that run strip by strip together.
     """
 
-    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]):
+    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass]):
         self._config, self._maps, self._passes = config, maps, passes
         self._buffers = [one.buffer for one in maps]
         self.kept: list[Slide] = []
-        self.streams: list[Stream] = []
+        self.streams: list[PassStream] = []
         self._arrange(dict.fromkeys(maps, True))
 
     def end(self) -> int:
@@ -208,13 +209,13 @@ def conflicts(config: Config, window: Window, vectors: int, step: int, pitch: in
     return int((fullest - 1).sum())
 
 
-def slides_of(passes: Sequence[Pass]) -> list[Slide]:
+def slides_of(passes: Sequence[LayerPass]) -> list[Slide]:
     """All passes that may write over their source."""
     found = (_slide(made, passes) for made in passes)
     return [slide for slide in found if slide and slide.saved > 0]
 
 
-def _slide(made: Pass, passes: Sequence[Pass]) -> Slide | None:
+def _slide(made: LayerPass, passes: Sequence[LayerPass]) -> Slide | None:
     """How a pass may write over its source, or None if it cannot."""
     sources, views = made.windowed(), [target for target in made.targets() if isinstance(target, CodesView)]
     if len(sources) != 1 or sources[0].map is None or len(views) != 1 or views[0].step is not None:

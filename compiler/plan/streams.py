@@ -7,7 +7,7 @@ Rows that two strips read are computed for both of them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from concord.compiler.emit.passes import Pass
+from concord.compiler.emit.passes import LayerPass
 from concord.compiler.emit.sources import FromPlace
 from concord.compiler.emit.storage import Buffer, CodeMap
 from concord.compiler.lib.program import NET
@@ -15,7 +15,7 @@ from concord.net.arithmetic.windows import Window
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Stream:
+class PassStream:
     """Consecutive passes, each of which but the last writes a map of which strips are held.
 
     Attributes:
@@ -24,7 +24,7 @@ class Stream:
         rows:   Rows of a strip of the last pass.
     """
 
-    passes: tuple[Pass, ...]
+    passes: tuple[LayerPass, ...]
     maps: tuple[CodeMap, ...]
     rows: int
 
@@ -80,7 +80,7 @@ class Stream:
         return all(high <= low for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False))
 
 
-def window_of(made: Pass, one: CodeMap) -> Window:
+def window_of(made: LayerPass, one: CodeMap) -> Window:
     """The window by which a pass reads a map."""
     return next(source.window for source in made.windowed() if source.map is one)
 
@@ -91,7 +91,7 @@ def rows_read(window: Window, first: int, stop: int) -> tuple[int, int]:
     return begin, (stop - 1) * window.stride[0] - window.padding[0] + window.span[0]
 
 
-def candidates(passes: Sequence[Pass]) -> list[CodeMap]:
+def candidates(passes: Sequence[LayerPass]) -> list[CodeMap]:
     """The maps of which strips suffice, the largest first: their pass writes nothing else, and the next one reads them.
     """
     found = []
@@ -105,7 +105,7 @@ def candidates(passes: Sequence[Pass]) -> list[CodeMap]:
     return sorted(found, key=lambda one: -one.buffer.size)
 
 
-def streams_of(passes: Sequence[Pass], maps: Sequence[CodeMap], strips: int) -> list[Stream]:
+def streams_of(passes: Sequence[LayerPass], maps: Sequence[CodeMap], strips: int) -> list[PassStream]:
     """The streams in which strips of these maps are held."""
     found, together = [], []
     for made in passes:
@@ -114,15 +114,15 @@ def streams_of(passes: Sequence[Pass], maps: Sequence[CodeMap], strips: int) -> 
         if not written:
             if len(together) > 1:
                 rows = -(-made.value.shape[1] // strips)
-                found.append(Stream(passes=tuple(one for one, _ in together),
-                                    maps=tuple(written[0] for _, written in together[:-1]), rows=rows))
+                found.append(PassStream(passes=tuple(one for one, _ in together),
+                                        maps=tuple(written[0] for _, written in together[:-1]), rows=rows))
             together = []
     return found
 
 
-def set_lifetimes(passes: Sequence[Pass], streams: Sequence[Stream]):
+def set_lifetimes(passes: Sequence[LayerPass], streams: Sequence[PassStream]):
     """Set the lifetimes of all buffers; those of a stream live as long as it."""
-    def buffers() -> list[tuple[Pass, Buffer]]:
+    def buffers() -> list[tuple[LayerPass, Buffer]]:
         return [(made, buffer) for made in passes for buffer in made.buffers()]
 
     for _, buffer in buffers():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from concord.compiler.qonnx.nodes import Nodes
+from concord.compiler.qonnx.nodes import QonnxNodes
 from concord.golden.mfu.multifunction import activate
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
@@ -19,7 +19,7 @@ _LOWEST = -(2.0 ** (2 * DISTANCE_BITS))  # what minus infinity becomes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tensor:
+class QonnxTensor:
     """The result of a layer.
 
     Attributes:
@@ -33,7 +33,7 @@ class Tensor:
     minus_zero: bool
 
 
-class Form:
+class QonnxForm:
     """Converts layers of one class to nodes."""
 
     def check(self, layer: Layer):
@@ -43,21 +43,21 @@ class Form:
             ValueError: a sentence that names the layer.
         """
 
-    def add(self, nodes: Nodes, layer: Layer, sources: Sequence[Tensor]) -> Tensor:
+    def add(self, nodes: QonnxNodes, layer: Layer, sources: Sequence[QonnxTensor]) -> QonnxTensor:
         """Add nodes that compute the layer from the tensors that enter it, and return its result."""
         raise NotImplementedError
 
 
-class MaxPoolForm(Form):
+class MaxPoolForm(QonnxForm):
     """Converts maximum pooling."""
 
     def add(self, nodes, layer, sources):
         x = shaped(nodes, f"{layer.name}.input", sources[0], layer.shape)
-        made = Tensor(name=_maximum(nodes, layer, x), shape=layer.made, minus_zero=x.minus_zero)
+        made = QonnxTensor(name=_maximum(nodes, layer, x), shape=layer.made, minus_zero=x.minus_zero)
         return activated(nodes, layer, made)
 
 
-class AddForm(Form):
+class AddForm(QonnxForm):
     """Converts the sum of two tensors, rounded to binary16."""
 
     def add(self, nodes, layer, sources):
@@ -66,7 +66,7 @@ class AddForm(Form):
         return activated(nodes, layer, replace(a, name=total, minus_zero=a.minus_zero and b.minus_zero))
 
 
-class ConcatForm(Form):
+class ConcatForm(QonnxForm):
     """Converts concatenations; images of the same size are joined along their channels."""
 
     def add(self, nodes, layer, sources):
@@ -75,10 +75,10 @@ class ConcatForm(Form):
                        for k, (x, size) in enumerate(zip(sources, layer.sizes, strict=True))]
         name = nodes.add("Concat", f"{layer.name}.y", *(x.name for x in sources), axis=1)
         shape = (sum(x.shape[0] for x in sources), *sources[0].shape[1:])
-        return Tensor(name=name, shape=shape, minus_zero=any(x.minus_zero for x in sources))
+        return QonnxTensor(name=name, shape=shape, minus_zero=any(x.minus_zero for x in sources))
 
 
-class SoftmaxForm(Form):
+class SoftmaxForm(QonnxForm):
     """Converts the softmax at the end of a network."""
 
     def add(self, nodes, layer, sources):
@@ -86,7 +86,7 @@ class SoftmaxForm(Form):
                        minus_zero=False)
 
 
-def activated(nodes: Nodes, layer: Layer, x: Tensor) -> Tensor:
+def activated(nodes: QonnxNodes, layer: Layer, x: QonnxTensor) -> QonnxTensor:
     """Add the nodes of a layer's activation function."""
     name = layer.name
     match layer.activation:
@@ -100,12 +100,12 @@ def activated(nodes: Nodes, layer: Layer, x: Tensor) -> Tensor:
     return replace(x, name=nodes.table(f"{name}.{layer.activation}", x.name, results))
 
 
-def shaped(nodes: Nodes, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+def shaped(nodes: QonnxNodes, name: str, x: QonnxTensor, shape: tuple[int, ...]) -> QonnxTensor:
     """Add a node that gives a tensor another shape."""
     return x if x.shape == shape else replace(x, name=nodes.reshaped(name, x.name, shape), shape=shape)
 
 
-def _maximum(nodes: Nodes, layer: MaxPool, x: Tensor) -> str:
+def _maximum(nodes: QonnxNodes, layer: MaxPool, x: QonnxTensor) -> str:
     """The largest value of each window; +0 counts as larger than -0."""
     name, value = layer.name, x.name
     if x.minus_zero:
@@ -127,7 +127,7 @@ class _Softmax:
         name:  Name of the layer.
     """
 
-    def __init__(self, nodes: Nodes, name: str):
+    def __init__(self, nodes: QonnxNodes, name: str):
         self._nodes, self._name = nodes, name
 
     def result(self, x: str, elements: int) -> str:

@@ -8,8 +8,8 @@ import json
 from dataclasses import asdict
 
 import onnx
-from concord.compiler.qonnx.form import AddForm, ConcatForm, Form, MaxPoolForm, SoftmaxForm, Tensor, shaped
-from concord.compiler.qonnx.nodes import DOMAIN, Nodes, quant_function
+from concord.compiler.qonnx.form import AddForm, ConcatForm, MaxPoolForm, QonnxForm, QonnxTensor, SoftmaxForm, shaped
+from concord.compiler.qonnx.nodes import DOMAIN, QonnxNodes, quant_function
 from concord.compiler.qonnx.product import ConvolutionForm, ProductForm
 from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
@@ -20,7 +20,7 @@ from concord.net.model import INPUT, Model
 from onnx import ModelProto, TensorProto, helper
 
 #: The form of each class of layers.
-FORMS: dict[type[Layer], Form] = {
+FORMS: dict[type[Layer], QonnxForm] = {
     Dense: ProductForm(),
     Conv: ConvolutionForm(),
     Average: ConvolutionForm(),
@@ -48,9 +48,9 @@ def qonnx_graph(model: Model, batch: int = 1) -> ModelProto:
                 "concatenations and a softmax of integer mode have one; hand over the model file instead: "
                 "`nnp export MODEL DESTINATION`")
         FORMS[type(layer)].check(layer)
-    nodes, shape = Nodes(), model.layers[0].entering
+    nodes, shape = QonnxNodes(), model.layers[0].entering
     entry = nodes.add("Cast", "input.float32", "input", to=TensorProto.FLOAT)
-    made = {INPUT: Tensor(name=entry, shape=shape, minus_zero=True)}
+    made = {INPUT: QonnxTensor(name=entry, shape=shape, minus_zero=True)}
     for layer in model.layers:
         sources = [made[name] for name in model.sources_of(layer)]
         made[layer.name] = FORMS[type(layer)].add(nodes, layer, sources)
@@ -61,7 +61,7 @@ def qonnx_graph(model: Model, batch: int = 1) -> ModelProto:
     return _packed(model, nodes, *ends)
 
 
-def _packed(model: Model, nodes: Nodes, entry, result) -> ModelProto:
+def _packed(model: Model, nodes: QonnxNodes, entry, result) -> ModelProto:
     """The complete file with the shapes of all tensors, after onnx has checked it."""
     graph = helper.make_graph(
         nodes.nodes, model.name, [entry], [result], list(nodes.constants.values()),

@@ -47,7 +47,7 @@ def quant_function(opset: int) -> FunctionProto:
     return parser.parse_function(QUANT.replace("OPSET", str(opset)))
 
 
-class Nodes:
+class QonnxNodes:
     """Nodes in the order of computation, and constants. Each node has the name of the tensor that it makes.
 
     Attributes:

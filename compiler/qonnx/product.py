@@ -7,8 +7,8 @@ they are on the machine, so that only the part of `start` that comes from a bias
 from math import prod
 
 import numpy as np
-from concord.compiler.qonnx.form import Form, Tensor, activated, shaped
-from concord.compiler.qonnx.nodes import FLOAT32_BITS, Nodes
+from concord.compiler.qonnx.form import QonnxForm, QonnxTensor, activated, shaped
+from concord.compiler.qonnx.nodes import FLOAT32_BITS, QonnxNodes
 from concord.net.arithmetic.integer import largest_sum
 from concord.net.layers.convolution import Conv
 from concord.net.layers.rows import IntegerRows
@@ -20,7 +20,7 @@ MINUS_ZERO = 0x8000
 FLOAT64_BITS = 53
 
 
-class ProductForm(Form):
+class ProductForm(QonnxForm):
     """Converts a layer: quantised codes, their exact product, and its scale, offset and activation.
 
     Attributes:
@@ -50,9 +50,9 @@ class ProductForm(Form):
         gained = nodes.binary16("Mul", f"{name}.gained", a, nodes.halves(f"{name}.S", layer.scale, self.channels))
         y = nodes.binary16("Add", f"{name}.y", gained, nodes.halves(f"{name}.T", layer.offset, self.channels))
         minus_zero = bool((layer.offset == MINUS_ZERO).any())
-        return activated(nodes, layer, Tensor(name=y, shape=self.made(layer), minus_zero=minus_zero))
+        return activated(nodes, layer, QonnxTensor(name=y, shape=self.made(layer), minus_zero=minus_zero))
 
-    def bordered(self, nodes: Nodes, layer: IntegerRows, x: str) -> str:
+    def bordered(self, nodes: QonnxNodes, layer: IntegerRows, x: str) -> str:
         """The input, padded if the layer has padding."""
         return x
 
@@ -60,12 +60,12 @@ class ProductForm(Form):
         """The shape of one sample of the result."""
         return (layer.outputs,)
 
-    def sums(self, nodes: Nodes, layer: IntegerRows, codes: str, wide: bool) -> str:
+    def sums(self, nodes: QonnxNodes, layer: IntegerRows, codes: str, wide: bool) -> str:
         """weights @ codes, in float64 if `wide`."""
         weights = quantized(nodes, layer, layer.weights.T, wide)
         return nodes.add("MatMul", f"{layer.name}.product", codes, weights)
 
-    def _product(self, nodes: Nodes, layer: IntegerRows, codes: str) -> str:
+    def _product(self, nodes: QonnxNodes, layer: IntegerRows, codes: str) -> str:
         """start + weights @ codes as float32 that rounds to the right binary16."""
         name, limit = layer.name, largest(layer)
         wide = limit.bit_length() > FLOAT32_BITS
@@ -103,14 +103,14 @@ class ConvolutionForm(ProductForm):
                          dilations=layer.dilation, group=layer.groups, kernel_shape=layer.size)
 
 
-def quantized(nodes: Nodes, layer: IntegerRows, weights: np.ndarray, wide: bool) -> str:
+def quantized(nodes: QonnxNodes, layer: IntegerRows, weights: np.ndarray, wide: bool) -> str:
     """Add the weights and a node that quantises them."""
     name = layer.name
     made = nodes.quant(f"{name}.weights", nodes.constant(f"{name}.W", weights), layer.weights_format)
     return nodes.add("Cast", f"{name}.weights.wide", made, to=TensorProto.DOUBLE) if wide else made
 
 
-def _wide_convolution(nodes: Nodes, layer: Conv, codes: str) -> str:
+def _wide_convolution(nodes: QonnxNodes, layer: Conv, codes: str) -> str:
     """A convolution in float64, for which runtimes have no operator: for each group, a matrix times all patches."""
     name, places = layer.name, layer.made[1:]
     each, outputs = layer.shape[0] // layer.groups, len(layer.weights) // layer.groups

@@ -6,21 +6,21 @@ from pathlib import Path
 import numpy as np
 import onnx
 from concord.frontends.onnx.ending import Ending, choose, end, softmaxed
-from concord.frontends.onnx.input_shape import RECURRENT, Axes, Entry
+from concord.frontends.onnx.input_shape import RECURRENT, Axes, GraphInput
 from concord.frontends.onnx.lib.builder import Builder, Decided
 from concord.frontends.onnx.lib.problems import Misplaced, Problem, Refused
 from concord.frontends.onnx.lib.step import (
     STANDARD,
-    Codes,
+    FileCodes,
+    FileNode,
     HostValue,
-    Step,
-    Unknown,
+    UnknownValue,
     Value,
     evaluate,
     inferred,
     qualified,
 )
-from concord.frontends.onnx.lib.views import LIMIT, Form, Source, View
+from concord.frontends.onnx.lib.views import LIMIT, SampleForm, View, ViewSource
 from concord.frontends.onnx.nodes.layout import HOST, at_host
 from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
 from concord.frontends.onnx.onnx_file import opset
@@ -46,7 +46,7 @@ class Conversion:
     ending: Ending | None
 
 
-def convert(path: Path, model: onnx.ModelProto, entry: Entry, output: str | None) -> Conversion:
+def convert(path: Path, model: onnx.ModelProto, entry: GraphInput, output: str | None) -> Conversion:
     """Convert a graph under the first choice of the input's axes that leaves no problems, or the fewest.
 
     Args:
@@ -66,7 +66,7 @@ def convert(path: Path, model: onnx.ModelProto, entry: Entry, output: str | None
     return min(found, key=lambda one: (sum(problem.kind in RECURRENT for problem in one.problems), len(one.problems)))
 
 
-def _decided(path: Path, model: onnx.ModelProto, entry: Entry, axes: Axes, output: str | None) -> Conversion:
+def _decided(path: Path, model: onnx.ModelProto, entry: GraphInput, axes: Axes, output: str | None) -> Conversion:
     """Convert, and start again once the form of the input is known."""
     source = _input(axes)
     while True:
@@ -77,7 +77,7 @@ def _decided(path: Path, model: onnx.ModelProto, entry: Entry, axes: Axes, outpu
             source = decision.source
 
 
-def _input(axes: Axes) -> Source:
+def _input(axes: Axes) -> ViewSource:
     """The network's input, numbered as the file has it."""
     elements = int(np.prod(axes.shape, dtype=np.int64))
     if elements > LIMIT:
@@ -85,13 +85,13 @@ def _input(axes: Axes) -> Source:
                          "network for a batch of one")
     numbers = np.arange(elements, dtype=np.int32).reshape(axes.shape)
     if axes.time is None:
-        return Source(name="", form=Form.OPEN, order=numbers if axes.samples == 0 else numbers[None])
+        return ViewSource(name="", form=SampleForm.OPEN, order=numbers if axes.samples == 0 else numbers[None])
     order = np.moveaxis(numbers, axes.time, 0)
     order = order[None] if axes.samples is None else np.swapaxes(order, 0, 1)
-    return Source(name="", form=Form.SEQUENCE, order=np.ascontiguousarray(order), open_time=axes.open_time)
+    return ViewSource(name="", form=SampleForm.SEQUENCE, order=np.ascontiguousarray(order), open_time=axes.open_time)
 
 
-def _converted(model: onnx.ModelProto, entry: Entry, axes: Axes, build: Builder) -> Conversion:
+def _converted(model: onnx.ModelProto, entry: GraphInput, axes: Axes, build: Builder) -> Conversion:
     numbers = np.arange(build.input.order.size, dtype=np.int32).reshape(axes.shape)
     values: dict[str, Value] = {"": None, entry.name: View(source=build.input, numbers=numbers)}
     values |= {tensor.name: _constant(tensor) for tensor in model.graph.initializer}
@@ -121,7 +121,7 @@ def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | N
         return replace(made, problems=[Problem(node=tensor, kind="output", reason=error.reason, advice=error.advice)])
 
 
-def _step(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Value]) -> Step:
+def _step(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Value]) -> FileNode:
     attributes = {}
     for attribute in node.attribute:
         value = helper.get_attribute_value(attribute)
@@ -130,9 +130,9 @@ def _step(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Value]
         elif isinstance(value, list) and value and isinstance(value[0], bytes):
             value = [text.decode(errors="replace") for text in value]
         attributes[attribute.name] = value
-    return Step(
+    return FileNode(
         name=node.name or next(name for name in node.output if name), kind=node.op_type, attributes=attributes,
-        values=tuple(values.get(name, Unknown()) for name in node.input), names=tuple(node.input),
+        values=tuple(values.get(name, UnknownValue()) for name in node.input), names=tuple(node.input),
         outputs=tuple(node.output), opset=opset(model, node.domain), proto=node)
 
 
@@ -151,7 +151,7 @@ def _constant(tensor: onnx.TensorProto) -> np.ndarray:
         raise ValueError(f"the constant {tensor.name!r} is damaged ({error}); export the network again") from error
 
 
-def _checked(step: Step, build: Builder) -> list[Value]:
+def _checked(step: FileNode, build: Builder) -> list[Value]:
     """Results of a node.
 
     Raises:
@@ -167,17 +167,17 @@ def _checked(step: Step, build: Builder) -> list[Value]:
                         "check it in the tool that wrote it, and export the network again") from error
 
 
-def _results(step: Step, build: Builder) -> list[Value]:
-    if unknown := [value for value in step.values if isinstance(value, Unknown)]:
+def _results(step: FileNode, build: Builder) -> list[Value]:
+    if unknown := [value for value in step.values if isinstance(value, UnknownValue)]:
         if unknown[0].reason:
             raise Refused(unknown[0].reason, "leave this node out")
         if step.kind in REFUSED:  # whatever its inputs are
             raise Refused(*advice(step.kind))
-        return [Unknown() for _ in step.outputs]
+        return [UnknownValue() for _ in step.outputs]
     kind = qualified(step.proto.domain, step.kind)
     if any(isinstance(value, HostValue) for value in step.values):
         return at_host(step, build)
-    computed = any(isinstance(value, View | Codes) for value in step.values)
+    computed = any(isinstance(value, View | FileCodes) for value in step.values)
     if kind == "Constant":
         return evaluate(step, ())
     if not computed and step.proto.domain in STANDARD and not _has_graph(step) and kind != "DequantizeLinear":
@@ -190,7 +190,7 @@ def _results(step: Step, build: Builder) -> list[Value]:
     raise Refused(*advice(kind))
 
 
-def _move_grid(step: Step, build: Builder):
+def _move_grid(step: FileNode, build: Builder):
     """Scales and zero points of a constant move as the constant itself does."""
     grid = build.grids.get(step.names[0]) if step.names else None
     if grid is not None and step.kind in ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten"):
@@ -199,7 +199,7 @@ def _move_grid(step: Step, build: Builder):
         build.grids[step.outputs[0]] = replace(grid, **dict(zip(("scale", "zero_point"), parts, strict=True)))
 
 
-def _has_graph(step: Step) -> bool:
+def _has_graph(step: FileNode) -> bool:
     return any(attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
                for attribute in step.proto.attribute)
 
@@ -208,17 +208,18 @@ def _guessed(value: Value) -> bool:
     return isinstance(value, View) and value.source.guessed
 
 
-def _guesses(step: Step, build: Builder) -> list[Value]:
+def _guesses(step: FileNode, build: Builder) -> list[Value]:
     """Results of a refused node, as if the network began there, so that later nodes are looked at, too.
 
     Their shapes are those that ONNX infers. Where it cannot, later nodes have no reason of their own.
     """
     if not any(isinstance(value, View) for value in step.values):
-        return [Unknown() for _ in step.outputs]
+        return [UnknownValue() for _ in step.outputs]
     found = []
     for shape in inferred(step):
         known = shape and 0 < np.prod(shape, dtype=np.int64) <= LIMIT
         numbers = np.arange(np.prod(shape), dtype=np.int32).reshape(shape) if known else None
-        found.append(View(numbers=numbers, source=Source(
-            name=build.placeholder(step), form=Form.OPEN, order=numbers, guessed=True)) if known else Unknown())
+        found.append(View(numbers=numbers, source=ViewSource(
+            name=build.placeholder(step), form=SampleForm.OPEN, order=numbers,
+            guessed=True)) if known else UnknownValue())
     return found

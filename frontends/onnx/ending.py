@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import HostValue, Unknown, Value, misplaced
-from concord.frontends.onnx.lib.views import Form, View
+from concord.frontends.onnx.lib.step import HostValue, UnknownValue, Value, misplaced
+from concord.frontends.onnx.lib.views import SampleForm, View
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ def choose(path: Path, outputs: dict[str, Value], wanted: str | None) -> View:
     computed = {name: value.view if isinstance(value, HostValue) else value for name, value in outputs.items()
                 if isinstance(value, HostValue | View) and wanted in (None, name)}
     if not computed:
-        reason = next((value.reason for value in outputs.values() if isinstance(value, Unknown)), "")
+        reason = next((value.reason for value in outputs.values() if isinstance(value, UnknownValue)), "")
         raise ValueError(f"{path}: its output {', '.join(map(repr, outputs))} does not depend on its input"
                          if not reason else f"{path}: {reason}; export the network with another output")
     if len({(view.source.name, view.numbers.tobytes()) for view in computed.values()}) > 1:
@@ -66,10 +66,10 @@ def end(build: Builder, view: View, tensor: str) -> Ending:
         Refused: it is a part of what the last node gives, or a whole sequence.
     """
     source = view.source
-    if source.form is Form.SEQUENCE and view.numbers.size == source.order.size > source.samples * source.shape[1]:
+    if source.form is SampleForm.SEQUENCE and view.numbers.size == source.order.size > source.samples * source.shape[1]:
         raise Refused("the output holds every time step, but the machine gives the last one", "let the network end "
                       "with the last time step, such as output[:, -1] or h_n of PyTorch, or choose another by --output")
-    if source.form is Form.IMAGE and view.numbers.ndim > 2:
+    if source.form is SampleForm.IMAGE and view.numbers.ndim > 2:
         places = view.places
         whole = np.array_equal(np.sort(places, axis=None), np.arange(source.order.size))
     else:

@@ -14,7 +14,7 @@ RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class GraphInput:
     """The input of a graph.
 
     Attributes:
@@ -50,7 +50,7 @@ class Axes:
         return tuple(size for axis, size in enumerate(self.shape) if axis not in (self.samples, self.time))
 
 
-def entry(path: Path, model: onnx.ModelProto, shape: tuple[int, ...] | None) -> Entry:
+def entry(path: Path, model: onnx.ModelProto, shape: tuple[int, ...] | None) -> GraphInput:
     """The only input of a graph.
 
     Args:
@@ -79,7 +79,7 @@ def entry(path: Path, model: onnx.ModelProto, shape: tuple[int, ...] | None) -> 
         raise ValueError(f"{path}: its input {found[0].name!r} holds {held}; real numbers are needed")
     sizes = [size.dim_value if size.HasField("dim_value") and size.dim_value > 0 else None for size in kind.shape.dim]
     kinds = [node.op_type for node in graph.node if node.op_type in RECURRENT or node.op_type == "Conv"]
-    return Entry(name=found[0].name, kind=kind.elem_type, choices=_choices(path, sizes, shape, kinds))
+    return GraphInput(name=found[0].name, kind=kind.elem_type, choices=_choices(path, sizes, shape, kinds))
 
 
 def _choices(path: Path, sizes: list[int | None], shape: tuple[int, ...] | None, kinds: list[str]) -> tuple[Axes, ...]:

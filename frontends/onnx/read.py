@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 from concord.frontends.onnx.convert import Conversion, convert
-from concord.frontends.onnx.input_shape import Axes, Entry, entry
+from concord.frontends.onnx.input_shape import Axes, GraphInput, entry
 from concord.frontends.onnx.lib.problems import refusal
-from concord.frontends.onnx.lib.views import Form, axes
+from concord.frontends.onnx.lib.views import SampleForm, axes
 from concord.frontends.onnx.onnx_file import opset, read_onnx
 from concord.lib.names import cleaned
 from concord.net.graph import INPUT, Graph
@@ -43,7 +43,7 @@ class Imported:
 
     network: Graph
     model: onnx.ModelProto
-    entry: Entry
+    entry: GraphInput
     axes: Axes
     tensor: str
     numbers: np.ndarray
@@ -113,11 +113,11 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
 
 def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> Graph:
     source = found.build.input
-    shape, sequence = source.shape, source.form is Form.SEQUENCE
+    shape, sequence = source.shape, source.form is SampleForm.SEQUENCE
     order = axes(source.order) if not sequence else (0,)
     if sequence:
         shape = shape[1:]
-    elif source.form is Form.IMAGE and len(found.axes.shape) == 3:
+    elif source.form is SampleForm.IMAGE and len(found.axes.shape) == 3:
         # One dimension: the row is no axis of the file.
         shape, order = (shape[0], shape[2]), axes(source.order[:, :, 0])
     whole = Graph(

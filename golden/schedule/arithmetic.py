@@ -1,8 +1,8 @@
 """What an executor of chains computes with: the arithmetic of the machine, or another one on the same chains.
 
-`Arithmetic` computes with binary16 patterns. `RealArithmetic` computes in float64, with quantisers and the rounding to
-binary16 on or off. The values of its memories are real numbers: an entry of VectorRf holds numbers, not mantissas, and
-unsigned codes are not lowered by their zero point. Sums do not wrap.
+`MachineArithmetic` computes with binary16 patterns. `RealArithmetic` computes in float64, with quantisers and the
+rounding to binary16 on or off. The values of its memories are real numbers: an entry of VectorRf holds numbers, not
+mantissas, and unsigned codes are not lowered by their zero point. Sums do not wrap.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
 
-class Arithmetic:
+class MachineArithmetic:
     """The arithmetic of the machine, on binary16 patterns uint16: words [n, M] and operands [..., columns, N].
 
     Other arithmetics inherit it, and take the same arguments in the type of their memories.
@@ -41,7 +41,7 @@ class Arithmetic:
         return {"integer": bool(instruction.integer), "unsigned": bool(instruction.unsigned)}
 
 
-class RealArithmetic(Arithmetic):
+class RealArithmetic(MachineArithmetic):
     """Computes chains in float64.
 
     Args:
@@ -58,7 +58,7 @@ class RealArithmetic(Arithmetic):
         self.activations, self.binary16 = activations, binary16
 
     def mode(self, chain: Chain, place: int) -> dict[str, object]:
-        """As `Arithmetic.mode`, with the clip of the instruction, or None."""
+        """As `MachineArithmetic.mode`, with the clip of the instruction, or None."""
         return super().mode(chain, place) | {"clip": self._clips.get(chain.address + place)}
 
     def compute(self, operation: Operation, value: np.ndarray, operand: np.ndarray | None = None) -> np.ndarray:

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 from concord.golden.host.counters import Counters
 from concord.golden.mvm.vector_rf import EntryWords
-from concord.golden.schedule.arithmetic import Arithmetic
-from concord.golden.schedule.memory import Memory
-from concord.golden.schedule.vectorisation import Plan, plan
+from concord.golden.schedule.arithmetic import MachineArithmetic
+from concord.golden.schedule.memory import MachineMemory
+from concord.golden.schedule.vectorisation import WordPlan, plan
 from concord.spec.host.registers import READS, WRITES, Counter, Status
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import KEPT
@@ -38,13 +38,14 @@ class Executor:
         trace:   Function that is called with every value, for reports.
     """
 
-    def __init__(self, config: Config, memory: Memory, counters: Counters, arithmetic: Arithmetic | None = None):
+    def __init__(self, config: Config, memory: MachineMemory, counters: Counters,
+                 arithmetic: MachineArithmetic | None = None):
         self.config, self.memory, self.counters = config, memory, counters
-        self.arithmetic = arithmetic or Arithmetic()
+        self.arithmetic = arithmetic or MachineArithmetic()
         self.outputs: list[np.ndarray] = []
         self.flags = Status(0)
         self.trace: Trace | None = None
-        self._plans: dict[Chain, Plan] = {}
+        self._plans: dict[Chain, WordPlan] = {}
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
         self._entry_words = EntryWords(config, memory.dtype)
 

@@ -8,7 +8,7 @@ from concord.spec.isa.memories import VRFS, Mem, depth
 from concord.spec.machine.config import Config
 
 
-class Queue:
+class WordQueue:
     """A first-in first-out queue of words."""
 
     def __init__(self, lanes: int, dtype: type = np.uint16):
@@ -78,7 +78,7 @@ class MatrixRf:
         return mantissas.reshape(row_tiles, -1, n, n), exponents.reshape(row_tiles, -1, n)
 
 
-class Memory:
+class MachineMemory:
     """All memories of a machine.
 
     Attributes:
@@ -101,4 +101,4 @@ class Memory:
         self.matrix = MatrixRf(config)
         self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes), np.int64)
         self.program = [0] * config.instructions
-        self.net_in, self.mvm = Queue(lanes, self.dtype), Queue(lanes, self.dtype)
+        self.net_in, self.mvm = WordQueue(lanes, self.dtype), WordQueue(lanes, self.dtype)

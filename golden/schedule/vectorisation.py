@@ -10,7 +10,7 @@ from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Plan:
+class WordPlan:
     """Addresses of a chain's words, and spans of words that may be computed instruction by instruction.
 
     A *position* is iteration * words + word. A chain is defined word by word. A span of positions can be computed
@@ -30,17 +30,17 @@ class Plan:
     spans: tuple[tuple[int, int], ...]
 
 
-def plan(config: Config, chain: Chain) -> Plan:
+def plan(config: Config, chain: Chain) -> WordPlan:
     """Make the plan of a vector chain."""
     addresses = tuple(_addresses(config, chain, place) for place in range(len(chain.instructions)))
     total, words = chain.result_words * chain.registers.iterations, chain.result_words
     if _independent(chain, addresses, 0, total):
-        return Plan(addresses=addresses, spans=((0, total),))
+        return WordPlan(addresses=addresses, spans=((0, total),))
     spans = []
     for first in range(0, total, words):
         step = words if _independent(chain, addresses, first, first + words) else 1
         spans += [(begin, begin + step) for begin in range(first, first + words, step)]
-    return Plan(addresses=addresses, spans=tuple(spans))
+    return WordPlan(addresses=addresses, spans=tuple(spans))
 
 
 def _addresses(config, chain, place):

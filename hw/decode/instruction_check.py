@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import ENTRIES, MVM, NET, chain
 from concord.spec.isa import instructions as isa
-from concord.spec.isa.instructions import Error, Kind, Op, Reg
+from concord.spec.isa.instructions import Error, Op, OperandKind, Reg
 from concord.spec.isa.memories import ADDRESSED, QUEUES, VRFS, Mem, depth
 from concord.spec.isa.rules import OUTSIDE
 from concord.spec.machine.config import Config
@@ -69,7 +69,7 @@ class InstructionCheck(wiring.Component):
         memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
         refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
         queue_address = one_of(f.mem, QUEUES) & ((f.a != 0) | f.inc | (f.base != 0))
-        vector = one_of(f.op, [op for op, spec in isa.SPECS.items() if spec.kind is Kind.VECTOR])
+        vector = one_of(f.op, [op for op, spec in isa.SPECS.items() if spec.kind is OperandKind.VECTOR])
         moded = vector & (f.mem != Mem.VECTOR_RF) & (f.integer | f.unsigned)
         strange, misplaced = self._strange(m, f), self._misplaced(f)
         far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))

@@ -15,7 +15,7 @@ from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
+class LayerKind:
     """A kind of layer.
 
     Attributes:
@@ -29,11 +29,11 @@ class Kind:
 
 #: The kinds by their names in model files. A recurrent layer has the name of its cell.
 KINDS = {
-    **{layer.__name__: Kind(layer=layer) for layer in (
+    **{layer.__name__: LayerKind(layer=layer) for layer in (
         Dense, BlockDense, Conv, BlockConv, Average, BlockAverage, MaxPool, Add, Concat, SequenceConcat,
         ImageToSequence, SequenceToImage, Softmax)},
-    **{name.upper(): Kind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
-    **{f"Block{name.upper()}": Kind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
+    **{name.upper(): LayerKind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
+    **{f"Block{name.upper()}": LayerKind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }
 
 

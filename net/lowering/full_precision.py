@@ -38,7 +38,7 @@ class Clip:
     ceiling: float = np.inf
 
 
-class Numbers(StrEnum):
+class MemoryNumbers(StrEnum):
     """Which numbers fill the memories."""
 
     REAL = "real"  #: those of the float network
@@ -46,7 +46,8 @@ class Numbers(StrEnum):
     STORED = "stored"  #: those of the machine, as real numbers
 
 
-def in_full_precision(layer: Layer, node: Node | None, clip: Clip, numbers: Numbers = Numbers.REAL) -> Layer:
+def in_full_precision(layer: Layer, node: Node | None, clip: Clip,
+                      numbers: MemoryNumbers = MemoryNumbers.REAL) -> Layer:
     """A layer with float64 in place of all arrays that the machine holds in fewer bits.
 
     Args:
@@ -62,13 +63,13 @@ def in_full_precision(layer: Layer, node: Node | None, clip: Clip, numbers: Numb
     found = next((function for kind, function in _KINDS.items() if isinstance(layer, kind)), None)
     if found is None:
         return layer
-    if numbers is Numbers.STORED:
+    if numbers is MemoryNumbers.STORED:
         return _stored(layer) if isinstance(layer, IntegerRows) else layer
     if node is None:
         raise ValueError(f"layer {layer.name!r} carries no FP32 parameters, so there are no numbers in full precision: "
                          "quantise the float network again, which keeps them")
     try:
-        return found(layer, node.op, clip, numbers is Numbers.WEIGHTS)
+        return found(layer, node.op, clip, numbers is MemoryNumbers.WEIGHTS)
     except KeyError as error:
         raise ValueError(f"layer {layer.name!r} lacks {error} of its lowering, so there are no numbers in full "
                          "precision: quantise the float network again") from error

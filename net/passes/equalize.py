@@ -28,7 +28,7 @@ LEAST = 2.0**-8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Group:
+class ChannelGroup:
     """Tensors whose channels are multiplied by the same numbers.
 
     Attributes:
@@ -44,7 +44,7 @@ class Group:
     channels: int
 
 
-def groups(graph: Graph) -> list[Group]:
+def groups(graph: Graph) -> list[ChannelGroup]:
     """All groups of tensors of a network whose channels can be multiplied."""
     names = {node.name: node.name for node in graph.nodes} | {INPUT: INPUT}
 
@@ -68,7 +68,7 @@ def _passes(node: Node) -> bool:
     return isinstance(node.op, PASSED) and getattr(node.op, "ceiling", None) is None
 
 
-def _group(graph: Graph, tensors: list[str]) -> Group | None:
+def _group(graph: Graph, tensors: list[str]) -> ChannelGroup | None:
     """The group of these tensors; None if their channels cannot be multiplied."""
     if INPUT in tensors or graph.output.name in tensors:
         return None
@@ -80,8 +80,8 @@ def _group(graph: Graph, tensors: list[str]) -> Group | None:
     scales = all(isinstance(one.op, Scale) and reads_input(graph, one) or _multiplies(one) for one in makers)
     if not scales or not all(map(_multiplies, readers)):
         return None
-    return Group(tensors=tuple(tensors), makers=tuple(one.name for one in makers),
-                 readers=tuple(one.name for one in readers), channels=channels.pop())
+    return ChannelGroup(tensors=tuple(tensors), makers=tuple(one.name for one in makers),
+                        readers=tuple(one.name for one in readers), channels=channels.pop())
 
 
 def _multiplies(node: Node) -> bool:
@@ -112,7 +112,7 @@ def equalized(graph: Graph, ranges: Mapping[str, np.ndarray], share: float = 0.5
     return graph
 
 
-def _factors(graph: Graph, group: Group, ranges: Mapping[str, np.ndarray], share: float) -> np.ndarray:
+def _factors(graph: Graph, group: ChannelGroup, ranges: Mapping[str, np.ndarray], share: float) -> np.ndarray:
     """k_c of each channel, about 1."""
     made = _positive(np.max([ranges[name].reshape(group.channels, -1).max(1) for name in group.tensors], axis=0))
     weights = [columns for name in group.readers

@@ -13,7 +13,7 @@ from concord.spec.numbers.formats import Format
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Codes:
+class OperandCodes:
     """Operand codes that stand for the integers of a quantiser.
 
     Attributes:
@@ -71,7 +71,7 @@ def bounds(grid: IntegerGrid, nonnegative: bool, ceiling: float | None) -> tuple
     return first, last
 
 
-def codes(step: float, first: int, last: int, fmt: Format, *, nonnegative: bool, direct: bool) -> Codes | None:
+def codes(step: float, first: int, last: int, fmt: Format, *, nonnegative: bool, direct: bool) -> OperandCodes | None:
     """The operand codes of a machine for the integers of a quantiser; None if it has none that clip as they do.
 
     Args:
@@ -95,7 +95,7 @@ def codes(step: float, first: int, last: int, fmt: Format, *, nonnegative: bool,
     if nonnegative and first == 0 and last <= fmt.levels:
         found.append({"unsigned": True, "shift": fmt.levels - last, "apart": True})
     found.sort(key=lambda one: one["shift"] % 2)
-    return Codes(step=step, first=first, last=last, fmt=fmt, **found[0]) if found else None
+    return OperandCodes(step=step, first=first, last=last, fmt=fmt, **found[0]) if found else None
 
 
 def width(fmt: Format) -> str:

@@ -11,9 +11,9 @@ from concord.net.layers.pooling import Average
 from concord.net.lowering import image_lowering, lowering
 from concord.net.ops.pooling import GlobalAverage
 from concord.net.ops.weighted import Convolution, Linear, Weighted
-from concord.net.qdq.codes import Codes, Multiples, fraction_of, held, power_of_two
+from concord.net.qdq.codes import Multiples, OperandCodes, fraction_of, held, power_of_two
 from concord.net.qdq.graph import Identity
-from concord.net.qdq.plan import ANEW, Planned, Refused, Tensor
+from concord.net.qdq.plan import ANEW, HalfTensor, Inexact, PlannedLayer
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 
@@ -24,7 +24,7 @@ NEAR = 2.0**-22  #: Relative error that float32 leaves to the product of an inte
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Weights:
+class IntegerWeights:
     """The weights of a layer in integers.
 
     Attributes:
@@ -40,21 +40,21 @@ class Weights:
     real: np.ndarray
 
 
-def weights_of(node: Node, shape: tuple[int, ...]) -> Weights:
+def weights_of(node: Node, shape: tuple[int, ...]) -> IntegerWeights:
     """The integers of a layer's weights; those of an average over an image of this shape are 1."""
     op = node.op
     if isinstance(op, Weighted):
         integers = np.rint(op.weight / op.grid.scale).astype(np.int64)
-        return Weights(integers=integers, scale=op.grid.scale.reshape(len(integers), -1)[:, 0],
-                       bias=op.bias.astype(np.float64), real=op.weight)
+        return IntegerWeights(integers=integers, scale=op.grid.scale.reshape(len(integers), -1)[:, 0],
+                              bias=op.bias.astype(np.float64), real=op.weight)
     size = shape[1:] if isinstance(op, GlobalAverage) else op.window.size
     ones, channels = np.ones((shape[0], 1, *size)), shape[0]
-    return Weights(integers=ones.astype(np.int64), scale=np.full(channels, 1 / prod(size)), bias=np.zeros(channels),
-                   real=ones / prod(size))
+    return IntegerWeights(integers=ones.astype(np.int64), scale=np.full(channels, 1 / prod(size)),
+                          bias=np.zeros(channels), real=ones / prod(size))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Lowered:
+class KeptLayer:
     """A layer of the model.
 
     Attributes:
@@ -69,9 +69,9 @@ class Lowered:
 
 
 def product(
-    planned: Planned, source: Tensor, codes: Codes, reads: Multiples | None, answers: Codes | None, in_steps: bool,
-    weights_format: Format, images: bool, name: str,
-) -> Lowered:
+    planned: PlannedLayer, source: HalfTensor, codes: OperandCodes, reads: Multiples | None,
+    answers: OperandCodes | None, in_steps: bool, weights_format: Format, images: bool, name: str,
+) -> KeptLayer:
     """The layer of a product.
 
     Args:
@@ -110,17 +110,17 @@ def product(
     layer = _placed(dense, node, source, given, images)
     layer = _reads(layer, source, codes, _quantizer(source, codes, in_steps))
     why, gives = _exact(rows, start, codes, real, shift, answers, planned)
-    return Lowered(layer=layer, inexact=_reading(source, codes, reads, in_steps) or why, gives=gives)
+    return KeptLayer(layer=layer, inexact=_reading(source, codes, reads, in_steps) or why, gives=gives)
 
 
 def _check_weights(rows: np.ndarray, fmt: Format):
     low, high = int(rows.min()), int(rows.max())
     if low < fmt.lowest or high > fmt.highest:
-        raise Refused(f"its weights are the integers {low}..{high}, and the machine's {fmt.lowest}..{fmt.highest}; "
+        raise Inexact(f"its weights are the integers {low}..{high}, and the machine's {fmt.lowest}..{fmt.highest}; "
                       f"{ANEW}")
 
 
-def _bias(bias: np.ndarray, unit: np.ndarray, planned: Planned) -> tuple[np.ndarray, np.ndarray]:
+def _bias(bias: np.ndarray, unit: np.ndarray, planned: PlannedLayer) -> tuple[np.ndarray, np.ndarray]:
     """Biases that are multiples of one step of the product, in steps; and all others as constants behind it."""
     steps = bias / unit
     whole = np.rint(steps)
@@ -140,11 +140,11 @@ def _places(real: np.ndarray, least: int) -> int:
         scales = magnitudes * 2.0**p
         if (scales >= SMALLEST).all() and (scales <= LARGEST).all():
             return p
-    raise Refused(f"its scale {magnitudes.min():.2g}, the product of the scales of input and weights over that of the "
+    raise Inexact(f"its scale {magnitudes.min():.2g}, the product of the scales of input and weights over that of the "
                   f"output, is no normal number of binary16; {ANEW}")
 
 
-def _quantizer(source: Tensor, codes: Codes, in_steps: bool) -> tuple[np.ndarray, np.ndarray] | None:
+def _quantizer(source: HalfTensor, codes: OperandCodes, in_steps: bool) -> tuple[np.ndarray, np.ndarray] | None:
     """R and O of each channel of a tensor, in real numbers; None where it is in steps of the codes.
 
     Raises:
@@ -157,26 +157,26 @@ def _quantizer(source: Tensor, codes: Codes, in_steps: bool) -> tuple[np.ndarray
     scale, offset = scale / codes.step * ones, codes.shift + offset / codes.step * ones
     magnitudes = np.abs(scale)
     if magnitudes.min() < SMALLEST or max(magnitudes.max(), np.abs(offset).max()) > LARGEST:
-        raise Refused(f"its input in steps of {codes.step:g} needs a factor of {scale[0]:.2g}, which is no normal "
+        raise Inexact(f"its input in steps of {codes.step:g} needs a factor of {scale[0]:.2g}, which is no normal "
                       f"number of binary16; {ANEW}")
     return scale, offset
 
 
-def _activation(planned: Planned, answers: Codes | None) -> Activation:
+def _activation(planned: PlannedLayer, answers: OperandCodes | None) -> Activation:
     """The activation function; the clip of the operand codes that follow does the work of a relu."""
     if answers is None:
         return planned.activation
     return Activation.RELU if answers.relu or answers.turned else Activation.NONE
 
 
-def _recorded(planned: Planned, given: Weights) -> dict[str, np.ndarray]:
+def _recorded(planned: PlannedLayer, given: IntegerWeights) -> dict[str, np.ndarray]:
     """Parameters of the same layer without quantisers."""
     beside = [1] * (given.real.ndim - 1)
     return lowering.recorded({"weights": (given.real * planned.gain.reshape(-1, *beside)).reshape(len(given.real), -1),
                               "bias": given.bias * planned.gain + planned.constant})
 
 
-def _placed(dense: Dense, node: Node, source: Tensor, given: Weights, images: bool) -> Dense | Conv:
+def _placed(dense: Dense, node: Node, source: HalfTensor, given: IntegerWeights, images: bool) -> Dense | Conv:
     """The same layer with its geometry."""
     op = node.op
     if isinstance(op, Linear) and not (images and isinstance(op, Identity)):
@@ -196,7 +196,7 @@ def _placed(dense: Dense, node: Node, source: Tensor, given: Weights, images: bo
                                       groups=groups, **geometry)
 
 
-def _reads(layer: Dense | Conv, source: Tensor, codes: Codes, quantizer: tuple[np.ndarray, np.ndarray] | None
+def _reads(layer: Dense | Conv, source: HalfTensor, codes: OperandCodes, quantizer: tuple[np.ndarray, np.ndarray] | None
            ) -> Dense | Conv:
     """The same layer with R and O of each of its channels, and the padding that they make a zero.
 
@@ -214,12 +214,12 @@ def _reads(layer: Dense | Conv, source: Tensor, codes: Codes, quantizer: tuple[n
     if isinstance(layer, Conv):
         made = replace(made, border=int(lowering.binary16(zero, f"layer {layer.name!r}, border")))
         if any(layer.padding) and (made.border_codes != codes.stored).any():
-            raise Refused("its channels have different scales or offsets ahead of their quantiser, so no padding is "
+            raise Inexact("its channels have different scales or offsets ahead of their quantiser, so no padding is "
                           f"zero in all of them; scale the inputs in the data, or {ANEW}")
     return made
 
 
-def _line(source: Tensor, channels: int) -> dict[str, np.ndarray]:
+def _line(source: HalfTensor, channels: int) -> dict[str, np.ndarray]:
     """What the network makes of its input ahead of a quantiser, as a layer of so many channels records it."""
     if source.scale is None:
         return {}
@@ -228,7 +228,7 @@ def _line(source: Tensor, channels: int) -> dict[str, np.ndarray]:
     return {"line": np.array([*repeated])}
 
 
-def _reading(source: Tensor, codes: Codes, reads: Multiples | None, in_steps: bool) -> str:
+def _reading(source: HalfTensor, codes: OperandCodes, reads: Multiples | None, in_steps: bool) -> str:
     """Why the codes of what a layer reads may differ, a clause; "" if they do not."""
     fraction = None if reads is None else reads.fraction
     if not power_of_two(codes.step):
@@ -247,8 +247,8 @@ def _reading(source: Tensor, codes: Codes, reads: Multiples | None, in_steps: bo
     return ""
 
 
-def _exact(rows: np.ndarray, start: np.ndarray, codes: Codes, real: np.ndarray, shift: np.ndarray,
-           answers: Codes | None, planned: Planned) -> tuple[str, Multiples | None]:
+def _exact(rows: np.ndarray, start: np.ndarray, codes: OperandCodes, real: np.ndarray, shift: np.ndarray,
+           answers: OperandCodes | None, planned: PlannedLayer) -> tuple[str, Multiples | None]:
     """Why the results of a layer may differ, a clause, or ""; and what binary16 holds of them in real units."""
     if planned.activation not in (Activation.NONE, Activation.RELU):
         return f"the machine's {planned.activation} is a piecewise linear curve", None

@@ -11,10 +11,10 @@ from concord.net.layers.pooling import MaxPool
 from concord.net.names import layer_names
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.reshape import Addition, Concatenation
-from concord.net.qdq.codes import Codes, Multiples, bounds, codes, width
+from concord.net.qdq.codes import Multiples, OperandCodes, bounds, codes, width
 from concord.net.qdq.graph import has_images, prepared
 from concord.net.qdq.layers import product
-from concord.net.qdq.plan import ANEW, Plan, Planned, Quantized, Refused, Tensor
+from concord.net.qdq.plan import ANEW, HalfTensor, Inexact, IntegerPlan, PlannedLayer, QuantizedTensor
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 
@@ -36,7 +36,7 @@ class Kept:
     sources: Mapping[str, tuple[str, ...]]
     inexact: Mapping[str, str]
     network: Graph
-    quantizers: Mapping[str, tuple[str, Codes]]
+    quantizers: Mapping[str, tuple[str, OperandCodes]]
 
     @property
     def exact(self) -> bool:
@@ -58,7 +58,7 @@ def keep(network: Graph, weights: Format, inputs: Format) -> Kept:
     if network.sequence:
         raise ValueError(f"{network.name}: networks of sequences do not keep their integers; {ANEW}")
     network = prepared(network)
-    plan = Plan(network)
+    plan = IntegerPlan(network)
     made = _Lowering(plan, weights, inputs, has_images(network))
     if plan.problems:
         count = len(plan.problems)
@@ -70,12 +70,12 @@ def keep(network: Graph, weights: Format, inputs: Format) -> Kept:
 class _Lowering:
     """Chooses the operand codes of each quantiser, and makes the layers."""
 
-    def __init__(self, plan: Plan, weights: Format, inputs: Format, images: bool):
+    def __init__(self, plan: IntegerPlan, weights: Format, inputs: Format, images: bool):
         self.plan, self.weights, self.inputs, self.images = plan, weights, inputs, images
         #: Operand codes of each quantiser, by its name.
-        self.codes: dict[str, Codes] = {}
+        self.codes: dict[str, OperandCodes] = {}
         self.in_steps: set[str] = set()  # names of quantisers whose source answers in their steps
-        self.answers: dict[str, Codes] = {}  # by the name of a layer
+        self.answers: dict[str, OperandCodes] = {}  # by the name of a layer
         self.gives: dict[str, Multiples | None] = {}  # the same
         self.layers, self.inexact = [], {}
         self.names = layer_names(planned.name for planned in plan.layers)
@@ -92,7 +92,8 @@ class _Lowering:
                 sources[name] = taken
             before = (name,)
         quantizers = {source.node.name: (self.names[planned.name], self.codes[source.node.name])
-                      for planned in self.plan.layers for source in planned.sources if isinstance(source, Quantized)}
+                      for planned in self.plan.layers for source in planned.sources if isinstance(source,
+                                                                                                  QuantizedTensor)}
         return Kept(layers=tuple(self.layers), sources=sources, inexact=self.inexact, network=network,
                     quantizers=quantizers)
 
@@ -102,27 +103,27 @@ class _Lowering:
         except ValueError as error:  # also of numbers outside binary16
             self.plan.problems[name] = str(error)
 
-    def _origin(self, source: Tensor | Quantized) -> str:
-        tensor = source.source if isinstance(source, Quantized) else source
+    def _origin(self, source: HalfTensor | QuantizedTensor) -> str:
+        tensor = source.source if isinstance(source, QuantizedTensor) else source
         return INPUT if tensor.layer is None else self.names[tensor.layer.name]
 
-    def _choose(self, quantizer: Quantized):
+    def _choose(self, quantizer: QuantizedTensor):
         source, grid = quantizer.source, quantizer.grid
         first, last = bounds(grid, source.nonnegative, source.ceiling)
         answering = _answering(quantizer)
         direct = answering is not None and source.layer is answering
         found = codes(float(grid.scale), first, last, self.inputs, nonnegative=source.nonnegative, direct=direct)
         if found is None:
-            raise Refused(f"its integers, without the zero point, are {first}..{last}, and the machine clips at "
+            raise Inexact(f"its integers, without the zero point, are {first}..{last}, and the machine clips at "
                           f"{width(self.inputs)}; {ANEW}")
         self.codes[quantizer.node.name] = found
         if answering is not None and not found.apart:
             self.in_steps.add(quantizer.node.name)
             self.answers[answering.name] = found
 
-    def _layer(self, planned: Planned) -> Layer:
+    def _layer(self, planned: PlannedLayer) -> Layer:
         source, name = planned.sources[0], self.names[planned.name]
-        if isinstance(source, Quantized):
+        if isinstance(source, QuantizedTensor):
             found = self.codes.get(source.node.name)
             if found is None:
                 return None
@@ -143,7 +144,7 @@ class _Lowering:
         return MaxPool(name=name, shape=tuple(source.shape), size=over.size, stride=over.stride, padding=over.padding,
                        dilation=over.dilation, activation=planned.activation)
 
-    def _joined(self, planned: Planned, name: str) -> Multiples | None:
+    def _joined(self, planned: PlannedLayer, name: str) -> Multiples | None:
         """What binary16 holds of a sum, a concatenation or a maximum; notes a sum that is rounded."""
         parts = [None if one.layer is None else self.gives.get(one.layer.name) for one in planned.sources]
         if None in parts:
@@ -158,7 +159,7 @@ class _Lowering:
         return made
 
 
-def _ahead(tensor: Tensor) -> list[Planned]:
+def _ahead(tensor: HalfTensor) -> list[PlannedLayer]:
     """The maxima ahead of a tensor, and the layer ahead of these, last one first; none behind the network's input."""
     found = []
     while tensor.layer is not None:
@@ -169,7 +170,7 @@ def _ahead(tensor: Tensor) -> list[Planned]:
     return []
 
 
-def _answering(quantizer: Quantized) -> Planned | None:
+def _answering(quantizer: QuantizedTensor) -> PlannedLayer | None:
     """The layer that can answer in steps of a quantiser: one before it, or before maxima, that nothing else reads."""
     reader, layers = quantizer, _ahead(quantizer.source)
     for layer in layers:

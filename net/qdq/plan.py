@@ -19,12 +19,12 @@ PLAIN = (Addition, Concatenation, MaxPooling)
 ANEW = "quantise the network anew (--anew)"
 
 
-class Refused(ValueError):
+class Inexact(ValueError):
     """The reason why a node cannot be computed as its file says, with what to do."""
 
 
 @dataclass(kw_only=True, eq=False)
-class Tensor:
+class HalfTensor:
     """A result in binary16.
 
     Attributes:
@@ -36,7 +36,7 @@ class Tensor:
     """
 
     shape: tuple[int, ...]
-    layer: "Planned | None" = None
+    layer: "PlannedLayer | None" = None
     nonnegative: bool = False
     ceiling: float | None = None
     scale: np.ndarray | None = None
@@ -44,11 +44,11 @@ class Tensor:
 
 
 @dataclass(kw_only=True, eq=False)
-class Quantized:
+class QuantizedTensor:
     """A quantiser of a tensor, which layers with weights and averages read."""
 
     node: Node
-    source: Tensor
+    source: HalfTensor
     grid: IntegerGrid
 
     @property
@@ -58,7 +58,7 @@ class Quantized:
 
 
 @dataclass(kw_only=True, eq=False)
-class Planned:
+class PlannedLayer:
     """A layer.
 
     Attributes:
@@ -75,7 +75,7 @@ class Planned:
     name: str
     node: Node
     shape: tuple[int, ...]
-    sources: Sequence[Tensor | Quantized]
+    sources: Sequence[HalfTensor | QuantizedTensor]
     gain: np.ndarray | None = None
     constant: np.ndarray | None = None
     activation: Activation = Activation.NONE
@@ -87,7 +87,7 @@ class Planned:
         return isinstance(self.node.op, PRODUCTS)
 
 
-class Plan:
+class IntegerPlan:
     """The layers of a network that `graph.prepared` made.
 
     Attributes:
@@ -99,11 +99,11 @@ class Plan:
     """
 
     def __init__(self, network: Graph):
-        self.layers: list[Planned] = []
-        self.quantizers: list[Quantized] = []
+        self.layers: list[PlannedLayer] = []
+        self.quantizers: list[QuantizedTensor] = []
         self.problems: dict[str, str] = {}
         self.network, self.shapes = network, network.shapes
-        self._made = {INPUT: Tensor(shape=self.shapes[INPUT])}
+        self._made = {INPUT: HalfTensor(shape=self.shapes[INPUT])}
         for node in network.nodes:
             taken = [self._made.get(name) for name in node.sources]
             try:
@@ -111,11 +111,11 @@ class Plan:
                     self._check_product(node, self._is_quantized(node.sources[0]))
                     continue
                 self._made[node.name] = self._taken(node, taken)
-            except Refused as error:
+            except Inexact as error:
                 self.problems[node.name] = str(error)
         self._note_readers(network.output.name)
 
-    def _taken(self, node: Node, taken: list[Tensor | Quantized]) -> Tensor | Quantized:
+    def _taken(self, node: Node, taken: list[HalfTensor | QuantizedTensor]) -> HalfTensor | QuantizedTensor:
         """What a node gives.
 
         Raises:
@@ -125,12 +125,12 @@ class Plan:
         if isinstance(op, Flatten):
             return x
         if isinstance(op, Quantize):
-            self.quantizers.append(Quantized(node=node, source=x, grid=op.grid))
+            self.quantizers.append(QuantizedTensor(node=node, source=x, grid=op.grid))
             return self.quantizers[-1]
         if isinstance(op, PRODUCTS):
             return self._product(node, x)
-        if any(isinstance(one, Tensor) and (one.ceiling is not None or one.scale is not None) for one in taken):
-            raise Refused("it reads what a relu with a ceiling, or a scale of the inputs, gives without a quantiser "
+        if any(isinstance(one, HalfTensor) and (one.ceiling is not None or one.scale is not None) for one in taken):
+            raise Inexact("it reads what a relu with a ceiling, or a scale of the inputs, gives without a quantiser "
                           f"between; put a quantiser there, or {ANEW}")
         if isinstance(op, PLAIN):
             return self._plain(node, taken)
@@ -138,16 +138,16 @@ class Plan:
             return self._scaled(node, x)
         if isinstance(op, Pointwise) and op.activation is not None:
             return self._curve(node, x)
-        raise Refused(f"the machine has no {op.label} of networks that are quantised already; {ANEW}")
+        raise Inexact(f"the machine has no {op.label} of networks that are quantised already; {ANEW}")
 
-    def _layer(self, node: Node, sources: Sequence[Tensor | Quantized], nonnegative: bool, name: str = "",
-               **fields) -> Tensor:
-        self.layers.append(Planned(name=name or node.name, node=node, shape=self.shapes[node.name], sources=sources,
-                                   **fields))
-        return Tensor(shape=self.shapes[node.name], layer=self.layers[-1], nonnegative=nonnegative)
+    def _layer(self, node: Node, sources: Sequence[HalfTensor | QuantizedTensor], nonnegative: bool, name: str = "",
+               **fields) -> HalfTensor:
+        self.layers.append(PlannedLayer(name=name or node.name, node=node, shape=self.shapes[node.name],
+                                        sources=sources, **fields))
+        return HalfTensor(shape=self.shapes[node.name], layer=self.layers[-1], nonnegative=nonnegative)
 
-    def _product(self, node: Node, x: Tensor | Quantized) -> Tensor:
-        self._check_product(node, isinstance(x, Quantized))
+    def _product(self, node: Node, x: HalfTensor | QuantizedTensor) -> HalfTensor:
+        self._check_product(node, isinstance(x, QuantizedTensor))
         average = not isinstance(node.op, Weighted)
         outputs = self.shapes[node.name][0]
         first = x.grid.lowest - x.grid.zero_point
@@ -166,22 +166,22 @@ class Plan:
         if not isinstance(node.op, PRODUCTS):
             return
         if not quantized:
-            raise Refused(f"its input is not quantised; put a quantiser ahead of it and train again, or {ANEW}")
+            raise Inexact(f"its input is not quantised; put a quantiser ahead of it and train again, or {ANEW}")
         if not isinstance(node.op, Weighted):
             self._check_average(node)
         elif node.op.grid is None:
-            raise Refused(f"its weights are not quantised; quantise them and train again, or {ANEW}")
+            raise Inexact(f"its weights are not quantised; quantise them and train again, or {ANEW}")
 
     def _check_average(self, node: Node):
         if not isinstance(node.op, AveragePooling):
             return
         if any(node.op.window.padding) and not node.op.count_padding:
-            raise Refused("its padding does not count among the pixels, so its factor differs from place to place; let "
+            raise Inexact("its padding does not count among the pixels, so its factor differs from place to place; let "
                           f"the padding count, or {ANEW}")
         if node.op.window.dilation != (1, 1):
-            raise Refused(f"it averages pixels that are no neighbours; {ANEW}")
+            raise Inexact(f"it averages pixels that are no neighbours; {ANEW}")
 
-    def _plain(self, node: Node, taken: list[Tensor]) -> Tensor:
+    def _plain(self, node: Node, taken: list[HalfTensor]) -> HalfTensor:
         nonnegative = all(one.nonnegative for one in taken)
         if not isinstance(node.op, Addition):
             return self._layer(node, taken, nonnegative)
@@ -191,33 +191,33 @@ class Plan:
             made = self._layer(node, [made, other], made.nonnegative and other.nonnegative, name)
         return made
 
-    def _scaled(self, node: Node, x: Tensor) -> Tensor:
+    def _scaled(self, node: Node, x: HalfTensor) -> HalfTensor:
         """A constant scale and offset behind a product, or of the network's input."""
         scale, offset = node.op.line()
         following = self.network.readers(node.name)
         if x.layer is None and all(isinstance(one.op, Quantize) for one in following):
-            return Tensor(shape=x.shape, scale=scale, offset=offset)
+            return HalfTensor(shape=x.shape, scale=scale, offset=offset)
         layer = x.layer
         if layer is None or not layer.multiplies or layer.activation is not Activation.NONE or self._read_else(node):
-            raise Refused("its scale and offset stand behind no layer with weights, which could hold them; move it "
+            raise Inexact("its scale and offset stand behind no layer with weights, which could hold them; move it "
                           f"there, or {ANEW}")
         layer.gain, layer.constant = layer.gain * scale, layer.constant * scale + offset
-        return Tensor(shape=x.shape, layer=layer)
+        return HalfTensor(shape=x.shape, layer=layer)
 
-    def _curve(self, node: Node, x: Tensor) -> Tensor:
+    def _curve(self, node: Node, x: HalfTensor) -> HalfTensor:
         """An activation function, which the layer before it applies, or the quantisers behind it by their clip."""
         layer, relu = x.layer, isinstance(node.op, Relu)
         ceiling = node.op.ceiling if relu else None
         if ceiling is not None and not self._only_quantizers(node.name):
-            raise Refused(f"its ceiling of {ceiling:g} is left to quantisers behind it, but something else reads it, "
+            raise Inexact(f"its ceiling of {ceiling:g} is left to quantisers behind it, but something else reads it, "
                           f"too; put a quantiser there, or {ANEW}")
         free = layer is not None and layer.activation is Activation.NONE
         if free and not isinstance(layer.node.op, Concatenation) and not self._read_else(node):
             layer.activation = node.op.activation
         elif not relu or layer is None or not self._only_quantizers(node.name):
-            raise Refused(f"no layer can apply it, because its input is read without it, too; {ANEW}")
-        return Tensor(shape=x.shape, layer=layer, nonnegative=node.op.positive,
-                      ceiling=ceiling)
+            raise Inexact(f"no layer can apply it, because its input is read without it, too; {ANEW}")
+        return HalfTensor(shape=x.shape, layer=layer, nonnegative=node.op.positive,
+                          ceiling=ceiling)
 
     def _read_else(self, node: Node) -> bool:
         """Whether something else than this node reads its source."""
@@ -229,8 +229,8 @@ class Plan:
 
     def _note_readers(self, output: str):
         for reader in (*self.layers, *self.quantizers):
-            for source in reader.sources if isinstance(reader, Planned) else [reader.source]:
-                if isinstance(source, Tensor) and source.layer is not None:
+            for source in reader.sources if isinstance(reader, PlannedLayer) else [reader.source]:
+                if isinstance(source, HalfTensor) and source.layer is not None:
                     source.layer.readers.append(reader)
-        if isinstance(self._made.get(output), Tensor) and self._made[output].layer is not None:
+        if isinstance(self._made.get(output), HalfTensor) and self._made[output].layer is not None:
             self._made[output].layer.readers.append(None)

@@ -30,7 +30,7 @@ class Gated:
     """
 
     weights: tuple[np.ndarray, np.ndarray]
-    affines: tuple[tuple[gates.Affine, ...], tuple[gates.Affine, ...]]
+    affines: tuple[tuple[gates.IntegerScale, ...], tuple[gates.IntegerScale, ...]]
     bias: np.ndarray
     vectors: Mapping[str, np.ndarray]
     inputs: InputCodes

@@ -21,7 +21,7 @@ from concord.net.quantize.recipe import Gates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Affine:
+class IntegerScale:
     """A scale of integers and its zero point: x' = (q + zero) * step, lowest <= q <= highest.
 
     Attributes:
@@ -42,35 +42,35 @@ class Affine:
         return self.lowest + self.zero, self.highest + self.zero
 
 
-def symmetric(values: np.ndarray, bits: int) -> Affine:
+def symmetric(values: np.ndarray, bits: int) -> IntegerScale:
     """The scale of the symmetric range that holds all values; S = 1 where all are 0."""
     _check(values, bits)
     highest = (1 << bits - 1) - 1
     largest = float(np.abs(values).max())
-    return Affine(step=largest / highest if largest else 1.0, lowest=-highest, highest=highest)
+    return IntegerScale(step=largest / highest if largest else 1.0, lowest=-highest, highest=highest)
 
 
-def asymmetric(values: np.ndarray, bits: int) -> Affine:
+def asymmetric(values: np.ndarray, bits: int) -> IntegerScale:
     """The scale of the range from the smallest to the largest value, 0 included; S = 1 where all are 0."""
     _check(values, bits)
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     levels = (1 << bits) - 1
     step = (high - low) / levels if high > low else 1.0
-    return Affine(step=step, lowest=0, highest=levels, zero=int(np.rint(low / step)))
+    return IntegerScale(step=step, lowest=0, highest=levels, zero=int(np.rint(low / step)))
 
 
-def quantize(values: np.ndarray, affine: Affine) -> np.ndarray:
+def quantize(values: np.ndarray, affine: IntegerScale) -> np.ndarray:
     """q, int64. It is clipped, since the two roundings can differ by 2**bits, which is one more than the highest q."""
     whole = np.rint(np.asarray(values, np.float64) / affine.step).astype(np.int64)
     return np.clip(whole - affine.zero, affine.lowest, affine.highest)
 
 
-def recover(codes: np.ndarray, affine: Affine) -> np.ndarray:
+def recover(codes: np.ndarray, affine: IntegerScale) -> np.ndarray:
     """The recovered values x', float64."""
     return (np.asarray(codes, np.int64) + affine.zero) * affine.step
 
 
-def of_gate(matrices: Sequence[np.ndarray], bits: int, gates: Gates) -> list[Affine]:
+def of_gate(matrices: Sequence[np.ndarray], bits: int, gates: Gates) -> list[IntegerScale]:
     """The scale and zero point of each matrix of one gate."""
     fit = asymmetric if gates.asymmetric else symmetric
     if gates.shared:

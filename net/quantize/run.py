@@ -13,13 +13,13 @@ from concord.net.model import Model
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.equalizing import equalize
 from concord.net.quantize.quantized import outputs, prepared, quantized
-from concord.net.quantize.source import Source, source
+from concord.net.quantize.source import NetworkWithData, source
 
 
 def opened(
     network: Graph, data: DataSet | None, choices: Choices, calibration: Path | None = None,
     order: Order | None = None,
-) -> Source:
+) -> NetworkWithData:
     """A network with its data, which can be quantised as the choices say.
 
     Args:
@@ -38,7 +38,7 @@ def opened(
     return found
 
 
-def quantize(out: Path, found: Source, choices: Choices, *, command: str, progress: Show = silent) -> Model:
+def quantize(out: Path, found: NetworkWithData, choices: Choices, *, command: str, progress: Show = silent) -> Model:
     """Quantise a network without training, measure it if there is a test set, and write the model.
 
     Args:

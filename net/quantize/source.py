@@ -17,7 +17,7 @@ CALIBRATION = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Source:
+class NetworkWithData:
     """A float network with its data.
 
     Attributes:
@@ -56,7 +56,7 @@ def numbers_of(samples: Samples, network: Graph) -> np.ndarray:
 
 def source(
     network: Graph, data: DataSet | None, calibration: Path | None = None, order: Order | None = None
-) -> Source:
+) -> NetworkWithData:
     """A network with its data.
 
     Args:
@@ -80,7 +80,7 @@ def source(
     outputs = prod(network.shapes[network.output.name])
     check_labels(data, outputs)
     chosen, test = (None if part is None else with_classes(part, data.task, outputs) for part in (chosen, data.test))
-    found = Source(network=network, data=data, calibration=chosen, test=test, outputs=outputs)
+    found = NetworkWithData(network=network, data=data, calibration=chosen, test=test, outputs=outputs)
     plan(network, found.steps)
     return found
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from concord.handover.memory_images import Image
+    from concord.handover.memory_images import MemoryFile
     from concord.spec.machine.config import Config
 
 
@@ -34,7 +34,7 @@ def asm(
 ):
     """Assemble program text into firmware that `nnp run` takes, or into 64-bit little-endian instruction words."""
     from concord.firmware.firmware_file import save_firmware
-    from concord.handover.memory_images import Image, assembled
+    from concord.handover.memory_images import MemoryFile, assembled
     from concord.lib.files import check_writable, write_all
     from concord.spec.machine.machine_file import find_config, machine_name
 
@@ -47,7 +47,7 @@ def asm(
                          "and a name that does not end with .bin")
     machine = find_config(preset) if preset else None
     check_writable(output)
-    images = [Image.parse(text) for text in image or ()]
+    images = [MemoryFile.parse(text) for text in image or ()]
     text, words, lines = _assembled(source)
     if machine:
         _check(source, words, lines, machine, images)
@@ -74,7 +74,7 @@ def _assembled(source: Path) -> tuple[str, list[int], list[int]]:
     return text, [word for _, word in found], [line for line, _ in found]
 
 
-def _check(source: Path, words: list[int], lines: list[int], machine: "Config", images: list["Image"]):
+def _check(source: Path, words: list[int], lines: list[int], machine: "Config", images: list["MemoryFile"]):
     """Refuse a program that is not legal with these images, and name the line of the violation."""
     from concord.handover.memory_images import filled
     from concord.spec.isa.check import check

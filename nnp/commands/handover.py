@@ -31,10 +31,10 @@ def handover(
     from concord.lib.files import check_writable, write_all
     from concord.lib.progress import Steps
     from concord.sim.machines import host
-    from concord.verification.inputs import Source, read
+    from concord.verification.inputs import InputSource, read
     from rich.console import Console
 
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=DEFAULT)
+    source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=DEFAULT)
     loaded = load_firmware(firmware)
     output = output or Path("build/handover") / firmware.stem
     check_writable(output, folder=True)

@@ -32,7 +32,7 @@ def overflow(
     from concord.datasets.measures import measure
     from concord.net import network
     from concord.net.layer_overflow import Widths, dry_run, wrapped
-    from concord.verification.inputs import Source, read
+    from concord.verification.inputs import InputSource, read
     from concord.workflows.results import described, real
     from rich.console import Console
 
@@ -44,7 +44,7 @@ def overflow(
             raise ValueError(f"--{option} {chosen[option]} is no width: storage has 1 to 64 bits")
     widths = Widths(sum_bits=accumulator, product_bits=chosen["product"], output_bits=chosen["output"],
                     lanes=chosen["lanes"])
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
+    source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
     loaded = read_model(model)
     given = read(loaded, source)
     samples = given.samples

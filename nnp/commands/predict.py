@@ -23,10 +23,10 @@ def predict(
     from concord.lib.files import check_writable
     from concord.net import network
     from concord.net.layers.joins import Softmax
-    from concord.verification.inputs import Source, read
+    from concord.verification.inputs import InputSource, read
     from concord.workflows.results import line, summary, write_outputs
 
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
+    source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
     if output:
         check_writable(output)
     loaded = read_model(model)

@@ -57,12 +57,12 @@ def run(
     from concord.lib.files import check_writable
     from concord.lib.progress import Steps
     from concord.spec.machine.machine_file import find_config
-    from concord.verification.inputs import Source, read
+    from concord.verification.inputs import InputSource, read
     from concord.verification.twins import TwinCheck
     from concord.workflows.results import line, summary, values, write_outputs
     from rich.console import Console
 
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
+    source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
     for path in output, waves:
         if path:
             check_writable(path)

@@ -52,12 +52,12 @@ def twin(
     from concord.lib.progress import Steps
     from concord.twin.source.frameworks import RUNTIMES, example, installed
     from concord.twin.source.writer import module_name
-    from concord.verification.inputs import Source, read_or_draw
+    from concord.verification.inputs import InputSource, read_or_draw
     from concord.verification.twins import TwinSource
     from rich.console import Console
 
     framework = named(Framework, to)
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=CHECKED)
+    source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=CHECKED)
     loaded = load_cascade(firmware)
     program = _program(firmware, loaded, unquantized)
     folder = output or Path("build/twin")

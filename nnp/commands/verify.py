@@ -24,7 +24,7 @@ from concord.sim.machines.kinds import MachineKind
 from concord.workflows.storage import fetched
 
 if TYPE_CHECKING:
-    from concord.verification.whole import Job, Whole
+    from concord.verification.whole import Job, WholeVerification
     from rich.console import Console
 
 
@@ -84,7 +84,7 @@ def verify(
     """
     from concord.datasets.dataset import DATA
     from concord.lib.files import check_writable
-    from concord.verification.inputs import Source
+    from concord.verification.inputs import InputSource
     from concord.verification.verified import Request
     from concord.verification.whole import Job, ready, verify_all
     from concord.workflows.cascades import Wish
@@ -92,7 +92,7 @@ def verify(
     from rich.console import Console
 
     console = Console()
-    source = Source(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
+    source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
     check_writable(report, folder=True)
     places = models or [str(path) for path in sorted((DATA / "models").glob("*.safetensors"))]
     if not places:
@@ -136,7 +136,7 @@ def _check_floating(jobs: "list[Job]", given: dict[str, object]):
             raise ValueError(FLOATING[option])
 
 
-def _print(whole: "Whole", jobs: "list[Job]", console: "Console", *, layers: bool, errors: bool):
+def _print(whole: "WholeVerification", jobs: "list[Job]", console: "Console", *, layers: bool, errors: bool):
     """Print what was found, where the report and the quantised models lie, and each fault on stderr."""
     from concord.verification.tables import cost_table, faults, split_table, verify_table, without_costs
 

@@ -5,7 +5,7 @@ import numpy as np
 from concord.hw.decode.instruction_check import Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import clock, start
 from concord.sim.stimulus.chains import fields, meaning, random_chains
 from concord.sim.stimulus.entry_chains import legal_chain
@@ -21,7 +21,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "v.stride_vec >= v.row_tiles", "new": "v.stride_vec > v.row_tiles"},
 )
 
-CHAIN, PLACE, VALUES = Record(chain_layout(CONFIG)), Record(Place), Record(Derived)
+CHAIN, PLACE, VALUES = Packer(chain_layout(CONFIG)), Packer(Place), Packer(Derived)
 
 
 def values(chain: Chain) -> dict[str, int]:

@@ -8,8 +8,8 @@ import cocotb
 import numpy as np
 from concord.hw.lib.payloads import Fetched, Load
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, reset, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, reset, start
 from concord.sim.stimulus import random_values
 from concord.sim.stimulus.chains import fields, meaning
 from concord.sim.stimulus.entry_chains import any_chain, legal_chain, moving_loops
@@ -34,8 +34,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "new": "place.position > s.position + 1"},
 )
 
-CHAIN, TILE = Record(chain_layout(CONFIG)), Record(Load)
-INSTRUCTION = Record(Fetched)
+CHAIN, TILE = Packer(chain_layout(CONFIG)), Packer(Load)
+INSTRUCTION = Packer(Fetched)
 MOST = 300  #: Most chains of one program.
 
 
@@ -56,7 +56,7 @@ class Bench:
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
         self.chains = Sink(dut, "o", stall=stall)
-        self.loaded = Source(dut, "loaded", stall=stall)
+        self.loaded = StreamSource(dut, "loaded", stall=stall)
         self.modes = [False] * CONFIG.matrix_tiles
         dut.start.value = dut.message_error.value = dut.drained.value = dut.i__valid.value = 0
 

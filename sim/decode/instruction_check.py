@@ -9,7 +9,7 @@ from cocotb.triggers import Timer
 from concord.hw.decode.instruction_check import Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import INDEX, chain
-from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.stimulus import random_values
 from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator
@@ -23,7 +23,7 @@ from concord.spec.isa.rules import Violation
 CONFIGURATIONS = ("trainer", "tiny_softmax", "tiny", "serial", "wide")
 TESTED = ("tiny_softmax", "wide")
 
-PLACE, CHAIN, VALUES = Record(Place), Record(chain(CONFIG)), Record(Derived)
+PLACE, CHAIN, VALUES = Packer(Place), Packer(chain(CONFIG)), Packer(Derived)
 
 
 def after(program: list[int]) -> tuple[dict, dict]:

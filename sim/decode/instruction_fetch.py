@@ -5,8 +5,8 @@ import random
 import cocotb
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Fetched
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 from concord.spec.isa.instructions import WORD
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -14,8 +14,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 SIZE = CONFIG.instructions
-WRITE = Record(message_payloads.Program)
-INSTRUCTION = Record(Fetched)
+WRITE = Packer(message_payloads.Program)
+INSTRUCTION = Packer(Fetched)
 
 
 class Bench:
@@ -23,7 +23,7 @@ class Bench:
 
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
-        self.source = Source(dut, "program", stall=stall)
+        self.source = StreamSource(dut, "program", stall=stall)
         self.buffer = [0] * SIZE
         dut.run.value = dut.jump.value = 0
 

@@ -5,8 +5,8 @@ import random
 
 import cocotb
 from concord.hw.decode.mode_table import CHUNK, ModeRequest, ModeTable
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import StreamSource, clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(disagree | differs) & ~ends", "new": "differs & ~ends"},
@@ -19,7 +19,7 @@ def component(config) -> ModeTable:
 
 
 TILES = component(CONFIG).tiles
-REQUEST = Record(ModeRequest)
+REQUEST = Packer(ModeRequest)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -27,7 +27,7 @@ REQUEST = Record(ModeRequest)
 async def answers_like_a_list(dut, stall):
     """Ranges of all lengths are set and queried; in half of the queries exactly one tile differs from the others."""
     chance, modes = random.Random(cocotb.RANDOM_SEED), [False] * TILES
-    source = Source(dut, "i", stall=stall)
+    source = StreamSource(dut, "i", stall=stall)
     await start(dut)
     requests = [{"set": 1, "integer": 0, "first": 0, "count": TILES}]
     for _ in range(400):

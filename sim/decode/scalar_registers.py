@@ -5,7 +5,7 @@ import random
 
 import cocotb
 from concord.hw.decode.scalar_registers import MOST, Derived, ScalarRegisters
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import clock, start
 from concord.spec.isa.chain import Chain, Registers
 from concord.spec.isa.instructions import Instruction, Op, Reg
@@ -19,7 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 LATENCY = ScalarRegisters(CONFIG).latency
-VALUES = Record(Derived)
+VALUES = Packer(Derived)
 CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.MV_MUL),
          Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, inc=1), Instruction(op=Op.V_WR, mem=Mem.INITIAL_VRF, inc=1))
 WINDOWS = [name for name in Registers.__slots__ if name.startswith("window_") or name in ("stride_vec", "skip_vec")]

@@ -115,7 +115,7 @@ def _show(value, names: Mapping[int, str] | None = None) -> str:
     return str(value)
 
 
-class Record:
+class Packer:
     """A shape that is analysed once, so that packing a payload makes no Amaranth objects, which are slow.
 
     Args:
@@ -126,7 +126,7 @@ class Record:
         cast = Shape.cast(shape)
         self.width, self.signed, self.parts = cast.width, cast.signed, None
         if isinstance(shape, (data.Layout, type)) and not isinstance(shape, range):
-            self.parts = {key: (field.offset, Record(field.shape)) for key, field in data.Layout.cast(shape)}
+            self.parts = {key: (field.offset, Packer(field.shape)) for key, field in data.Layout.cast(shape)}
 
     def join(self, value) -> int:
         """Pack a number, a list of values or a dictionary into an integer. Fields that a dictionary lacks are 0.

@@ -59,7 +59,7 @@ def every_cycle(dut, step: Callable[[], object]) -> Task:
     return cocotb.start_soon(run())
 
 
-class Port:
+class StreamPort:
     """The wires of one stream.
 
     They are read and written just after a rising edge: a read then sees what a flip-flop at that edge sees.
@@ -74,7 +74,7 @@ class Port:
             getattr(dut, f"{name}__{wire}") for wire in ("payload", "valid", "ready"))
 
 
-class Source(Port):
+class StreamSource(StreamPort):
     """Feed the input stream `name` of `dut`.
 
     While nothing is valid the payload is noise, so that a unit that uses an invalid payload fails its test.
@@ -130,7 +130,7 @@ class Source(Port):
             self.payload.value = self.random.getrandbits(self.width)
 
 
-class Sink(Port):
+class Sink(StreamPort):
     """Take payloads from the output stream `name` of `dut`.
 
     The test fails when `valid` drops or the payload changes before it is taken.

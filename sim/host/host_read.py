@@ -5,8 +5,8 @@ import random
 import cocotb
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import INDEX, entry, entry_reads
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, every_cycle, start, until
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, every_cycle, start, until
 from concord.sim.reference.hazards import Vectors
 from concord.sim.stimulus.message_cases import readable
 from concord.spec.isa.memories import VRFS, Mem, depth
@@ -16,9 +16,9 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "~coming & ~self.entry_o.valid", "new": "~coming"},
 )
 
-READ, REPLY = Record(message_payloads.Read), Record(message_payloads.reply(CONFIG))
-ENTRY, ENTRY_REPLY = Record(entry(CONFIG)), Record(message_payloads.entry_reply(CONFIG))
-ENTRY_READ = Record(entry_reads(CONFIG).members["request"].shape)
+READ, REPLY = Packer(message_payloads.Read), Packer(message_payloads.reply(CONFIG))
+ENTRY, ENTRY_REPLY = Packer(entry(CONFIG)), Packer(message_payloads.entry_reply(CONFIG))
+ENTRY_READ = Packer(entry_reads(CONFIG).members["request"].shape)
 
 
 def entry_memory(dut, entries: list[int], chance: random.Random, stall: float):
@@ -35,7 +35,7 @@ def entry_memory(dut, entries: list[int], chance: random.Random, stall: float):
 async def answers(dut, stall):
     """Reads of any length from any address, from no word or entry to a whole memory."""
     chance, seed = random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
-    source, sink = Source(dut, "i", stall=stall), Sink(dut, "o", stall=stall)
+    source, sink = StreamSource(dut, "i", stall=stall), Sink(dut, "o", stall=stall)
     vectors, entry_sink = Vectors(dut, CONFIG, seed=seed, stall=stall), Sink(dut, "entry_o", stall=stall)
     entries = [chance.getrandbits(ENTRY.width) for _ in range(CONFIG.vector_rf)]
     every_cycle(dut, lambda: entry_memory(dut, entries, chance, stall))
@@ -51,7 +51,7 @@ async def answers(dut, stall):
             wanted_entries.append({
                 "entry": ENTRY.of(entries[address + k]), "address": address, "remaining": count - k})
         for k in range(count) if mem in VRFS else ():
-            words = Record(message_payloads.reply(CONFIG).members["word"]).of(vectors.contents[INDEX[mem]][address + k])
+            words = Packer(message_payloads.reply(CONFIG).members["word"]).of(vectors.contents[INDEX[mem]][address + k])
             wanted.append({"word": words, "memory": mem, "address": address, "remaining": count - k})
     cycles = await until(dut, lambda: len(sink.queue) >= len(wanted) and len(entry_sink.queue) >= len(wanted_entries))
     assert [REPLY.of(payload) for payload in await sink.receive(len(wanted))] == wanted

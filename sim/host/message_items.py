@@ -3,14 +3,14 @@
 import cocotb
 import numpy as np
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, start, until
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start, until
 from concord.sim.stimulus.message_cases import items, message, to_machine
 from concord.spec.host.messages import Message, MessageKind, item_bytes, pack, record_bytes
 
 CONFIGURATIONS = ("tiny", "serial", "wide", "vision")  # the last one has the widest words
 
-HEADER = Record(message_payloads.Header)
+HEADER = Packer(message_payloads.Header)
 OUTS = tuple(message_payloads.items(CONFIG))
 KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)
 
@@ -21,7 +21,7 @@ class Bench:
     def __init__(self, dut, stall: float):
         self.dut = dut
         self.sinks = {name: Sink(dut, name, stall=stall) for name in OUTS}
-        self.source = Source(dut, "i", stall=stall)
+        self.source = StreamSource(dut, "i", stall=stall)
         dut.start.value = dut.restart.value = dut.reset.value = 0
 
     async def begin(self, packet: Message) -> None:

@@ -11,7 +11,7 @@ from concord.hw.host.message_output import MessageOutput
 from concord.hw.lib import message_payloads
 from concord.sim.drivers.axi_stream import monitor, stream_end
 from concord.sim.drivers.bench import CONFIG, pack
-from concord.sim.drivers.stream import Source, clock, start, until
+from concord.sim.drivers.stream import StreamSource, clock, start, until
 from concord.sim.stimulus.message_cases import entry_bits
 from concord.spec.host.messages import Message, MessageKind, entry_bytes, unpack
 from concord.spec.host.messages import pack as message_bytes
@@ -38,7 +38,7 @@ class Bench:
     def attach(self):
         """Connect new sources to the inputs."""
         self.net, self.reply, self.entry_reply, self.updated = self.sources = [
-            Source(self.dut, name, stall=self.stall) for name in ("net", "reply", "entry_reply", "updated")]
+            StreamSource(self.dut, name, stall=self.stall) for name in ("net", "reply", "entry_reply", "updated")]
 
     def detach(self):
         """Drop what the sources hold, as queues do in a reset."""
@@ -56,7 +56,7 @@ class Bench:
         """The next packet, with the padding bytes of its last beat."""
         return bytes((await self.host.recv(compact=False)).tdata)
 
-    def message(self, source: Source, shape, kind: MessageKind, fields: dict[str, int], **header) -> bytes:
+    def message(self, source: StreamSource, shape, kind: MessageKind, fields: dict[str, int], **header) -> bytes:
         """Queue the items of a message, some random words with these fields, and return the bytes expected."""
         words = self.rng.integers(0, 65536, (self.rng.integers(1, 8), CONFIG.mfu_lanes))
         left = np.arange(len(words), 0, -1)

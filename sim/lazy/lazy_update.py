@@ -9,7 +9,7 @@ from concord.golden.lazy.lazy_update import Parameters, Pass
 from concord.hw.lazy.exponent_search import COUNTS, pass_answer
 from concord.hw.lazy.lazy_update import LazyUpdate, lazy_block, lazy_elements, lazy_parameters
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
-from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, moments, reset, start
+from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, moments, reset, start
 from concord.sim.stimulus.lazy_passes import Given, again, bins, lazy_format, overflowing, random_pass
 from concord.spec.numbers.lazy import E_MIN
 
@@ -38,7 +38,7 @@ class Bench:
 
     def __init__(self, dut, *, stall: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)):
         self.dut = dut
-        sides = zip((Source, Source, Sink, Sink), ("block", "i", "o", "answer"), stall, strict=True)
+        sides = zip((StreamSource, StreamSource, Sink, Sink), ("block", "i", "o", "answer"), stall, strict=True)
         self.block, self.i, self.o, self.answer = (side(dut, name, stall=p) for side, name, p in sides)
         dut.clear.value = 0
 

@@ -8,7 +8,7 @@ import numpy as np
 from concord.golden.lazy.tensor import measure, requantize
 from concord.hw.lazy.tensor_quantizer import WIDTHS, TensorQuantizer, block_mantissas, block_order, block_sums
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
-from concord.sim.drivers.stream import Sink, Source, moments, start
+from concord.sim.drivers.stream import Sink, StreamSource, moments, start
 from concord.spec.machine.config import preset
 from concord.spec.numbers.lazy import E_MAX, E_MIN
 
@@ -82,7 +82,7 @@ class Bench:
     """The unit with its streams."""
 
     def __init__(self, dut, *, stall: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)):
-        sides = zip((Source, Source, Sink, Sink), ("block", "i", "measured", "o"), stall, strict=True)
+        sides = zip((StreamSource, StreamSource, Sink, Sink), ("block", "i", "measured", "o"), stall, strict=True)
         self.block, self.i, self.measured, self.o = (
             side(dut, name, stall=p) for side, name, p in sides)
 

@@ -6,15 +6,15 @@ from concord.golden.host.messages import update_message, update_of, updated_mess
 from concord.golden.lazy.lazy_update import Parameters, one_pass
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal, pack, unpack
-from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, start
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, pack, unpack
+from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start
 from concord.spec.host.messages import unpack as message_of
 from concord.spec.numbers.lazy import LazyFormat
 
 CONFIGURATIONS = ("tiny", "trainer")
 
 FULL = LazyFormat()
-EVENTS = Record(UpdatePort(CONFIG).events.shape())
+EVENTS = Packer(UpdatePort(CONFIG).events.shape())
 
 
 def blocks(rng, count: int):
@@ -43,7 +43,7 @@ def items(message) -> list[int]:
 async def matches_golden(dut, stall):
     """The UPDATED words, and the events of each tensor's last pass, are golden's."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    source, sink = Source(dut, "i", stall=stall), Sink(dut, "o", stall=stall)
+    source, sink = StreamSource(dut, "i", stall=stall), Sink(dut, "o", stall=stall)
     await start(dut)
     counted = dict.fromkeys(EVENTS.parts, 0)
 

@@ -6,7 +6,7 @@ import random
 import cocotb
 from concord.hw.lib.queue import Queue
 from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.stream import Sink, Source, clock, start
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "self.i.ready.eq(queue.w_rdy)", "new": "self.i.ready.eq(1)"},
@@ -26,7 +26,7 @@ DEPTH = CONFIG.chain_queue
 async def keeps_order(dut, stall):
     """Payloads come out in order, `level` counts those inside, and without back-pressure one passes in every cycle."""
     chance, count = random.Random(cocotb.RANDOM_SEED), 500
-    i, o = Source(dut, "i", stall=stall[0]), Sink(dut, "o", stall=stall[1])
+    i, o = StreamSource(dut, "i", stall=stall[0]), Sink(dut, "o", stall=stall[1])
     await start(dut)
     sent = [chance.getrandbits(i.width) for _ in range(count)]
     i.put(*sent)
@@ -49,7 +49,7 @@ async def keeps_order(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def holds_its_depth(dut):
     """Under back-pressure it fills up to its depth, and then gives back every payload."""
-    i, o = Source(dut, "i"), Sink(dut, "o", stall=1.0)
+    i, o = StreamSource(dut, "i"), Sink(dut, "o", stall=1.0)
     await start(dut)
     i.put(*range(DEPTH + 3))
     await clock(dut, DEPTH + 10)

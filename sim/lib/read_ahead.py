@@ -7,7 +7,7 @@ import cocotb
 from amaranth.lib import data
 from concord.hw.lib.payloads import word
 from concord.hw.lib.read_ahead import ReadAhead
-from concord.sim.drivers.bench import CONFIG, Record
+from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -22,7 +22,7 @@ def component(config) -> ReadAhead:
 
 TAG, DEPTH = component(CONFIG).tag_bits, ReadAhead.DEPTH
 WORD = word(CONFIG).size
-OUT = Record(data.StructLayout({"word": WORD, "tag": TAG}))
+OUT = Packer(data.StructLayout({"word": WORD, "tag": TAG}))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -19,7 +19,7 @@ SHOWN = Status.DONE | Status.RUNNING | Status.INVALID_VECTOR | Status.INVALID_MA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcome:
+class MachineOutcome:
     """The state of a machine after a case.
 
     Attributes:
@@ -39,7 +39,7 @@ class Outcome:
     events: dict[Counter, int]
 
 
-def play(case: Case, machine: Machine, *, late: bool = False) -> Outcome:
+def play(case: Case, machine: Machine, *, late: bool = False) -> MachineOutcome:
     """Run `case` on a machine, which is reset first.
 
     Args:
@@ -62,11 +62,11 @@ def play(case: Case, machine: Machine, *, late: bool = False) -> Outcome:
     machine.send(*case.reads)
     replies = [unpack(case.config, data, to_machine=False) for data in machine.receive()]
     memories = {Mem(reply.memory): contents_of(case.config, reply) for reply in replies}
-    return Outcome(status=status & SHOWN, error=error, address=address, outputs=outputs, memories=memories,
-                   events=events)
+    return MachineOutcome(status=status & SHOWN, error=error, address=address, outputs=outputs, memories=memories,
+                          events=events)
 
 
-def difference(case: Case, golden: Outcome, other: Outcome) -> str | None:
+def difference(case: Case, golden: MachineOutcome, other: MachineOutcome) -> str | None:
     """A sentence about the first difference between two outcomes of `case`, or None if they are equal."""
     return (_state(golden, other) or _outputs(case, golden.outputs, other.outputs)
             or _memories(case.config, golden.memories, other.memories) or _events(golden.events, other.events))
@@ -77,7 +77,7 @@ def compare(case: Case, machine: Machine, *, late: bool = False) -> str | None:
     return difference(case, play(case, GoldenMachine(case.config), late=late), play(case, machine, late=late))
 
 
-def _state(golden: Outcome, other: Outcome) -> str | None:
+def _state(golden: MachineOutcome, other: MachineOutcome) -> str | None:
     for name in ("error", "address", "status"):
         left, right = getattr(golden, name), getattr(other, name)
         if left != right:

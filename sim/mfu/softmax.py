@@ -6,7 +6,7 @@ from cocotb.utils import get_sim_time
 from concord.golden.mfu.softmax import softmax
 from concord.hw.lib import message_payloads
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
-from concord.sim.drivers.stream import Sink, Source, clock, reset, start
+from concord.sim.drivers.stream import Sink, StreamSource, clock, reset, start
 
 CONFIGURATIONS = ("tiny_softmax",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -57,7 +57,7 @@ def message(rng, asks: bool) -> tuple[list[int], np.ndarray]:
 async def matches_golden(dut, stall):
     """Messages of all lengths, most of which ask for their softmax; source and sink stall at random."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    source = Source(dut, "i", stall=stall)
+    source = StreamSource(dut, "i", stall=stall)
     sink = Sink(dut, "o", stall=stall)
     await start(dut)
     for _ in range(120):
@@ -72,7 +72,7 @@ async def matches_golden(dut, stall):
 async def takes_the_cycles_that_it_says(dut):
     """A message of n elements in w words takes 16 n + 15 w + 9 cycles, the first and the last one included."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    source, sink = Source(dut, "i"), Sink(dut, "o")
+    source, sink = StreamSource(dut, "i"), Sink(dut, "o")
     await start(dut)
     for _ in range(10):
         payloads, wanted = message(rng, asks=True)
@@ -88,7 +88,7 @@ async def takes_the_cycles_that_it_says(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def busy_until_the_last_word_is_taken(dut):
     """`busy` rises behind the last word that the unit takes, and falls behind the last one that it gives."""
-    source, sink = Source(dut, "i"), Sink(dut, "o", stall=0.5)
+    source, sink = StreamSource(dut, "i"), Sink(dut, "o", stall=0.5)
     await start(dut)
     payloads, wanted = message(np.random.default_rng(cocotb.RANDOM_SEED), asks=True)
     await source.send(*payloads)
@@ -110,7 +110,7 @@ async def a_reset_discards_a_message(dut):
     sink = Sink(dut, "o", seed=1, stall=0.3)
     await start(dut)
     for _ in range(25):
-        source = Source(dut, "i")
+        source = StreamSource(dut, "i")
         source.put(*message(rng, asks=True)[0])
         await clock(dut, int(rng.integers(1, 150)))
         source.task.cancel()
@@ -118,7 +118,7 @@ async def a_reset_discards_a_message(dut):
         await reset(dut)
         await clock(dut)
         sink.queue.clear()
-        source = Source(dut, "i")
+        source = StreamSource(dut, "i")
         payloads, wanted = message(rng, asks=True)
         await source.send(*payloads)
         assert_equal("word", unpack(OUTPUT, await sink.receive(len(wanted)))["word"], wanted)

@@ -7,7 +7,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.golden.mvm.overflow import Events, partial_events, wrap
 from concord.hw.mvm.accumulator import Accumulator
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal, unpack
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, unpack
 from concord.sim.drivers.stream import clock, start
 from concord.sim.stimulus.random_values import integers
 
@@ -19,7 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 DUT = Accumulator(CONFIG)
 WIDTH, LATENCY = DUT.width, DUT.latency
 N, ENGINES = CONFIG.native_dim, CONFIG.tile_engines
-TERMS = Record(data.ArrayLayout(data.ArrayLayout(signed(WIDTH), N), ENGINES))
+TERMS = Packer(data.ArrayLayout(data.ArrayLayout(signed(WIDTH), N), ENGINES))
 WORD = data.ArrayLayout(signed(CONFIG.sum_bits), CONFIG.mfu_lanes)
 
 

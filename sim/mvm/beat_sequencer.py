@@ -9,8 +9,8 @@ from amaranth.lib import data
 from concord.hw.lib.payloads import Product
 from concord.hw.mvm.beat_sequencer import BeatSequencer, beat
 from concord.hw.mvm.row_tiles import row_tile
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 from concord.sim.stimulus import products
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -26,8 +26,8 @@ def component(config) -> BeatSequencer:
 
 
 ENGINES, SPACE = CONFIG.tile_engines, component(CONFIG).space
-PRODUCT, BEAT, ROW_TILE = Record(Product), Record(beat(CONFIG)), Record(row_tile(CONFIG))
-MARKS = Record(data.ArrayLayout(range(CONFIG.groups + 1), ENGINES))
+PRODUCT, BEAT, ROW_TILE = Packer(Product), Packer(beat(CONFIG)), Packer(row_tile(CONFIG))
+MARKS = Packer(data.ArrayLayout(range(CONFIG.groups + 1), ENGINES))
 
 
 def beats(marks: np.ndarray, chosen: list[dict]):
@@ -117,7 +117,7 @@ async def beats_in_order(dut, pace):
     """Random products and zero marks; operands arrive and results leave at once, or slowly."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chosen = [products.random_product(CONFIG, rng) for _ in range(25)]
-    source = Source(dut, "product", stall=1 - pace)
+    source = StreamSource(dut, "product", stall=1 - pace)
     sink = Sink(dut, "row_tile", stall=(1 - pace) / 2)
     bench = Bench(dut, rng, chosen, pace)
     await start(dut, "marks", "complete", "whole", "entries", "freed")

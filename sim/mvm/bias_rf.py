@@ -6,7 +6,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.hw.lib import message_payloads
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.stimulus.random_values import integers
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -19,7 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 async def reads_what_was_written(dut, stall):
     """Random words in random order; a word is readable in the cycle after its write, and a write is always taken."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 400
-    source = Source(dut, "i", stall=stall)
+    source = StreamSource(dut, "i", stall=stall)
     address = rng.integers(0, CONFIG.bias_words, count)
     values = integers(rng, CONFIG.bias_bits, (count, CONFIG.mfu_lanes))
     await start(dut)

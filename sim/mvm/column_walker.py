@@ -4,8 +4,8 @@ import cocotb
 import numpy as np
 from concord.hw.lib.jobs import column_job
 from concord.hw.mvm.column_walker import column_addresses
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, start, until
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start, until
 from concord.sim.stimulus import products
 
 TESTED = ("serial", "wide")
@@ -15,7 +15,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "[end | ended for end in ends[:COLUMNS]]", "new": "ends[:COLUMNS]", "config": "wide"},
 )
 
-JOB, STEP = Record(column_job(CONFIG)), Record(column_addresses(CONFIG))
+JOB, STEP = Packer(column_job(CONFIG)), Packer(column_addresses(CONFIG))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -25,7 +25,7 @@ async def walks_in_order(dut, stall):
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chains = [products.random_entry_product(CONFIG, rng) for _ in range(60)]
     older = rng.integers(0, 128, len(chains))
-    source, sink = Source(dut, "job", stall=stall), Sink(dut, "o", stall=stall)
+    source, sink = StreamSource(dut, "job", stall=stall), Sink(dut, "o", stall=stall)
     await start(dut)
     jobs = list(zip(chains, older.tolist(), strict=True))
     source.put(*(JOB.join(products.entry_columns(chain, ticket)) for chain, ticket in jobs))

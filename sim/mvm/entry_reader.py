@@ -8,8 +8,8 @@ from concord.hw.lib.payloads import entry
 from concord.hw.mvm.column_walker import column_addresses
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.vector_rf import bank_read
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
+from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.reference.hazards import EntryPipeline
 from concord.sim.stimulus import products
 from concord.sim.stimulus.random_values import block_fields, mantissas
@@ -23,8 +23,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 N, LANES, ENGINES, GROUPS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.groups
-STEP, ENTRY = Record(column_addresses(CONFIG)), Record(entry(CONFIG))
-READS, OPERANDS = (Record(data.ArrayLayout(shape(CONFIG), ENGINES)) for shape in (bank_read, operand))
+STEP, ENTRY = Packer(column_addresses(CONFIG)), Packer(entry(CONFIG))
+READS, OPERANDS = (Packer(data.ArrayLayout(shape(CONFIG), ENGINES)) for shape in (bank_read, operand))
 
 
 def steps(rng, count: int) -> list[list[int]]:
@@ -50,7 +50,7 @@ class Bench:
         self.mantissas = mantissas(self.rng, fmt, (CONFIG.vector_rf, N))
         self.exponents = self.rng.integers(0, fmt.e_max - fmt.e_min + 1, CONFIG.vector_rf)
         self.writers = EntryPipeline(CONFIG, cocotb.RANDOM_SEED)
-        self.source = Source(dut, "i", stall=stall)
+        self.source = StreamSource(dut, "i", stall=stall)
         self.conflicts = self.taken = 0
         self.older: list[int] = []  # ticket for each step that has been queued
         for name in ("go", "group", "end", "entries", "writers", "progress"):

@@ -9,8 +9,8 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import ENTRY_WRITERS, entry_job, entry_progress
 from concord.hw.lib.payloads import entry_word
 from concord.hw.mvm.vector_rf import entry_words
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
+from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.stimulus.products import EntryWrites
 from concord.sim.stimulus.random_values import random_block
 
@@ -24,11 +24,11 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 N, LANES, WORDS, ENTRIES = CONFIG.native_dim, CONFIG.mfu_lanes, CONFIG.vector_words, CONFIG.vector_rf
-JOB, WORD, WRITE, PROGRESS, HOST = (Record(shape(CONFIG)) for shape in (
+JOB, WORD, WRITE, PROGRESS, HOST = (Packer(shape(CONFIG)) for shape in (
     entry_job, entry_word, entry_words, entry_progress, message_payloads.entry_write))
 
 
-class Chain(EntryWrites):
+class WritingChain(EntryWrites):
     """A chain that writes VectorRf, and the entries that it should write, in order."""
 
     def __init__(self, rng):
@@ -39,7 +39,7 @@ class Chain(EntryWrites):
                         for (t, k), address in np.ndenumerate(self.addresses)]
 
 
-class Memory:
+class ExpectedMemory:
     """What the writes make of VectorRf, and the progress that they should show."""
 
     def __init__(self, dut, chains):
@@ -101,10 +101,10 @@ async def writes_entries_in_order(dut, stall):
     The host writes entries between them.
     """
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    chains = [Chain(rng) for _ in range(60)]
-    source, host = (Source(dut, name) for name in ("job", "host"))
+    chains = [WritingChain(rng) for _ in range(60)]
+    source, host = (StreamSource(dut, name) for name in ("job", "host"))
     await start(dut, "word")
-    memory = Memory(dut, chains)
+    memory = ExpectedMemory(dut, chains)
     memory.hosts.extend(entry_of_the_host(rng) for _ in range(100))
     host.put(*map(HOST.join, memory.hosts))
     words = deque((number, k, word) for number, chain in enumerate(chains) for k, word in enumerate(chain.bits))
@@ -137,10 +137,10 @@ async def writes_entries_in_order(dut, stall):
 async def takes_entries_of_the_host(dut):
     """Entries of the host are written whole."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    host = Source(dut, "host", stall=0.3)
-    Source(dut, "job")
+    host = StreamSource(dut, "host", stall=0.3)
+    StreamSource(dut, "job")
     await start(dut, "word")
-    memory = Memory(dut, [])
+    memory = ExpectedMemory(dut, [])
     memory.hosts.extend(entry_of_the_host(rng) for _ in range(100))
     host.put(*map(HOST.join, memory.hosts))
     while memory.hosts:

@@ -8,7 +8,7 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, word
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.sim.drivers.bench import CONFIG, assert_equal, loaded, pack, stored, unpack
-from concord.sim.drivers.stream import Source, every_cycle, start, until
+from concord.sim.drivers.stream import StreamSource, every_cycle, start, until
 from concord.sim.stimulus.random_values import legal
 
 TESTED = ("tiny", "serial", "wide")
@@ -62,7 +62,7 @@ def sparse(rng, shape):
 async def loads_words(dut, stall):
     """Tiles in both modes, in random order."""
     rng, n = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim
-    sources = {name: Source(dut, name, stall=stall) for name in ("load", "word", "packed")}
+    sources = {name: StreamSource(dut, name, stall=stall) for name in ("load", "word", "packed")}
     await start(dut)
     register_file = RegisterFile(dut)
     tiles = rng.permutation(CONFIG.matrix_tiles)[:12]
@@ -85,7 +85,7 @@ async def loads_words(dut, stall):
 async def loads_records(dut, stall):
     """Packed tiles; a tile that ends after some records does not change the zero mark of the next one."""
     rng, n, fmt = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim, CONFIG.weights
-    sources = {name: Source(dut, name, stall=stall) for name in ("load", "word", "packed")}
+    sources = {name: StreamSource(dut, name, stall=stall) for name in ("load", "word", "packed")}
     await start(dut)
     register_file = RegisterFile(dut)
     count = 10

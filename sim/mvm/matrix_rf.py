@@ -4,7 +4,7 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import clock, start
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -12,9 +12,9 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 N, ENGINES, TILES, GROUPS = CONFIG.native_dim, CONFIG.tile_engines, CONFIG.matrix_tiles, CONFIG.groups
-WRITE, MARK, RECORD = Record(record_write(CONFIG)), Record(mark_write(CONFIG)), Record(record(CONFIG))
-READ = Record(data.ArrayLayout(data.ArrayLayout(RECORD.width, N), ENGINES))
-MARKS = Record(data.ArrayLayout(range(GROUPS + 1), ENGINES))
+WRITE, MARK, RECORD = Packer(record_write(CONFIG)), Packer(mark_write(CONFIG)), Packer(record(CONFIG))
+READ = Packer(data.ArrayLayout(data.ArrayLayout(RECORD.width, N), ENGINES))
+MARKS = Packer(data.ArrayLayout(range(GROUPS + 1), ENGINES))
 
 
 def beside(tile: int) -> dict[int, int]:

@@ -5,8 +5,8 @@ import numpy as np
 from amaranth.lib import data
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.quantizer import quantized
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal, pack
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, pack
+from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.stimulus.random_values import block_fields, mantissas
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -14,7 +14,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 N, LANES, ENGINES, WORDS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.vector_words
-OUT = Record(data.ArrayLayout(operand(CONFIG), ENGINES))
+OUT = Packer(data.ArrayLayout(operand(CONFIG), ENGINES))
 
 
 class Operand:
@@ -49,7 +49,7 @@ class Operand:
 async def keeps_two_operands(dut, stall):
     """While words come, every complete column and group can be read; a third operand waits for a release."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    source = Source(dut, "i", stall=stall)
+    source = StreamSource(dut, "i", stall=stall)
     operands = [Operand(rng) for _ in range(40)]
     await start(dut, "step", "group", "release")
     source.put(*(payload for each in operands for payload in each.payloads))

@@ -9,7 +9,7 @@ from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integ
 from concord.hw.lib.payloads import operand_word
 from concord.hw.mvm.quantizer import Quantizer, quantized
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, stored, unpack
-from concord.sim.drivers.stream import Sink, Source, every_cycle, moments, start
+from concord.sim.drivers.stream import Sink, StreamSource, every_cycle, moments, start
 
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -73,7 +73,7 @@ async def matches_golden(dut, stall):
     block = np.arange(count).repeat(length)
     word = {"word": bits.reshape(count, WORDS, LANES)[inside], "integer": integer[block], "unsigned": unsigned[block],
             "last": (ends & last[:, None])[inside]}
-    i, o = Source(dut, "i", stall=stall[0]), Sink(dut, "o", stall=stall[1])
+    i, o = StreamSource(dut, "i", stall=stall[0]), Sink(dut, "o", stall=stall[1])
     await start(dut)
     flagged, measured = pulses(dut, dut.invalid), pulses(dut, dut.block)
     i.put(*pack(operand_word(LANES), word))
@@ -108,7 +108,7 @@ async def takes_and_gives_a_word_every_cycle(dut):
     length = np.concatenate([np.full(20, WORDS), lengths(rng, 60 * SHORT)]).astype(int)
     count = length.sum()
     await start(dut)
-    i = Source(dut, "i")
+    i = StreamSource(dut, "i")
     Sink(dut, "o")
     last = np.zeros(count, int)
     last[length.cumsum() - 1] = SHORT

@@ -6,8 +6,8 @@ import numpy as np
 from concord.hw.mvm import converter
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.row_tiles import row_tile
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.stimulus import products
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -20,7 +20,7 @@ def component(config) -> ResultSequencer:
     return ResultSequencer(config, 4)
 
 
-ROW_TILE, CONVERSION = Record(row_tile(CONFIG)), Record(converter.conversion(CONFIG))
+ROW_TILE, CONVERSION = Packer(row_tile(CONFIG)), Packer(converter.conversion(CONFIG))
 ADDRESSES = 1 << (CONFIG.bias_words - 1).bit_length()
 SETTLE = 4  #: Cycles after which a row of tiles is at the head of the queue.
 
@@ -32,7 +32,7 @@ async def picks_up_every_word(dut, stall):
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     waiting = [result for _ in range(60) for result in products.row_tiles(CONFIG, products.random_product(CONFIG, rng))]
     count = len(waiting)
-    source = Source(dut, "i", stall=stall)
+    source = StreamSource(dut, "i", stall=stall)
     await start(dut, "totals")
     source.put(*(ROW_TILE.join(result) for result in waiting))
     schedule, told, taken, free, cycle = {}, 0, [], 0, 0

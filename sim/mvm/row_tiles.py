@@ -4,8 +4,8 @@ import cocotb
 import numpy as np
 from concord.hw.lib.payloads import Product
 from concord.hw.mvm.row_tiles import column_step, row_tile
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal
-from concord.sim.drivers.stream import Sink, Source, clock, start, until
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start, until
 from concord.sim.stimulus import products
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -13,7 +13,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "step.last & ~told)", "new": "step.last & self.step.ready)"},
 )
 
-PRODUCT, STEP, ROW_TILE = Record(Product), Record(column_step(CONFIG)), Record(row_tile(CONFIG))
+PRODUCT, STEP, ROW_TILE = Packer(Product), Packer(column_step(CONFIG)), Packer(row_tile(CONFIG))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -22,7 +22,7 @@ async def walks_in_order(dut, stall):
     """Every step and every row of tiles of random products, in order; one step a cycle while nothing stalls."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chosen = [products.random_product(CONFIG, rng) for _ in range(40)]
-    source = Source(dut, "product", stall=stall)
+    source = StreamSource(dut, "product", stall=stall)
     sinks = {name: Sink(dut, name, stall=stall) for name in ("step", "row_tile")}
     await start(dut)
     source.put(*(PRODUCT.join(product) for product in chosen))

@@ -5,7 +5,7 @@ import numpy as np
 from amaranth.lib import data
 from concord.hw.lib.payloads import entry, entry_reads
 from concord.hw.mvm.vector_rf import bank_read, entry_words
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import clock, start
 from concord.sim.stimulus.random_values import random_block
 
@@ -18,9 +18,9 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 FORMAT, N, LANES, ENGINES, ENTRIES = (
     CONFIG.activations, CONFIG.native_dim, CONFIG.mfu_lanes, CONFIG.tile_engines, CONFIG.vector_rf)
-WRITE, ENTRY = Record(entry_words(CONFIG)), Record(entry(CONFIG))
-READ = Record(entry_reads(CONFIG).members["request"].shape)
-COLUMNS, BANKS = (Record(data.ArrayLayout(shape, ENGINES)) for shape in (bank_read(CONFIG), entry(CONFIG)))
+WRITE, ENTRY = Packer(entry_words(CONFIG)), Packer(entry(CONFIG))
+READ = Packer(entry_reads(CONFIG).members["request"].shape)
+COLUMNS, BANKS = (Packer(data.ArrayLayout(shape, ENGINES)) for shape in (bank_read(CONFIG), entry(CONFIG)))
 SINGLE = ("gather", "host")
 
 

@@ -5,7 +5,7 @@ from collections import deque
 from concord.hw.lib.jobs import TICKET
 from concord.hw.lib.payloads import ENTRIES, INDEX
 from concord.sim.reference.hazards import entry_blocked
-from concord.sim.reference.memory_order import Order
+from concord.sim.reference.memory_order import MemoryOrder
 from concord.sim.stimulus.entry_chains import columns, pixels, written_entries
 from concord.spec.isa.chain import Chain
 
@@ -18,7 +18,7 @@ class EntryWriter:
         writers: What the interlock tells of the last writers, as `hw.lib.jobs.entry_writers` holds it.
     """
 
-    def __init__(self, order: Order):
+    def __init__(self, order: MemoryOrder):
         self.order, self.jobs, self.flight = order, deque(), deque()
         self.left, self.writers, self.done = None, {}, 0
 

@@ -9,8 +9,8 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, column_job, entry_job, entry_progress, entry_writers
 from concord.hw.lib.payloads import entry, entry_reads, entry_word
 from concord.hw.mvm.mvm import events
-from concord.sim.drivers.bench import Record, assert_equal
-from concord.sim.drivers.stream import Source, every_cycle
+from concord.sim.drivers.bench import Packer, assert_equal
+from concord.sim.drivers.stream import StreamSource, every_cycle
 from concord.sim.reference.hazards import ahead
 from concord.sim.stimulus import products
 from concord.sim.stimulus.entry_chains import columns
@@ -36,13 +36,13 @@ class EntryTraffic:
         self.dut, self.config, self.rng, self.stall = dut, config, rng, stall
         self.golden = VectorRf(config)
         self.landed: list[dict] = []
-        self.sources = {name: Source(dut, name, stall=stall)
+        self.sources = {name: StreamSource(dut, name, stall=stall)
                         for name in ("columns", "entry_job", "host_write")}
         shapes = {"columns": column_job, "entry_job": entry_job, "writers": entry_writers, "word": entry_word,
                   "progress": entry_progress, "entry": entry,
                   "host_write": message_payloads.entry_write}
-        self.record = {name: Record(shape(config)) for name, shape in shapes.items()}
-        self.record["read"] = Record(entry_reads(config).members["request"].shape)
+        self.record = {name: Packer(shape(config)) for name, shape in shapes.items()}
+        self.record["read"] = Packer(entry_reads(config).members["request"].shape)
         self.plan: deque = deque()  # writers in program order, which the interlock has not dispatched
         self.flight: deque = deque()  # (address, entry) in the order of their writes
         self.words: deque = deque()  # (number of a job, products that must be done, payload of a word)

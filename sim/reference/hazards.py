@@ -7,7 +7,7 @@ from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, entry_progress, entry_wri
 from concord.hw.lib.payloads import address_bits, word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.writeback import write_request
-from concord.sim.drivers.bench import Record
+from concord.sim.drivers.bench import Packer
 from concord.sim.drivers.stream import every_cycle
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.memories import VRFS, depth
@@ -54,7 +54,7 @@ class Pipeline:
     """
 
     def __init__(self, config: Config, seed):
-        self.random, self.shape = random.Random(f"pipeline {seed}"), Record(progress(config))
+        self.random, self.shape = random.Random(f"pipeline {seed}"), Packer(progress(config))
         self.top = (1 << address_bits(config)) - 1
         self.state = {"done": self.random.randrange(_NUMBERS), "iteration": 0, "low": dict.fromkeys(_MEMORIES, 0)}
 
@@ -123,7 +123,7 @@ class EntryPipeline:
 
     def __init__(self, config: Config, seed):
         self.random, self.entries = random.Random(f"entries {seed}"), config.vector_rf
-        self.shapes = Record(entry_writers(config)), Record(entry_progress(config))
+        self.shapes = Packer(entry_writers(config)), Packer(entry_progress(config))
         self.done = self.count = 0
         self.low, self.slots = 0, {k: {"ticket": 0, "lo": 0, "hi": 0} for k in range(ENTRY_WRITERS)}
 
@@ -201,11 +201,11 @@ class Vectors:
 
     def __init__(self, dut, config: Config, *, seed: int, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(f"vectors {seed}")
-        self.word, self.bits = Record(word(config)), word(config).size
+        self.word, self.bits = Packer(word(config)), word(config).size
         self.contents = [[self.random.getrandbits(self.bits) for _ in range(depth(config, mem))] for mem in VRFS]
         self.reads: list[tuple[int, int]] = []
-        self.request = Record(read_request(config))
-        self.write = Record(data.ArrayLayout(write_request(config), len(VRFS))) if hasattr(dut, "writes") else None
+        self.request = Packer(read_request(config))
+        self.write = Packer(data.ArrayLayout(write_request(config), len(VRFS))) if hasattr(dut, "writes") else None
         dut.vectors__grant.value = 0
         every_cycle(dut, self._serve)
 

@@ -55,7 +55,7 @@ def _sources(number, chain, iteration, vector_words):
         yield (number, iteration, "tiles"), [("tile", tile) for tile in chain.tiles], []
 
 
-class Order:
+class MemoryOrder:
     """Asserts that each read of a place finds the value of its last writer in program order.
 
     Args:

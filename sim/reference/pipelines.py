@@ -7,7 +7,7 @@ from concord.hw.lib.jobs import TICKET
 from concord.hw.lib.payloads import ENTRIES, INDEX, NET, OPERANDS
 from concord.sim.reference.entry_pipelines import EntryWriter, column_steps, pixel_steps
 from concord.sim.reference.hazards import ahead, blocked, waiting
-from concord.sim.reference.memory_order import NET_IN, NET_OUT, Order
+from concord.sim.reference.memory_order import NET_IN, NET_OUT, MemoryOrder
 from concord.sim.stimulus.chains import Word, chain_words
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.memories import VRFS
@@ -19,7 +19,7 @@ PACES = (0.03, 0.3, 1.0)  #: Probabilities of progress in a cycle; each pipeline
 class Writer:
     """The last stage of a pipeline that writes: its words in flight, and the progress that it reports."""
 
-    def __init__(self, order: Order, entries: EntryWriter | None = None):
+    def __init__(self, order: MemoryOrder, entries: EntryWriter | None = None):
         self.order, self.jobs, self.flight, self.entries = order, deque(), deque(), entries
         self.done = 0
 
@@ -54,14 +54,14 @@ class Writer:
             self.done += 1
 
 
-class Machine:
+class ReferencePipelines:
     """The pipelines for operand fetch, products, multi-function units, copies, and the readers and writer of VectorRf.
 
     A job is (number, chain, job).
     """
 
     def __init__(self, config: Config, seed: int):
-        self.random, self.order = random.Random(f"machine {seed}"), Order(config.vector_words)
+        self.random, self.order = random.Random(f"machine {seed}"), MemoryOrder(config.vector_words)
         self.jobs = {name: deque() for name in ("fetch", "columns", "gather", "product", "issue", "copy")}
         self.entries = EntryWriter(self.order)
         self.mfu, self.copies = Writer(self.order, self.entries), Writer(self.order)

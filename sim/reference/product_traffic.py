@@ -10,7 +10,7 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, Product, operand_word, word
 from concord.hw.mvm.mvm import Activity, events
 from concord.sim.drivers.bench import assert_equal, pack, unpack
-from concord.sim.drivers.stream import Sink, Source, clock, every_cycle, start
+from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start
 from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.stimulus import products
 from concord.sim.stimulus.entry_chains import columns
@@ -41,7 +41,7 @@ class ProductTraffic:
         self.tiles = MatrixRf(config)
         self.bias = np.zeros((config.bias_words, config.mfu_lanes), np.int64)
         names = ("product", "operand", "load", "matrix_word", "packed", "bias_write")
-        self.sources = {name: Source(dut, name, stall=stall) for name in names}
+        self.sources = {name: StreamSource(dut, name, stall=stall) for name in names}
         self.result = Sink(dut, "result", stall=slow)
         self.count = dict.fromkeys((*COUNTS, "product_done", "load_done"), 0)
         self.cycle, self.busy = 0, []  # number of cycles so far, and the cycles with a beat

@@ -6,8 +6,8 @@ import cocotb
 import numpy as np
 from concord.hw.lib.payloads import MVM, NET
 from concord.hw.schedule.address_generator import read_request, walk
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.reference.hazards import Pipelines, Vectors
 from concord.sim.stimulus.chains import fields, pipelines, random_chains
 
@@ -16,7 +16,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/lib/jobs.py", "old": "(ahead == 1) & (address < low)", "new": "(address < low)"},
 )
 
-JOB, REQUEST = Record(walk(CONFIG)), Record(read_request(CONFIG))
+JOB, REQUEST = Packer(walk(CONFIG)), Packer(read_request(CONFIG))
 
 
 class Bench:
@@ -26,7 +26,7 @@ class Bench:
         seed = cocotb.RANDOM_SEED
         self.dut, self.random = dut, random.Random(seed)
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
-        self.queues = {NET: Source(dut, "net", stall=stall), MVM: Source(dut, "pop", stall=stall)}
+        self.queues = {NET: StreamSource(dut, "net", stall=stall), MVM: StreamSource(dut, "pop", stall=stall)}
         self.pipes, self.stall, self.next = Pipelines(dut, CONFIG, seed), stall, None
         dut.job.value = dut.hold.value = 0
 

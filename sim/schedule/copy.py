@@ -9,8 +9,8 @@ import numpy as np
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import copy_job, progress, write_job
 from concord.hw.lib.payloads import Load, word
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 from concord.sim.reference.hazards import Pipeline, Vectors, Writers, ahead, blocked, waiting
 from concord.sim.stimulus.chains import chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.spec.isa.chain import Chain
@@ -22,9 +22,9 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "source.copy.eq(self.progress)", "new": "source.copy.eq(0)"},
 )
 
-JOB, WRITE_JOB, LOAD = Record(copy_job(CONFIG)), Record(write_job(CONFIG)), Record(Load)
-OUTGOING = Record(message_payloads.outgoing(CONFIG))
-WORD, PROGRESS = word(CONFIG).size, Record(progress(CONFIG))
+JOB, WRITE_JOB, LOAD = Packer(copy_job(CONFIG)), Packer(write_job(CONFIG)), Packer(Load)
+OUTGOING = Packer(message_payloads.outgoing(CONFIG))
+WORD, PROGRESS = word(CONFIG).size, Packer(progress(CONFIG))
 TILE = CONFIG.native_dim * CONFIG.vector_words
 
 
@@ -35,7 +35,7 @@ class Bench:
         self.dut, self.random, seed = dut, random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
         self.memories = [list(words) for words in self.vectors.contents]  # contents that are expected at the end
-        self.sources = {name: Source(dut, name, stall=stall) for name in ("job", "write_job", "net")}
+        self.sources = {name: StreamSource(dut, name, stall=stall) for name in ("job", "write_job", "net")}
         self.sinks = {name: Sink(dut, name, stall=stall) for name in ("out", "load", "matrix_word")}
         self.want = {name: [] for name in self.sinks}
         self.mfu, self.writers = Pipeline(CONFIG, seed), Writers()

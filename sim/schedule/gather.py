@@ -9,8 +9,8 @@ from concord.hw.lib.jobs import gather_job
 from concord.hw.lib.payloads import ENTRIES, entry
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.gather import pixel
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.reference.hazards import EntryPipeline, Pipelines, Vectors
 from concord.sim.stimulus.chains import fields
 from concord.sim.stimulus.entry_chains import chains_of_entries, pixels
@@ -24,7 +24,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 JOB, REQUEST, ENTRY, PIXEL = (
-    Record(shape(CONFIG)) for shape in (gather_job, read_request, entry, pixel))
+    Packer(shape(CONFIG)) for shape in (gather_job, read_request, entry, pixel))
 
 
 class Bench:
@@ -36,7 +36,7 @@ class Bench:
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
         self.entries = [ENTRY.of(self.random.getrandbits(ENTRY.width)) for _ in range(CONFIG.vector_rf)]
         self.pipes = Pipelines(dut, CONFIG, seed)
-        self.writers, self.jobs = EntryPipeline(CONFIG, seed), Source(dut, "job", stall=stall)
+        self.writers, self.jobs = EntryPipeline(CONFIG, seed), StreamSource(dut, "job", stall=stall)
         self.expected, self.taken, self.answer = deque(), deque(), 0
         for name in ("writers", "entries", "vector_rf__entry", "vector_rf__grant", "room"):
             getattr(dut, name).value = 0

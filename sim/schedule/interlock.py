@@ -7,9 +7,9 @@ import numpy as np
 from concord.hw.lib.jobs import TICKET, entry_writers, job_shapes
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.interlock import PIPES, Done
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, start
-from concord.sim.reference.pipelines import Machine
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start
+from concord.sim.reference.pipelines import ReferencePipelines
 from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.isa.assembler import assemble
@@ -27,9 +27,9 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "new": "m.d.comb += self.read_room.eq(1)"},
 )
 
-CHAIN, DONE = Record(chain_layout(CONFIG)), Record(Done)
-JOBS = {name: Record(shape) for name, shape in job_shapes(CONFIG).items()}
-WRITERS = Record(entry_writers(CONFIG))
+CHAIN, DONE = Packer(chain_layout(CONFIG)), Packer(Done)
+JOBS = {name: Packer(shape) for name, shape in job_shapes(CONFIG).items()}
+WRITERS = Packer(entry_writers(CONFIG))
 PIPE = {"write": "mfu", "issue": "mfu", "copy_write": "copy"}  #: The pipeline of a job.
 #: Fields that mean something else in a job than in a chain's record.
 OWN = ("words", "source", "operands", "integer", "unsigned", "tile", "product", "columns", "row_tiles", "entries",
@@ -41,8 +41,8 @@ class Bench:
 
     def __init__(self, dut, stall: float):
         seed = cocotb.RANDOM_SEED
-        self.dut, self.machine = dut, Machine(CONFIG, seed)
-        self.source = Source(dut, "i", stall=stall)
+        self.dut, self.machine = dut, ReferencePipelines(CONFIG, seed)
+        self.source = StreamSource(dut, "i", stall=stall)
         self.sinks = {name: Sink(dut, name, stall=stall) for name in JOBS}
         self.waiting = {name: deque() for name in JOBS}
         self.records = {}

@@ -9,10 +9,10 @@ from amaranth.lib import data
 from concord.hw.lib.jobs import issue_job, progress
 from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.reference.hazards import Pipeline, Writers, blocked, waiting
-from concord.sim.reference.memory_order import Order
+from concord.sim.reference.memory_order import MemoryOrder
 from concord.sim.stimulus.chains import Word, chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.isa.chain import Chain
@@ -25,16 +25,16 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 LATENCY, DUE = timing.MFU_PIPELINE, timing.OPERANDS_DUE
-CHAIN = Record(chain_layout(CONFIG))
-JOB, CONTROL, PROGRESS = Record(issue_job(CONFIG)), Record(Controls), Record(progress(CONFIG))
-ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
+CHAIN = Packer(chain_layout(CONFIG))
+JOB, CONTROL, PROGRESS = Packer(issue_job(CONFIG)), Packer(Controls), Packer(progress(CONFIG))
+ADDRESSES = Packer(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 
 class Units:
     """Model of the multi-function units and their memories: in which cycles words are read and written."""
 
     def __init__(self):
-        self.order, self.reads, self.landing = Order(CONFIG.vector_words), defaultdict(list), deque()
+        self.order, self.reads, self.landing = MemoryOrder(CONFIG.vector_words), defaultdict(list), deque()
 
     def go(self, cycle: int, tag: tuple, word: Word):
         """A word enters: its source is read now, and its operands in later cycles."""
@@ -62,7 +62,7 @@ class Bench:
     def __init__(self, dut, stall: float, dependent: bool):
         seed = cocotb.RANDOM_SEED
         self.dut, self.stall, self.dependent, self.random = dut, stall, dependent, random.Random(seed)
-        self.sources = {name: Source(dut, name, stall=stall) for name in (
+        self.sources = {name: StreamSource(dut, name, stall=stall) for name in (
             "job", "net", "pop", "gathered")}
         self.copy, self.fetch, self.product, self.writers, self.units = Pipeline(CONFIG, seed), 0, 0, Writers(), Units()
         self.jobs, self.unfinished, self.done, self.clock = deque(), deque(), 0, 0

@@ -4,8 +4,8 @@ import cocotb
 import numpy as np
 from concord.hw.lib.jobs import fetch_job
 from concord.hw.lib.payloads import NET, operand_word
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 from concord.sim.reference.hazards import Pipelines, Vectors, ahead, waiting
 from concord.sim.stimulus.chains import fields, pipelines, random_chains
 
@@ -13,7 +13,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "self.mfu.iteration >= source.iteration", "new": "self.mfu.iteration + 1 >= source.iteration"},
 )
 
-JOB, OPERAND = Record(fetch_job(CONFIG)), Record(operand_word(CONFIG.mfu_lanes))
+JOB, OPERAND = Packer(fetch_job(CONFIG)), Packer(operand_word(CONFIG.mfu_lanes))
 
 
 class Bench:
@@ -23,7 +23,7 @@ class Bench:
         seed = cocotb.RANDOM_SEED
         self.dut, self.dependent, self.cycles = dut, dependent, 0
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
-        self.jobs, self.net = (Source(dut, name, stall=stall) for name in ("job", "net"))
+        self.jobs, self.net = (StreamSource(dut, name, stall=stall) for name in ("job", "net"))
         self.sink = Sink(dut, "o", stall=stall)
         self.pipes = Pipelines(dut, CONFIG, seed)
 

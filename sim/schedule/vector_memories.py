@@ -10,7 +10,7 @@ from concord.hw.lib.payloads import OPERANDS, address_bits, word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.vector_memories import readers
 from concord.hw.schedule.writeback import write_request
-from concord.sim.drivers.bench import CONFIG, Record, assert_equal
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import clock, start
 from concord.spec.isa.memories import VRFS, depth
 
@@ -20,11 +20,11 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 READERS = readers(CONFIG)
 BITS, DEPTHS = word(CONFIG).size, [depth(CONFIG, mem) for mem in VRFS]
-REQUEST, LOAD = Record(read_request(CONFIG)), Record(message_payloads.write(CONFIG))
-WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
-WORD = Record(word(CONFIG))
-FOUND = Record(data.ArrayLayout(BITS, len(OPERANDS)))
-ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
+REQUEST, LOAD = Packer(read_request(CONFIG)), Packer(message_payloads.write(CONFIG))
+WRITES = Packer(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
+WORD = Packer(word(CONFIG))
+FOUND = Packer(data.ArrayLayout(BITS, len(OPERANDS)))
+ADDRESSES = Packer(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 
 class Bench:

@@ -7,8 +7,8 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import progress, write_job
 from concord.hw.lib.payloads import entry_word
 from concord.hw.schedule.writeback import results, write_request
-from concord.sim.drivers.bench import CONFIG, Record
-from concord.sim.drivers.stream import Sink, Source, clock, start
+from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 from concord.sim.stimulus.chains import fields, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.isa.chain import Chain
@@ -22,10 +22,10 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "choose(job.entries_select)", "new": "choose(job.net_select)"},
 )
 
-ENTRY_WORD = Record(entry_word(CONFIG))
-JOB, RESULTS, PROGRESS = Record(write_job(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
-WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
-NET = Record(message_payloads.outgoing(CONFIG))
+ENTRY_WORD = Packer(entry_word(CONFIG))
+JOB, RESULTS, PROGRESS = Packer(write_job(CONFIG)), Packer(results(CONFIG)), Packer(progress(CONFIG))
+WRITES = Packer(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
+NET = Packer(message_payloads.outgoing(CONFIG))
 
 
 def chosen(select: dict, values: dict, lanes: int) -> dict:
@@ -58,7 +58,7 @@ def several(chain: Chain) -> bool:
 async def writes_what_chains_say(dut, stall):
     """Random chains with up to three targets, taps, padding and iterations; memories and NetQ stall at random."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    sources = {name: Source(dut, name, stall=stall) for name in ("job", "i")}
+    sources = {name: StreamSource(dut, name, stall=stall) for name in ("job", "i")}
     sink = Sink(dut, "net", stall=stall)
     await start(dut, "free")
     plan, messages = [], []

@@ -12,7 +12,17 @@ from concord.sim.stimulus.faults import errors
 from concord.sim.stimulus.programs import Case
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
-from concord.spec.isa.instructions import BASES, LOOP_DEPTH, REGISTER_NAMES, SPECS, Instruction, Kind, Op, Reg, decode
+from concord.spec.isa.instructions import (
+    BASES,
+    LOOP_DEPTH,
+    REGISTER_NAMES,
+    SPECS,
+    Instruction,
+    Op,
+    OperandKind,
+    Reg,
+    decode,
+)
 from concord.spec.isa.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
 from concord.spec.isa.rules import Violation
 from concord.spec.machine.config import Config
@@ -90,7 +100,7 @@ def _between_chains(case: Case) -> Iterator[str]:
             yield f"s_wr {REGISTER_NAMES[Reg(instruction.mem)]}"
         elif instruction.op == Op.S_ADD:
             yield f"s_add {REGISTER_NAMES[Reg(instruction.mem)]}"
-        elif SPECS[instruction.op].kind is Kind.NONE and instruction.op in _BETWEEN:
+        elif SPECS[instruction.op].kind is OperandKind.NONE and instruction.op in _BETWEEN:
             yield instruction.op.name.lower()
         depth += (instruction.op == Op.LOOP) - (instruction.op == Op.END_LOOP)
         if depth:

@@ -24,8 +24,8 @@ from concord.spec.isa.instructions import (
     SPECS,
     WORD,
     Instruction,
-    Kind,
     Op,
+    OperandKind,
     Reg,
     encode,
 )
@@ -179,9 +179,10 @@ def _increment(mnemonic, operands):
 
 #: Functions that read the operands of each kind.
 _PARSERS = {
-    Kind.NONE: _none, Kind.VECTOR: _vector, Kind.MATRIX_SOURCE: _matrix_source, Kind.MATRIX_TARGET: _matrix_target,
-    Kind.PRODUCT: _product, Kind.OPERAND: _operand, Kind.REGISTER: _register, Kind.INCREMENT: _increment,
-    Kind.COUNT: _count,
+    OperandKind.NONE: _none, OperandKind.VECTOR: _vector, OperandKind.MATRIX_SOURCE: _matrix_source,
+    OperandKind.MATRIX_TARGET: _matrix_target,
+    OperandKind.PRODUCT: _product, OperandKind.OPERAND: _operand, OperandKind.REGISTER: _register,
+    OperandKind.INCREMENT: _increment, OperandKind.COUNT: _count,
 }
 
 

@@ -7,7 +7,7 @@ from concord.spec.isa.instructions import (
     SPECS,
     WORD,
     Instruction,
-    Kind,
+    OperandKind,
     Reg,
     decode,
     increment,
@@ -79,7 +79,9 @@ def _increment_text(instruction):
 
 #: Functions that write the operands of each kind.
 _WRITERS = {
-    Kind.NONE: lambda _: [], Kind.VECTOR: _vector_text, Kind.MATRIX_SOURCE: _memory_text,
-    Kind.MATRIX_TARGET: _matrix_target_text, Kind.PRODUCT: _product_text, Kind.OPERAND: lambda i: [_address_text(i)],
-    Kind.REGISTER: _register_text, Kind.INCREMENT: _increment_text, Kind.COUNT: lambda i: [str(i.a)],
+    OperandKind.NONE: lambda _: [], OperandKind.VECTOR: _vector_text, OperandKind.MATRIX_SOURCE: _memory_text,
+    OperandKind.MATRIX_TARGET: _matrix_target_text, OperandKind.PRODUCT: _product_text,
+    OperandKind.OPERAND: lambda i: [_address_text(i)],
+    OperandKind.REGISTER: _register_text, OperandKind.INCREMENT: _increment_text,
+    OperandKind.COUNT: lambda i: [str(i.a)],
 }

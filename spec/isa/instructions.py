@@ -127,7 +127,7 @@ END_BITS = ADDRESS_BITS + 1  #: Bits of an end address, one past the last, and o
 REGISTER_BITS = FIELDS["a"].width  #: Bits of a scalar register, and of the count of a loop.
 
 
-class Kind(Enum):
+class OperandKind(Enum):
     """Shape of an instruction's operands: the fields that it takes."""
 
     NONE = ""  #: The opcode takes no field.
@@ -153,7 +153,7 @@ class Spec:
         operand:   Memory of the second operand, or None where the operation has none.
     """
 
-    kind: Kind
+    kind: OperandKind
     mems: tuple[Mem, ...] = ()
     operation: Operation | None = None
     mfu: int = 0
@@ -187,25 +187,25 @@ def opcode(operation: Operation, mfu: int) -> Op:
 
 def _pointwise(operation: Operation, mfu: int) -> Spec:
     if not operation.operand:
-        return Spec(Kind.NONE, operation=operation, mfu=mfu)
-    return Spec(Kind.OPERAND, operation=operation, mfu=mfu, operand=OPERAND_MEMORIES[operation.stage][mfu])
+        return Spec(OperandKind.NONE, operation=operation, mfu=mfu)
+    return Spec(OperandKind.OPERAND, operation=operation, mfu=mfu, operand=OPERAND_MEMORIES[operation.stage][mfu])
 
 
 SPECS = {
-    Op.V_RD: Spec(Kind.VECTOR, mems=ADDRESSED + QUEUES),
-    Op.M_RD: Spec(Kind.MATRIX_SOURCE, mems=(Mem.NET_Q,)),
-    Op.MV_MUL: Spec(Kind.PRODUCT),
+    Op.V_RD: Spec(OperandKind.VECTOR, mems=ADDRESSED + QUEUES),
+    Op.M_RD: Spec(OperandKind.MATRIX_SOURCE, mems=(Mem.NET_Q,)),
+    Op.MV_MUL: Spec(OperandKind.PRODUCT),
     **{opcode(operation, mfu): _pointwise(operation, mfu) for mfu, operation in product(range(MFUS), Operation)},
-    Op.V_WR: Spec(Kind.VECTOR, mems=ADDRESSED + QUEUES),
-    Op.M_WR: Spec(Kind.MATRIX_TARGET, mems=(Mem.MATRIX_RF,)),
-    Op.END_CHAIN: Spec(Kind.NONE),
-    Op.S_WR: Spec(Kind.REGISTER),
-    Op.LOOP: Spec(Kind.COUNT),
-    Op.END_LOOP: Spec(Kind.NONE),
-    Op.END: Spec(Kind.NONE),
-    Op.V_POOL_MAX: Spec(Kind.NONE),
-    Op.S_ADD: Spec(Kind.INCREMENT),
-    Op.V_SOFTMAX: Spec(Kind.NONE),
+    Op.V_WR: Spec(OperandKind.VECTOR, mems=ADDRESSED + QUEUES),
+    Op.M_WR: Spec(OperandKind.MATRIX_TARGET, mems=(Mem.MATRIX_RF,)),
+    Op.END_CHAIN: Spec(OperandKind.NONE),
+    Op.S_WR: Spec(OperandKind.REGISTER),
+    Op.LOOP: Spec(OperandKind.COUNT),
+    Op.END_LOOP: Spec(OperandKind.NONE),
+    Op.END: Spec(OperandKind.NONE),
+    Op.V_POOL_MAX: Spec(OperandKind.NONE),
+    Op.S_ADD: Spec(OperandKind.INCREMENT),
+    Op.V_SOFTMAX: Spec(OperandKind.NONE),
 }
 
 

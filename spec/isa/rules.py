@@ -10,8 +10,8 @@ from concord.spec.isa.instructions import (
     WRITES,
     Error,
     Instruction,
-    Kind,
     Op,
+    OperandKind,
     Reg,
     decode,
     increment,
@@ -23,7 +23,7 @@ from concord.spec.machine.config import Config
 SOURCES = (Op.V_RD, Op.M_RD)
 #: Opcodes that stand outside a chain, or begin one.
 OUTSIDE = (*SOURCES, Op.S_WR, Op.S_ADD, Op.LOOP, Op.END_LOOP, Op.END)
-_WITH_MEMORY = (Kind.VECTOR, Kind.MATRIX_SOURCE, Kind.MATRIX_TARGET)
+_WITH_MEMORY = (OperandKind.VECTOR, OperandKind.MATRIX_SOURCE, OperandKind.MATRIX_TARGET)
 
 
 class Violation(Exception):
@@ -76,14 +76,14 @@ def _read(word):
         if instruction.mem in QUEUES and (instruction.a or instruction.inc or instruction.base):
             return None, Error.ILLEGAL, f"{memory} is a queue: it takes neither an address, nor a base, nor _inc"
         moded = instruction.integer or instruction.unsigned
-        if spec.kind is Kind.VECTOR and instruction.mem != Mem.VECTOR_RF and moded:
+        if spec.kind is OperandKind.VECTOR and instruction.mem != Mem.VECTOR_RF and moded:
             return None, Error.ILLEGAL, f"{memory} holds binary16 numbers: integer and unsigned are for VectorRf"
-    if spec.kind is Kind.REGISTER:
+    if spec.kind is OperandKind.REGISTER:
         if instruction.mem not in list(Reg):
             return None, Error.ILLEGAL, f"there is no register {instruction.mem}"
         if instruction.mem == Reg.OUT_SCALE and not -32 <= out_scale(instruction.a) <= 31:
             return None, Error.ILLEGAL, f"OutScale {out_scale(instruction.a)} does not lie in -32..31"
-    if spec.kind is Kind.INCREMENT and instruction.mem not in BASES:
+    if spec.kind is OperandKind.INCREMENT and instruction.mem not in BASES:
         return None, Error.ILLEGAL, f"s_add takes one of {', '.join(REGISTER_NAMES[reg] for reg in BASES)}"
     return instruction, Error.NONE, ""
 

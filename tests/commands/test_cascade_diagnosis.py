@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images
-from concord.compiler.cascade import Cutter
+from concord.campaigns.makers.image_networks import ImageNetworkMaker
+from concord.compiler.cascade import PartCompiler
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware_file import save_cascade
 from concord.net.model import Model
@@ -45,7 +45,7 @@ def model() -> Model:
 def recurrent(model) -> tuple[Cascade, np.ndarray]:
     """Each layer on a machine, and a sequence of six time steps."""
     sample = networks.inputs(np.random.default_rng(3), 6, 3)
-    return Cutter(model, [TINY] * 3).compiled(["lstm0", "lstm1"]).cascade, sample
+    return PartCompiler(model, [TINY] * 3).compiled(["lstm0", "lstm1"]).cascade, sample
 
 
 @pytest.mark.parametrize("reference", ["golden", "twin"])
@@ -66,12 +66,12 @@ def test_equal_machines_differ_in_nothing(recurrent):
 
 def test_simulated_hardware_is_named_beside_golden_and_twin():
     """An image and its skip connection cross the cut; a weight of the second machine differs on the hardware."""
-    made = Images(np.random.default_rng(3), TINY, (2, 3, 3), block=False)
+    made = ImageNetworkMaker(np.random.default_rng(3), TINY, (2, 3, 3), block=False)
     first = made.conv("", 4, (1, 1))
     second = made.conv(first, 4, (1, 1))
     third = made.conv(made.sum(first, second), 2, (2, 2))
     model = made.model()
-    cascade = Cutter(model, [TINY] * 2).compiled([second]).cascade
+    cascade = PartCompiler(model, [TINY] * 2).compiled([second]).cascade
     sample = networks.inputs(np.random.default_rng(5), 1, model.inputs)[0]
     found = first_difference_of(cascade, wrong(cascade, 1, 0, 1), "library", sample, 0)
     assert (found.machine, found.layer) == (2, third)
@@ -82,7 +82,7 @@ def test_simulated_hardware_is_named_beside_golden_and_twin():
 
 def test_commands_name_the_machine(model, tmp_path, monkeypatch):
     """`nnp run --twin` against firmware that is right, and `nnp verify` where the hardware differs."""
-    cascade = Cutter(model, [TINY] * 2).compiled(["lstm1"]).cascade
+    cascade = PartCompiler(model, [TINY] * 2).compiled(["lstm1"]).cascade
     monkeypatch.chdir(tmp_path)
     save_cascade(cascade, tmp_path / "right")
     save_cascade(wrong(cascade, 1, 0, 1), tmp_path / "wrong")

@@ -12,7 +12,7 @@ from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Counter
 from concord.tests.command_line import done, refused
 from concord.verification.batches import Builds
-from concord.verification.inputs import Source
+from concord.verification.inputs import InputSource
 from concord.verification.tables import faults, verify_rows
 from concord.verification.verification import prepare, streamed_samples, verify_model
 from concord.verification.verified import Request, Verified
@@ -97,7 +97,7 @@ def test_no_waveform_is_what_several_machines_write(both, tmp_path):
 @pytest.fixture(scope="module")
 def equal(both, tmp_path_factory) -> Verified:
     """A verification on golden, which finds no difference."""
-    source = Source(inputs=None, data=None, samples="2", first=0, default=2)
+    source = InputSource(inputs=None, data=None, samples="2", first=0, default=2)
     request = Request(path=both, place=str(both), source=source, preset="", kind=MachineKind.GOLDEN, jobs=1,
                       folder=tmp_path_factory.mktemp("report"), waves=False)
     console = Console(quiet=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.datasets.dataset import DATA
-from concord.net.lowering.full_precision import Numbers
+from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model_file import load_model, save_model
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.machine.config import preset
@@ -71,13 +71,13 @@ def test_verify(tmp_path):
 def test_an_error_of_the_compiler_is_named_by_layer(tmp_path, monkeypatch):
     def wrong(model, firmware):
         found = images_of(model, firmware)
-        real = found[Numbers.REAL]
+        real = found[MemoryNumbers.REAL]
         section = next(section for section in firmware.sections if section.layer == "hidden2")
         words = firmware.instruction_words[section.first:section.last].tolist()
         first = next(one.a for one in map(decode, words) if one.op == Op.MV_MUL)
         tiles = real.tiles.copy()
         tiles[[first, first + 1]] = tiles[[first + 1, first]]
-        return found | {Numbers.REAL: replace(real, tiles=tiles)}
+        return found | {MemoryNumbers.REAL: replace(real, tiles=tiles)}
 
     monkeypatch.setattr("concord.verification.error_split.images_of", wrong)
     result = nnp("verify", MODEL, "--errors", "--machine", "golden", "--samples", 2, "--report", tmp_path)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.image_networks import ImageNetworkMaker
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
 from concord.firmware.firmware_file import save_firmware
@@ -119,7 +119,7 @@ def test_numbers_that_no_machine_holds_are_counted(firmware):
 def test_the_axes_of_images_are_those_of_the_network(folder):
     rng = np.random.default_rng(3)
     model = networks.mlp(rng, preset("vision"), [96, 4], block=False)
-    images = Images(rng, preset("vision"), (3, 4, 8), block=False)
+    images = ImageNetworkMaker(rng, preset("vision"), (3, 4, 8), block=False)
     images.dense(images.conv(INPUT, 4, (3, 3)), 2)
     save_model(replace(images.model(), data="none", classes=()), folder / "images.safetensors")
     save_model(replace(model, data="none", classes=()), folder / "vectors.safetensors")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from concord.campaigns.makers import image_networks, networks
-from concord.compiler.lib.limits import Refused
+from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
 from concord.firmware.firmware_file import load_firmware
@@ -112,7 +112,7 @@ def test_a_machine_of_ones_own_on_gates(small):
 def test_a_fit_holds_the_model(name):
     """A memory shrinks to what is used, and one step less of any depth that grew does not hold the model."""
     rng, base = np.random.default_rng(2), preset(name)
-    images = image_networks.Images(rng, base, (3, 12, 12), block=False)
+    images = image_networks.ImageNetworkMaker(rng, base, (3, 12, 12), block=False)
     images.conv(images.conv(INPUT, 24), 24)
     model = images.model()
     fitted = fit(model, base)
@@ -124,17 +124,17 @@ def test_a_fit_holds_the_model(name):
     for attribute in set(grown) - {"vector_rf"}:  # with less of it, the compiler finds a slower way
         less = fitted.compiled.uses[attribute] - 1
         less -= less % base.tile_engines if attribute == "matrix_tiles" else 0
-        with pytest.raises(Refused):
+        with pytest.raises(CannotRun):
             compile_network(model, replace(fitted.config, **{attribute: less}))
 
 
 def test_reasons_are_structured():
     model = networks.mlp(np.random.default_rng(6), preset("tiny"), [65, 600], block=True)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CannotRun) as caught:
         compile_network(model, preset("tiny"))
     (reason,) = caught.value.reasons
     assert (reason.attribute, reason.needed, reason.available) == ("operand_columns", 9, 8)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CannotRun) as caught:
         compile_network(model, replace(preset("tiny"), operand_columns=9))
     found = {reason.attribute: (reason.needed, reason.available) for reason in caught.value.reasons}
     assert found["matrix_tiles"] == (9 * 75, 32)
@@ -143,5 +143,5 @@ def test_reasons_are_structured():
 
 def test_a_fit_that_no_machine_is():
     model = networks.mlp(np.random.default_rng(6), preset("tiny"), [65, 8], block=True)
-    with pytest.raises(Refused, match="its blocks have 8 elements, native vectors 16"):
+    with pytest.raises(CannotRun, match="its blocks have 8 elements, native vectors 16"):
         fit(model, preset("trainer"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.firmware.firmware import Direction
+from concord.firmware.firmware import ReadDirection
 from concord.firmware.firmware_file import load_firmware, save_firmware
 from concord.firmware.session import Session
 from concord.net import network
@@ -96,7 +96,7 @@ def test_only_the_direction_from_the_end(tmp_path):
     agree(config, model, networks.inputs(rng, 2, 4, 3))
     firmware = compile_network(model, config).firmware
     save_firmware(firmware, tmp_path / "firmware")
-    assert load_firmware(tmp_path / "firmware").directions == firmware.directions == (Direction.BACKWARD,)
+    assert load_firmware(tmp_path / "firmware").directions == firmware.directions == (ReadDirection.BACKWARD,)
     with pytest.raises(ValueError, match="reads a sequence from its end, too, so that it cannot go on"):
         firmware.program(2, keep_state=True)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images
-from concord.compiler.cascade import Cutter, Estimates, balanced
+from concord.campaigns.makers.image_networks import ImageNetworkMaker
+from concord.compiler.cascade import Estimates, PartCompiler, balanced
 from concord.compiler.cuts import crossing, cuts, parts
 from concord.compiler.lib.neighbours import Received
 from concord.firmware.cascade import Cascade
@@ -90,7 +90,7 @@ def test_sequences_cross_in_the_order_in_which_they_are_computed(rng):
 
 
 def test_the_cut_balances_the_cycles(rng):
-    cutter = Cutter(networks.mlp(rng, TINY, [8, 8, 8, 8], block=False), [TINY] * 2)
+    cutter = PartCompiler(networks.mlp(rng, TINY, [8, 8, 8, 8], block=False), [TINY] * 2)
     for cycles, cut in ((100, 1, 1), "dense0"), ((100, 100, 250), "dense1"):
         costs = dict(zip(("dense0", "dense1", "dense2"), cycles, strict=True))
         assert balanced(cutter, costs).cascade.cuts == (cut,)
@@ -100,7 +100,7 @@ def test_the_cut_counts_the_transfer(rng):
     """A word of 2 lanes takes one beat of 4 bytes; header, CRC and pauses take 7 cycles more for each tensor."""
     layers = [dense(rng, "a", 8, 8), dense(rng, "b", 8, 8), Add(name="sum", inputs=8), dense(rng, "c", 8, 8)]
     model = networks.model(layers, sources={"sum": ("a", "b")})
-    cutter = Cutter(model, [TINY] * 2)
+    cutter = PartCompiler(model, [TINY] * 2)
     costs = {"a": 100, "b": 10, "sum": 30, "c": 80}
     estimates = Estimates(cutter, costs)
     assert [estimates.sending(name) for name in ("a", "b")] == [11, 22]
@@ -111,7 +111,7 @@ def test_the_cut_counts_the_transfer(rng):
 @pytest.mark.parametrize(("queue", "cycles"), [(2, 0), (1, 50)])
 def test_the_cut_counts_the_wait_for_the_last_tensor(residual, queue, cycles):
     """The result of a takes 3 words; without room for them, b is computed when the second machine takes them."""
-    cutter = Cutter(residual, [replace(TINY, net_in=queue, net_out=queue)] * 2)
+    cutter = PartCompiler(residual, [replace(TINY, net_in=queue, net_out=queue)] * 2)
     costs = {"a": 100, "b": 50, "sum": 10, "c": 10}
     estimates = Estimates(cutter, costs)
     assert [estimates.waiting(name) for name in ("a", "b", "sum")] == [0, cycles, 0]
@@ -122,12 +122,12 @@ def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(
     small = replace(TINY, matrix_tiles=22)
     assert whole(model, small) is None
     assert whole(model, fitted(model, small).firmware.config)
-    both = balanced(Cutter(model, [small] * 2), {"dense0": 1, "dense1": 99, "dense2": 1})
+    both = balanced(PartCompiler(model, [small] * 2), {"dense0": 1, "dense1": 99, "dense2": 1})
     assert both.cascade.cuts == ("dense1",)
     with pytest.raises(ValueError, match="(?s)does not fit 2 machines, wherever .*MatrixRf needs 24 tiles"):
-        balanced(Cutter(model, [replace(TINY, matrix_tiles=18)] * 2), {})
+        balanced(PartCompiler(model, [replace(TINY, matrix_tiles=18)] * 2), {})
     with pytest.raises(ValueError, match="can be cut at 2 places, and 4 machines need 3"):
-        balanced(Cutter(model, [small] * 4), {})
+        balanced(PartCompiler(model, [small] * 4), {})
     for parts_of, names in ((both.cascade.parts, ()), (both.cascade.parts[:1], ("dense1",)), ((), ())):
         with pytest.raises(ValueError, match=f"{len(parts_of)} parts and {len(names)} cuts are no network over"):
             replace(both.cascade, parts=parts_of, cuts=names)
@@ -163,9 +163,9 @@ def test_machines_are_named_one_by_one_or_all_at_once(residual):
 @pytest.fixture(scope="module")
 def over_two_machines():
     """The firmware of two convolutions, between which an image crosses."""
-    made = Images(np.random.default_rng(4), TINY, (2, 4, 4), block=False)
+    made = ImageNetworkMaker(np.random.default_rng(4), TINY, (2, 4, 4), block=False)
     made.conv(made.conv("", 4, (1, 1)), 3, (2, 2))
-    return Cutter(made.model(), [TINY] * 2).compiled(["conv0"]).cascade
+    return PartCompiler(made.model(), [TINY] * 2).compiled(["conv0"]).cascade
 
 
 def turned(firmware):

@@ -5,8 +5,8 @@ from io import StringIO
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images
-from concord.compiler.cascade import Cutter
+from concord.campaigns.makers.image_networks import ImageNetworkMaker
+from concord.compiler.cascade import PartCompiler
 from concord.compiler.explain import explain
 from concord.compiler.network import compile_network
 from concord.firmware.session import Session
@@ -23,7 +23,7 @@ from rich.console import Console
 
 def network():
     rng = np.random.default_rng(0)
-    images = Images(rng, preset("vision"), (3, 8, 8), block=False)
+    images = ImageNetworkMaker(rng, preset("vision"), (3, 8, 8), block=False)
     at = images.conv(INPUT, 20, (3, 3), padding=(1, 1, 1, 1))
     at = images.sum(images.conv(at, 20, (3, 3), padding=(1, 1, 1, 1), groups=20), at)
     images.dense(images.maximum(at, (2, 2), stride=(2, 2)), 10)
@@ -57,9 +57,10 @@ def test_all_passes_of_a_loop_over_time_steps_are_counted(block):
 
 def test_words_of_the_copy_pipeline_are_counted_apart():
     """An image that another machine takes is copied to NetQ while the next strip is computed."""
-    config, images = preset("vision"), Images(np.random.default_rng(0), preset("vision"), (4, 8, 8), block=False)
+    config, images = preset("vision"), ImageNetworkMaker(np.random.default_rng(0), preset("vision"), (4, 8, 8),
+                                                         block=False)
     images.conv(images.conv(INPUT, 20, (1, 1)), 4, (2, 2))
-    part = Cutter(images.model(), [config] * 2).compiled(["conv0"]).parts[0]
+    part = PartCompiler(images.model(), [config] * 2).compiled(["conv0"]).parts[0]
     (work,) = (one for one in explain(part.firmware) if one.layer == "conv0")
     assert (work.words, work.copied) == (64 * 3, 64 * 3)
     assert work.cycles == 64 * 3 + timing.chain(config, product_of_words=True)
@@ -76,7 +77,7 @@ def test_places_are_those_of_the_memories():
 def test_pixels_are_padded_to_an_odd_number_of_entries():
     """With two engines, pixels of four native vectors put neighbouring columns of a depthwise layer into one bank."""
     config = preset("vision_large")
-    images = Images(np.random.default_rng(0), config, (64, 6, 6), block=False)
+    images = ImageNetworkMaker(np.random.default_rng(0), config, (64, 6, 6), block=False)
     images.dense(images.conv(INPUT, 64, (3, 3), groups=64), 2)
     firmware = compile_network(images.model(), config).firmware
     assert not sum(work.conflict for work in explain(firmware))

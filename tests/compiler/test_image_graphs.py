@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from concord.campaigns.makers.image_networks import Images, geometry
+from concord.campaigns.makers.image_networks import ImageNetworkMaker, geometry
 from concord.compiler.compilation import Compilation
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config
@@ -18,7 +18,7 @@ STREAMED = (5, 12, 14, 15, 16, 22)
 
 def graph(rng: np.random.Generator, config: Config, *, block: bool) -> Model:
     """Convolutions and sums of any two of the tensors before them, at the end of which the last three are joined."""
-    images, size = Images(rng, config, (3, 5, 4), block=block), config.native_dim if block else 5
+    images, size = ImageNetworkMaker(rng, config, (3, 5, 4), block=block), config.native_dim if block else 5
 
     def conv(source: str) -> str:
         activation = Activation(rng.choice(["none", "relu"]))
@@ -55,7 +55,7 @@ def test_strips_of_any_windows(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     config = roomy(NAMES[seed % len(NAMES)], **ROOMY)
     shape = 3, int(rng.integers(8, 20)), int(rng.integers(3, 7))
-    images, at = Images(rng, config, shape, block=bool(seed % 2)), INPUT
+    images, at = ImageNetworkMaker(rng, config, shape, block=bool(seed % 2)), INPUT
     while images.shapes[at][1] > 1 and len(images.layers) < 3:
         size, options = geometry(rng, images.shapes[at], 3)
         at = images.conv(at, int(rng.integers(1, 20)), size, **options)

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images, geometry
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker, geometry
 from concord.compiler.network import compile_network
 from concord.net.model import INPUT, Model
 from concord.sim.machines.host import machine
@@ -36,7 +36,7 @@ def shape_for(rng, config: Config) -> tuple[int, int, int]:
 def test_convolutions(name, block, seed):
     rng = np.random.default_rng(seed)
     config = roomy(name)
-    images = Images(rng, config, shape_for(rng, config), block=block)
+    images = ImageNetworkMaker(rng, config, shape_for(rng, config), block=block)
     at = INPUT
     for _ in range(2):
         shape = images.shapes[at]
@@ -54,7 +54,7 @@ def test_convolutions(name, block, seed):
 def test_pooling_behind_and_before_convolutions(name, block, seed):
     rng = np.random.default_rng(seed)
     config = roomy(name)
-    images = Images(rng, config, (int(rng.integers(1, 20)), 6, 7), block=block)
+    images = ImageNetworkMaker(rng, config, (int(rng.integers(1, 20)), 6, 7), block=block)
     at = images.conv(INPUT, int(rng.integers(1, 20)), (3, 3), padding=(1, 1, 1, 1))
     size, options = geometry(rng, images.shapes[at])
     if rng.integers(2):
@@ -78,7 +78,7 @@ def test_residual_networks(name, block, seed):
     rng = np.random.default_rng(seed)
     config = roomy(name)
     relu = Activation(rng.choice(["none", "relu"]))
-    images = Images(rng, config, (3, 8, 8), block=block)
+    images = ImageNetworkMaker(rng, config, (3, 8, 8), block=block)
     channels = int(rng.integers(1, 20))
     at = images.conv(INPUT, channels, (3, 3), padding=(1, 1, 1, 1))
     for stride in (1, 2):
@@ -97,7 +97,7 @@ def test_residual_networks(name, block, seed):
 def test_concatenations(name, block, seed):
     rng = np.random.default_rng(seed)
     config = roomy(name)
-    images = Images(rng, config, (2, 6, 5), block=block)
+    images = ImageNetworkMaker(rng, config, (2, 6, 5), block=block)
     at = images.conv(INPUT, int(rng.integers(1, 20)), (3, 3), padding=(1, 1, 1, 1))
     for _ in range(2):
         one, two, four = (int(n) for n in rng.integers(1, 12, 3))
@@ -115,7 +115,7 @@ def test_concatenations(name, block, seed):
 def test_images_of_different_sizes_are_joined_flat(name, block):
     rng = np.random.default_rng(1)
     config = roomy(name)
-    images = Images(rng, config, (2, 6, 5), block=block)
+    images = ImageNetworkMaker(rng, config, (2, 6, 5), block=block)
     a = images.conv(INPUT, 9, (3, 3))
     b = images.conv(a, 3, (2, 2))
     c = images.maximum(a, (2, 2), stride=(2, 2))
@@ -127,7 +127,7 @@ def test_images_of_different_sizes_are_joined_flat(name, block):
 def test_a_sum_of_a_tensor_with_itself_and_of_concatenations(block):
     rng = np.random.default_rng(1)
     config = roomy("vision")
-    images = Images(rng, config, (2, 6, 5), block=block)
+    images = ImageNetworkMaker(rng, config, (2, 6, 5), block=block)
     a = images.conv(INPUT, 16, (3, 3))
     twice = images.sum(a, a)
     b = images.concat(a, twice)
@@ -141,7 +141,7 @@ def test_a_sum_of_a_tensor_with_itself_and_of_concatenations(block):
 def test_a_sum_of_a_concatenation_with_gaps_and_a_convolution(name, block):
     rng = np.random.default_rng(1)
     config = roomy(name)
-    images = Images(rng, config, (2, 6, 5), block=block)
+    images = ImageNetworkMaker(rng, config, (2, 6, 5), block=block)
     joined = images.concat(*(images.conv(INPUT, count, (2, 2)) for count in (config.native_dim + 1, 3)))
     image = images.conv(joined, config.native_dim + 4, (1, 1))
     images.places[image] = images.places[joined]
@@ -172,7 +172,7 @@ def test_maps_take_turns_in_a_small_vector_rf(name, seed):
     """Borders are written again where maps share entries, and passes write over their source."""
     rng = np.random.default_rng(seed)
     config = roomy(name)
-    images = Images(rng, config, (3, 12, 9), block=bool(seed % 2))
+    images = ImageNetworkMaker(rng, config, (3, 12, 9), block=bool(seed % 2))
     at, around = images.conv(INPUT, 20, (3, 3), padding=(1, 1, 1, 1)), None
     for channels, stride in ((18, 1), (18, 1), (30, 2), (5, 1)):
         at = images.conv(at, channels, (3, 3), padding=(1, 1, 1, 1), stride=(stride, stride))
@@ -189,7 +189,7 @@ def test_maps_take_turns_in_a_small_vector_rf(name, seed):
 def test_numbers_that_are_codes_already(name, seed):
     rng = np.random.default_rng(seed)
     config = roomy(name)
-    images = Images(rng, config, (int(rng.integers(1, 20)), 6, 7), block=False)
+    images = ImageNetworkMaker(rng, config, (int(rng.integers(1, 20)), 6, 7), block=False)
     at = images.conv(INPUT, 9, (3, 3), padding=(1, 1, 1, 1), activation=Activation.NONE)
     at = images.maximum(at, (2, 2), stride=(1, 1), padding=(1, 0, 1, 0))
     at = images.sum(images.conv(at, 9, (1, 1), activation=Activation.NONE), at)
@@ -203,7 +203,7 @@ def test_borders_that_differ_from_channel_to_channel_take_turns(name, seed):
     """Borders with equal first channels are different all the same, also where a pixel is one native vector."""
     rng = np.random.default_rng(seed)
     config = roomy(name)
-    images = Images(rng, config, (3, 9, 8), block=False)
+    images = ImageNetworkMaker(rng, config, (3, 9, 8), block=False)
     at = INPUT
     for channels in (-1, -1, -2, -1, -1):
         at = images.conv(at, config.native_dim + channels, (3, 3), padding=(1, 1, 1, 1), offset=-0.5,
@@ -219,7 +219,7 @@ def test_strips_of_maps_that_are_too_large(name, block):
     """An inverted bottleneck is wide inside: rows of the wide maps are held in strips, some computed twice."""
     rng = np.random.default_rng(3)
     config = roomy(name, instructions=4096, addsub_vrf=4096)
-    images = Images(rng, config, (9, 14, 6), block=block)
+    images = ImageNetworkMaker(rng, config, (9, 14, 6), block=block)
     at = images.conv(INPUT, 8, (1, 1))
     for stride in (1, 2):
         wide = images.conv(at, 40, (1, 1))
@@ -235,7 +235,7 @@ def test_strips_of_maps_that_are_too_large(name, block):
 def test_numbers_share_small_vector_memories(attribute):
     rng = np.random.default_rng(0)
     config = roomy("vision")
-    images = Images(rng, config, (3, 12, 9), block=False)
+    images = ImageNetworkMaker(rng, config, (3, 12, 9), block=False)
     at = images.conv(INPUT, 20, (3, 3), padding=(1, 1, 1, 1))
     for _ in range(2):
         body = images.conv(images.conv(at, 20, (3, 3), padding=(1, 1, 1, 1)), 20, (1, 1), activation=Activation.NONE)
@@ -250,7 +250,7 @@ def test_words_between_parts_are_zero_wherever_their_place_was_reused(name):
     """Parts that fill no whole native vectors leave words between them, which count in a block's exponent."""
     rng = np.random.default_rng(0)
     config = roomy(name, initial_vrf=16, addsub_vrf=1536)
-    images = Images(rng, config, (2, 9, 8), block=True)
+    images = ImageNetworkMaker(rng, config, (2, 9, 8), block=True)
     at = images.maximum(images.conv(INPUT, 30, (3, 3), padding=(1, 1, 1, 1)), (2, 2), stride=(1, 1))
     for _ in range(2):
         parts = [images.conv(at, count, (1, 1)) for count in (3, config.mfu_lanes + 1, config.native_dim + 1, 2)]
@@ -271,7 +271,7 @@ def test_hardware_agrees(name):
 
 def small(config: Config, block: bool) -> Model:
     """A network of every kind of layer that fits the presets for tests."""
-    images = Images(np.random.default_rng(0), config, (2, 3, 3), block=block)
+    images = ImageNetworkMaker(np.random.default_rng(0), config, (2, 3, 3), block=block)
     at = images.conv(INPUT, 3, (2, 2), padding=(1, 0, 0, 1))
     at = images.sum(images.conv(at, 3, (1, 1), groups=3), at)
     at = images.maximum(at, (2, 2), stride=(1, 1), padding=(0, 0, 1, 1))
@@ -284,7 +284,7 @@ def test_images_go_to_the_host(block):
     rng = np.random.default_rng(1)
     config = roomy("vision")
     for last in ("concat", "sum", "maximum", "conv"):
-        images = Images(rng, config, (2, 6, 5), block=block)
+        images = ImageNetworkMaker(rng, config, (2, 6, 5), block=block)
         a, b = images.conv(INPUT, 9, (3, 3)), images.conv(INPUT, 9, (3, 3))
         {"concat": lambda: images.concat(images.conv(a, 16, (1, 1)), b), "sum": lambda: images.sum(a, b),  # noqa: B023
          "maximum": lambda: images.maximum(b, (2, 2), stride=(1, 1), padding=(0, 1, 1, 0)),  # noqa: B023
@@ -294,7 +294,7 @@ def test_images_go_to_the_host(block):
 
 
 def test_a_large_average_says_what_fills_the_matrix_memory():
-    images = Images(np.random.default_rng(5), PRESETS["tiny"], (4, 6, 6), block=False)
+    images = ImageNetworkMaker(np.random.default_rng(5), PRESETS["tiny"], (4, 6, 6), block=False)
     images.average(images.conv(INPUT, 4, (1, 1)), (6, 6))
     with pytest.raises(ValueError, match="average1, one identity tile for each pixel of the average, 36"):
         compile_network(images.model(), PRESETS["tiny"])

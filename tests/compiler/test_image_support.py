@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.image_networks import ImageNetworkMaker
 from concord.compiler.network import compile_network
 from concord.net.layers.convolution import Along
 from concord.net.layers.layer import Unknown
@@ -21,8 +21,8 @@ def refused(model: Model, config: Config = VISION) -> str:
     return str(caught.value)
 
 
-def images(block: bool = False, shape=(3, 6, 6)) -> Images:
-    return Images(np.random.default_rng(0), VISION, shape, block=block)
+def images(block: bool = False, shape=(3, 6, 6)) -> ImageNetworkMaker:
+    return ImageNetworkMaker(np.random.default_rng(0), VISION, shape, block=block)
 
 
 def test_a_machine_without_vector_rf():

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.qonnx.graph import qonnx_graph
-from concord.compiler.qonnx.nodes import OPSET, Nodes
+from concord.compiler.qonnx.nodes import OPSET, QonnxNodes
 from concord.datasets import dataset
 from concord.golden.lib import float16
 from concord.net import network
@@ -206,7 +206,7 @@ def test_sums_in_float64_round_once(p):
     values = np.concatenate([values, -values])
     values = values[np.abs(values) < 1 << 53]
     largest = int(np.abs(values).max())
-    nodes = Nodes()
+    nodes = QonnxNodes()
     moved = nodes.add("Mul", "moved", nodes.narrowed("narrow", "x", largest), nodes.constant("places", 2.0**-p))
     nodes.add("Cast", "y", moved, to=TensorProto.FLOAT16)
     ends = (helper.make_tensor_value_info(name, kind, [len(values)])

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.image_networks import ImageNetworkMaker
 from concord.compiler import network as compiler
 from concord.compiler.compilation import Compilation
 from concord.compiler.network import compile_network
@@ -24,7 +24,7 @@ emit = Compilation._emit_stream
 
 def residual(rng: np.random.Generator, config: Config, *, block: bool, rows: int = 24, size: int = 5) -> Model:
     """Passes of several chains, which run strip by strip: a sum waits for its term, and is read in two ways."""
-    images = Images(rng, config, (2, rows, 1), block=block)
+    images = ImageNetworkMaker(rng, config, (2, rows, 1), block=block)
     at = images.conv(INPUT, size, (2, 1), unsigned=True)
     at = images.sum(images.conv(at, size, (1, 1), unsigned=False), at)
     images.conv(images.concat(at, images.conv(at, size, (1, 1), unsigned=True)), 2, (2, 1), stride=(2, 1))
@@ -75,7 +75,7 @@ def test_streams_in_loops_give_the_same_bits(name, monkeypatch):
     streams = []
     monkeypatch.setattr(Compilation, "_emit_stream", lambda self, one: (streams.append(one), emit(self, one)))
     config = roomy(name, matrix_tiles=8192, addsub_vrf=4096)
-    images, at = Images(np.random.default_rng(0), config, (3, 40, 4), block=True), INPUT
+    images, at = ImageNetworkMaker(np.random.default_rng(0), config, (3, 40, 4), block=True), INPUT
     for _ in range(3):
         at = images.conv(at, 6, (3, 3), padding=(1, 1, 1, 1))
     images.conv(at, 2, (1, 1), activation=Activation.NONE)

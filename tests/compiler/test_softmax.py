@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import image_networks, networks
-from concord.compiler.lib.limits import Refused
+from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import compile_network
 from concord.golden.lib.float16 import NAN
 from concord.golden.mfu.softmax import real_softmax
@@ -33,7 +33,7 @@ def roomy(name: str) -> Config:
 
 def networks_of(rng, config, *, block: bool) -> dict[str, tuple[Model, tuple[int, ...]]]:
     """Networks of each way through the compiler, and the shape of their samples."""
-    made = image_networks.Images(rng, config, (3, 4, 5), block=block)
+    made = image_networks.ImageNetworkMaker(rng, config, (3, 4, 5), block=block)
     made.dense(made.conv(INPUT, 4, (3, 3)), 7)
     return {
         "dense": (networks.mlp(rng, config, [9, 11, 7], block=block), (3, 9)),
@@ -63,7 +63,7 @@ def test_the_library_agrees():
     with machine("golden", TINY) as golden, machine("library", TINY) as library:
         model = ended(networks.mlp(rng, TINY, [7, 9], block=True))
         machines_agree(golden, library, TINY, model, networks.inputs(rng, 6, 7))
-        image = image_networks.Images(rng, TINY, (2, 3, 3), block=False)
+        image = image_networks.ImageNetworkMaker(rng, TINY, (2, 3, 3), block=False)
         image.dense(INPUT, 5)
         machines_agree(golden, library, TINY, ended(image.model()), networks.inputs(rng, 4, 18))
 
@@ -90,10 +90,10 @@ def test_a_nan_reaches_all_outputs():
 @pytest.mark.parametrize("images", [False, True])
 def test_a_machine_without_room_refuses_it(config, sentence, images):
     rng = np.random.default_rng(4)
-    made = image_networks.Images(rng, config, (2, 3, 3), block=False)
+    made = image_networks.ImageNetworkMaker(rng, config, (2, 3, 3), block=False)
     made.dense(made.conv(INPUT, 3, (2, 2)), 14)
     model = ended(made.model() if images else networks.mlp(rng, config, [5, 14], block=False))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CannotRun) as refused:
         compile_network(model, config)
     assert sentence in str(refused.value)
     assert refused.value.reasons[0].attribute == "softmax_words"

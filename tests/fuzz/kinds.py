@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 from concord.campaigns.makers import networks
-from concord.compiler.cascade import Cutter
+from concord.compiler.cascade import PartCompiler
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
 from concord.datasets.read import read_data
@@ -140,7 +140,7 @@ def _firmwares(folder: Path) -> tuple[bytes, ...]:
 def _cascades(folder: Path) -> bytes:
     path, tiny = folder / "whole.safetensors", preset("tiny")
     model = networks.recurrent(np.random.default_rng(0), tiny, [3, 5, 4], block=[False, False])
-    firmware_file.save_cascade(Cutter(model, [tiny] * 2).compiled(["lstm0"]).cascade, path)
+    firmware_file.save_cascade(PartCompiler(model, [tiny] * 2).compiled(["lstm0"]).cascade, path)
     return _taken(path)
 
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images, geometry
+from concord.campaigns.makers.image_networks import ImageNetworkMaker, geometry
 from concord.compiler.network import compile_network
 from concord.firmware.layout import Layout
 from concord.golden.host.messages import input_message, program_message
-from concord.handover.memory_images import Image, assembled
+from concord.handover.memory_images import MemoryFile, assembled
 from concord.net import network
 from concord.net.cells.registry import CELLS
 from concord.net.model import INPUT
@@ -31,7 +31,7 @@ def models(rng):
     """Networks of every form of input and output: vectors, sequences from both ends or of fixed steps, images."""
     yield networks.mlp(rng, TINY, [13, 9, 5], block=True)
     yield networks.both_directions(rng, TINY, block=False, cell=CELLS["gru"])
-    images = Images(rng, TINY, (2, 4, 3), block=False)
+    images = ImageNetworkMaker(rng, TINY, (2, 4, 3), block=False)
     images.conv(images.conv(INPUT, 3, (2, 2), padding=(1, 0, 0, 1)), 3, (2, 2), stride=(2, 1), padding=(0, 1, 1, 0))
     yield images.model()
     yield small(np.random.default_rng(0), TINY, block=False)
@@ -66,7 +66,7 @@ def test_results_are_goldens(number, tmp_path):
 def test_a_program_without_input(tmp_path):
     text = "v_rd InitialVrf, 0\nv_wr NetQ\nend_chain\nend"
     np.save(tmp_path / "x.npy", np.float16([3, 4]))
-    image = Image(mem=Mem.INITIAL_VRF, address=0, path=tmp_path / "x.npy")
+    image = MemoryFile(mem=Mem.INITIAL_VRF, address=0, path=tmp_path / "x.npy")
     firmware = assembled("constant", TINY, text, assemble(text), [image], inputs=None, outputs=None)
     driver = Driver(tmp_path, firmware, [np.zeros(0, np.uint16)], Library(TINY))
     assert (driver.open(), driver.load()) == ("OK", "OK")

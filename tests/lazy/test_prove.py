@@ -20,7 +20,7 @@ def test_invariant(task):
 
 def test_a_bug_is_no_proof():
     bug = prove.tasks("invariant")[-1].bug
-    task = prove.Task("invariant", "cover", bug)  # its covers are reached, which is reported as a failure
+    task = prove.ProofTask("invariant", "cover", bug)  # its covers are reached, which is reported as a failure
     assert prove.verdict(task, LazyFormat()).startswith("FAILED")
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images
-from concord.compiler.cascade import Cutter
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker
+from concord.compiler.cascade import PartCompiler
 from concord.compiler.cuts import crossing, cuts
 from concord.compiler.network import compile_network
 from concord.firmware.cascade_session import CascadeSession, Streamed
@@ -32,7 +32,7 @@ def roomy(name: str) -> Config:
 
 def images(rng: np.random.Generator, config: Config, *, block: bool) -> Model:
     """A residual network whose image crosses the first cut, and a vector the second one."""
-    made = Images(rng, config, (3, 5, 4), block=block)
+    made = ImageNetworkMaker(rng, config, (3, 5, 4), block=block)
     first = made.conv("", 6, padding=(1, 1, 1, 1))
     second = made.conv(first, 6, padding=(1, 1, 1, 1))
     third = made.conv(made.sum(first, second), 5, (1, 1))
@@ -43,7 +43,7 @@ def images(rng: np.random.Generator, config: Config, *, block: bool) -> Model:
 def agree(kind: str, configs: list[Config], model: Model, cut: list[str], samples: np.ndarray) -> CascadeSession:
     """Assert that a cascade gives the bits of the network in golden arithmetic, one by one and in a stream."""
     wanted = network.forward(model, samples)[-1].outputs
-    firmware = Cutter(model, configs).compiled(cut).cascade
+    firmware = PartCompiler(model, configs).compiled(cut).cascade
     with cascade(kind, configs, **({} if kind == "golden" else RANDOM)) as machines:
         session = CascadeSession(machines, firmware.parts)
         np.testing.assert_array_equal(np.stack([session.infer(sample) for sample in samples]), wanted)
@@ -110,7 +110,7 @@ def test_a_softmax_stays_with_the_layer_in_front_of_it():
     model = networks.model(layers)
     agree("golden", [TINY, config], model, ["dense0"], networks.inputs(rng, 3, 10))
     with pytest.raises(ValueError, match="the softmax behind it takes the result of 'dense1'"):
-        Cutter(model, [TINY, config]).compiled(["dense1"])
+        PartCompiler(model, [TINY, config]).compiled(["dense1"])
 
 
 def test_machines_may_differ():
@@ -119,14 +119,15 @@ def test_machines_may_differ():
     model = networks.mlp(rng, small, [10, 13, 5], block=False)
     agree("golden", [small, large], model, ["dense0"], networks.inputs(rng, 3, 10))
     with pytest.raises(ValueError, match=r"has 2 lanes of a word \(mfu_lanes\) and the one behind it 4"):
-        Cutter(model, [small, replace(small, mfu_lanes=4)])
+        PartCompiler(model, [small, replace(small, mfu_lanes=4)])
 
 
 def test_a_sequence_in_parts_goes_on_on_all_machines():
     rng = np.random.default_rng(6)
     model = networks.recurrent(rng, TINY, [5, 4, 3], block=[False, False], outputs=4)
     samples = networks.inputs(rng, 1, 6, 5)
-    session = CascadeSession(cascade("golden", [TINY] * 2), Cutter(model, [TINY] * 2).compiled(["lstm0"]).cascade.parts)
+    session = CascadeSession(cascade("golden", [TINY] * 2),
+                             PartCompiler(model, [TINY] * 2).compiled(["lstm0"]).cascade.parts)
     session.infer(samples[0, :4])
     np.testing.assert_array_equal(session.infer(samples[0, 4:], keep_state=True),
                                   network.forward(model, samples)[-1].outputs[0])
@@ -156,7 +157,7 @@ def test_two_machines_have_more_throughput_than_one():
     rng = np.random.default_rng(8)
     model = networks.recurrent(rng, TINY, [5, 4, 4], block=[False, False])
     samples = list(networks.inputs(rng, 4, 6, 5))
-    both = Cutter(model, [TINY] * 2).compiled(["lstm0"]).cascade
+    both = PartCompiler(model, [TINY] * 2).compiled(["lstm0"]).cascade
     intervals = []
     for parts in both.parts, [compile_network(model, TINY).firmware]:
         with cascade("library", [part.config for part in parts]) as machines:
@@ -168,7 +169,7 @@ def test_a_machine_refuses_results_for_another_one():
     """PEER names the machine that takes the results; any other one stops with MESSAGE."""
     rng = np.random.default_rng(9)
     model = networks.mlp(rng, TINY, [10, 13, 5], block=False)
-    firmware = Cutter(model, [TINY] * 2).compiled(["dense0"]).cascade
+    firmware = PartCompiler(model, [TINY] * 2).compiled(["dense0"]).cascade
     with cascade("library", [TINY] * 2) as machines:
         session = CascadeSession(machines, firmware.parts)
         machines.machines[0].write_register(Register.PEER, TINY.digest ^ 1)
@@ -181,7 +182,7 @@ def test_back_pressure_reaches_the_first_machine():
     """A second machine that does not run takes no more words than its queue holds; nothing is lost."""
     rng = np.random.default_rng(10)
     model = networks.mlp(rng, TINY, [10, 13, 5], block=False)
-    firmware = Cutter(model, [TINY] * 2).compiled(["dense0"]).cascade
+    firmware = PartCompiler(model, [TINY] * 2).compiled(["dense0"]).cascade
     samples = networks.inputs(rng, 60, 10)  # 60 messages of 7 words; a queue holds 256 words
     wanted = network.forward(model, samples)[-1].outputs
     with cascade("library", [TINY] * 2) as machines:

@@ -7,7 +7,7 @@ import pytest
 from concord.campaigns.shrink import shrink
 from concord.golden.machine import Machine
 from concord.golden.schedule import chain as golden_chain
-from concord.golden.schedule.vectorisation import Plan, plan
+from concord.golden.schedule.vectorisation import WordPlan, plan
 from concord.sim.stimulus.entry_faults import entry_faults
 from concord.sim.stimulus.faults import errors, fault
 from concord.sim.stimulus.functional_coverage import all_bins, bins
@@ -131,7 +131,7 @@ def test_a_seed_gives_one_case():
 
 def word_by_word(config, chain):
     total = chain.result_words * chain.registers.iterations
-    return Plan(addresses=plan(config, chain).addresses, spans=tuple((k, k + 1) for k in range(total)))
+    return WordPlan(addresses=plan(config, chain).addresses, spans=tuple((k, k + 1) for k in range(total)))
 
 
 @pytest.mark.parametrize("name", CONFIGS)

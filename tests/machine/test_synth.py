@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 import typer
-from concord.benchmarks.synth import Script, costs, main, synthesise
+from concord.benchmarks.synth import YosysScript, costs, main, synthesise
 from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
@@ -19,14 +19,14 @@ APP.command()(main)
 def test_an_index_times_an_odd_width(name):
     """Accumulator words whose number of bits is no power of two are selected by a product with a constant."""
     config = preset(name)
-    modules = synthesise(verilog(Accumulator(config), "top"), Script(flatten=True))
+    modules = synthesise(verilog(Accumulator(config), "top"), YosysScript(flatten=True))
     found = costs(sum(modules.values(), Counter()))
     assert found["DSP"] == 0
     assert found["FF"] >= 2 * config.native_dim * config.sum_bits
 
 
 def test_the_smallest_preset():
-    modules = synthesise(verilog(NNP(preset("serial")), "top"), Script(flatten=False))
+    modules = synthesise(verilog(NNP(preset("serial")), "top"), YosysScript(flatten=False))
     found = costs(sum(modules.values(), Counter()))
     assert found["LUT4"] > 10_000
     assert 0 < found["DSP"] < 156

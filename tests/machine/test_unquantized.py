@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker
 from concord.compiler.network import compile_network, full_precision
 from concord.datasets.dataset import DATA
 from concord.datasets.samples import Samples
@@ -18,7 +18,7 @@ from concord.net import network as quantized
 from concord.net.cells.registry import CELLS
 from concord.net.layers.dense import Dense
 from concord.net.layers.joins import Softmax
-from concord.net.lowering.full_precision import Numbers
+from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import INPUT, Model
 from concord.net.model_file import load_model
 from concord.spec.isa.memories import Mem
@@ -159,7 +159,8 @@ def test_each_rounding_alone_changes_results():
     model, samples = network("dense", rng, config, False)
     model = with_reals(rng, model)
     firmware = compile_network(model, config).firmware
-    real, weights = (full_precision(model, firmware, numbers) for numbers in (Numbers.REAL, Numbers.WEIGHTS))
+    real, weights = (full_precision(model, firmware, numbers) for numbers in (MemoryNumbers.REAL,
+                                                                              MemoryNumbers.WEIGHTS))
     results = [UnquantizedMachine(firmware, *given, **switches).infer(samples[0]) for given, switches in (
         ([real], {}), ([weights], {}), ([real], {"activations": True}), ([real], {"binary16": True}))]
     assert len({result.tobytes() for result in results}) == len(results)
@@ -172,7 +173,7 @@ def test_roundings_of_chosen_layers(kind, block):
     model, samples = network(kind, rng, config, block)
     model = with_reals(rng, model)
     firmware = compile_network(model, config).firmware
-    real, stored = (full_precision(model, firmware, numbers) for numbers in (Numbers.REAL, Numbers.STORED))
+    real, stored = (full_precision(model, firmware, numbers) for numbers in (MemoryNumbers.REAL, MemoryNumbers.STORED))
     machine = UnquantizedMachine(firmware, real)
     exact = machine.infer(samples[0])
     # The chains of no layer quantise an image of the network's input.
@@ -194,7 +195,7 @@ def test_the_roundings_of_the_only_layer_alone_are_all_roundings(preset, block):
     """A padded convolution: its input and the border around it are quantised, with a zero point in integers."""
     config = replace(PRESETS[preset], **ROOM, operand_columns=64)
     rng = np.random.default_rng(0)
-    made = Images(rng, config, (3, 5, 4), block=block)
+    made = ImageNetworkMaker(rng, config, (3, 5, 4), block=block)
     made.conv(INPUT, 4, (3, 3), padding=(1, 1, 1, 1), offset=-0.25, unsigned=True, activation=Activation.NONE)
     model = with_reals(rng, made.model())
     firmware, samples = compile_network(model, config).firmware, networks.inputs(rng, 3, 3 * 5 * 4)
@@ -209,7 +210,8 @@ def test_weights_and_constants_that_the_model_rounded_are_found_again():
     model, samples = network("dense", rng, config, False)
     model = with_reals(rng, model)
     firmware = compile_network(model, config).firmware
-    stored, weights = (full_precision(model, firmware, numbers) for numbers in (Numbers.STORED, Numbers.WEIGHTS))
+    stored, weights = (full_precision(model, firmware, numbers) for numbers in (MemoryNumbers.STORED,
+                                                                                MemoryNumbers.WEIGHTS))
     for mem, words in stored.vectors.items():
         np.testing.assert_allclose(weights.vectors[mem], words, rtol=3e-3, atol=1e-6)
         factors = mem in (Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)  # They may hold nothing but factors R, which stay.

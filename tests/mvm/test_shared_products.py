@@ -7,7 +7,7 @@ import pytest
 from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
-from concord.benchmarks.synth import Script, costs, synthesise
+from concord.benchmarks.synth import YosysScript, costs, synthesise
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.dot_products import PAIR, SINGLE, TRIPLE, SharedProducts, groups
@@ -93,5 +93,5 @@ def test_products_are_mapped_where_they_are_meant_to_be():
     """Each product that the configuration has a multiplier for takes one, and no other does."""
     for count, used in ((0, 0), (27, 24)):
         config = replace(preset("tiny"), multipliers=count)
-        modules = synthesise(verilog(TileEngine(config), "top", Ecp5()), Script(flatten=True))
+        modules = synthesise(verilog(TileEngine(config), "top", Ecp5()), YosysScript(flatten=True))
         assert costs(sum(modules.values(), Counter()))["DSP"] == used

@@ -8,7 +8,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.sim.drivers.bench import pack, unpack
-from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.drivers.stream import Sink, StreamSource, start
 
 PAIR = data.StructLayout({"left": signed(5), "right": data.ArrayLayout(3, 2), "wide": 70})
 
@@ -36,7 +36,7 @@ async def read_after_edge(dut):
 async def streams(dut, stall):
     """Every payload arrives in order; without stalls, one in each cycle."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+    source = StreamSource(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
     sink = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)
     await start(dut)
     count = 200

@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from concord.campaigns.regress import Job, Result, jobs, merge, tables
+from concord.campaigns.regress import BenchJob, Result, jobs, merge, tables
 from concord.sim.machines.build import ROOT
 from concord.sim.units import TESTBENCHES
 from rich.console import Console
@@ -84,7 +84,7 @@ def test_ordinary_tests_run_a_part():
 
 
 def test_a_job_tells_how_to_repeat_it():
-    job = Job(unit="adder", config="tiny", seed=7)
+    job = BenchJob(unit="adder", config="tiny", seed=7)
     assert job.command == "nox -s regress -- --unit adder --config tiny --seed 7 --waves"
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.disassembler import disassemble
-from concord.spec.isa.instructions import BASES, FIELDS, SPECS, Instruction, Kind, Op, Reg, encode
+from concord.spec.isa.instructions import BASES, FIELDS, SPECS, Instruction, Op, OperandKind, Reg, encode
 from concord.spec.isa.memories import Mem
 
 TEXT = """\
@@ -78,7 +78,7 @@ def test_a_word_without_text_stays_a_number():
 
 def test_every_legal_form_has_text():
     for op, spec in SPECS.items():
-        mems = spec.mems or {Kind.REGISTER: list(Reg), Kind.INCREMENT: BASES}.get(spec.kind, (0,))
+        mems = spec.mems or {OperandKind.REGISTER: list(Reg), OperandKind.INCREMENT: BASES}.get(spec.kind, (0,))
         for mem in mems:
             assert not disassemble([encode(Instruction(op=op, mem=mem))]).startswith(".word"), (op, mem)
 

@@ -10,8 +10,8 @@ from concord.spec.isa.instructions import (
     STAGES,
     WORD,
     Instruction,
-    Kind,
     Op,
+    OperandKind,
     Reg,
     decode,
     encode,
@@ -75,7 +75,7 @@ def test_every_unit_has_every_operation():
     assert {spec.position for spec in pointwise.values()} == set(range(STAGES))
     for op, spec in pointwise.items():
         assert Counter[spec.place] - Counter.ADD0 == spec.position, "counters are in the order of the stages"
-        assert (spec.operand is not None) == (spec.kind is Kind.OPERAND)
+        assert (spec.operand is not None) == (spec.kind is OperandKind.OPERAND)
         if spec.operand:
             assert spec.operand.name.endswith(op.name[-1]), "an operation reads the memory of its own unit"
 

@@ -22,7 +22,7 @@ from concord.train.lib.export import patterns
 from concord.train.lib.fit import cross_entropy
 from concord.train.lib.networks import Branches, Residual, convolution
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.qat.block_quantizer import Blocks, quantize_block
+from concord.train.qat.block_quantizer import BlocksFunction, quantize_block
 from torch import nn
 
 FORMATS = [
@@ -80,12 +80,12 @@ def test_the_gradient_by_hand():
     """Blocks of two, 3 bits, exponents up to 2, the last units 1/16 and 1/64, the others 1: above 3 clips."""
     fmt = Format(bits=3, symmetric=True, e_min=-4, e_max=2)
     x = torch.tensor([[3.9, 0.4, 3.0, -3.1, -9.0, 4.0, 0.15, 0.19, 0.06]], requires_grad=True)
-    y = Blocks.apply(x, fmt, 2, 1)
+    y = BlocksFunction.apply(x, fmt, 2, 1)
     assert y.tolist() == [[3.0, 0.0, 3.0, -3.0, -3.0, 3.0, 0.125, 0.1875, 0.046875]]
     y.backward(torch.arange(1.0, 10.0)[None])
     assert x.grad.tolist() == [[0.0, 2.0, 3.0, 0.0, 0.0, 0.0, 7.0, 0.0, 0.0]]
     x.grad = None
-    Blocks.apply(x, fmt, 2, 1, False).backward(torch.arange(1.0, 10.0)[None])
+    BlocksFunction.apply(x, fmt, 2, 1, False).backward(torch.arange(1.0, 10.0)[None])
     assert x.grad.tolist() == [list(range(1, 10))]
 
 

@@ -27,7 +27,7 @@ from concord.tests.train.test_bfp_networks import NETWORKS, assert_golden, small
 from concord.tests.train.test_image_networks import IN_BLOCKS, made
 from concord.train.lib.fit import cross_entropy
 from concord.train.network.quantized_network import behind_quantizers
-from concord.train.qat.block_quantizer import Blocks
+from concord.train.qat.block_quantizer import BlocksFunction
 
 RECIPES = {
     "powers of two": BlockRecipe(weights_element=(3, 0), input_bits=8),
@@ -78,7 +78,7 @@ def test_the_golden_machine_has_the_bits_of_the_network(name, kind, tmp_path):
 def test_gradients_stop_where_weights_clip_and_not_where_they_round():
     fmt = Format.floating(3, 0, e_min=1, e_max=1)  # powers of two up to 1
     x = torch.tensor([[1.0, 1.4, 1.6, 0.3, 2.0]], requires_grad=True)
-    y = Blocks.apply(x, fmt, 5, 1)
+    y = BlocksFunction.apply(x, fmt, 5, 1)
     assert y.tolist() == [[1.0, 1.0, 1.0, 0.25, 1.0]]
     y.sum().backward()
     assert x.grad.tolist() == [[1, 1, 0, 1, 0]]

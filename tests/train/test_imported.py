@@ -24,7 +24,7 @@ from concord.net.names import layer_names
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.plan import Unsupported, plan
 from concord.net.quantize.quantized import calibrate, prepared
-from concord.net.quantize.source import Source, source
+from concord.net.quantize.source import NetworkWithData, source
 from concord.train.lib.export import patterns
 from concord.train.lib.samples import SampleTensors, loss_of
 from concord.train.network.quantized_network import QuantizedNetwork
@@ -52,7 +52,7 @@ def data_for(network: Graph, count: int = 24, task: Task = Task.CLASSIFICATION, 
                    calibration=None, description="data = \"random\"")
 
 
-def given(network: Graph, **options) -> Source:
+def given(network: Graph, **options) -> NetworkWithData:
     return source(network, data_for(network, **options))
 
 
@@ -60,14 +60,14 @@ def folded(network: Graph) -> Graph:
     return plan(network).graph
 
 
-def quantized(found: Source, choices: Choices, *shown) -> QuantizedNetwork:
+def quantized(found: NetworkWithData, choices: Choices, *shown) -> QuantizedNetwork:
     """The network behind quantisers, by its calibration set."""
     arithmetic = prepared(found.network, choices, found.steps)
     calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths, *shown)
     return QuantizedNetwork(arithmetic)
 
 
-def assert_golden(found: Source, net):
+def assert_golden(found: NetworkWithData, net):
     """Assert that the lowered network gives golden's bits, which differ between samples."""
     layers, sources = net.lower()
     model, samples = networks.model(layers, sources=sources), found.calibration
@@ -76,7 +76,7 @@ def assert_golden(found: Source, net):
     assert (outputs != outputs[0]).any(), "every sample gives the same"
 
 
-def step(found: Source, net, lowered: bool):
+def step(found: NetworkWithData, net, lowered: bool):
     part = SampleTensors.of(found.data.train)
     loss = loss_of(found.data.task, part)
     optimiser = torch.optim.SGD(net.groups(0.002), momentum=0.9)

@@ -126,18 +126,18 @@ def test_one_scale_for_a_gate_covers_both_matrices():
     assert of_w.step == of_r.step == 2 / 127
 
 
-def mixed(values: np.ndarray, affine: scales.Affine) -> np.ndarray:
+def mixed(values: np.ndarray, affine: scales.IntegerScale) -> np.ndarray:
     """The wrong way: quantise with the unrounded minimum, and recover values with the rounded one."""
     minimum = min(0.0, values.min()) / affine.step
     codes = np.clip(np.rint(values / affine.step - minimum), affine.lowest, affine.highest)
     return scales.recover(codes, affine)
 
 
-def consistent(values: np.ndarray, affine: scales.Affine) -> np.ndarray:
+def consistent(values: np.ndarray, affine: scales.IntegerScale) -> np.ndarray:
     return scales.recover(scales.quantize(values, affine), affine)
 
 
-def drift(quantized, values: np.ndarray, affine: scales.Affine) -> np.ndarray:
+def drift(quantized, values: np.ndarray, affine: scales.IntegerScale) -> np.ndarray:
     """Final distance of the recurrences c <- c + x' and c <- c + x, in quantisation steps, float64[cells]."""
     cell = exact = np.zeros(values.shape[1])
     for now, true in zip(quantized(values, affine), values, strict=True):

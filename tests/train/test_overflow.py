@@ -16,9 +16,9 @@ from concord.nnp.main import app
 from concord.spec.numbers.formats import Format
 from concord.train.lib import export
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.overflow.factors import MARGIN, Factors, Room, enlarge_inputs, enlarge_parameters, weights_used
+from concord.train.overflow.factors import MARGIN, Factors, ShrinkRoom, enlarge_inputs, enlarge_parameters, weights_used
 from concord.train.overflow.predictor import Predictor, settled
-from concord.train.overflow.record import STEPS, LayerRecord, NetworkKind, Record, Steps
+from concord.train.overflow.record import STEPS, LayerRecord, NetworkKind, OverflowRecord, RangeSteps
 from concord.train.qat.weight_methods import DoReFa, Wrpn
 from concord.train.runs import mlp
 from typer.testing import CliRunner
@@ -76,13 +76,13 @@ def seen(partial, total=0, *, product=0, events=None, additions=1000) -> Count:
                  total=total, product=product)
 
 
-def room(rows=1, parameters=0.0, inputs=0.0, lowered=False) -> Room:
+def room(rows=1, parameters=0.0, inputs=0.0, lowered=False) -> ShrinkRoom:
     """The room to shrink ranges to these shares."""
-    return Room(parameters=np.full(rows, max(parameters, 1e-9)), inputs=max(inputs, 1e-9), lowered=lowered)
+    return ShrinkRoom(parameters=np.full(rows, max(parameters, 1e-9)), inputs=max(inputs, 1e-9), lowered=lowered)
 
 
 def test_the_first_factor_is_the_magnitude_and_the_next_follow_the_share():
-    factors, steps = Factors(rows=2), Steps(inputs=0.0, least=0.01, step=0.25)
+    factors, steps = Factors(rows=2), RangeSteps(inputs=0.0, least=0.01, step=0.25)
     parameters, inputs = factors.change(seen([511, 100]), WIDE, room(2), steps)
     assert parameters.tolist() == pytest.approx([4 * 1.01, 1])  # 512 / 128
     assert inputs == 1
@@ -98,13 +98,13 @@ def test_the_first_factor_is_the_magnitude_and_the_next_follow_the_share():
 
 @pytest.mark.parametrize(("share", "wanted"), [(0.0, (4, 1)), (0.5, (2, 2)), (1.0, (1, 4))])
 def test_signed_codes_share_the_factor(share, wanted):
-    steps = Steps(inputs=share, least=1e-9)
+    steps = RangeSteps(inputs=share, least=1e-9)
     parameters, inputs = Factors(rows=1).change(seen(511), WIDE, room(), steps)
     assert (parameters[0], inputs) == pytest.approx(wanted)
 
 
 def test_lowered_codes_leave_partial_sums_to_the_parameters():
-    steps = Steps(inputs=1.0, least=1e-9)
+    steps = RangeSteps(inputs=1.0, least=1e-9)
     parameters, inputs = Factors(rows=1).change(seen(511, 100), WIDE, room(lowered=True), steps)
     assert (parameters[0], inputs) == pytest.approx((4, 1))
     parameters, inputs = Factors(rows=2).change(seen([511, 20], [1023, 1023]), WIDE, room(2, lowered=True), steps)
@@ -113,7 +113,7 @@ def test_lowered_codes_leave_partial_sums_to_the_parameters():
 
 
 def test_products_and_outputs_have_widths_of_their_own():
-    steps = Steps(inputs=0.0, least=1e-9)
+    steps = RangeSteps(inputs=0.0, least=1e-9)
     narrow = Widths(sum_bits=8, product_bits=5, output_bits=6)
     for made, factor in ((seen(0, product=31, events=[1]), 2), (seen(0, 127, events=[1]), 4)):
         parameters, _ = Factors(rows=1).change(made, narrow, room(), steps)
@@ -121,24 +121,25 @@ def test_products_and_outputs_have_widths_of_their_own():
 
 
 def test_one_factor_for_the_matrix():
-    steps = Steps(inputs=0.0, least=1e-9, rows=False)
+    steps = RangeSteps(inputs=0.0, least=1e-9, rows=False)
     factors = Factors(rows=2)
     assert factors.change(seen([511, 3]), WIDE, room(2), steps)[0].tolist() == pytest.approx([4, 4])
     factors.begin()
     # Shrinking is limited by the row that needs the largest range.
-    made = factors.change(seen([3, 3]), WIDE, Room(parameters=np.array([0.2, 0.9]), inputs=1, lowered=False), steps)
+    made = factors.change(seen([3, 3]), WIDE, ShrinkRoom(parameters=np.array([0.2, 0.9]), inputs=1, lowered=False),
+                          steps)
     assert made[0].tolist() == pytest.approx([0.9, 0.9])
 
 
 def test_a_threshold_tolerates_events_and_shrinks_nothing():
     factors = Factors(rows=1)
-    assert factors.change(seen(511, events=[3]), WIDE, room(), Steps(threshold=3)) is None
-    assert Factors(rows=2).change(seen([511, 0], events=[3, 0]), WIDE, room(2), Steps(threshold=3)) is None
-    assert factors.change(seen(511, events=[4]), WIDE, room(), Steps(threshold=3)) is not None
+    assert factors.change(seen(511, events=[3]), WIDE, room(), RangeSteps(threshold=3)) is None
+    assert Factors(rows=2).change(seen([511, 0], events=[3, 0]), WIDE, room(2), RangeSteps(threshold=3)) is None
+    assert factors.change(seen(511, events=[4]), WIDE, room(), RangeSteps(threshold=3)) is not None
 
 
 def test_ranges_shrink_where_results_stay_far_inside():
-    factors, steps = Factors(rows=2), Steps(shrink=0.25, headroom=1.0)
+    factors, steps = Factors(rows=2), RangeSteps(shrink=0.25, headroom=1.0)
     parameters, inputs = factors.change(seen([31, 64]), WIDE, room(2, inputs=1), steps)
     assert parameters.tolist() == pytest.approx([0.25 * 2**0.5, 1])  # 32 / 128 and half a bit; 64 is too close
     assert inputs == 1
@@ -149,12 +150,12 @@ def test_ranges_shrink_where_results_stay_far_inside():
     parameters, inputs = Factors(rows=1).change(seen(0), WIDE, room(parameters=0.5, inputs=0.1), steps)
     assert (parameters[0], inputs) == (0.5, 0.5)
     assert Factors(rows=2).change(seen([0, 100]), WIDE, room(2, parameters=1, inputs=0.1), steps) is None
-    nothing = Room(parameters=np.zeros(1), inputs=0.0, lowered=False)
+    nothing = ShrinkRoom(parameters=np.zeros(1), inputs=0.0, lowered=False)
     assert Factors(rows=1).change(seen(0), WIDE, nothing, steps) is None
 
 
 def test_what_overflowed_is_never_reached_again():
-    factors, steps = Factors(rows=1), Steps(inputs=0.0, shrink=0.01)
+    factors, steps = Factors(rows=1), RangeSteps(inputs=0.0, shrink=0.01)
     factors.change(seen(511), WIDE, room(), steps)
     assert factors.change(seen(0), WIDE, room(), steps) is None  # the range has grown in this round of the predictor
     factors.begin()
@@ -167,7 +168,7 @@ def test_what_overflowed_is_never_reached_again():
 @pytest.mark.parametrize("seed", range(5))
 def test_an_adversary_cannot_make_ranges_alternate_for_ever(seed):
     """Weights change between rounds of training such that the smallest safe range varies within 1..50."""
-    rng, steps = np.random.default_rng(seed), Steps(inputs=0.3)
+    rng, steps = np.random.default_rng(seed), RangeSteps(inputs=0.3)
     factors, turns, last, shrunk_at_the_end, ended = Factors(rows=1), 0, None, 0, 0
     for epoch in range(3000):
         factors.begin()
@@ -381,7 +382,7 @@ def test_gradients_move_integers_as_before(kind, power, images):
 
 
 def test_a_layer_that_cannot_be_mended_is_named(images):
-    steps = Steps(rounds=1)
+    steps = RangeSteps(rounds=1)
     with pytest.raises(ValueError, match=r"layer 'hidden1' still overflows \d+ times in 12 bits after 1 rounds"):
         predictor(quantized(images), images, Widths(sum_bits=12), steps).run()
     x = torch.rand(4, 1, 8, 8)
@@ -396,12 +397,13 @@ def test_defaults_of_each_kind_can_be_overridden():
     for name, value in (("threshold", -1), ("inputs", 1.5), ("least", 0.0), ("step", 0.001), ("headroom", 0.0),
                         ("shrink", 1.0), ("rounds", 0)):
         with pytest.raises(ValueError, match=f"{name} = {value} must be "):
-            Steps(**{name: value})
+            RangeSteps(**{name: value})
 
 
 def test_the_record_in_words():
     layer = LayerRecord(name="hidden1", parameters=(1.0, 53.71), inputs=1.44, rounds=2, before=9, after=1, bits=16)
-    made = Record(widths=Widths(sum_bits=16), layers=(layer, replace(layer, name="output", parameters=(2.0, 2.0))))
+    made = OverflowRecord(widths=Widths(sum_bits=16),
+                          layers=(layer, replace(layer, name="output", parameters=(2.0, 2.0))))
     assert made.events == 2
     assert str(made) == (
         "ranges for sums of 16 bits (hidden1: parameters x 1 to 53.7, inputs x 1.44 in 2 rounds, 1 events, 16 bits; "
@@ -423,7 +425,7 @@ def test_convolutions_in_coarse_steps_are_trained_more_slowly(images):
     made.factors["hidden1"].parameters *= 1e6
     assert made.rate(0.01) == 0.01  # dense layers
     x = torch.rand(4, 1, 8, 8)
-    made = Predictor(behind_quantizers(Convolutions(), x, Recipe()), x, Widths(sum_bits=40), Steps())
+    made = Predictor(behind_quantizers(Convolutions(), x, Recipe()), x, Widths(sum_bits=40), RangeSteps())
     for grown, rate in (1.0, 0.01), (9.0, 0.01), (11.0, 0.003):
         for found in made.factors.values():
             found.parameters[:] = grown

@@ -29,7 +29,7 @@ from concord.net.quantize.plan import Unsupported
 from concord.net.quantize.weights import Grid
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import fit
-from concord.train.lib.straight_through import Codes
+from concord.train.lib.straight_through import CodesFunction
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.qat.activations import activations
 from concord.train.qat.layer import QuantizedAverage
@@ -413,7 +413,7 @@ def test_infinite_results_leave_gradients_finite():
     """Binary16 ends at 65504; larger values are clipped, and their gradient moves the range."""
     y = torch.tensor([np.inf, -np.inf, 1.2], requires_grad=True)
     saturation = torch.tensor(2.0, requires_grad=True)
-    Codes.apply(y, saturation, 7).sum().backward()
+    CodesFunction.apply(y, saturation, 7).sum().backward()
     assert y.grad.tolist() == [0, 0, 1]
     assert saturation.grad.item() == pytest.approx(0.1)
 

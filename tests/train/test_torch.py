@@ -153,7 +153,7 @@ def test_rounding_to_binary16_rounds_once():
 def test_curves_are_the_tables(kind, function):
     bits = np.arange(1 << 16, dtype=np.uint16)
     bits = bits[~float16.is_nan(bits)]
-    got = curves.Curve.apply(export.floats(bits), kind)
+    got = curves.CurveFunction.apply(export.floats(bits), kind)
     assert np.array_equal(export.patterns(got), function(bits))
 
 

@@ -1,7 +1,7 @@
 """Scripts made by hand, and what they compute in golden arithmetic."""
 
 import numpy as np
-from concord.twin.lib.script import Call, Loop, Routine, Script, Stored, Tensor
+from concord.twin.lib.script import Call, Routine, Script, SequenceLoop, Stored, StoredTensor
 
 UNSIGNED = {"lowest": 0, "highest": 15}
 SIGNED = {"lowest": -128, "highest": 127}
@@ -19,12 +19,12 @@ def routine(name: str, title: str, parameters: str, results: str, *body) -> Rout
                    body=body)
 
 
-def halves(rng, *shape) -> Tensor:
-    return Tensor(values=rng.normal(size=shape).astype(np.float16))
+def halves(rng, *shape) -> StoredTensor:
+    return StoredTensor(values=rng.normal(size=shape).astype(np.float16))
 
 
-def integers(rng, *shape, bits: int = 4) -> Tensor:
-    return Tensor(values=rng.integers(-(1 << bits - 1), 1 << bits - 1, shape), bits=bits)
+def integers(rng, *shape, bits: int = 4) -> StoredTensor:
+    return StoredTensor(values=rng.integers(-(1 << bits - 1), 1 << bits - 1, shape), bits=bits)
 
 
 def perceptron() -> Script:
@@ -45,18 +45,18 @@ def perceptron() -> Script:
                    call("y", "canonical", "y"))
     return Script(name="digits", machine="tiny", inputs=(10,), outputs=3, classes=("a", "b", "c"), main=main,
                   routines=(hidden, output), tensors={
-                      "hidden1.weights": Tensor(values=weights.astype(np.float32), bits=8),
+                      "hidden1.weights": StoredTensor(values=weights.astype(np.float32), bits=8),
                       "hidden1.bias": halves(rng, 12), "output.in_scale": halves(rng, 12),
-                      "output.weights": integers(rng, 3, 12), "output.start": Tensor(values=np.array([5, -300, 7])),
-                      "output.scale": halves(rng, 3)})
+                      "output.weights": integers(rng, 3, 12),
+                      "output.start": StoredTensor(values=np.array([5, -300, 7])), "output.scale": halves(rng, 3)})
 
 
 def recurrent() -> Script:
     """An LSTM of 6 cells in integers over sequences of any length, and a dense layer."""
     rng = np.random.default_rng(1)
     gates = []
-    tensors = {"start.zeros": Tensor(values=np.zeros(6, np.float16)), "output.weights": integers(rng, 2, 6),
-               "lstm1.h_scale": Tensor(values=np.full(6, 128, np.float16))}
+    tensors = {"start.zeros": StoredTensor(values=np.zeros(6, np.float16)), "output.weights": integers(rng, 2, 6),
+               "lstm1.h_scale": StoredTensor(values=np.full(6, 128, np.float16))}
     for gate, curve in (("i", "sigmoid"), ("f", "sigmoid"), ("o", "sigmoid"), ("j", "tanh")):
         tensors |= {f"lstm1.{gate}.weights": integers(rng, 6, 4), f"lstm1.{gate}.scale": halves(rng, 6),
                     f"lstm1.{gate}.recurrent": integers(rng, 6, 6), f"lstm1.{gate}.bias": halves(rng, 6)}
@@ -74,8 +74,8 @@ def recurrent() -> Script:
                    call("g", "tanh", "c"), call("h", "multiply", "o", "g"))
     main = routine("main", "An LSTM", "x", "y",
                    call("zeros", "start", "x", "start.zeros"),
-                   Loop(items=(("x_t", "x"),), carried=(("h", "zeros"), ("c", "zeros")),
-                        body=(call("h c", "lstm1", "x_t", "h", "c"),)),
+                   SequenceLoop(items=(("x_t", "x"),), carried=(("h", "zeros"), ("c", "zeros")),
+                                body=(call("h c", "lstm1", "x_t", "h", "c"),)),
                    call("h", "multiply", "h", "lstm1.h_scale"),
                    call("codes", "integers", "h", **SIGNED),
                    call("y", "dense", "codes", "output.weights"))
@@ -88,9 +88,9 @@ def echo() -> Script:
     rng = np.random.default_rng(5)
     main = routine("main", "Sums over time", "x", "y",
                    call("s", "start", "x", "start.values"),
-                   Loop(items=(("a", "x"), ("b", "x")), carried=(("s", "s"),), backward=frozenset({"b"}),
-                        body=(call("s", "add", "s", "a"), call("d", "subtract", "s", "b")),
-                        collected=(("u", "s"), ("v", "d")), reversed=frozenset({"v"})),
+                   SequenceLoop(items=(("a", "x"), ("b", "x")), carried=(("s", "s"),), backward=frozenset({"b"}),
+                                body=(call("s", "add", "s", "a"), call("d", "subtract", "s", "b")),
+                                collected=(("u", "s"), ("v", "d")), reversed=frozenset({"v"})),
                    call("y", "join", "u", "v"), call("y", "flatten", "y"))
     return Script(name="echo", machine="tiny", inputs=(3, 2), outputs=12, classes=(), main=main, routines=(),
                   tensors={"start.values": halves(rng, 2)})
@@ -101,9 +101,9 @@ def turned() -> Script:
     rng = np.random.default_rng(6)
     main = routine("main", "Sums over time", "x", "y",
                    call("s", "start", "x", "start.values"),
-                   Loop(items=(("a", "x"),), carried=(("s", "s"), ("last", "s")), backward=frozenset({"a"}),
-                        body=(call("b", "multiply", "last", "loop.scale"), call("last", "maximum", "s", "s"),
-                              call("s", "add", "s", "a"), call("s", "subtract", "s", "b"))),
+                   SequenceLoop(items=(("a", "x"),), carried=(("s", "s"), ("last", "s")), backward=frozenset({"a"}),
+                                body=(call("b", "multiply", "last", "loop.scale"), call("last", "maximum", "s", "s"),
+                                      call("s", "add", "s", "a"), call("s", "subtract", "s", "b"))),
                    call("y", "join", "s", "last"))
     return Script(name="turned", machine="tiny", inputs=(None, 2), outputs=4, classes=(), main=main, routines=(),
                   tensors={"start.values": halves(rng, 2), "loop.scale": halves(rng, 2)})
@@ -127,9 +127,9 @@ def pictures() -> Script:
     return Script(name="pictures", machine="tiny", inputs=(4, 7, 6), outputs=5, classes=(), main=main,
                   routines=(convolution,), tensors={
                       "convolution1.weights": integers(rng, 8, 3, 3, 2), "output.weights": integers(rng, 5, 20),
-                      "convolution1.start": Tensor(values=rng.integers(-99, 99, 8)),
+                      "convolution1.start": StoredTensor(values=rng.integers(-99, 99, 8)),
                       "convolution1.scale": halves(rng, 8),
-                      "output.index": Tensor(values=rng.permutation(48)[:20].astype(np.int32))})
+                      "output.index": StoredTensor(values=rng.permutation(48)[:20].astype(np.int32))})
 
 
 def elements() -> Script:
@@ -145,8 +145,8 @@ def elements() -> Script:
                    call("codes", "floats", "x", precision=2, lowest=-12, highest=12),
                    call("y", "dense", "codes", "output.weights", scale=3))
     return Script(name="elements", machine="tiny", inputs=(10,), outputs=4, classes=(), main=main, routines=(),
-                  tensors={"hidden1.weights": Tensor(values=weights.astype(np.float32), bits=5),
-                           "hidden2.weights": Tensor(values=powers.astype(np.float32), bits=8),
+                  tensors={"hidden1.weights": StoredTensor(values=weights.astype(np.float32), bits=5),
+                           "hidden2.weights": StoredTensor(values=powers.astype(np.float32), bits=8),
                            "output.weights": integers(rng, 4, 9)})
 
 

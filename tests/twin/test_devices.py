@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker
 from concord.campaigns.twin_programs import firmware_of
 from concord.compiler.network import compile_network
 from concord.net.cells.registry import CELLS
@@ -50,7 +50,7 @@ def lstm(block: bool):
 
 def pictures(block: bool):
     """Windows, groups, maxima and averages."""
-    images = Images(np.random.default_rng(0), ROOMY, (3, 8, 8), block=block)
+    images = ImageNetworkMaker(np.random.default_rng(0), ROOMY, (3, 8, 8), block=block)
     at = images.conv(INPUT, 8, padding=(1, 1, 1, 1))
     at = images.sum(at, images.conv(at, 8, padding=(1, 1, 1, 1), groups=8))
     at = images.maximum(at, (3, 3), stride=(2, 2), padding=(1, 1, 1, 1))
@@ -59,7 +59,7 @@ def pictures(block: bool):
 
 
 def images_as_results():
-    images = Images(np.random.default_rng(0), ROOMY, (3, 4, 5), block=False)
+    images = ImageNetworkMaker(np.random.default_rng(0), ROOMY, (3, 4, 5), block=False)
     images.conv(INPUT, 16, (2, 2))
     return images.model()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker
 from concord.campaigns.twin_random import calls
 from concord.compiler.network import compile_network
 from concord.golden.mvm.elements import nearest, representable
@@ -55,7 +55,7 @@ def loud(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def cnn(config: Config):
     """An image network with groups, a sum, a maximum, an average and joined images."""
-    images = Images(np.random.default_rng(0), config, (3, 6, 6), block=True)
+    images = ImageNetworkMaker(np.random.default_rng(0), config, (3, 6, 6), block=True)
     at = images.conv(INPUT, 16, padding=(1, 1, 1, 1))
     other = images.conv(at, 16, padding=(1, 1, 1, 1), groups=16)
     at = images.maximum(images.sum(at, other), (3, 3), stride=(2, 2), padding=(1, 1, 1, 1))

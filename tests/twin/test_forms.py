@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images
+from concord.campaigns.makers.image_networks import ImageNetworkMaker
 from concord.campaigns.makers.mixed_networks import Mixed
 from concord.campaigns.twin_random import calls
 from concord.net.arithmetic.windows import TimeAxis
@@ -27,14 +27,14 @@ def recovered(config: Config, model: Model, steps: int = 4) -> list[Call]:
 
 
 def test_blocks_along_windows_that_fill_all_columns_of_an_image():
-    images = Images(np.random.default_rng(0), VISION, (3, 5, 2), block=True)
+    images = ImageNetworkMaker(np.random.default_rng(0), VISION, (3, 5, 2), block=True)
     images.dense(images.conv(INPUT, 32, (2, 2)), 3)
     assert "patches" in {call.function for call in recovered(VISION, images.model())}
 
 
 @BLOCK
 def test_pixels_that_a_stride_leaves_out_and_places_outside_of_the_image(block):
-    images = Images(np.random.default_rng(0), VISION, (2, 3, 10), block=block)
+    images = ImageNetworkMaker(np.random.default_rng(0), VISION, (2, 3, 10), block=block)
     at = images.conv(INPUT, 16, (3, 3), stride=(2, 2), padding=(1, 1, 1, 1))
     at = images.conv(at, 16, (1, 1), stride=(3, 2), padding=(0, 0, 2, 1))
     images.dense(images.average(at, (1, 4)), 4)
@@ -75,7 +75,7 @@ def test_images_as_results_and_as_sequences_of_columns(block):
 
 @BLOCK
 def test_maxima_whose_windows_at_the_border_have_one_pixel(block):
-    images = Images(np.random.default_rng(0), VISION, (3, 8, 4), block=block)
+    images = ImageNetworkMaker(np.random.default_rng(0), VISION, (3, 8, 4), block=block)
     at = images.maximum(images.conv(INPUT, 16, padding=(1, 1, 1, 1)), (2, 1), stride=(2, 1), padding=(1, 1, 0, 0))
     images.dense(images.conv(at, 16, (3, 3)), 3)
     assert "max_pool" in {call.function for call in recovered(VISION, images.model())}

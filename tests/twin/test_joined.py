@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images
-from concord.compiler.cascade import Cutter
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker
+from concord.compiler.cascade import PartCompiler
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import session_of
 from concord.firmware.firmware import Firmware, Tiles
@@ -28,7 +28,7 @@ CONFIG = replace(preset("tiny"), **ROOM)
 
 def residual(block: bool) -> Model:
     """Three convolutions, the first two of which are added, and a dense layer."""
-    made = Images(np.random.default_rng(4), CONFIG, (3, 5, 4), block=block)
+    made = ImageNetworkMaker(np.random.default_rng(4), CONFIG, (3, 5, 4), block=block)
     first = made.conv("", 6, padding=(1, 1, 1, 1))
     second = made.conv(first, 6, padding=(1, 1, 1, 1))
     made.dense(made.conv(made.sum(first, second), 5, (1, 1)), 4)
@@ -36,7 +36,7 @@ def residual(block: bool) -> Model:
 
 
 def several(model: Model, cut: list[str]) -> Cascade:
-    return Cutter(model, [CONFIG] * (len(cut) + 1)).compiled(cut).cascade
+    return PartCompiler(model, [CONFIG] * (len(cut) + 1)).compiled(cut).cascade
 
 
 def check(cascade: Cascade, samples: np.ndarray, layers: list[str]):
@@ -117,4 +117,4 @@ def test_machines_of_other_formats_have_no_common_program():
     other = replace(CONFIG, native_dim=16, lanes=8)
     model = networks.mlp(np.random.default_rng(5), CONFIG, [10, 13, 5], block=False)
     with pytest.raises(ValueError, match="its machines differ in native_dim, and one program cannot compute for both"):
-        joined(Cutter(model, [CONFIG, other]).compiled(["dense0"]).cascade)
+        joined(PartCompiler(model, [CONFIG, other]).compiled(["dense0"]).cascade)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM, Images
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker
 from concord.compiler.network import compile_network
 from concord.firmware.session import Session
 from concord.net.model import INPUT
@@ -37,7 +37,7 @@ end
 
 def convolution(rng: np.random.Generator):
     """A convolution of images with two channels."""
-    images = Images(rng, ROOMY, (2, 6, 5), block=False)
+    images = ImageNetworkMaker(rng, ROOMY, (2, 6, 5), block=False)
     images.conv(INPUT, 4)
     return images.model()
 

@@ -3,7 +3,7 @@
 import numpy as np
 from concord.tests.twin.scripts import SCRIPTS, call, routine
 from concord.twin.lib.run import arrays
-from concord.twin.lib.script import Script, Tensor
+from concord.twin.lib.script import Script, StoredTensor
 
 CODES = call("x", "integers", "x", lowest=-128, highest=127)
 
@@ -11,8 +11,9 @@ CODES = call("x", "integers", "x", lowest=-128, highest=127)
 def types(weights, *body):
     """Types of the stored weights and start values of a script of some lines."""
     main = routine("main", "Test", "x", "y", *body)
-    tensors = {"d.weights": Tensor(values=weights), "d.start": Tensor(values=np.array([1 << 20])),
-               "d.codes": Tensor(values=np.float32([1000, 3])), "d.index": Tensor(values=np.int32([0, 70000]))}
+    tensors = {"d.weights": StoredTensor(values=weights), "d.start": StoredTensor(values=np.array([1 << 20])),
+               "d.codes": StoredTensor(values=np.float32([1000, 3])),
+               "d.index": StoredTensor(values=np.int32([0, 70000]))}
     script = Script(name="t", machine="tiny", inputs=(2,), outputs=1, classes=(), main=main, routines=(),
                     tensors=tensors)
     return {name.partition(".")[2]: values.dtype for name, values in arrays(script).items()}

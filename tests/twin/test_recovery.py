@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import Images, geometry
+from concord.campaigns.makers.image_networks import ImageNetworkMaker, geometry
 from concord.campaigns.twin_random import calls, results
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Section, Tiles
@@ -187,7 +187,7 @@ def test_both_directions(block):
 @BLOCK
 def test_convolutions(block, seed):
     rng, config = np.random.default_rng(seed), roomy("vision")
-    images = Images(rng, config, (int(rng.integers(1, 20)), 6, 7), block=block)
+    images = ImageNetworkMaker(rng, config, (int(rng.integers(1, 20)), 6, 7), block=block)
     size, options = geometry(rng, images.shapes[INPUT])
     at = images.conv(INPUT, 18, size, **options)
     size, options = geometry(rng, images.shapes[at])
@@ -198,7 +198,7 @@ def test_convolutions(block, seed):
 @BLOCK
 def test_maxima_averages_sums_and_joined_images(block):
     rng, config = np.random.default_rng(0), roomy("vision")
-    images = Images(rng, config, (3, 8, 8), block=block)
+    images = ImageNetworkMaker(rng, config, (3, 8, 8), block=block)
     at = images.conv(INPUT, 16, padding=(1, 1, 1, 1))
     other = images.conv(at, 16, padding=(1, 1, 1, 1), groups=16)
     at = images.maximum(images.sum(at, other), (3, 3), stride=(2, 2), padding=(1, 1, 1, 1))

@@ -11,7 +11,7 @@ import pytest
 from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
 from concord.tests.twin.vocabularies import imported
 from concord.twin.lib.run import run
-from concord.twin.lib.script import Script, Tensor
+from concord.twin.lib.script import Script, StoredTensor
 from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.writer import module_name, source, tensors, write_twin
 from concord.twin.vocabulary import numpy_functions
@@ -135,7 +135,7 @@ def lines_of(*body, parameters="x", results="y") -> list[str]:
     names = {"d.weights", "d.scale", "d.bias", *(f"long.name_of_tensor_{index}" for index in range(9))}
     script = Script(name="t", machine="tiny", inputs=(2,), outputs=2, classes=(), routines=(),
                     main=routine("main", "Test", parameters, results, *body),
-                    tensors={name: Tensor(values=np.zeros(2, np.float16)) for name in names})
+                    tensors={name: StoredTensor(values=np.zeros(2, np.float16)) for name in names})
     text = source(script, Framework.NUMPY, "t").splitlines()
     first = next(index for index, line in enumerate(text) if "binary16(inputs" in line) + 1
     return [line.strip() for line in text[first:text.index("", first)]]

@@ -8,7 +8,7 @@ import pytest
 from concord.tests.twin.scripts import SCRIPTS, samples
 from concord.tests.twin.test_source import load, results_of
 from concord.tests.twin.vocabularies import functions
-from concord.twin.lib.script import Tensor
+from concord.twin.lib.script import StoredTensor
 from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.trained import Rounding
 from concord.twin.source.writer import write_twin
@@ -33,7 +33,7 @@ def test_unquantized_twins_refuse_other_axes(framework, tmp_path):
     """Channels in the last place would fit by their number of elements, and give other results."""
     pytest.importorskip(framework)
     image = next(each for each in SCRIPTS.values() if len(each.inputs) == 3)
-    real = {name: Tensor(values=each.values.astype(np.float64)) for name, each in image.tensors.items()}
+    real = {name: StoredTensor(values=each.values.astype(np.float64)) for name, each in image.tensors.items()}
     script = replace(image, unquantized=True, tensors=real)
     twin = load(write_twin(script, framework, tmp_path, f"real_{framework}")).Twin()
     with pytest.raises(ValueError, match="no batch of samples"):

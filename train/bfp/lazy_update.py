@@ -7,7 +7,7 @@ from concord.golden.lazy import lazy_update as golden
 from concord.golden.lazy import tensor_layers
 from concord.golden.lazy.lazy_update import Counts
 from concord.spec.numbers.lazy import LazyFormat
-from concord.train.bfp.tensor import ROUNDED, Exact, largest
+from concord.train.bfp.tensor import ROUNDED, ExactTensor, largest
 
 UNEVEN = ROUNDED[torch.float64][1]
 
@@ -41,7 +41,7 @@ def from_golden(made: golden.Parameters, device: str = "cpu") -> Parameters:
     return Parameters(*tensors, made.exponent, made.fmt, not made.mantissas.any())
 
 
-def lazy_update(old: Parameters, update: Exact, counts: Counts) -> Parameters:
+def lazy_update(old: Parameters, update: ExactTensor, counts: Counts) -> Parameters:
     """Subtract an update from parameters.
 
     Args:

@@ -31,7 +31,7 @@ class Alone:
         return value
 
 
-class Group:
+class ProcessGroup:
     """The processes of `torch.distributed`, which must have been initialised: gloo on CPUs, nccl on GPUs.
 
     Args:

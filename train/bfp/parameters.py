@@ -14,7 +14,7 @@ from concord.golden.lazy.tensor import to_training_tensor
 from concord.golden.lazy.tensor_training import Rates
 from concord.spec.numbers.lazy import LazyFormat, Width
 from concord.train.bfp import lazy_update
-from concord.train.bfp.tensor import Exact, exact, requantize
+from concord.train.bfp.tensor import ExactTensor, exact, requantize
 from concord.train.bfp.tensor import add as add_tensors
 
 
@@ -76,35 +76,35 @@ class Lazy:
         """Exponent of one unit of the mantissas."""
         return self.kept.exponent - (self.kept.fmt.bits - 1)
 
-    def update(self, found: Exact):
+    def update(self, found: ExactTensor):
         """Take a training step, from the exact sums of a gradient."""
         direction = requantize(found, Width.LINEAR)
         if self.rates.momentum:
             direction = self.momentum = self._next_momentum(direction)
         self.subtract(requantize(_product(self.learning_rate, direction), Width.LINEAR))
 
-    def subtract(self, update: Exact):
+    def subtract(self, update: ExactTensor):
         """Subtract an update with 32-bit mantissas."""
         self.kept = lazy_update.lazy_update(self.kept, update, self.counts)
 
-    def _next_momentum(self, gradient: Exact) -> Exact:
+    def _next_momentum(self, gradient: ExactTensor) -> ExactTensor:
         old = self.momentum
         if old is None:
             old = exact(tensor_training.no_momentum(tuple(gradient.shape), self.rates), gradient.values)
         return add_tensors(_product(self.decay, old), gradient, self.rates.momentum_bits)
 
 
-def _product(rate, x: Exact) -> Exact:
+def _product(rate, x: ExactTensor) -> ExactTensor:
     """Exact product with a training tensor of one mantissa."""
     mantissa = int(rate.mantissas.item())
     top = None if x.top is None else x.top * mantissa
-    return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.left_shift, top)
+    return ExactTensor(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.left_shift, top)
 
 
 class WithoutResiduals(Lazy):
     """Parameters without residuals: updates are rounded into the mantissas, and less than half a unit is lost."""
 
-    def subtract(self, update: Exact):
+    def subtract(self, update: ExactTensor):
         super().subtract(update)
         self.kept.residuals.zero_()
 
@@ -120,7 +120,7 @@ class Stochastic(Lazy):
         super().__init__(begun, rates, device)
         self.noise = torch.Generator(device).manual_seed(seed)
 
-    def subtract(self, update: Exact):
+    def subtract(self, update: ExactTensor):
         super().subtract(update)
         kept, one = self.kept, 1 << self.kept.fmt.shift
         noise = torch.randint(one, kept.residuals.shape, generator=self.noise, device=kept.residuals.device)
@@ -131,9 +131,9 @@ class Stochastic(Lazy):
 class Frozen(Lazy):
     """Parameters whose exponent stays, so that mantissas saturate. Only a tensor of zeros takes an exponent."""
 
-    def subtract(self, update: Exact):
+    def subtract(self, update: ExactTensor):
         old = self.kept.golden()
-        step = Exact(update.values, update.lsb, Width.LINEAR, update.left_shift).golden()
+        step = ExactTensor(update.values, update.lsb, Width.LINEAR, update.left_shift).golden()
         exponent = int(step.exponent.item())
         if not old.mantissas.any() and not old.residuals.any():
             old = golden.Parameters(old.mantissas, old.residuals, exponent, old.fmt)
@@ -160,7 +160,7 @@ class Master:
         made = exact(to_training_tensor(self.master.cpu().numpy(), Width.PARAMETER), self.master)
         self.mantissas, self.lsb = made.values, made.lsb
 
-    def update(self, found: Exact):
+    def update(self, found: ExactTensor):
         """Take a training step, from the exact sums of a gradient."""
         gradient = requantize(found, Width.LINEAR)
         direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.left_shift)).float()

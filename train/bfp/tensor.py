@@ -20,7 +20,7 @@ ROUNDED = {torch.float32: (1 << 22, 1 + 2.0**-23), torch.float64: (1 << 50, 1 + 
 
 
 @dataclass(slots=True)
-class Exact:
+class ExactTensor:
     """A training tensor: its mantissas are values * 2**left_shift, in units of 2**lsb.
 
     Attributes:
@@ -50,22 +50,22 @@ class Exact:
         return tensor_layers.whole(self.integers(), self.lsb + self.bits - 1, self.bits)
 
 
-def exact(made: TrainingTensor, like: torch.Tensor) -> Exact:
+def exact(made: TrainingTensor, like: torch.Tensor) -> ExactTensor:
     """One of golden's training tensors, on the device of another tensor."""
     values = torch.from_numpy(made.mantissas).to(like.device, _type(made.bits))
-    return Exact(values, int(made.lsb.item()), made.bits)
+    return ExactTensor(values, int(made.lsb.item()), made.bits)
 
 
-def widen(gradient: Exact) -> Exact:
+def widen(gradient: ExactTensor) -> ExactTensor:
     """The gradient with 32-bit mantissas: see `golden.lazy.tensor_layers.widen`."""
     by = Width.LINEAR - gradient.bits
-    return Exact(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.left_shift + by, gradient.top)
+    return ExactTensor(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.left_shift + by, gradient.top)
 
 
-def sums(total: torch.Tensor, lsb: int, left_shift: int) -> Exact:
+def sums(total: torch.Tensor, lsb: int, left_shift: int) -> ExactTensor:
     """Exact sums from int64, in float64 if it holds them with room for rounding."""
     top = largest(total)
-    return Exact(total.double() if top < ROUNDED[torch.float64][0] else total, lsb, 0, left_shift, top)
+    return ExactTensor(total.double() if top < ROUNDED[torch.float64][0] else total, lsb, 0, left_shift, top)
 
 
 def largest(values: torch.Tensor, group=Alone) -> int:
@@ -80,7 +80,7 @@ def ceil_log2(top: int) -> int:
     return (top - 1).bit_length() if top else 0
 
 
-def requantize(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Exact:
+def requantize(x: ExactTensor, bits: int, group=Alone, *, through: bool = False) -> ExactTensor:
     """Bring exact sums to mantissas: see `golden.lazy.tensor.requantize`.
 
     Args:
@@ -91,7 +91,7 @@ def requantize(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Ex
     """
     top = largest(x.values, group) if x.top is None else x.top
     if not top:
-        return Exact(_zeros(x.values, bits), E_MIN - (bits - 1), bits, 0, 0)
+        return ExactTensor(_zeros(x.values, bits), E_MIN - (bits - 1), bits, 0, 0)
     size = ceil_log2(top) + x.left_shift
     exponent, shift = size + x.lsb, size - (bits - 1)
     quick = x.values.dtype != torch.int64 and top < ROUNDED[torch.float64][0] and E_MIN <= exponent <= E_MAX
@@ -99,9 +99,9 @@ def requantize(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Ex
         return _by_golden(x, bits, top, through)
     lsb, shift = exponent - (bits - 1), shift - x.left_shift
     if shift <= 0 and top & (top - 1):  # nothing to round and nothing to clip
-        return Exact(x.values.to(_type(bits)), lsb, bits, -shift, top)
+        return ExactTensor(x.values.to(_type(bits)), lsb, bits, -shift, top)
     known = None if top & (top - 1) == 0 else top + (1 << shift - 1) >> shift
-    return Exact(_scaled(x.values, shift, bits, top, spare=not x.bits), lsb, bits, 0, known)
+    return ExactTensor(_scaled(x.values, shift, bits, top, spare=not x.bits), lsb, bits, 0, known)
 
 
 def _type(bits: int) -> torch.dtype:
@@ -126,7 +126,7 @@ def _scaled(values: torch.Tensor, shift: int, bits: int, top: int, spare: bool) 
     return (scaled.round_() if shift > 0 else scaled).clamp_(max=highest).to(_type(bits))
 
 
-def _by_golden(x: Exact, bits: int, top: int, through: bool) -> Exact:
+def _by_golden(x: ExactTensor, bits: int, top: int, through: bool) -> ExactTensor:
     if top << x.left_shift >= 1 << 62:
         raise ArithmeticError(f"a sum of {top.bit_length() + x.left_shift} bits does not fit 62; use smaller batches")
     sums, lsb, top = x.integers(), x.lsb, np.int64(top << x.left_shift)
@@ -140,7 +140,7 @@ def _by_golden(x: Exact, bits: int, top: int, through: bool) -> Exact:
     return exact(tensor_layers.whole(made.mantissas, exponent, bits), x.values)
 
 
-def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
+def add(a: ExactTensor, b: ExactTensor, bits: int, group=Alone) -> ExactTensor:
     """The exact sum of two branches in `bits` bits: see `golden.lazy.tensor_layers.add` and `add_gradients`."""
     units = a.lsb, b.lsb
     low = max(min(units), max(units) - tensor_layers.REACH)
@@ -149,10 +149,10 @@ def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
     bound = sum(largest(t.values) << s for t, s in zip((a, b), shifts, strict=True))
     if shared < low or bound >= ROUNDED[torch.float64][0]:
         one, other = (torch.from_numpy(golden_tensor.round_shift(t.integers(), low - t.lsb)) for t in (a, b))
-        return requantize(Exact((one + other).to(a.values.device), low), bits, group)
+        return requantize(ExactTensor((one + other).to(a.values.device), low), bits, group)
     dtype = torch.float32 if bound < ROUNDED[torch.float32][0] else torch.float64
     one, other = (_lifted(t.values, s, dtype) for t, s in zip((a, b), shifts, strict=True))
-    return requantize(Exact(one.add_(other), low, 0, shared - low), bits, group)
+    return requantize(ExactTensor(one.add_(other), low, 0, shared - low), bits, group)
 
 
 def _lifted(values: torch.Tensor, shift: int, dtype: torch.dtype) -> torch.Tensor:

@@ -17,10 +17,10 @@ from concord.lib import tensor_file
 from concord.spec.numbers.lazy import LazyFormat
 from concord.train.bfp.parallel import Alone
 from concord.train.bfp.parameters import Lazy, Master, Stochastic, UpdateRule, restored
-from concord.train.bfp.tensor import Exact
-from concord.train.bfp.tensor_network import Network
+from concord.train.bfp.tensor import ExactTensor
+from concord.train.bfp.tensor_network import TensorNetwork
 
-KIND = tensor_file.Kind(
+KIND = tensor_file.TensorFileKind(
     key="concord training checkpoint", version=1, name="checkpoint", remedy="copy it again, or train again",
     command="`train.bfp.tensor_checkpoint.save`")
 LAYERS = {kind.__name__: kind for kind in (
@@ -47,7 +47,7 @@ class Checkpoint:
     seed: int
 
 
-def save(net: Network, state: Checkpoint, path: Path):
+def save(net: TensorNetwork, state: Checkpoint, path: Path):
     """Write a checkpoint; it appears whole or not at all."""
     records, arrays = {}, {}
     for name, kept in net.parameters.items():
@@ -59,7 +59,7 @@ def save(net: Network, state: Checkpoint, path: Path):
     tensor_file.write(KIND, path, header, arrays)
 
 
-def load(path: Path, group=Alone, device: str = "cpu") -> tuple[Network, Checkpoint]:
+def load(path: Path, group=Alone, device: str = "cpu") -> tuple[TensorNetwork, Checkpoint]:
     """Read a checkpoint.
 
     Raises:
@@ -75,7 +75,7 @@ def load(path: Path, group=Alone, device: str = "cpu") -> tuple[Network, Checkpo
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: {reason}; {KIND.remedy}") from error
-    return Network(state.layers, parameters, group, device=device), state
+    return TensorNetwork(state.layers, parameters, group, device=device), state
 
 
 def _shapes(layers):
@@ -119,7 +119,7 @@ def _unpack(name: str, shape: tuple[int, ...], records: dict, arrays: dict[str, 
         begun = golden.Parameters(main.astype(np.int64), residuals, record["exponent"], LazyFormat(**record["format"]))
         made = restored(state.rule, begun, state.rates, device)
         if momentum is not None:
-            made.momentum = Exact(torch.from_numpy(momentum).to(device), **record["momentum"])
+            made.momentum = ExactTensor(torch.from_numpy(momentum).to(device), **record["momentum"])
         if isinstance(made, Stochastic):
             made.noise.set_state(torch.from_numpy(tensors["noise"]))
     made.counts = Counts(**record["counts"])

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from concord.datasets.samples import Samples
 from concord.golden.lazy.tensor_network import Conv, Dense, MaxPool, Relu
-from concord.train.bfp.tensor import Exact
-from concord.train.bfp.tensor_network import Network, batch
+from concord.train.bfp.tensor import ExactTensor
+from concord.train.bfp.tensor_network import TensorNetwork, batch
 from concord.train.lib.export import floats
 from concord.train.lib.fit import Progress, batches, cross_entropy, share, silent
 
@@ -21,8 +21,8 @@ def images(samples: Samples) -> np.ndarray:
     return floats(samples.inputs).numpy().reshape(-1, 1, 28, 28)
 
 
-def fit(net: Network, x: Exact, labels: np.ndarray, *, epochs: int, batch_size: int, seed: int, done: int = 0,
-        progress: Progress = silent):
+def fit(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, *, epochs: int, batch_size: int, seed: int,
+        done: int = 0, progress: Progress = silent):
     """Train on random batches at a constant learning rate.
 
     Args:
@@ -52,13 +52,13 @@ def fit(net: Network, x: Exact, labels: np.ndarray, *, epochs: int, batch_size: 
         progress("block floating point", epoch + 1, epochs, f"loss {total / len(labels):.3f}")
 
 
-def predictions(net: Network, x: Exact) -> np.ndarray:
+def predictions(net: TensorNetwork, x: ExactTensor) -> np.ndarray:
     """The predicted classes, int64[samples]: of several largest outputs the first counts."""
     parts = torch.arange(len(x.values)).split(MEASURED)
     return np.concatenate([net.forward(batch(x, index)).values.argmax(1).cpu().numpy() for index in parts])
 
 
-def accuracy(net: Network, x: Exact, labels: np.ndarray) -> float:
+def accuracy(net: TensorNetwork, x: ExactTensor, labels: np.ndarray) -> float:
     """Share of samples that are classified correctly."""
     return share(predictions(net, x), labels)
 

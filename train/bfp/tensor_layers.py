@@ -11,10 +11,10 @@ import torch
 from concord.golden.lazy import tensor_layers, tensor_network
 from concord.spec.numbers.lazy import Width
 from concord.train.bfp.parallel import Alone
-from concord.train.bfp.tensor import Exact, add, largest, requantize, sums, widen
+from concord.train.bfp.tensor import ExactTensor, add, largest, requantize, sums, widen
 
 
-class Products:
+class ProductLayer:
     """A convolution or dense layer.
 
     Args:
@@ -35,7 +35,7 @@ class Products:
     def convolution(self) -> bool:
         return isinstance(self.layer, tensor_network.Conv)
 
-    def linear(self, x: Exact) -> Exact:
+    def linear(self, x: ExactTensor) -> ExactTensor:
         """Exact sums with the bias, before they are brought to 32 bits."""
         self.shape, self.unit = x.shape, x.lsb
         values = x.values << x.left_shift if x.left_shift else x.values
@@ -49,12 +49,12 @@ class Products:
             bias = bias[:, None, None]
         else:
             total, self.seen = self.kernels.dense(values.flatten(1), self.weight.mantissas, here)
-        return Exact(total if low == lsb else _rounded(total.double(), low - lsb) + bias, low)
+        return ExactTensor(total if low == lsb else _rounded(total.double(), low - lsb) + bias, low)
 
-    def forward(self, x: Exact) -> Exact:
+    def forward(self, x: ExactTensor) -> ExactTensor:
         return requantize(self.linear(x), Width.ACTIVATION, self.group, through=True)
 
-    def backward(self, gradient: Exact) -> Exact | None:
+    def backward(self, gradient: ExactTensor) -> ExactTensor | None:
         wide = widen(gradient)
         if wide.top is None:
             wide.top = largest(wide.values, self.group)
@@ -70,7 +70,7 @@ class Products:
                       f"{self.name}.bias": sums(self.group.total(bias), wide.lsb, wide.left_shift)}
         return sent
 
-    def _inputs(self, narrow: Exact, wide: Exact, prepared) -> Exact:
+    def _inputs(self, narrow: ExactTensor, wide: ExactTensor, prepared) -> ExactTensor:
         if narrow.values is not wide.values:
             highest = (1 << Width.GRADIENT - 1) - 1
             prepared = self.kernels.prepare(narrow.values, highest if narrow.top is None else narrow.top)
@@ -79,7 +79,7 @@ class Products:
                 prepared, self.weight.mantissas, self.shape, self.layer.stride, self.layer.padding)
         else:
             total = self.kernels.dense_input(prepared, self.weight.mantissas).view(self.shape)
-        products = Exact(total, narrow.lsb + self.weight.lsb, 0, narrow.left_shift)
+        products = ExactTensor(total, narrow.lsb + self.weight.lsb, 0, narrow.left_shift)
         return requantize(products, Width.GRADIENT, self.group, through=True)
 
 
@@ -107,13 +107,13 @@ class MaxPool:
         self.size, self.stride, self.group = layer.size, layer.stride, group
         self.x = self.y = None
 
-    def forward(self, x: Exact) -> Exact:
+    def forward(self, x: ExactTensor) -> ExactTensor:
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
         largest = reduce(torch.maximum, (x.values[place] for place in places))
         self.x, self.y = x.values, largest
-        return Exact(largest, x.lsb, x.bits, x.left_shift)
+        return ExactTensor(largest, x.lsb, x.bits, x.left_shift)
 
-    def backward(self, gradient: Exact) -> Exact:
+    def backward(self, gradient: ExactTensor) -> ExactTensor:
         wide, overlap = widen(gradient), self.stride < self.size
         total = torch.zeros_like(self.x, dtype=torch.float64 if overlap else wide.values.dtype)
         free = torch.ones_like(self.y, dtype=torch.bool)
@@ -127,8 +127,8 @@ class MaxPool:
                 total[place] = part
         self.x = self.y = None
         if overlap:
-            return requantize(Exact(total, wide.lsb, 0, wide.left_shift), Width.LINEAR, self.group)
-        return Exact(total, wide.lsb, wide.bits, wide.left_shift)
+            return requantize(ExactTensor(total, wide.lsb, 0, wide.left_shift), Width.LINEAR, self.group)
+        return ExactTensor(total, wide.lsb, wide.bits, wide.left_shift)
 
 
 class AveragePool:
@@ -138,30 +138,31 @@ class AveragePool:
         self.size, self.stride, self.group = layer.size, layer.stride, group
         self.shape = ()
 
-    def forward(self, x: Exact) -> Exact:
+    def forward(self, x: ExactTensor) -> ExactTensor:
         self.shape = x.shape
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
         total = sum(x.values[place].float() for place in places)
-        means = self._divided(Exact(total, x.lsb - tensor_layers.MEAN_BITS, 0, x.left_shift + tensor_layers.MEAN_BITS))
+        means = self._divided(ExactTensor(total, x.lsb - tensor_layers.MEAN_BITS, 0,
+                                          x.left_shift + tensor_layers.MEAN_BITS))
         return requantize(means, Width.ACTIVATION, self.group)
 
-    def backward(self, gradient: Exact) -> Exact:
+    def backward(self, gradient: ExactTensor) -> ExactTensor:
         wide = widen(gradient)
         total = wide.values.new_zeros(self.shape, dtype=torch.float64)
         for place in _places(wide.shape[2:], self.size, self.stride):
             total[place] += wide.values
-        made = self._divided(Exact(total, wide.lsb, 0, wide.left_shift))
-        return Exact(made.values, made.lsb, Width.LINEAR, made.left_shift)
+        made = self._divided(ExactTensor(total, wide.lsb, 0, wide.left_shift))
+        return ExactTensor(made.values, made.lsb, Width.LINEAR, made.left_shift)
 
-    def _divided(self, x: Exact) -> Exact:
+    def _divided(self, x: ExactTensor) -> ExactTensor:
         """round(x / window), half away from zero."""
         area = self.size**2
         down = area.bit_length() - 1
         if area == 1 << down and down <= x.left_shift:
-            return Exact(x.values, x.lsb, 0, x.left_shift - down)
+            return ExactTensor(x.values, x.lsb, 0, x.left_shift - down)
         whole = x.values.long() << x.left_shift
         divided = torch.div(2 * whole.abs() + area, 2 * area, rounding_mode="floor").mul_(whole.sign())
-        return Exact(divided.double(), x.lsb)
+        return ExactTensor(divided.double(), x.lsb)
 
 
 class Relu:
@@ -170,15 +171,15 @@ class Relu:
     def __init__(self):
         self.y = None
 
-    def forward(self, x: Exact) -> Exact:
+    def forward(self, x: ExactTensor) -> ExactTensor:
         self.y = x.values.clamp_min(0)
-        return Exact(self.y, x.lsb, x.bits, x.left_shift)
+        return ExactTensor(self.y, x.lsb, x.bits, x.left_shift)
 
-    def backward(self, gradient: Exact) -> Exact:
+    def backward(self, gradient: ExactTensor) -> ExactTensor:
         wide = widen(gradient)
         passed = wide.values * self.y.clamp(max=1)
         self.y = None
-        return Exact(passed, wide.lsb, wide.bits, wide.left_shift)
+        return ExactTensor(passed, wide.lsb, wide.bits, wide.left_shift)
 
 
 class Residual:
@@ -192,41 +193,41 @@ class Residual:
     def __init__(self, body: list, shortcut: list, group=Alone):
         self.body, self.shortcut, self.group = body, shortcut, group
 
-    def forward(self, x: Exact) -> Exact:
+    def forward(self, x: ExactTensor) -> ExactTensor:
         return add(_forward(self.body, x), _forward(self.shortcut, x), Width.ACTIVATION, self.group)
 
-    def backward(self, gradient: Exact) -> Exact | None:
+    def backward(self, gradient: ExactTensor) -> ExactTensor | None:
         one, other = backward(self.body, gradient), backward(self.shortcut, gradient)
         return None if one is None or other is None else add(one, other, Width.GRADIENT, self.group)
 
 
-def _forward(layers: list, x: Exact) -> Exact:
+def _forward(layers: list, x: ExactTensor) -> ExactTensor:
     for layer in layers:
         x = layer.forward(x)
     return x
 
 
-def backward(layers: list, gradient: Exact | None) -> Exact | None:
+def backward(layers: list, gradient: ExactTensor | None) -> ExactTensor | None:
     """Send a gradient backward through layers, whose forward pass has run."""
     for layer in reversed(layers):
         gradient = layer.backward(gradient)
     return gradient
 
 
-def forward(layers: list, x: Exact) -> Exact:
+def forward(layers: list, x: ExactTensor) -> ExactTensor:
     """Linear values of the last layer of a network, 32 bits."""
     last = layers[-1]
     return requantize(last.linear(_forward(layers[:-1], x)), Width.LINEAR, last.group)
 
 
 def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", wanted: bool = False) -> list:
-    """Layers as golden describes them. Arguments are those of `Products`."""
+    """Layers as golden describes them. Arguments are those of `ProductLayer`."""
     made = []
     for place, layer in enumerate(layers):
         name = f"{prefix}{place}"
         match layer:
             case tensor_network.Conv() | tensor_network.Dense():
-                made.append(Products(layer, name, parameters, kernels, group, wanted or place > 0))
+                made.append(ProductLayer(layer, name, parameters, kernels, group, wanted or place > 0))
             case tensor_network.MaxPool():
                 made.append(MaxPool(layer, group))
             case tensor_network.AveragePool():
@@ -241,11 +242,11 @@ def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", want
     return made
 
 
-def gradients(layers: list) -> dict[str, Exact]:
+def gradients(layers: list) -> dict[str, ExactTensor]:
     """Exact sums of the gradients of all parameters, by name."""
     found = {}
     for layer in layers:
-        if isinstance(layer, Products):
+        if isinstance(layer, ProductLayer):
             found |= layer.found
         elif isinstance(layer, Residual):
             found |= gradients(layer.body) | gradients(layer.shortcut)

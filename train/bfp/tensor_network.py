@@ -14,7 +14,7 @@ from concord.train.bfp.exact_products import Floating
 from concord.train.bfp.onednn_products import Integer8, available
 from concord.train.bfp.parallel import Alone
 from concord.train.bfp.parameters import UpdateRule, parameter
-from concord.train.bfp.tensor import Exact, exact
+from concord.train.bfp.tensor import ExactTensor, exact
 from torch import nn
 
 
@@ -32,7 +32,7 @@ def initial_values(layers: Sequence[tensor_network.Layer], seed: int) -> dict[st
     return values
 
 
-class Network:
+class TensorNetwork:
     """Forward, backward and update in block floating point.
 
     Args:
@@ -48,16 +48,16 @@ class Network:
         self.parameters, self.group, self.device = parameters, group, device
         self.layers = tensor_layers.build(layers, parameters, products or kernels(device), group)
 
-    def forward(self, x: Exact) -> Exact:
+    def forward(self, x: ExactTensor) -> ExactTensor:
         """32-bit linear values of the last layer."""
         return tensor_layers.forward(self.layers, x)
 
-    def backward(self, gradient: Exact) -> dict[str, Exact]:
+    def backward(self, gradient: ExactTensor) -> dict[str, ExactTensor]:
         """Exact sums of all gradients by name, over all processes."""
         tensor_layers.backward(self.layers, gradient)
         return tensor_layers.gradients(self.layers)
 
-    def step(self, x: Exact, labels: np.ndarray) -> float:
+    def step(self, x: ExactTensor, labels: np.ndarray) -> float:
         """Train on a batch, or on the share of a process, and return the mean loss of the batch."""
         logits = self.forward(x)
         count = self.group.total(torch.tensor(len(labels), dtype=torch.int64))
@@ -66,13 +66,13 @@ class Network:
             self.parameters[name].update(found)
         return self.group.total_float(loss)
 
-    def _quantized(self, real: np.ndarray, like: torch.Tensor) -> Exact:
+    def _quantized(self, real: np.ndarray, like: torch.Tensor) -> ExactTensor:
         """A gradient in 16 bits, under the exponent of the largest element of all processes."""
         # Doubles of one sign have the order of their bits, so that an integer maximum serves.
         top = self.group.largest(int(np.abs(real).max(initial=0.0).view(np.int64)))
         made = to_training_tensor(np.append(real, np.int64(top).view(np.float64)), Width.GRADIENT)
         mantissas = torch.from_numpy(made.mantissas[:-1].reshape(real.shape)).to(like.device, torch.int16)
-        return Exact(mantissas, int(made.lsb.item()), Width.GRADIENT)
+        return ExactTensor(mantissas, int(made.lsb.item()), Width.GRADIENT)
 
     def counts(self) -> Counts:
         """Counts of events of all parameters together."""
@@ -84,7 +84,7 @@ class Network:
 
 
 def network(layers, rule: UpdateRule, rates: Rates, *, seed: int = 0, values: dict[str, np.ndarray] | None = None,
-            group=Alone, device: str = "cpu") -> Network:
+            group=Alone, device: str = "cpu") -> TensorNetwork:
     """A network before training.
 
     Args:
@@ -99,17 +99,17 @@ def network(layers, rule: UpdateRule, rates: Rates, *, seed: int = 0, values: di
     values = initial_values(layers, seed) if values is None else values
     made = {name: parameter(rule, value, rates, seed + place, device)
             for place, (name, value) in enumerate(values.items())}
-    return Network(layers, made, group, device=device)
+    return TensorNetwork(layers, made, group, device=device)
 
 
-def inputs(values, device: str = "cpu") -> Exact:
+def inputs(values, device: str = "cpu") -> ExactTensor:
     """Real inputs, quantised as an activation: all of them share one exponent, so that every batch has it."""
     return exact(to_training_tensor(np.asarray(values), Width.ACTIVATION), torch.empty(0, device=device))
 
 
-def batch(x: Exact, index: torch.Tensor) -> Exact:
+def batch(x: ExactTensor, index: torch.Tensor) -> ExactTensor:
     """Some samples of a training tensor."""
-    return Exact(x.values[index], x.lsb, x.bits, x.left_shift)
+    return ExactTensor(x.values[index], x.lsb, x.bits, x.left_shift)
 
 
 class FloatResidual(nn.Module):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 from concord.lib import tensor_file
-from concord.train.lib.observer import EpochRecord, State
+from concord.train.lib.observer import EpochRecord, TrainingState
 
-KIND = tensor_file.Kind(
+KIND = tensor_file.TensorFileKind(
     key="concord training state", version=1, name="checkpoint", remedy="remove it, or name another folder",
     command="`nnp train` with --checkpoint")
 #: Ending of the names of checkpoints.
@@ -37,7 +37,7 @@ class Checkpoints:
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             self._read(path)
 
-    def load(self, phase: str, state: State) -> list[EpochRecord]:
+    def load(self, phase: str, state: TrainingState) -> list[EpochRecord]:
         """Restore the state of a phase, and return the epochs behind it; an empty list if there is no checkpoint.
 
         Raises:
@@ -54,7 +54,7 @@ class Checkpoints:
             reason = " ".join(str(error).split())
             raise ValueError(f"{path}: it does not fit the network ({reason}); {KIND.remedy}") from error
 
-    def save(self, records: list[EpochRecord], state: State):
+    def save(self, records: list[EpochRecord], state: TrainingState):
         """Keep the state that a phase has after these epochs; the file appears whole or not at all."""
         header, tensors = _packed(state)
         header |= {"settings": self.settings, "rows": [asdict(record) for record in records]}
@@ -77,7 +77,7 @@ class Checkpoints:
                         for name, array in arrays.items()}
 
 
-def _packed(state: State) -> tuple[dict, dict[str, torch.Tensor]]:
+def _packed(state: TrainingState) -> tuple[dict, dict[str, torch.Tensor]]:
     """The state as values for the JSON header, and as tensors by name."""
     optimiser = state.optimiser.state_dict()
     tensors = {f"net:{name}": tensor for name, tensor in state.net.state_dict().items()}
@@ -92,7 +92,7 @@ def _packed(state: State) -> tuple[dict, dict[str, torch.Tensor]]:
             "also": {name: kept.state_dict() for name, kept in state.also.items()}}, tensors
 
 
-def _restore(state: State, header: dict, tensors: dict[str, torch.Tensor]):
+def _restore(state: TrainingState, header: dict, tensors: dict[str, torch.Tensor]):
     parts = {"net": {}, "optimiser": {}, "random": {}}
     for name, value in {**tensors, **header["values"]}.items():
         part, _, rest = name.partition(":")

@@ -37,7 +37,7 @@ CURVES = {
 }
 
 
-class Curve(Function):
+class CurveFunction(Function):
     """The machine's activation function of binary16 numbers; the gradient is that of the function itself."""
 
     @staticmethod
@@ -62,4 +62,4 @@ def curve(kind: Activation, lowered: bool) -> Callable[[torch.Tensor], torch.Ten
         return function
     if CURVES[kind].slope is None:
         return lambda x: function(x) + 0.0  # -0 becomes +0
-    return lambda x: Curve.apply(x, kind)
+    return lambda x: CurveFunction.apply(x, kind)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
-from concord.train.lib.observer import EpochRecord, Observer, Progress, State, Stateful, silent
+from concord.train.lib.observer import EpochRecord, Observer, Progress, Stateful, TrainingState, silent
 from torch import nn
 
 
@@ -63,8 +63,8 @@ def fit(
     steps = -(-count // batch)
     observer, order = Observer.of(progress), torch.Generator().manual_seed(seed)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(epochs * steps, 1))
-    state = State(net=net, optimiser=optimiser, schedule=schedule, also=also or {},
-                  generators={"order": order} | ({"noise": noise} if noise else {}))
+    state = TrainingState(net=net, optimiser=optimiser, schedule=schedule, also=also or {},
+                          generators={"order": order} | ({"noise": noise} if noise else {}))
     behind = observer.begin(phase, state)
     if behind:
         progress(phase, behind[-1].step, epochs * steps, f"loss {behind[-1].loss:.3f}")

@@ -48,7 +48,7 @@ class Stateful(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class TrainingState:
     """Everything that a phase of training changes.
 
     Attributes:
@@ -79,10 +79,10 @@ class Log(Protocol):
 class CheckpointStore(Protocol):
     """A place where the state of each phase is kept, so that training can go on from it."""
 
-    def load(self, phase: str, state: State) -> list[EpochRecord]:
+    def load(self, phase: str, state: TrainingState) -> list[EpochRecord]:
         """Restore the state of a phase, and return the epochs behind it; an empty list if nothing is kept."""
 
-    def save(self, records: list[EpochRecord], state: State):
+    def save(self, records: list[EpochRecord], state: TrainingState):
         """Keep the state that a phase has after these epochs."""
 
 
@@ -112,14 +112,14 @@ class Observer:
         """Whether accuracies are to be measured, since a log shows them."""
         return self.log is not None
 
-    def begin(self, phase: str, state: State) -> list[EpochRecord]:
+    def begin(self, phase: str, state: TrainingState) -> list[EpochRecord]:
         """Restore the state of a phase from its checkpoint, and return the epochs that are done."""
         self.records = self.checkpoints.load(phase, state) if self.checkpoints else []
         for record in self.records:
             self.write(record)
         return list(self.records)
 
-    def end(self, record: EpochRecord, state: State):
+    def end(self, record: EpochRecord, state: TrainingState):
         """Write the figures of an epoch that has ended, and keep the state."""
         self.records.append(record)
         self.write(record)

@@ -76,7 +76,7 @@ class Damped(Function):
         return gradient * ctx.factor, None
 
 
-class Codes(Function):
+class CodesFunction(Function):
     """Unsigned codes u = clip(round(y), 0, levels) of y = (x - m) / s, with the source's gradients for m and b.
 
     With b = levels * s, the value Q = u * s + m that a layer sees must have dQ/dx = 1 inside the range and 0 outside,
@@ -112,7 +112,7 @@ def plain(x):
     return x.float()
 
 
-class Product:
+class LoweredProduct:
     """An integer product of a layer and its requantisation, by the lowering of the model.
 
     Args:

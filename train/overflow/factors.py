@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from concord.net.layer_overflow import Count, Widths
-from concord.train.overflow.record import Steps
+from concord.train.overflow.record import RangeSteps
 from concord.train.qat.layer import QuantizedLayer
 
 MARGIN = 1.05  #: Ranges stay larger by this factor than those that overflowed. Shrinking by less is not done.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Room:
+class ShrinkRoom:
     """How far ranges can shrink before more numbers clip.
 
     Attributes:
@@ -56,7 +56,8 @@ class Factors:
         """Begin a run of the predictor, before which weights have changed."""
         self.grown = np.zeros(self.rows, bool)
 
-    def change(self, count: Count, widths: Widths, room: Room, steps: Steps) -> tuple[np.ndarray, float] | None:
+    def change(self, count: Count, widths: Widths, room: ShrinkRoom, steps: RangeSteps) -> tuple[np.ndarray,
+                                                                                                 float] | None:
         """Factors of the parameters[rows] and of the inputs for one round, or None if nothing is left to change.
 
         A round never both grows and shrinks, and what has grown does not shrink before the next `begin`. Each range

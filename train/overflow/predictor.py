@@ -13,8 +13,8 @@ from concord.net.layer_overflow import Count, Widths, count
 from concord.net.lowering.lowering import start_values
 from concord.train.lib.fit import Progress, silent
 from concord.train.network.quantized_network import QuantizedNetwork
-from concord.train.overflow.factors import Factors, Room, enlarge_inputs, enlarge_parameters, weights_used
-from concord.train.overflow.record import COARSE, SLOWER, STEPS, LayerRecord, NetworkKind, Record, Steps
+from concord.train.overflow.factors import Factors, ShrinkRoom, enlarge_inputs, enlarge_parameters, weights_used
+from concord.train.overflow.record import COARSE, SLOWER, STEPS, LayerRecord, NetworkKind, OverflowRecord, RangeSteps
 
 TOGETHER = 64  #: Number of samples that run at once, since a convolution has many patches.
 
@@ -37,7 +37,7 @@ class Predictor:
         ValueError: a layer has no integers.
     """
 
-    def __init__(self, network: QuantizedNetwork, inputs: torch.Tensor, widths: Widths, steps: Steps):
+    def __init__(self, network: QuantizedNetwork, inputs: torch.Tensor, widths: Widths, steps: RangeSteps):
         for name, layer in network.layers.items():
             if layer.weights is None or layer.inputs is None:
                 raise ValueError(f"layer {name!r} keeps FP32 weights or inputs, so it has no sums to keep in "
@@ -57,7 +57,7 @@ class Predictor:
         """Names of the layers whose weights are trained; those of an average are 1 and have no range."""
         return [name for name, layer in self.network.layers.items() if layer.weights.weight.requires_grad]
 
-    def run(self) -> Record:
+    def run(self) -> OverflowRecord:
         """Change the ranges of every layer until it stays below its threshold, first layers first.
 
         A change of one layer does not affect the layers before it.
@@ -72,7 +72,7 @@ class Predictor:
                 name=name, parameters=(float(factors.parameters.min()), float(factors.parameters.max())),
                 inputs=factors.inputs, rounds=self.rounds[name], before=before.number, after=after.number,
                 bits=after.bits))
-        self.record = Record(widths=self.widths, layers=tuple(made))
+        self.record = OverflowRecord(widths=self.widths, layers=tuple(made))
         return self.record
 
     def rate(self, rate: float) -> float:
@@ -99,7 +99,7 @@ class Predictor:
             found.parameters, found.overflowed = np.array(kept["parameters"]), np.array(kept["overflowed"])
             found.inputs = kept["inputs"]
         self.rounds, done = dict(state["rounds"]), state["record"]
-        self.record = None if done is None else Record(widths=self.widths, layers=tuple(
+        self.record = None if done is None else OverflowRecord(widths=self.widths, layers=tuple(
             LayerRecord(**{**layer, "parameters": tuple(layer["parameters"])}) for layer in done))
 
     def _settle(self, name: str) -> tuple[Count, Count]:
@@ -111,7 +111,7 @@ class Predictor:
         for _ in range(self.steps.rounds):
             fmt = layer.input_format
             used = (max(int(part.max()) for part in codes) + fmt.zero) / fmt.levels
-            room = Room(parameters=weights_used(layer), inputs=used, lowered=True)
+            room = ShrinkRoom(parameters=weights_used(layer), inputs=used, lowered=True)
             change = factors.change(found, self.widths, room, steps)
             if change is None:
                 return first, found

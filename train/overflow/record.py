@@ -38,7 +38,7 @@ class LayerRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class OverflowRecord:
     """Changes of all layers of a network.
 
     Attributes:
@@ -69,7 +69,7 @@ class NetworkKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Steps:
+class RangeSteps:
     """How far ranges of a layer grow and shrink, and how often.
 
     Attributes:
@@ -114,11 +114,11 @@ class Steps:
 #: are small, since a recurrence feeds errors back. Sums over neighbours in a graph vary with the number of neighbours:
 #: they need more room, most of it from the inputs.
 STEPS = {
-    NetworkKind.CNN: Steps(),
-    NetworkKind.DNN: Steps(),
-    NetworkKind.GCN: Steps(inputs=0.75, headroom=2.0),
-    NetworkKind.RNN: Steps(inputs=0.0, step=0.1, shrink=0.8),
-    NetworkKind.LSTM: Steps(inputs=0.0, step=0.1, shrink=0.8),
+    NetworkKind.CNN: RangeSteps(),
+    NetworkKind.DNN: RangeSteps(),
+    NetworkKind.GCN: RangeSteps(inputs=0.75, headroom=2.0),
+    NetworkKind.RNN: RangeSteps(inputs=0.0, step=0.1, shrink=0.8),
+    NetworkKind.LSTM: RangeSteps(inputs=0.0, step=0.1, shrink=0.8),
 }
 #: If the quantisation steps of convolutions have grown more than COARSE times, in the geometric mean, the learning rate
 #: is multiplied by SLOWER, since the real weights then move further in one training step.

@@ -9,7 +9,7 @@ from math import prod
 import torch
 from concord.net.quantize.codes import InputCodes
 from concord.net.quantize.recipe import Recipe
-from concord.train.lib.straight_through import Codes, Round
+from concord.train.lib.straight_through import CodesFunction, Round
 from torch import nn
 
 
@@ -54,7 +54,7 @@ class Activations(nn.Module):
 
     def codes(self, y: torch.Tensor) -> torch.Tensor:
         """float32 codes of y = (x - m) / s."""
-        return Codes.apply(y, self.saturation, self.levels)
+        return CodesFunction.apply(y, self.saturation, self.levels)
 
     def bound(self):
         """Keep saturation and offset in their ranges."""

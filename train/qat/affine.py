@@ -13,7 +13,7 @@ from concord.train.lib.straight_through import inner, passed
 from concord.train.qat.activations import Activations, SignedCodes
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.normalisation import Normalisation
-from concord.train.qat.weights import Weights
+from concord.train.qat.weights import TrainedWeights
 from torch.autograd import Function
 
 
@@ -56,11 +56,11 @@ class AffineSettings:
     in_steps: bool
     border: float
     norm: Normalisation | None
-    rows: Weights | None
+    rows: TrainedWeights | None
 
 
 class Wanted(NamedTuple):
-    """Which gradients `Affine` has to compute."""
+    """Which gradients `AffineFunction` has to compute."""
 
     x: bool
     weight: bool
@@ -74,7 +74,7 @@ class Wanted(NamedTuple):
     settings: bool
 
 
-class Affine(Function):
+class AffineFunction(Function):
     """y = S * (integers x codes) + T: S = gain * s_in / s_out, T = (constant + gain * m_in * total - m_out) / s_out.
 
     `total` is the sum of the integers of a row. With normalisation, deviation and mean of y over a batch are prescribed
@@ -190,9 +190,9 @@ def _spread(rows, like):
 
 def affine(x, weight, change, gain, constant, inputs: Activations | SignedCodes | None, after: Activations | None,
            **settings):
-    """`Affine` between two quantisers. None stands for real units."""
+    """`AffineFunction` between two quantisers. None stands for real units."""
     ranges = [value for part in (inputs, after) for value in (
         (part.saturation, part.offset) if part else (None, None))]
     settings = AffineSettings(into=Range.of(inputs), out=Range.of(after), **settings)
-    return Affine.apply(x, weight, change, gain, constant, *ranges, settings)
+    return AffineFunction.apply(x, weight, change, gain, constant, *ranges, settings)
 

@@ -18,7 +18,7 @@ from concord.net.quantize.plan import Part
 from concord.spec.numbers.formats import Format
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16
-from concord.train.qat.block_quantizer import Blocks
+from concord.train.qat.block_quantizer import BlocksFunction
 from concord.train.qat.geometry import Geometry
 from torch import nn
 from torch.nn import functional
@@ -95,12 +95,12 @@ class BlockLayer(nn.Module):
         return binary16(y + binary16(self.bias).view(-1, *[1] * (y.dim() - 2)) + 0.0)  # -0 becomes +0
 
     def _blocks(self, x, fmt: Format, stops: bool = True):
-        """The tensor, quantised in the native vectors along axis 1 in which its elements lie; see `Blocks`."""
+        """The tensor, quantised in the native vectors along axis 1 in which its elements lie; see `BlocksFunction`."""
         if self.places is None:
-            return Blocks.apply(x, fmt, self.block, 1, stops)
+            return BlocksFunction.apply(x, fmt, self.block, 1, stops)
         at = torch.from_numpy(self.places).long()
         whole = x.new_zeros(len(x), int(at.max()) + 1, *x.shape[2:]).index_copy(1, at, x)
-        return Blocks.apply(whole, fmt, self.block, 1, stops).index_select(1, at)
+        return BlocksFunction.apply(whole, fmt, self.block, 1, stops).index_select(1, at)
 
     def _vectors(self, x):
         """The input with the elements of a block along axis 1."""

@@ -128,7 +128,7 @@ def _ends(fmt: Format) -> tuple[float, float]:
     return fmt.lowest - beyond, fmt.highest + beyond
 
 
-class Blocks(Function):
+class BlocksFunction(Function):
     """`quantize_block` with a gradient, which passes. If `stops`, it is 0 for numbers that clip."""
 
     @staticmethod

@@ -22,7 +22,7 @@ from concord.train.qat.activations import Activations, SignedCodes, activations
 from concord.train.qat.affine import affine, total
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.normalisation import Normalisation
-from concord.train.qat.weights import Weights, weights
+from concord.train.qat.weights import TrainedWeights, weights
 from torch import nn
 
 #: Learning rate of saturations and offsets, as a share of that of weights.
@@ -69,7 +69,7 @@ class QuantizedLayer(nn.Module):
                 self.norm = Normalisation(gain, self.constant.double(), total(integers), *_units(self.inputs),
                                           *map(torch.from_numpy, part.spread))
 
-    def _quantizer(self, part: Part, rows: Rows, recipe: Recipe) -> Weights | None:
+    def _quantizer(self, part: Part, rows: Rows, recipe: Recipe) -> TrainedWeights | None:
         """The quantiser of the weights; None for weights that stay in FP32."""
         if rows.weights is None:
             return None
@@ -243,7 +243,7 @@ def _units(quantizer: Activations | SignedCodes | None) -> tuple[torch.Tensor, t
     return torch.ones((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
 
 
-class Ones(Weights):
+class Ones(TrainedWeights):
     """Integers that are all 1, with a gain that stays."""
 
     def begin(self, codes, fraction):

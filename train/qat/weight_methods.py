@@ -5,10 +5,10 @@ Source: S0.c; S0, WRPN; DoReFa-Net (Zhou et al., 2016).
 
 import numpy as np
 import torch
-from concord.train.qat.weights import Weights
+from concord.train.qat.weights import TrainedWeights
 
 
-class Uniform(Weights):
+class Uniform(TrainedWeights):
     """Weights in real units, on the grid from which training starts: n = clip(round(w / unit))."""
 
     in_real_units = True
@@ -20,7 +20,7 @@ class Uniform(Weights):
         return self.unit.reciprocal().float()[:, None]
 
 
-class Wrpn(Weights):
+class Wrpn(TrainedWeights):
     """Weights in shares of their range: n = clip(round(w * 2**(bits - 1)))."""
 
     def begin(self, codes, fraction):
@@ -36,7 +36,7 @@ class Wrpn(Weights):
         self.weight.div_(factor.to(self.weight.dtype)[:, None])
 
 
-class DoReFa(Weights):
+class DoReFa(TrainedWeights):
     """Weights behind a tanh: n is odd, round to (2**bits - 1) * tanh(w) / normaliser; the normaliser stays."""
 
     def begin(self, codes, fraction):

@@ -16,7 +16,7 @@ from torch.autograd import Function
 NEARLY_HALF = 0.499
 
 
-class Weights(nn.Module):
+class TrainedWeights(nn.Module):
     """Integers n and their real value `gain` for each row: a layer computes with gain * n.
 
     A method of training is a class below this one. It says how a weight becomes an integer (`begin`, `per_weight` and
@@ -110,10 +110,10 @@ class Weights(nn.Module):
 
 
 class TrainedRows(Function):
-    """`Weights.quantized` with its gradients; the parameters are arguments so that PyTorch asks for theirs."""
+    """`TrainedWeights.quantized` with its gradients; the parameters are arguments so that PyTorch asks for theirs."""
 
     @staticmethod
-    def forward(ctx, weight, change, kind: Weights):
+    def forward(ctx, weight, change, kind: TrainedWeights):
         integers, gain, ctx.kept = kind.quantized()
         ctx.kind = kind
         return integers, gain
@@ -123,7 +123,7 @@ class TrainedRows(Function):
         return *ctx.kind.back(of_integers, of_gain, ctx.kept), None
 
 
-def weights(real: np.ndarray, rows: Rows, recipe: Recipe, fold: np.ndarray | float = 1.0) -> Weights:
+def weights(real: np.ndarray, rows: Rows, recipe: Recipe, fold: np.ndarray | float = 1.0) -> TrainedWeights:
     """Weights that start from the integers of a layer.
 
     Args:

@@ -102,7 +102,7 @@ class TorchOperations(Operations[torch.Tensor]):
         return self._products(operand)
 
 
-class BlockOperations(TorchOperations):
+class TorchBlockOperations(TorchOperations):
     """Operations in block floating point: W x and R h are exact sums, and one rounding follows their total.
 
     Args:

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.quantize.gated import Gated
-from concord.net.quantize.gates import Affine
+from concord.net.quantize.gates import IntegerScale
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
-from concord.train.lib.straight_through import Product, Round, binary16, plain
-from concord.train.qat.block_quantizer import Blocks
+from concord.train.lib.straight_through import LoweredProduct, Round, binary16, plain
+from concord.train.qat.block_quantizer import BlocksFunction
 from concord.train.recurrent.operations import (
-    BlockOperations,
+    TorchBlockOperations,
     TorchOperations,
     arrays,
     direction_of,
@@ -66,7 +66,7 @@ class QuantizedRecurrent(nn.Module):
         def product(weights, gate_steps, constant, s_in):
             gain = gate_steps.repeat_interleave(hidden)
             units = {"s_in": s_in, "m_in": 0.0, "s_out": 1.0, "m_out": 0.0}
-            return Product(weights.flatten(0, 1), fmt, False, gain, constant, units, rounded)
+            return LoweredProduct(weights.flatten(0, 1), fmt, False, gain, constant, units, rounded)
 
         def codes(value, step):
             return Round.apply(rounded(value * rounded(torch.tensor(1 / step))), fmt.lowest, fmt.highest)
@@ -94,7 +94,7 @@ class QuantizedRecurrent(nn.Module):
         return replace(self.found, weights=weights, vectors=arrays(self.vectors), **arrays({"bias": self.bias}))
 
 
-def in_steps(weights: np.ndarray, integers: np.ndarray, affines: Sequence[Affine]) -> torch.Tensor:
+def in_steps(weights: np.ndarray, integers: np.ndarray, affines: Sequence[IntegerScale]) -> torch.Tensor:
     """Weights in steps of their gate's scale, float32, that round to the integers q + z of quantisation.
 
     In steps, rounding is all that quantisation does. Fractions stay, so that small gradients can move an integer; the
@@ -138,7 +138,7 @@ class BlockQuantizedRecurrent(nn.Module):
 
     def forward(self, x, lengths, *, lowered: bool):
         """float[samples, time, inputs] to the hidden vectors of all time steps."""
-        matrices = [Blocks.apply(binary16(weights), self.weights_format, self.block, 2)
+        matrices = [BlocksFunction.apply(binary16(weights), self.weights_format, self.block, 2)
                     for weights in (self.input_weights, self.recurrent_weights)]
         if lowered:
             self._check(matrices)
@@ -146,9 +146,9 @@ class BlockQuantizedRecurrent(nn.Module):
         w, r = (matrix.flatten(0, 1).T for matrix in matrices)
 
         def product(values, matrix, axis):
-            return Blocks.apply(values, self.input_format, self.block, axis).to(matrix.dtype) @ matrix + 0.0
+            return BlocksFunction.apply(values, self.input_format, self.block, axis).to(matrix.dtype) @ matrix + 0.0
 
-        ops = BlockOperations(
+        ops = TorchBlockOperations(
             self.cell, lambda operand: product(operand, r, 1), self.vectors, self.bias, lowered=lowered)
         return unroll(ops, self.cell, product(x, w, 2).unflatten(2, self.bias.shape), lengths, self.first)
 

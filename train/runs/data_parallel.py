@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from concord.golden.lazy.tensor_training import Rates
 from concord.train.bfp import tensor_checkpoint, tensor_fit
-from concord.train.bfp.parallel import Alone, Group
+from concord.train.bfp.parallel import Alone, ProcessGroup
 from concord.train.bfp.parameters import UpdateRule
 from concord.train.bfp.tensor_network import inputs, network
 from concord.train.lib import data
@@ -20,12 +20,12 @@ from concord.train.lib.fit import reproducible
 from torch import distributed
 
 
-def joined(device: str) -> type[Alone] | Group:
+def joined(device: str) -> type[Alone] | ProcessGroup:
     """The group of processes that the environment of torchrun names, or `Alone` without torchrun."""
     if "WORLD_SIZE" not in os.environ:
         return Alone
     distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
-    return Group(device)
+    return ProcessGroup(device)
 
 
 def main(

@@ -16,7 +16,7 @@ from concord.net.model import Model
 from concord.net.ops.recurrent import Recurrence
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.quantized import calibrate, outputs, prepared
-from concord.net.quantize.source import Source, source, with_classes
+from concord.net.quantize.source import NetworkWithData, source, with_classes
 from concord.train.lib.export import finish, floats, patterns
 from concord.train.lib.fit import Progress, check_epochs, reproducible, silent
 from concord.train.lib.samples import SampleTensors, loss_of, trainable
@@ -29,8 +29,8 @@ BATCH, RATE, RECURRENT_RATE = 50, 0.01, 5e-4
 
 
 def write(
-    out: Path, source: Source, net: QuantizedNetwork, choices: Choices, method: str, *, seed: int, command: str,
-    real: torch.Tensor | None = None, progress: Progress = silent,
+    out: Path, source: NetworkWithData, net: QuantizedNetwork, choices: Choices, method: str, *, seed: int,
+    command: str, real: torch.Tensor | None = None, progress: Progress = silent,
 ) -> Model:
     """Write a quantised network, and measure it if there is a test set.
 

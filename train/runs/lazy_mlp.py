@@ -19,7 +19,7 @@ from concord.net.model import Model
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 from concord.train.bfp.parameters import UpdateRule
-from concord.train.bfp.tensor_network import Network, batch, float_network, initial_values, inputs, network
+from concord.train.bfp.tensor_network import TensorNetwork, batch, float_network, initial_values, inputs, network
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, batches, cross_entropy, fit, reproducible, silent
@@ -60,7 +60,7 @@ def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format:
         real=recorded({"weights": weight.values, "bias": bias.values}))
 
 
-def train_network(net: Network, images: torch.Tensor, labels: np.ndarray, *, epochs: int, rate: float, seed: int,
+def train_network(net: TensorNetwork, images: torch.Tensor, labels: np.ndarray, *, epochs: int, rate: float, seed: int,
                   progress: Progress) -> None:
     """Train on batches, with a learning rate that falls along a half cosine from epoch to epoch."""
     x, generator = inputs(images), torch.Generator().manual_seed(seed)

@@ -24,7 +24,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Value:
+class FlowValue:
     """Items that exist at one time.
 
     Attributes:
@@ -56,7 +56,7 @@ class Refs:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Step:
+class FlowStep:
     """Words of a chain that are computed together, instruction by instruction, in one pass of the loops around it.
 
     Attributes:
@@ -98,7 +98,7 @@ class Flow:
     """
 
     firmware: Firmware
-    steps: tuple[Step, ...]
-    values: tuple[Value, ...]
+    steps: tuple[FlowStep, ...]
+    values: tuple[FlowValue, ...]
     outputs: Refs
     final: Mapping[Mem, Refs]

@@ -2,12 +2,12 @@
 
 import numpy as np
 from concord.firmware.firmware import Firmware
-from concord.golden.schedule.vectorisation import Plan, plan
+from concord.golden.schedule.vectorisation import WordPlan, plan
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import SPECS, Op
 from concord.spec.isa.memories import ADDRESSED, QUEUES, Mem, depth
-from concord.twin.flow.flow import Flow, Origin, Refs, Step, Value
+from concord.twin.flow.flow import Flow, FlowStep, FlowValue, Origin, Refs
 from concord.twin.flow.joined import Joined
 
 
@@ -39,18 +39,18 @@ class _Execution:
         for mem in (*ADDRESSED, Mem.MATRIX_RF):
             size = depth(self._config, mem)
             self._memories[mem] = Addressed(size, len(self._values))
-            self._values.append(Value(origin=Origin.IMAGE, mem=mem, count=size))
+            self._values.append(FlowValue(origin=Origin.IMAGE, mem=mem, count=size))
         self._input, self._taken = len(self._values), 0
-        self._values.append(Value(origin=Origin.INPUT, mem=Mem.NET_Q, count=0))
+        self._values.append(FlowValue(origin=Origin.INPUT, mem=Mem.NET_Q, count=0))
         self._queue, self._outputs = Queued(), []
         self._machines = firmware.machines if isinstance(firmware, Joined) else None
         self._links = [Queued() for _ in range(max(self._machines))] if self._machines else []
         self._machine = 0  # the one of the present chain
-        self._plans: dict[Chain, Plan] = {}
+        self._plans: dict[Chain, WordPlan] = {}
 
     def flow(self) -> Flow:
         """The flow of the chains that have run."""
-        self._values[self._input] = Value(origin=Origin.INPUT, mem=Mem.NET_Q, count=self._taken)
+        self._values[self._input] = FlowValue(origin=Origin.INPUT, mem=Mem.NET_Q, count=self._taken)
         return Flow(firmware=self._firmware, steps=tuple(self._steps), values=tuple(self._values),
                     outputs=runs(self._outputs),
                     final={mem: memory.content() for mem, memory in self._memories.items()})
@@ -76,8 +76,8 @@ class _Execution:
             if chain.product:
                 tiles = self._memories[Mem.MATRIX_RF].read(np.array(chain.tiles))
                 tiles = shaped(tiles, chain.row_tiles, chain.registers.columns)
-            self._steps.append(Step(chain=chain, passes=passes, span=(first, last), reads=reads, tiles=tiles,
-                                    makes=makes))
+            self._steps.append(FlowStep(chain=chain, passes=passes, span=(first, last), reads=reads, tiles=tiles,
+                                        makes=makes))
 
     def _load(self, chain, passes):
         """Add the step of a chain that loads native tiles."""
@@ -86,8 +86,8 @@ class _Execution:
         place = len(chain.instructions) - 1
         makes = {place: self._made(Mem.MATRIX_RF, place, tiles)}
         self._memories[Mem.MATRIX_RF].write(np.array(chain.tiles), makes[place])
-        self._steps.append(Step(chain=chain, passes=passes, span=(0, tiles * words), reads=reads, tiles=None,
-                                makes=makes))
+        self._steps.append(FlowStep(chain=chain, passes=passes, span=(0, tiles * words), reads=reads, tiles=None,
+                                    makes=makes))
 
     def _operand(self, chain, addresses, first, last) -> Refs:
         """The operand of a product, for the iterations of a span that begins with an iteration."""
@@ -114,7 +114,7 @@ class _Execution:
 
     def _made(self, mem, place, count) -> int:
         """Index of the value that an instruction of the next step makes."""
-        self._values.append(Value(origin=Origin.MADE, mem=mem, step=len(self._steps), place=place, count=count))
+        self._values.append(FlowValue(origin=Origin.MADE, mem=mem, step=len(self._steps), place=place, count=count))
         return len(self._values) - 1
 
     def _write(self, chain, place, addresses, first, last) -> int:

@@ -12,8 +12,8 @@ from concord.spec.machine.config import preset_name
 from concord.twin.flow.flow import Flow, Origin, Refs
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.generic.items import INPUT, Items
-from concord.twin.generic.steps import Steps
-from concord.twin.lib.script import Call, Routine, Script, Stored, Tensor
+from concord.twin.generic.steps import StepCalls
+from concord.twin.lib.script import Call, Routine, Script, Stored, StoredTensor
 
 
 def generic(flow: Flow, final: Iterable[Mem] = ()) -> Script:
@@ -29,7 +29,7 @@ def generic(flow: Flow, final: Iterable[Mem] = ()) -> Script:
         final: The memories, in the order in which they are returned.
     """
     items, firmware = Items(flow), flow.firmware
-    steps = Steps(items)
+    steps = StepCalls(items)
     for step in flow.steps:
         steps.add(step)
     results = [items.taken_words(flow.outputs)] if flow.outputs.item.size else []
@@ -80,11 +80,11 @@ def network(firmware: Firmware) -> Script:
         Call(results=("y",), function="chains", arguments=("x",)),
         Call(results=("y",), function="take", arguments=(Stored(name="output_index"), "y")))
     main = Routine(name="network", title=f"{firmware.name}, word by word", parameters=("x",), results=("y",), body=body)
-    stored = {name: Tensor(values=index.astype(np.int32)) for name, index in tensors.items()}
+    stored = {name: StoredTensor(values=index.astype(np.int32)) for name, index in tensors.items()}
     return Script(
         name=firmware.name, machine=preset_name(firmware.config), inputs=_shape(firmware), outputs=firmware.outputs,
         classes=firmware.classes, main=main, routines=(chains,),
-        tensors=words.tensors | stored | {"no_input": Tensor(values=np.zeros(1, np.float16))})
+        tensors=words.tensors | stored | {"no_input": StoredTensor(values=np.zeros(1, np.float16))})
 
 
 def _shape(firmware: Firmware) -> tuple[int, ...]:

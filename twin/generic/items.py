@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.twin.flow.flow import Flow, Origin, Refs
-from concord.twin.generic.values import Entries, Images, Lines
+from concord.twin.generic.values import Lines, MemoryImages, StoredEntries
 
 INPUT = "x"  #: Name of the input, [batch, elements]: the words that the host sends, one after the other.
 
@@ -26,9 +26,9 @@ class Items:
 
     def __init__(self, flow: Flow):
         self.flow, self.config, self.lines = flow, flow.firmware.config, Lines()
-        self.images = Images(flow.firmware)
+        self.images = MemoryImages(flow.firmware)
         self.words: dict[int, str] = {}
-        self.entries: dict[int, Entries] = {}
+        self.entries: dict[int, StoredEntries] = {}
         self.tiles: dict[int, str] = {}
         self.input = next(k for k, value in enumerate(flow.values) if value.origin == Origin.INPUT)
 
@@ -55,7 +55,7 @@ class Items:
 
         Args:
             refs:  References to entries, or to parts where they have several.
-            view:  Attribute of `Entries` that is taken.
+            view:  Attribute of `StoredEntries` that is taken.
             parts: Number of parts of an entry, each of which is an item of `refs`.
 
         Returns:

@@ -5,13 +5,13 @@ from concord.spec.isa.instructions import SPECS, Op
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 from concord.spec.numbers.softmax import fractions, wholes
-from concord.twin.flow.flow import Refs, Step
+from concord.twin.flow.flow import FlowStep, Refs
 from concord.twin.flow.flow_of import complete_entries, complete_messages
 from concord.twin.generic.items import Items
 from concord.twin.generic.values import codes, quantized_entries
 
 
-class Steps:
+class StepCalls:
     """Adds the calls of steps in their order.
 
     Args:
@@ -22,7 +22,7 @@ class Steps:
         self._items, self._lines, self._config = items, items.lines, items.config
         self._entries, self._messages = Pending(items, entries=True), Pending(items, entries=False)
 
-    def add(self, step: Step):
+    def add(self, step: FlowStep):
         """Add the calls of the next step."""
         if step.chain.loads:
             self._load(step)
@@ -126,7 +126,7 @@ class Pending:
         self._parts: list[tuple[int, int, str]] = []  # first and last position, and name, of earlier words
         self._zero = items.lines.store("zero", np.zeros(1, np.float16))
 
-    def complete(self, step: Step, words: str) -> str:
+    def complete(self, step: FlowStep, words: str) -> str:
         """Add the words [batch, positions, M] of a step.
 
         Returns:
@@ -168,7 +168,7 @@ class Pending:
         return (positions - first)[..., None] * lanes + np.arange(lanes), (parts[-1][1] - first) * lanes
 
 
-def product(items: Items, step: Step) -> str:
+def product(items: Items, step: FlowStep) -> str:
     """Name of the results [batch, iterations, rows] of the product of a step."""
     chain, lines, n = step.chain, items.lines, items.config.native_dim
     operand = _operand(items, step)

@@ -10,7 +10,7 @@ from concord.spec.isa.memories import Mem, depth
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 from concord.twin.flow.flow import Refs
-from concord.twin.lib.script import Argument, Call, Stored, Tensor, quantizer
+from concord.twin.lib.script import Argument, Call, Stored, StoredTensor, quantizer
 
 
 class Lines:
@@ -23,7 +23,7 @@ class Lines:
 
     def __init__(self):
         self.body: list[Call] = []
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: dict[str, StoredTensor] = {}
         self._stored: dict[tuple, Stored] = {}
         self._shaped: dict[str, tuple[Argument, ...]] = {}  # arguments of `reshape` by its result
 
@@ -57,7 +57,7 @@ class Lines:
         if key not in self._stored:
             name = f"{kind}{len(self._stored)}"
             self._stored[key] = Stored(name=name)
-            self.tensors[name] = Tensor(values=np.ascontiguousarray(values), bits=bits)
+            self.tensors[name] = StoredTensor(values=np.ascontiguousarray(values), bits=bits)
         return self._stored[key]
 
     def take(self, index: np.ndarray, *values: Argument) -> str:
@@ -86,7 +86,7 @@ class Lines:
 
 
 @dataclass(kw_only=True)
-class Entries:
+class StoredEntries:
     """Entries of VectorRf as they are stored.
 
     Attributes:
@@ -108,7 +108,7 @@ class Entries:
 
 
 def quantized_entries(lines: Lines, config: Config, vectors: str, count: int, *, integer: bool,
-                      unsigned: bool) -> Entries:
+                      unsigned: bool) -> StoredEntries:
     """Entries of native vectors [batch, count, N]."""
     fmt = config.activations
     if integer:
@@ -116,7 +116,7 @@ def quantized_entries(lines: Lines, config: Config, vectors: str, count: int, *,
         mantissas = codes(lines, fmt, vectors, config.native_dim, integer=True, unsigned=unsigned)
     else:
         mantissas, exponents = _blocks(lines, fmt, vectors)
-    return Entries(lines=lines, config=config, mantissas=mantissas, exponents=exponents)
+    return StoredEntries(lines=lines, config=config, mantissas=mantissas, exponents=exponents)
 
 
 def codes(lines: Lines, fmt: Format, vectors: str, size: int, *, integer: bool, unsigned: bool = False) -> str:
@@ -134,7 +134,7 @@ def _blocks(lines, fmt, vectors) -> tuple[str, str]:
                       **precision), exponents
 
 
-class Images:
+class MemoryImages:
     """Contents of memories that the firmware brings.
 
     Args:
@@ -153,7 +153,7 @@ class Images:
         return content.view(np.float16)
 
     def entries(self, view: str) -> np.ndarray:
-        """A view of VectorRf, an attribute of `Entries`: float64[entries, N], or [entries, 1] for exponents."""
+        """A view of VectorRf, an attribute of `StoredEntries`: float64[entries, N], or [entries, 1] for exponents."""
         size, fmt = self._config.vector_rf, self._config.activations
         mantissas, exponents = np.zeros((size, self._config.native_dim)), np.full((size, 1), float(fmt.e_min))
         for part in self._firmware.entries:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 
 import numpy as np
-from concord.twin.lib.script import PRODUCTS, SELECTING, Argument, Call, Line, Loop, Routine, Script, Stored
+from concord.twin.lib.script import PRODUCTS, SELECTING, Argument, Call, Line, Routine, Script, SequenceLoop, Stored
 
 
 def run(script: Script, inputs, functions: ModuleType, tensors: Mapping | None = None):
@@ -22,10 +22,10 @@ def run(script: Script, inputs, functions: ModuleType, tensors: Mapping | None =
     Returns:
         What the main routine returns: one value, or a tuple of several.
     """
-    return Run(script, functions, tensors).call(script.main, (inputs,))
+    return ScriptRun(script, functions, tensors).call(script.main, (inputs,))
 
 
-class Run:
+class ScriptRun:
     """One run of a script.
 
     Args:
@@ -49,7 +49,7 @@ class Run:
 
     def lines(self, lines: tuple[Line, ...], values: dict):
         for line in lines:
-            if isinstance(line, Loop):
+            if isinstance(line, SequenceLoop):
                 self.loop(line, values)
             else:
                 results = self._call(line, values)
@@ -61,7 +61,7 @@ class Run:
             return self.call(self._routines[call.function], arguments)
         return getattr(self.functions, call.function)(*arguments, **call.settings)
 
-    def loop(self, loop: Loop, values: dict):
+    def loop(self, loop: SequenceLoop, values: dict):
         values.update([(name, self.value(first, values)) for name, first in loop.carried])
         sequences = {name: values[source] for name, source in loop.items}
         count = next(iter(sequences.values())).shape[1]
@@ -102,7 +102,7 @@ def unsigned(script: Script) -> set[str]:
     return _Ranges(script).unsigned
 
 
-class _Ranges(Run):
+class _Ranges(ScriptRun):
     """A run whose values are the smallest and the largest code; None for numbers and for codes that are not whole.
 
     Attributes:
@@ -116,7 +116,7 @@ class _Ranges(Run):
         self._script = script
         self.call(script.main, (None,) * len(script.main.parameters))
 
-    def loop(self, loop: Loop, values: dict):
+    def loop(self, loop: SequenceLoop, values: dict):
         values |= {name: values[source] for name, source in loop.items}
         # A carried value may be anything; codes are made and multiplied within a pass.
         values |= {name: None for name, _ in loop.carried}

@@ -54,7 +54,7 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loop:
+class SequenceLoop:
     """A loop over the time steps of sequences.
 
     Attributes:
@@ -75,7 +75,7 @@ class Loop:
     reversed: frozenset[str] = frozenset()
 
 
-Line = Call | Loop
+Line = Call | SequenceLoop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +98,7 @@ class Routine:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Tensor:
+class StoredTensor:
     """A stored tensor, and where the firmware has it.
 
     Attributes:
@@ -139,7 +139,7 @@ class Script:
     classes: tuple[str, ...]
     main: Routine
     routines: tuple[Routine, ...]
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, StoredTensor]
     unquantized: bool = False
 
 
@@ -155,7 +155,7 @@ ARRANGING = ("part", "flatten", "reshape", "transpose", "start", "join", "take")
 SELECTING = (*ARRANGING, "image", "patches", "max_pool", "canonical")
 
 
-class Quantizer(NamedTuple):
+class QuantizerCall(NamedTuple):
     """A call of a quantiser of the vocabulary.
 
     Attributes:
@@ -175,7 +175,7 @@ class Quantizer(NamedTuple):
     settings: tuple[tuple[str, object], ...]
 
 
-def quantizer(fmt: Format, size: int, *, integer: bool, unsigned: bool = False) -> Quantizer:
+def quantizer(fmt: Format, size: int, *, integer: bool, unsigned: bool = False) -> QuantizerCall:
     """The quantiser of a format.
 
     Args:
@@ -201,5 +201,5 @@ def quantizer(fmt: Format, size: int, *, integer: bool, unsigned: bool = False) 
         fmt.e_min, fmt.e_max)}, **others)
 
 
-def _made(size, codes, zero, limit, function, first, **others) -> Quantizer:
-    return Quantizer(size, codes, zero, limit, function, tuple({**first, **others}.items()))
+def _made(size, codes, zero, limit, function, first, **others) -> QuantizerCall:
+    return QuantizerCall(size, codes, zero, limit, function, tuple({**first, **others}.items()))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from concord.twin.lib.script import Call, Line, Loop, Stored
+from concord.twin.lib.script import Call, Line, SequenceLoop, Stored
 
 #: Most lines between a call and the one that takes it in.
 FAR = 3
@@ -32,7 +32,7 @@ class Nested:
                 yield each
 
 
-def fold(lines: tuple[Line, ...], after: set[str], fits: Callable[[Nested], bool]) -> list[Nested | Loop]:
+def fold(lines: tuple[Line, ...], after: set[str], fits: Callable[[Nested], bool]) -> list[Nested | SequenceLoop]:
     """Put calls into those that use them, where that does not change what they read.
 
     Args:
@@ -40,7 +40,7 @@ def fold(lines: tuple[Line, ...], after: set[str], fits: Callable[[Nested], bool
         after: Names of the values that are needed after it.
         fits:  Whether a nested call fits into a line.
     """
-    folded = [line if isinstance(line, Loop) else Nested(call=line, arguments=line.arguments) for line in lines]
+    folded = [line if isinstance(line, SequenceLoop) else Nested(call=line, arguments=line.arguments) for line in lines]
     place = 0
     while place < len(folded) - 1:
         user = _user(folded, place, after)
@@ -62,7 +62,7 @@ def live(lines, after: set[str]) -> set[str]:
     return needed
 
 
-def after_pass(loop: Loop, after: set[str]) -> set[str]:
+def after_pass(loop: SequenceLoop, after: set[str]) -> set[str]:
     """Names of the values that are needed after a pass of a loop: by the next pass, and by what follows the loop."""
     needed = after | {name for name, _ in loop.carried} | {source for _, source in loop.collected}
     return needed | live(loop.body, needed) - {name for name, _ in loop.items}
@@ -71,12 +71,12 @@ def after_pass(loop: Loop, after: set[str]) -> set[str]:
 def _user(folded, place: int, after: set[str]) -> int | None:
     """Index of the only call that uses the result of the call at `place`, if it may stand there."""
     first = folded[place]
-    if isinstance(first, Loop) or len(first.call.results) != 1 or first.call.note:
+    if isinstance(first, SequenceLoop) or len(first.call.results) != 1 or first.call.note:
         return None
     (result,) = first.call.results
     for index in range(place + 1, min(place + 1 + FAR, len(folded))):
         line = folded[index]
-        if isinstance(line, Loop):
+        if isinstance(line, SequenceLoop):
             return None
         if uses := Counter(line.names)[result]:
             last = result in line.call.results or result not in live(folded[index + 1:], after)
@@ -97,13 +97,13 @@ def _merged(first: Nested, user: Nested) -> Nested | None:
 
 
 def _made(line) -> set[str]:
-    if isinstance(line, Loop):
+    if isinstance(line, SequenceLoop):
         return {name for name, _ in line.carried} | {name for name, _ in line.collected}
     return set((line if isinstance(line, Call) else line.call).results)
 
 
 def _read(line, after: set[str]) -> Iterator[str]:
-    if isinstance(line, Loop):
+    if isinstance(line, SequenceLoop):
         yield from (source for _, source in line.items)
         yield from (first for _, first in line.carried if isinstance(first, str))
         yield from live(line.body, after_pass(line, after)) - {name for name, _ in (*line.items, *line.carried)} - after

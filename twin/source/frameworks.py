@@ -30,7 +30,7 @@ CURVES = ("sigmoid", "tanh")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Form:
+class SourceForm:
     """What sources of a framework have in common.
 
     Attributes:
@@ -86,14 +86,14 @@ def _names(others: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 FORMS = {
-    Framework.NUMPY: Form(
+    Framework.NUMPY: SourceForm(
         module="np", imports=("from pathlib import Path", "import numpy as np"), functions=("read", "binary16"),
         made=("vars(self).update(read(file))",), curve="self.{name} = curve(self.{name})",
         helpers=("curve",), decorated=('@np.errstate(all="ignore")',), method="__call__", result="float16",
         operators={"add": "+", "subtract": "-", "multiply": "*"},
         spellings=(_EXACT, _SIZES, (_CAST, r"\1.astype(\2)"), _POSITIVE,
                    (r"(?<!def )\bhalf\((.+)\)$", r"(\1).astype(np.float16)"))),
-    Framework.TORCH: Form(
+    Framework.TORCH: SourceForm(
         module="torch",
         imports=("from pathlib import Path", "import torch", "from safetensors.torch import load_file",
                  "from safetensors.torch import save_file"),
@@ -104,7 +104,7 @@ FORMS = {
               "    self.register_buffer(name, stored(values))"), trains=True, repeats=True,
         method="forward", result="float32", example="results = Twin().compiled()(inputs)",
         spellings=(_SIZES, (_CAST, r"\1.to(\2)"), *_names({"max": "amax", "permute_dims": "permute"}))),
-    Framework.TENSORFLOW: Form(
+    Framework.TENSORFLOW: SourceForm(
         module="tf",
         imports=("from pathlib import Path", "import tensorflow as tf", "from safetensors.numpy import load_file"),
         functions=("stored", "binary16"), base="tf.Module",

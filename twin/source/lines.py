@@ -7,7 +7,7 @@ from keyword import kwlist
 from textwrap import wrap
 
 import numpy as np
-from concord.twin.lib.script import PRODUCTS, Argument, Call, Line, Loop, Routine, Stored
+from concord.twin.lib.script import PRODUCTS, Argument, Call, Line, Routine, SequenceLoop, Stored
 from concord.twin.source.folding import Nested, after_pass, fold, live
 from concord.twin.source.frameworks import CURVES
 from concord.twin.source.vocabulary import Vocabulary
@@ -45,7 +45,7 @@ def wrapped(head: str, parts: list[str], tail: str) -> list[str]:
     return [row.replace("\0", " ") for row in rows]
 
 
-def repeated(loop: Loop) -> bool:
+def repeated(loop: SequenceLoop) -> bool:
     """Whether a loop can be a function of one time step, which leaves nothing but states."""
     states = {name for name, _ in loop.carried}
     return bool(states) and states <= live(loop.body, set()) and len(loop.items) == 1 and not loop.collected
@@ -87,7 +87,7 @@ class Lines:
 
         folded, text = fold(lines, after, fits), []
         for index, line in enumerate(folded):
-            if isinstance(line, Loop):
+            if isinstance(line, SequenceLoop):
                 text += self._loop(line, live(folded[index + 1:], after), indent)
                 continue
             if line.call.note:
@@ -98,7 +98,7 @@ class Lines:
             returned = () if last else returned
         return text + [f"{' ' * indent}return {', '.join(map(self._value, returned))}"] * bool(returned)
 
-    def _loop(self, loop: Loop, after: set[str], indent: int) -> list[str]:
+    def _loop(self, loop: SequenceLoop, after: set[str], indent: int) -> list[str]:
         margin, value = " " * indent, self._value
         first = [(name, self._argument(before)) for name, before in loop.carried if name != before]
         text = [f"{margin}{', '.join(value(name) for name, _ in first)} = {', '.join(before for _, before in first)}"
@@ -115,7 +115,7 @@ class Lines:
         return text + [f"{margin}{value(name)} = sequence({name}_steps{'[::-1]' * (name in loop.reversed)})"
                        for name, _ in loop.collected]
 
-    def _repeat(self, loop: Loop, indent: int) -> list[str]:
+    def _repeat(self, loop: SequenceLoop, indent: int) -> list[str]:
         """A function of one time step, and its repetition; a routine may be that function."""
         margin, carried, ((item, source),) = " " * indent, tuple(name for name, _ in loop.carried), loop.items
         states = ", ".join(map(self._value, carried))

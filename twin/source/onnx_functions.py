@@ -10,32 +10,32 @@ from functools import partial, partialmethod, reduce
 
 import numpy as np
 from concord.golden.mfu import activation
-from concord.twin.source.onnx_nodes import DOUBLE, FLOAT, HALF, Nodes, Value, broadcast
+from concord.twin.source.onnx_nodes import DOUBLE, FLOAT, HALF, OnnxNodes, OnnxValue, broadcast
 from onnx import TensorProto
 
 
-class Functions(Nodes):
+class Functions(OnnxNodes):
     """The vocabulary; each call adds nodes."""
 
-    def half(self, x: Value) -> Value:
+    def half(self, x: OnnxValue) -> OnnxValue:
         """Numbers rounded once to binary16."""
         if x.type == DOUBLE:  # a cast from float64 may round twice: round to units of the last place first
             unit = self._op("Max", self._op("Mul", self._power(x), 2.0**-10), 2.0**-24)
             x = self._cast(self._nearest(x, unit), FLOAT)
         return self._cast(self._op("Cast", x, to=HALF, type=HALF), FLOAT)
 
-    def _nearest(self, x: Value, unit: Value) -> Value:
+    def _nearest(self, x: OnnxValue, unit: OnnxValue) -> OnnxValue:
         """x rounded to multiples of a unit, ties to even."""
         return self._op("Mul", self._op("Round", self._op("Div", x, unit)), unit)
 
-    def _binary(self, op: str, a: Value, b: Value) -> Value:
+    def _binary(self, op: str, a: OnnxValue, b: OnnxValue) -> OnnxValue:
         return self.half(self._op(op, a, b))
 
     add = partialmethod(_binary, "Add")
     subtract = partialmethod(_binary, "Sub")
     multiply = partialmethod(_binary, "Mul")
 
-    def maximum(self, a: Value, b: Value) -> Value:
+    def maximum(self, a: OnnxValue, b: OnnxValue) -> OnnxValue:
         """The larger of a and b; +0 is larger than -0, so that whole numbers in the order of the values are compared.
 
         `Where` of onnxruntime would make +0 of -0.
@@ -44,42 +44,43 @@ class Functions(Nodes):
             return self._op("Max", a, b)
         larger = self.node("Max", *(self._ordered(self.node("BitCast", each.name, to=TensorProto.INT32))
                                     for each in (a, b)))
-        return Value(name=self.node("BitCast", self._ordered(larger), to=FLOAT), shape=broadcast(a.shape, b.shape))
+        return OnnxValue(name=self.node("BitCast", self._ordered(larger), to=FLOAT), shape=broadcast(a.shape, b.shape))
 
     def _ordered(self, bits: str) -> str:
         """Patterns of float32 as whole numbers in the order of their values, or back."""
         negative = self.node("Less", bits, self.constant(0, np.int32))
         return self.node("Where", negative, self.node("BitwiseXor", bits, self.constant(0x7FFFFFFF, np.int32)), bits)
 
-    def relu(self, a: Value) -> Value:
+    def relu(self, a: OnnxValue) -> OnnxValue:
         """max(a, +0)."""
         return self._zero_where(self._op("LessOrEqual", a, 0), a)
 
-    def _zero_where(self, test: Value, x: Value) -> Value:
+    def _zero_where(self, test: OnnxValue, x: OnnxValue) -> OnnxValue:
         """x with +0 in the places of a test."""
         return self._op("Where", test, 0, x)
 
-    def canonical(self, a: Value) -> Value:
+    def canonical(self, a: OnnxValue) -> OnnxValue:
         return a
 
-    def _curve(self, function: Callable[[np.ndarray], np.ndarray], a: Value) -> Value:
+    def _curve(self, function: Callable[[np.ndarray], np.ndarray], a: OnnxValue) -> OnnxValue:
         """The result for each of the 65,536 bit patterns, from a table."""
         table = self.constant(function(np.arange(1 << 16)).view(np.float16), np.float32)
         bits = self.node("BitCast", self.node("Cast", a.name, to=HALF), to=TensorProto.UINT16)
-        return Value(name=self.node("Gather", table, self.node("Cast", bits, to=TensorProto.INT32)), shape=a.shape)
+        return OnnxValue(name=self.node("Gather", table, self.node("Cast", bits, to=TensorProto.INT32)), shape=a.shape)
 
     sigmoid = partialmethod(_curve, activation.sigmoid)
     tanh = partialmethod(_curve, activation.tanh)
 
-    def _clipped(self, x: Value, lowest: float, highest: float) -> Value:
+    def _clipped(self, x: OnnxValue, lowest: float, highest: float) -> OnnxValue:
         """x with 0 for a NaN, clipped."""
         return self._op("Clip", self._zero_where(self._op("IsNaN", x), x), lowest, highest)
 
-    def integers(self, x: Value, lowest: int, highest: int) -> Value:
+    def integers(self, x: OnnxValue, lowest: int, highest: int) -> OnnxValue:
         """Codes: numbers rounded to whole numbers and clipped."""
         return self._op("Round", self._clipped(x, lowest, highest))
 
-    def blocks(self, x: Value, size: int, bits: int, exponents=(-15, 16), rule="frexp", symmetric=False) -> Value:
+    def blocks(self, x: OnnxValue, size: int, bits: int, exponents=(-15, 16), rule="frexp",
+               symmetric=False) -> OnnxValue:
         """Codes: mantissas under one exponent for each block."""
         groups, largest = self._grouped(x, size)
         above = self._op("Mul", self._power(largest), 2)
@@ -91,7 +92,7 @@ class Functions(Nodes):
         mantissas = self._op("Clip", self._op("Round", self._op("Div", groups, unit)), symmetric - limit, limit - 1)
         return self._ungrouped(self._op("Mul", mantissas, unit), x)
 
-    def _grouped(self, x: Value, size: int) -> tuple[Value, Value]:
+    def _grouped(self, x: OnnxValue, size: int) -> tuple[OnnxValue, OnnxValue]:
         """Neighbours in blocks [..., blocks, size], and the largest magnitude of each block [..., blocks, 1]."""
         spare = -x.shape[-1] % size
         x = self._clipped(x, -65504, 65504)
@@ -100,18 +101,18 @@ class Functions(Nodes):
         largest = self._moved("ReduceMax", self._op("Abs", groups), [-1], shape=(*groups.shape[:-1], 1), keepdims=1)
         return groups, largest
 
-    def _ungrouped(self, groups: Value, x: Value) -> Value:
+    def _ungrouped(self, groups: OnnxValue, x: OnnxValue) -> OnnxValue:
         """Blocks of neighbours in the shape of x, as codes."""
         width = groups.shape[-2] * groups.shape[-1]
         codes = self.reshape(groups, (*x.shape[1:-1], width))
         return self._cast(self.part(codes, 0, x.shape[-1]) if width > x.shape[-1] else codes, DOUBLE)
 
-    def floats(self, x: Value, precision: int, lowest: float, highest: float, fraction=0) -> Value:
+    def floats(self, x: OnnxValue, precision: int, lowest: float, highest: float, fraction=0) -> OnnxValue:
         """Codes: multiples of 2**-fraction of so many significant bits, clipped."""
         codes = self._significant(self._clipped(x, lowest, highest), precision, 2.0**-fraction)
         return self._cast(codes, DOUBLE) if fraction else codes
 
-    def float_blocks(self, x: Value, size: int, bits: int, precision: int, exponents=(-15, 16)) -> Value:
+    def float_blocks(self, x: OnnxValue, size: int, bits: int, precision: int, exponents=(-15, 16)) -> OnnxValue:
         """Codes: floats under one exponent for each block."""
         groups, largest = self._grouped(x, size)
         above = self._op("Mul", self._power(self._significant(largest, precision, 2.0**-99)), 2)
@@ -120,27 +121,28 @@ class Functions(Nodes):
         clipped = self._op("Max", self._op("Min", groups, limit), self._op("Neg", limit))
         return self._ungrouped(self._significant(clipped, precision, self._op("Mul", above, 2.0 ** (1 - bits))), x)
 
-    def _significant(self, x: Value, precision: int, unit: "Value | float") -> Value:
+    def _significant(self, x: OnnxValue, precision: int, unit: "OnnxValue | float") -> OnnxValue:
         """x rounded to multiples of a unit that have so many significant bits."""
         return self._nearest(x, self._op("Max", self._op("Mul", self._power(x), 2.0 ** (1 - precision)), unit))
 
-    def numbers(self, codes: Value) -> Value:
+    def numbers(self, codes: OnnxValue) -> OnnxValue:
         return self.half(self._without_sign(codes))
 
-    def _without_sign(self, x: Value) -> Value:
+    def _without_sign(self, x: OnnxValue) -> OnnxValue:
         """x with +0 for -0; a runtime drops the addition of 0."""
         return self._zero_where(self._op("Equal", x, 0), x)
 
-    def dense(self, codes: Value, weights: Value, start: Value | None = None, scale=0, wrap=0, fraction=0) -> Value:
+    def dense(self, codes: OnnxValue, weights: OnnxValue, start: OnnxValue | None = None, scale=0, wrap=0,
+              fraction=0) -> OnnxValue:
         """(weights @ codes + start) * 2**-scale: exact, then rounded once to binary16."""
         sums = self._product(self._cast(codes, weights.type), weights.array)
         return self._rounded(sums, start, scale, wrap, fraction)
 
-    def _product(self, x: Value, matrix: np.ndarray) -> Value:
+    def _product(self, x: OnnxValue, matrix: np.ndarray) -> OnnxValue:
         """The sums of a matrix [outputs, elements]."""
         return self._op("MatMul", x, matrix.T, shape=(*x.shape[:-1], len(matrix)))
 
-    def _rounded(self, sums: Value, start, scale, wrap, fraction) -> Value:
+    def _rounded(self, sums: OnnxValue, start, scale, wrap, fraction) -> OnnxValue:
         if start is not None:
             sums = self._op("Add", sums, start.array, shape=sums.shape)
         if wrap:
@@ -148,16 +150,16 @@ class Functions(Nodes):
         sums = self._without_sign(sums)
         return self.half(self._op("Mul", sums, 2.0**-scale) if scale else sums)
 
-    def _wrapped(self, sums: Value, wrap: int, fraction: int) -> Value:
+    def _wrapped(self, sums: OnnxValue, wrap: int, fraction: int) -> OnnxValue:
         """Sums modulo an accumulator."""
         limit = self.constant(1 << wrap - 1, np.int64)
         steps = self.node("Cast", self._op("Mul", sums, 2.0**fraction).name, to=TensorProto.INT64)
         rest = self.node("Mod", self.node("Add", steps, limit), self.constant(1 << wrap, np.int64))
         whole = self.node("Cast", self.node("Sub", rest, limit), to=DOUBLE)
-        return self._op("Mul", Value(name=whole, shape=sums.shape, type=DOUBLE), 2.0**-fraction)
+        return self._op("Mul", OnnxValue(name=whole, shape=sums.shape, type=DOUBLE), 2.0**-fraction)
 
-    def convolution(self, codes: Value, weights: Value, start: Value | None = None, scale=0, stride=(1, 1),
-                    padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0) -> Value:
+    def convolution(self, codes: OnnxValue, weights: OnnxValue, start: OnnxValue | None = None, scale=0, stride=(1, 1),
+                    padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0) -> OnnxValue:
         """`dense` of every window."""
         kernels = weights.array
         pixels = self._pixels(self._cast(codes, weights.type), kernels.shape[1:3], stride, padding, dilation, fill)
@@ -171,14 +173,14 @@ class Functions(Nodes):
                                for group in range(groups)))
         return self._rounded(sums, start, scale, wrap, fraction)
 
-    def _group(self, pixels: list[Value], kernels: np.ndarray, group: int) -> Value:
+    def _group(self, pixels: list[OnnxValue], kernels: np.ndarray, group: int) -> OnnxValue:
         """Sums of one group of channels."""
         size = kernels.shape[2]
         parts = [self.part(pixel, group * size, (group + 1) * size) if size < pixel.shape[-1] else pixel
                  for pixel in pixels]
         return self._product(self.join(*parts), kernels.reshape(len(kernels), -1))
 
-    def _pixels(self, x: Value, window, stride, padding, dilation, fill) -> list[Value]:
+    def _pixels(self, x: OnnxValue, window, stride, padding, dilation, fill) -> list[OnnxValue]:
         """For each pixel of a window, in row order, what all windows have there."""
         if any(padding):
             x = self._pad(x, {1: padding[:2], 2: padding[2:]}, fill)
@@ -190,12 +192,12 @@ class Functions(Nodes):
             found.append(self._moved("Slice", x, first, last, (1, 2), stride, shape=(None, *places, x.shape[-1])))
         return found
 
-    def patches(self, x: Value, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0) -> Value:
+    def patches(self, x: OnnxValue, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0) -> OnnxValue:
         return self.join(*self._pixels(x, window, stride, padding, dilation, fill))
 
-    def max_pool(self, x: Value, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0) -> Value:
+    def max_pool(self, x: OnnxValue, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0) -> OnnxValue:
         return reduce(self.maximum, self._pixels(x, window, stride, padding, (1, 1), fill))
 
-    def take(self, index: Value, *values: Value) -> Value:
+    def take(self, index: OnnxValue, *values: OnnxValue) -> OnnxValue:
         joined = self.join(*map(self.flatten, values))
         return self._moved("Gather", joined, index.name, shape=(None, *index.shape), axis=1)

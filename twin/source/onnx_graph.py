@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 import onnx
-from concord.twin.lib.run import Run
-from concord.twin.lib.script import Loop, Script
+from concord.twin.lib.run import ScriptRun
+from concord.twin.lib.script import Script, SequenceLoop
 from concord.twin.source.onnx_functions import Functions
-from concord.twin.source.onnx_nodes import FLOAT, HALF, OPSET, Value
+from concord.twin.source.onnx_nodes import FLOAT, HALF, OPSET, OnnxValue
 from onnx import ModelProto, NodeProto, helper
 
 
@@ -18,7 +18,7 @@ def onnx_graph(script: Script) -> ModelProto:
     """
     functions = Functions()
     shape = (None, *script.inputs)
-    entry = Value(name=functions.node("Cast", "inputs", to=FLOAT), shape=shape)
+    entry = OnnxValue(name=functions.node("Cast", "inputs", to=FLOAT), shape=shape)
     result = _Graph(script, functions).call(script.main, (entry,))
     functions.nodes.append(helper.make_node("Cast", [result.name], ["results"], "results", to=HALF))
     read = _read(functions.nodes)
@@ -45,7 +45,7 @@ def _read(nodes: Iterable[NodeProto]) -> set[str]:
     return {name for node in nodes for name in node.input}.union(*map(_read, bodies))
 
 
-class _Graph(Run):
+class _Graph(ScriptRun):
     """A run of a script whose values are tensors of a graph."""
 
     def _call(self, call, values: dict):
@@ -53,15 +53,15 @@ class _Graph(Run):
             raise ValueError(f"its twin needs {call.function}, which has no form in ONNX; write one in numpy or torch")
         return super()._call(call, values)
 
-    def loop(self, loop: Loop, values: dict):
+    def loop(self, loop: SequenceLoop, values: dict):
         """A loop over time steps as a node Scan, whose body is a graph of its own."""
         around = self.functions
         name = f"scan_{len(around.nodes)}"
         first = [self.value(argument, values) for _, argument in loop.carried]
         sequences = [values[source] for _, source in loop.items]
-        inputs = [Value(name=f"{name}_{key}", shape=each.shape, type=each.type)
+        inputs = [OnnxValue(name=f"{name}_{key}", shape=each.shape, type=each.type)
                   for (key, _), each in zip(loop.carried, first, strict=True)]
-        inputs += [Value(name=f"{name}_{key}", shape=(None, *each.shape[2:]), type=each.type)
+        inputs += [OnnxValue(name=f"{name}_{key}", shape=(None, *each.shape[2:]), type=each.type)
                    for (key, _), each in zip(loop.items, sequences, strict=True)]
         self.functions = Functions(around.constants, f"{name}_")
         within = dict(values)
@@ -83,6 +83,6 @@ class _Graph(Run):
             scan_input_directions=[int(key in loop.backward) for key, _ in loop.items], **kept))
         steps = sequences[0].shape[1]
         for (key, _), output, each in zip(loop.carried, made, results, strict=False):
-            values[key] = Value(name=output, shape=each.shape, type=each.type)
+            values[key] = OnnxValue(name=output, shape=each.shape, type=each.type)
         for (key, _), output, each in zip(loop.collected, made[len(first):], results[len(first):], strict=True):
-            values[key] = Value(name=output, shape=(None, steps, *each.shape[1:]), type=each.type)
+            values[key] = OnnxValue(name=output, shape=(None, steps, *each.shape[1:]), type=each.type)

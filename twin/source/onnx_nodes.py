@@ -17,7 +17,7 @@ TYPES = {FLOAT: np.float32, DOUBLE: np.float64}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Value:
+class OnnxValue:
     """A tensor of the graph.
 
     Attributes:
@@ -40,7 +40,7 @@ def broadcast(a: tuple, b: tuple) -> tuple:
     return tuple(None if None in pair else max(pair) for pair in pairs)
 
 
-class Nodes:
+class OnnxNodes:
     """Adds nodes, one call after the other.
 
     Attributes:
@@ -66,67 +66,67 @@ class Nodes:
         self.constants[name] = numpy_helper.from_array(array, name)
         return name
 
-    def stored(self, values: np.ndarray) -> Value:
+    def stored(self, values: np.ndarray) -> OnnxValue:
         """A tensor of the script."""
         kind = DOUBLE if values.dtype == np.float64 else FLOAT
         name = self.constant(values, values.dtype if values.dtype == np.int32 else TYPES[kind])
-        return Value(name=name, shape=values.shape, type=kind, array=values)
+        return OnnxValue(name=name, shape=values.shape, type=kind, array=values)
 
-    def _op(self, op: str, *inputs: "Value | float", shape: tuple | None = None, type: int | None = None,
-            **attributes) -> Value:
+    def _op(self, op: str, *inputs: "OnnxValue | float", shape: tuple | None = None, type: int | None = None,
+            **attributes) -> OnnxValue:
         """A node of tensors and numbers, whose result has the type of the first tensor, if none is given."""
-        tensors = [each for each in inputs if isinstance(each, Value)]
+        tensors = [each for each in inputs if isinstance(each, OnnxValue)]
         like = next((each.type for each in tensors if each.type in TYPES), FLOAT)
-        names = [each.name if isinstance(each, Value) else self.constant(each, TYPES[like]) for each in inputs]
+        names = [each.name if isinstance(each, OnnxValue) else self.constant(each, TYPES[like]) for each in inputs]
         made = self.node(op, *names, **attributes)
-        return Value(name=made, type=tensors[0].type if type is None else type,
-                     shape=reduce(broadcast, (each.shape for each in tensors)) if shape is None else shape)
+        return OnnxValue(name=made, type=tensors[0].type if type is None else type,
+                         shape=reduce(broadcast, (each.shape for each in tensors)) if shape is None else shape)
 
-    def _moved(self, op: str, x: Value, *integers, shape: tuple, **attributes) -> Value:
+    def _moved(self, op: str, x: OnnxValue, *integers, shape: tuple, **attributes) -> OnnxValue:
         """A node that takes whole numbers beside a tensor, such as sizes."""
         names = [each if isinstance(each, str) else self.constant(each, np.int64) for each in integers]
-        return Value(name=self.node(op, x.name, *names, **attributes), shape=shape, type=x.type)
+        return OnnxValue(name=self.node(op, x.name, *names, **attributes), shape=shape, type=x.type)
 
-    def _cast(self, x: Value, to: int) -> Value:
+    def _cast(self, x: OnnxValue, to: int) -> OnnxValue:
         return x if x.type == to else self._op("Cast", x, to=to, type=to)
 
-    def _power(self, x: Value) -> Value:
+    def _power(self, x: OnnxValue) -> OnnxValue:
         """The largest power of two up to |x|, or 0."""
         whole, mask = ((TensorProto.INT64, np.int64(0x7FF << 52)) if x.type == DOUBLE
                        else (TensorProto.INT32, np.int32(0xFF << 23)))
         bits = self.node("BitwiseAnd", self.node("BitCast", x.name, to=whole), self.constant(mask, mask.dtype))
-        return Value(name=self.node("BitCast", bits, to=x.type), shape=x.shape, type=x.type)
+        return OnnxValue(name=self.node("BitCast", bits, to=x.type), shape=x.shape, type=x.type)
 
-    def _pad(self, x: Value, axes: dict[int, tuple[int, int]], fill) -> Value:
+    def _pad(self, x: OnnxValue, axes: dict[int, tuple[int, int]], fill) -> OnnxValue:
         before, after = ([axes.get(axis, (0, 0))[end] for axis in range(len(x.shape))] for end in (0, 1))
         shape = tuple(size if size is None else size + sum(axes.get(axis, (0, 0)))
                       for axis, size in enumerate(x.shape))
         return self._moved("Pad", x, before + after, self.constant(fill, TYPES[x.type]), shape=shape)
 
-    def join(self, *values: Value) -> Value:
+    def join(self, *values: OnnxValue) -> OnnxValue:
         if len(values) == 1:
             return values[0]
         kind = max(value.type for value in values)
         shape = (*values[0].shape[:-1], sum(value.shape[-1] for value in values))
         return self._op("Concat", *(self._cast(value, kind) for value in values), shape=shape, axis=-1)
 
-    def part(self, x: Value, first: int, last: int) -> Value:
+    def part(self, x: OnnxValue, first: int, last: int) -> OnnxValue:
         return self._moved("Slice", x, [first], [last], [-1], shape=(*x.shape[:-1], last - first))
 
-    def flatten(self, x: Value) -> Value:
+    def flatten(self, x: OnnxValue) -> OnnxValue:
         return x if len(x.shape) == 2 else self.reshape(x, (prod(x.shape[1:]),))
 
-    def reshape(self, x: Value, shape: tuple) -> Value:
+    def reshape(self, x: OnnxValue, shape: tuple) -> OnnxValue:
         # A 0 keeps the size of the batch.
         return self._moved("Reshape", x, (0, *shape), shape=(None, *shape))
 
-    def image(self, x: Value, shape: tuple) -> Value:
+    def image(self, x: OnnxValue, shape: tuple) -> OnnxValue:
         return self.transpose(self.reshape(x, shape), (2, 3, 1))
 
-    def transpose(self, x: Value, axes: tuple) -> Value:
+    def transpose(self, x: OnnxValue, axes: tuple) -> OnnxValue:
         return self._moved("Transpose", x, perm=(0, *axes), shape=(None, *(x.shape[axis] for axis in axes)))
 
-    def start(self, like: Value, values: Value) -> Value:
+    def start(self, like: OnnxValue, values: OnnxValue) -> OnnxValue:
         """The same stored values for every sample of a batch."""
         batch = self.node("Shape", like.name, start=0, end=1)
         shape = self.node("Concat", batch, self.constant(values.shape, np.int64), axis=0)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.firmware.firmware import Firmware
-from concord.twin.lib.script import Loop, Script, Stored, Tensor, quantizer
+from concord.twin.lib.script import Script, SequenceLoop, Stored, StoredTensor, quantizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +31,7 @@ def roundings(script: Script, firmware: Firmware) -> dict[str, Rounding]:
     return {name: rounding for name, rounding in found.items() if rounding}
 
 
-def _rounding(tensor: Tensor, firmware: Firmware) -> Rounding | None:
+def _rounding(tensor: StoredTensor, firmware: Firmware) -> Rounding | None:
     if tensor.values.dtype == np.float16:
         return Rounding(function="half")
     if not tensor.bits:
@@ -65,7 +65,7 @@ def _states(script: Script) -> set[str]:
     """Names of the tensors that a loop over time steps begins with."""
     def names(lines):
         for line in lines:
-            if isinstance(line, Loop):
+            if isinstance(line, SequenceLoop):
                 yield from names(line.body)
             elif line.function == "start":
                 yield from (each.name for each in line.arguments if isinstance(each, Stored))

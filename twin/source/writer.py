@@ -11,7 +11,7 @@ import numpy as np
 from concord.golden.mfu import activation
 from concord.lib import files
 from concord.twin.lib.run import arrays
-from concord.twin.lib.script import Call, Line, Loop, Script
+from concord.twin.lib.script import Call, Line, Script, SequenceLoop
 from concord.twin.source.frameworks import CURVES, FORMS, UNQUANTISED, Framework
 from concord.twin.source.lines import WIDTH, Lines, attribute, literal, repeated, wrapped
 from concord.twin.source.trained import Rounding
@@ -148,7 +148,7 @@ def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
 
 def _compiled(script: Script) -> str:
     """Method that compiles a twin: whole, or layer by layer where a loop would be unrolled."""
-    loops = [line for line in script.main.body if isinstance(line, Loop)]
+    loops = [line for line in script.main.body if isinstance(line, SequenceLoop)]
     if script.routines and not all(map(repeated, loops)):
         lines = ['"""Compile each layer by itself, so that loops over time steps are not unrolled."""',
                  *(f"self.{each.name} = compiled(self.{each.name})" for each in script.routines),
@@ -197,7 +197,7 @@ def _used(script: Script) -> set[str]:
 
 def _calls(lines: tuple[Line, ...]) -> Iterator[Call]:
     for line in lines:
-        if isinstance(line, Loop):
+        if isinstance(line, SequenceLoop):
             yield from _calls(line.body)
         else:
             yield line
@@ -205,7 +205,7 @@ def _calls(lines: tuple[Line, ...]) -> Iterator[Call]:
 
 def _collects(script: Script) -> bool:
     def collects(lines):
-        return any(isinstance(line, Loop) and (line.collected or collects(line.body)) for line in lines)
+        return any(isinstance(line, SequenceLoop) and (line.collected or collects(line.body)) for line in lines)
 
     return any(collects(routine.body) for routine in (script.main, *script.routines))
 

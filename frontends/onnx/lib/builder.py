@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Step, misplaced
-from concord.frontends.onnx.lib.views import ZERO, Form, Source, View, axes, counting, steps_in_image
+from concord.frontends.onnx.lib.step import FileNode, misplaced
+from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource, axes, counting, steps_in_image
 from concord.net.graph import INPUT, Node
 from concord.net.ops.grid import IntegerGrid
 from concord.net.ops.operator import Operator
@@ -16,13 +16,13 @@ from concord.net.ops.reshape import Flatten, ToImage, ToSequence
 class Decided(Exception):
     """The form of the input became known after nodes had been made of it: conversion starts again with this form."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: ViewSource):
         super().__init__()
         self.source = source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Image:
+class ReadImage:
     """An image that a node reads.
 
     Attributes:
@@ -30,7 +30,7 @@ class Image:
         padding: Zeros above, below, left and right that the file puts around it.
     """
 
-    source: Source
+    source: ViewSource
     padding: tuple[int, int, int, int]
 
 
@@ -41,7 +41,7 @@ class Builder:
         source: The network's input.
     """
 
-    def __init__(self, source: Source):
+    def __init__(self, source: ViewSource):
         self.input = source
         self.nodes: list[Node] = []
         self.notes: list[str] = []
@@ -50,20 +50,21 @@ class Builder:
         #: Integers of constants by the names of their tensors: a scale and a zero point for each element.
         self.grids: dict[str, IntegerGrid] = {}
         self._names: set[str] = set()
-        self._derived: dict[tuple[str, str], Source] = {}
+        self._derived: dict[tuple[str, str], ViewSource] = {}
         self._touched = False
 
-    def add(self, step: Step, op: Operator, sources: list[Source], form: Form, shape: tuple[int, ...], **fields
-            ) -> Source:
+    def add(self, step: FileNode, op: Operator, sources: list[ViewSource], form: SampleForm, shape: tuple[int, ...],
+            **fields
+            ) -> ViewSource:
         """Add a node; its result has the form and the shape of one sample."""
         made = counting(self._unique(step.label()), form, sources[0].samples, shape,
                         guessed=any(source.guessed for source in sources),
-                        open_time=any(source.open_time for source in sources) and form is Form.SEQUENCE, **fields)
-        self._touched |= any(source.form is Form.OPEN and not source.guessed for source in sources)
+                        open_time=any(source.open_time for source in sources) and form is SampleForm.SEQUENCE, **fields)
+        self._touched |= any(source.form is SampleForm.OPEN and not source.guessed for source in sources)
         self.nodes.append(Node(name=made.name, op=op, sources=tuple(source.name for source in sources)))
         return made
 
-    def same(self, step: Step, op: Operator, view: View) -> View:
+    def same(self, step: FileNode, op: Operator, view: View) -> View:
         """Add a node that computes element by element, and the view of its result that lies as `view` does."""
         source = view.source
         made = self.add(step, op, [source], source.form, source.shape, backward=source.backward, mixed=source.mixed)
@@ -74,27 +75,27 @@ class Builder:
         if text not in self.notes:
             self.notes.append(text)
 
-    def maker(self, source: Source) -> Node | None:
+    def maker(self, source: ViewSource) -> Node | None:
         """The node that gives a result, or None for the input."""
         return next((node for node in reversed(self.nodes) if node.name == source.name), None)
 
-    def placeholder(self, step: Step) -> str:
+    def placeholder(self, step: FileNode) -> str:
         """A name for the result of a refused node."""
         return self._unique(step.label())
 
-    def image(self, view: View) -> Image:
+    def image(self, view: View) -> ReadImage:
         """The image that a tensor [samples, channels, columns] or [samples, channels, rows, columns] holds."""
         if view.numbers.ndim not in (3, 4):
             raise misplaced(f"it needs an image, but its input has the shape {list(view.shape)}")
-        if view.source.form is Form.SEQUENCE:
+        if view.source.form is SampleForm.SEQUENCE:
             view = self.image_of_steps(view)
         numbers = view.numbers[:, :, None] if view.numbers.ndim == 3 else view.numbers
         inner, padding = _unpadded(numbers)
-        self._decide(view.source, Form.IMAGE, inner)
-        if not _equal(view.source, inner, Form.IMAGE):
+        self._decide(view.source, SampleForm.IMAGE, inner)
+        if not _equal(view.source, inner, SampleForm.IMAGE):
             raise misplaced(f"its input {list(view.shape)} is not an image as it is computed, with the channels in the "
                             f"second place, but a part of it, or in another order{_hint(view.source)}")
-        return Image(source=view.source, padding=padding)
+        return ReadImage(source=view.source, padding=padding)
 
     def image_of_steps(self, view: View) -> View:
         """A tensor of elements of a sequence as one of the image whose columns are the time steps."""
@@ -103,32 +104,32 @@ class Builder:
             raise Refused("it reads a sequence as an image, and the file leaves the number of time steps open",
                           "export the network with a fixed number of time steps, or give the sizes by --shape")
         time, size = source.shape
-        made = self._derive(source, ToImage(steps=time), "image", (size, 1, time), Form.IMAGE)
+        made = self._derive(source, ToImage(steps=time), "image", (size, 1, time), SampleForm.IMAGE)
         sample, step, element = np.unravel_index(np.maximum(view.places, 0), source.order.shape)
         places = (sample * size + element) * time + step
         return View(source=made, numbers=np.where(view.places == ZERO, ZERO, places).astype(np.int32))
 
-    def sequence(self, view: View) -> tuple[Source, np.ndarray]:
+    def sequence(self, view: View) -> tuple[ViewSource, np.ndarray]:
         """The sequence that a tensor [samples, time, elements] holds.
 
         Returns:
             What gives the sequence, and int[elements]: where each element lies in the vector of a time step.
         """
         source = view.source
-        if source.form is Form.SEQUENCE:
+        if source.form is SampleForm.SEQUENCE:
             if view.shape == source.order.shape and np.array_equal(view.numbers, source.order):
                 return source, np.arange(view.shape[2])
             raise misplaced(f"its input {list(view.shape)} does not hold whole sequences as [samples, time, features]",
                             "check batch_first, and which axis is time")
-        found = steps_in_image(source.shape, view.places) if source.form is Form.IMAGE else None
+        found = steps_in_image(source.shape, view.places) if source.form is SampleForm.IMAGE else None
         if found is None:
             raise misplaced("it reads an image, a vector, or a part of one as a sequence, and time is no axis of it",
                             "give sequences to the network's input, or let time be the columns or rows of an image")
         time, places = found
         steps, size = view.shape[1:]
-        return self._derive(source, ToSequence(time=time), "sequence", (steps, size), Form.SEQUENCE), places
+        return self._derive(source, ToSequence(time=time), "sequence", (steps, size), SampleForm.SEQUENCE), places
 
-    def vector(self, view: View) -> tuple[Source, np.ndarray]:
+    def vector(self, view: View) -> tuple[ViewSource, np.ndarray]:
         """The vector whose elements a tensor [samples, ...] holds.
 
         Returns:
@@ -146,11 +147,11 @@ class Builder:
 
     def flat(self, view: View) -> View:
         """The same tensor as elements of a vector: of a flattened image, or of the last time step of a sequence."""
-        self._decide(view.source, Form.VECTOR, view.numbers)
+        self._decide(view.source, SampleForm.VECTOR, view.numbers)
         source, places = view.source, view.places
-        if source.form is Form.VECTOR:
+        if source.form is SampleForm.VECTOR:
             return View(source=source, numbers=places)
-        if source.form is Form.IMAGE:
+        if source.form is SampleForm.IMAGE:
             made = self._derive(source, Flatten(), "flat", (int(np.prod(source.shape)),))
             return View(source=made, numbers=places)
         if (source.mixed or not _at_end(source, places)) and not source.open_time:
@@ -166,8 +167,9 @@ class Builder:
         made = self._derive(source, Last(backward=source.backward), "last", (size,))
         return View(source=made, numbers=numbers.astype(np.int32))
 
-    def _derive(self, source: Source, op: Operator, ending: str, shape: tuple[int, ...], form: Form = Form.VECTOR
-                ) -> Source:
+    def _derive(self, source: ViewSource, op: Operator, ending: str, shape: tuple[int, ...],
+                form: SampleForm = SampleForm.VECTOR
+                ) -> ViewSource:
         """The only node of this operator that reads a source."""
         key = (source.name, op.kind)
         if key not in self._derived:
@@ -177,17 +179,17 @@ class Builder:
             self._derived[key] = made
         return self._derived[key]
 
-    def _decide(self, source: Source, form: Form, order: np.ndarray):
+    def _decide(self, source: ViewSource, form: SampleForm, order: np.ndarray):
         """Give the input its form, if it has none."""
-        if source.form is not Form.OPEN:
+        if source.form is not SampleForm.OPEN:
             return
-        if form is Form.VECTOR:
+        if form is SampleForm.VECTOR:
             order = source.order.reshape(source.samples, -1)
         elif order.size != source.order.size or order.min() < 0 or np.bincount(order.reshape(-1)).max() > 1:
             raise misplaced("it reads a part of the network's input", "give the network only what it reads")
         elif axes(order) is None:
             raise misplaced("it reads the network's input in an order that is no order of axes")
-        decided = Source(name=INPUT, form=form, order=order, guessed=source.guessed)
+        decided = ViewSource(name=INPUT, form=form, order=order, guessed=source.guessed)
         if self._touched and not source.guessed:
             raise Decided(decided)
         source.form, source.order = form, order
@@ -217,17 +219,18 @@ def _unpadded(numbers: np.ndarray) -> tuple[np.ndarray, tuple[int, int, int, int
     return numbers[:, :, top:bottom, left:right], around
 
 
-def _equal(source: Source, numbers: np.ndarray, form: Form) -> bool:
+def _equal(source: ViewSource, numbers: np.ndarray, form: SampleForm) -> bool:
     return source.form is form and source.order.shape == numbers.shape and np.array_equal(source.order, numbers)
 
 
-def _hint(source: Source) -> str:
-    names = {Form.VECTOR: "; what comes before it gives a vector", Form.SEQUENCE: "; what comes before it gives a "
+def _hint(source: ViewSource) -> str:
+    names = {SampleForm.VECTOR: "; what comes before it gives a vector",
+             SampleForm.SEQUENCE: "; what comes before it gives a "
              "sequence"}
     return names.get(source.form, "")
 
 
-def _at_end(source: Source, places: np.ndarray) -> bool:
+def _at_end(source: ViewSource, places: np.ndarray) -> bool:
     """Whether places lie in the last time step, those of the backward direction in the first one."""
     time, size = source.shape
     used = places[places != ZERO]

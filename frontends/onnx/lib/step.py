@@ -33,7 +33,7 @@ class HostValue:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Codes:
+class FileCodes:
     """Integers that QuantizeLinear makes of what the network computes.
 
     Attributes:
@@ -48,7 +48,7 @@ class Codes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Unknown:
+class UnknownValue:
     """A value that cannot be had, and why.
 
     Attributes:
@@ -59,11 +59,11 @@ class Unknown:
 
 
 #: What a tensor of a file is: part of a node's result, constant numbers, the host's, or not to be had.
-Value = View | np.ndarray | Codes | HostValue | Unknown | None
+Value = View | np.ndarray | FileCodes | HostValue | UnknownValue | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Step:
+class FileNode:
     """One node of a file.
 
     Attributes:
@@ -97,7 +97,7 @@ class Step:
             Refused: it is constant, or left out.
         """
         value = self.get(index)
-        if isinstance(value, Codes):
+        if isinstance(value, FileCodes):
             raise Refused("it computes with integers between QuantizeLinear and DequantizeLinear", "put both around "
                           "each layer (the format QDQ)")
         if not isinstance(value, View):
@@ -156,7 +156,7 @@ def misplaced(reason: str, advice: str = "put a Flatten or a Transpose where the
     return Misplaced(reason, advice)
 
 
-def evaluate(step: Step, values: tuple[np.ndarray | None, ...]) -> list[np.ndarray]:
+def evaluate(step: FileNode, values: tuple[np.ndarray | None, ...]) -> list[np.ndarray]:
     """Results of a node.
 
     Args:
@@ -178,7 +178,7 @@ def evaluate(step: Step, values: tuple[np.ndarray | None, ...]) -> list[np.ndarr
     return [np.asarray(value) for value in found]
 
 
-def inferred(step: Step) -> list[tuple[int, ...] | None]:
+def inferred(step: FileNode) -> list[tuple[int, ...] | None]:
     """Shapes of the results of a node that is not computed, as ONNX infers them; None for those that are not known."""
     values = tuple(np.empty(value.shape, np.float32) if isinstance(value, View) else value for value in step.values)
     if any(value is not None and not isinstance(value, np.ndarray) for value in values):
@@ -192,7 +192,7 @@ def inferred(step: Step) -> list[tuple[int, ...] | None]:
     return [tuple(size.dim_value for size in shapes[name]) if name in shapes else None for name in step.outputs]
 
 
-def _model(step: Step, values: tuple[np.ndarray | None, ...]) -> onnx.ModelProto:
+def _model(step: FileNode, values: tuple[np.ndarray | None, ...]) -> onnx.ModelProto:
     known = {name: value for name, value in zip(step.names, values, strict=True) if value is not None}
     inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
               for name, value in known.items()]

@@ -23,7 +23,7 @@ LIMIT = 1 << 25
 ZERO = -1
 
 
-class Form(StrEnum):
+class SampleForm(StrEnum):
     """Form of one sample."""
 
     IMAGE = "image"  #: [channels, rows, columns]
@@ -33,7 +33,7 @@ class Form(StrEnum):
 
 
 @dataclass(kw_only=True, eq=False)
-class Source:
+class ViewSource:
     """The network's input, or the result of a node.
 
     Attributes:
@@ -48,7 +48,7 @@ class Source:
     """
 
     name: str
-    form: Form
+    form: SampleForm
     order: np.ndarray
     guessed: bool = False
     backward: int = 0
@@ -81,7 +81,7 @@ class Source:
         return self._places[numbers]
 
 
-def counting(name: str, form: Form, samples: int, shape: tuple[int, ...], **fields) -> Source:
+def counting(name: str, form: SampleForm, samples: int, shape: tuple[int, ...], **fields) -> ViewSource:
     """A source whose numbers count up.
 
     Raises:
@@ -89,7 +89,7 @@ def counting(name: str, form: Form, samples: int, shape: tuple[int, ...], **fiel
     """
     check_size((samples, *shape))
     order = np.arange(samples * int(np.prod(shape)), dtype=np.int32).reshape(samples, *shape)
-    return Source(name=name, form=form, order=order, **fields)
+    return ViewSource(name=name, form=form, order=order, **fields)
 
 
 def check_size(shape: tuple[int, ...]):
@@ -111,7 +111,7 @@ class View:
         numbers: int32 of the shape of the tensor in the file: number of each element in its source, or ZERO.
     """
 
-    source: Source
+    source: ViewSource
     numbers: np.ndarray
 
     @property
@@ -130,7 +130,7 @@ class View:
         return View(source=self.source, numbers=numbers)
 
 
-def whole(source: Source) -> View:
+def whole(source: ViewSource) -> View:
     """All of a source, in its own order."""
     return View(source=source, numbers=source.order)
 

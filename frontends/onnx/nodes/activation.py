@@ -3,7 +3,7 @@
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, check_not_padded
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Codes, Step, Value
+from concord.frontends.onnx.lib.step import FileCodes, FileNode, Value
 from concord.frontends.onnx.lib.views import View
 from concord.frontends.onnx.nodes import quantized
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Pointwise, Relu, Sigmoid, Tanh
@@ -12,18 +12,18 @@ from concord.net.ops.pointwise import HardSigmoid, HardSwish, Pointwise, Relu, S
 ACTIVATIONS = {"HardSwish": HardSwish, "Relu": Relu, "Sigmoid": Sigmoid, "Tanh": Tanh}
 
 
-def activation(step: Step, build: Builder) -> list[Value]:
+def activation(step: FileNode, build: Builder) -> list[Value]:
     """An activation function without options."""
     return [_curve(step, build, ACTIVATIONS[step.kind]())]
 
 
-def hard_sigmoid(step: Step, build: Builder) -> list[Value]:
+def hard_sigmoid(step: FileNode, build: Builder) -> list[Value]:
     """max(0, min(1, alpha * x + beta))."""
     return [_curve(step, build, HardSigmoid(
         alpha=float(step.attributes.get("alpha", 0.2)), beta=float(step.attributes.get("beta", 0.5))))]
 
 
-def prelu(step: Step, build: Builder) -> list[Value]:
+def prelu(step: FileNode, build: Builder) -> list[Value]:
     """A relu where the slope of negative numbers is zero."""
     slope = step.weights(1, "slope")
     if slope.any():
@@ -31,16 +31,16 @@ def prelu(step: Step, build: Builder) -> list[Value]:
     return [build.same(step, Relu(), step.view(0))]
 
 
-def clip(step: Step, build: Builder) -> list[Value]:
+def clip(step: FileNode, build: Builder) -> list[Value]:
     """A relu with a largest result; or fewer of the integers that QuantizeLinear makes."""
     low, high = (step.constant(place, key) if step.opset >= 11 else step.attributes.get(key)
                  for place, key in ((1, "min"), (2, "max")))
-    if isinstance(step.get(0), Codes):
+    if isinstance(step.get(0), FileCodes):
         return quantized.clip(step, build, low, high)
     return [between(step, build, step.view(0), low, high)]
 
 
-def extreme(step: Step, build: Builder) -> list[Value]:
+def extreme(step: FileNode, build: Builder) -> list[Value]:
     """Max or Min of the input and one number."""
     views = [value for value in step.values if isinstance(value, View)]
     limits = [value for value in step.values if isinstance(value, np.ndarray)]
@@ -50,7 +50,7 @@ def extreme(step: Step, build: Builder) -> list[Value]:
     return [between(step, build, views[0], *bounds)]
 
 
-def between(step: Step, build: Builder, view: View, low, high) -> View:
+def between(step: FileNode, build: Builder, view: View, low, high) -> View:
     """A tensor with a smallest and a largest value; None is no limit."""
     low, high = (_limit(value, none) for value, none in ((low, -np.inf), (high, np.inf)))
     maker = build.maker(view.source)
@@ -74,7 +74,7 @@ def _limit(value, none: float) -> float:
     return none if abs(numbers[0]) >= np.finfo(np.float32).max else float(numbers[0])
 
 
-def _curve(step: Step, build: Builder, op: Pointwise) -> View:
+def _curve(step: FileNode, build: Builder, op: Pointwise) -> View:
     """A function of each number; of the zeros of a Pad only one that is zero at zero."""
     if op.real(np.zeros(1), None).any():
         check_not_padded(step.view(0))

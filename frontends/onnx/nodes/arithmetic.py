@@ -6,15 +6,15 @@ from functools import partial
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, check_not_padded, single
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Step, Value, misplaced
-from concord.frontends.onnx.lib.views import Form, Source, View
+from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
+from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
 from concord.net.ops.reshape import Addition, Concatenation
 from concord.net.ops.scale import Affine, BatchNorm
 
 
-def add(step: Step, build: Builder) -> list[Value]:
+def add(step: FileNode, build: Builder) -> list[Value]:
     """The sum of tensors and constants (Add, Sum)."""
     _check_real(step)
     views = [value for value in step.values if isinstance(value, View)]
@@ -28,7 +28,7 @@ def add(step: Step, build: Builder) -> list[Value]:
     return [made]
 
 
-def sub(step: Step, build: Builder) -> list[Value]:
+def sub(step: FileNode, build: Builder) -> list[Value]:
     """A difference."""
     _check_real(step)
     if isinstance(step.get(1), np.ndarray):
@@ -39,12 +39,12 @@ def sub(step: Step, build: Builder) -> list[Value]:
     return [_sum(step, build, step.view(0), negative)]
 
 
-def neg(step: Step, build: Builder) -> list[Value]:
+def neg(step: FileNode, build: Builder) -> list[Value]:
     """-x."""
     return [affine(step, build, step.view(0), -np.ones(1), np.zeros(1))]
 
 
-def mul(step: Step, build: Builder) -> list[Value]:
+def mul(step: FileNode, build: Builder) -> list[Value]:
     """A product with a constant, or x times the hard sigmoid of x."""
     _check_real(step)
     constant = next((index for index, value in enumerate(step.values) if isinstance(value, np.ndarray)), None)
@@ -63,7 +63,7 @@ def mul(step: Step, build: Builder) -> list[Value]:
                   "outside recurrent layers: use another form, such as a sum")
 
 
-def div(step: Step, build: Builder) -> list[Value]:
+def div(step: FileNode, build: Builder) -> list[Value]:
     """A quotient by a constant."""
     _check_real(step)
     divisor = step.weights(1, "divisor")
@@ -72,7 +72,7 @@ def div(step: Step, build: Builder) -> list[Value]:
     return [affine(step, build, step.view(0), 1 / divisor, np.zeros(1))]
 
 
-def _check_real(step: Step):
+def _check_real(step: FileNode):
     """Refuse whole numbers that a division would round, or that wrap around."""
     for value in step.values:
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and (
@@ -82,7 +82,7 @@ def _check_real(step: Step):
                           "put a Cast to float before it")
 
 
-def batch_norm(step: Step, build: Builder) -> list[Value]:
+def batch_norm(step: FileNode, build: Builder) -> list[Value]:
     """weight * (x - mean) / sqrt(variance + epsilon) + bias, of each channel in the second place."""
     if step.attributes.get("training_mode", 0) or step.attributes.get("is_test", 1) == 0 and step.opset < 7:
         raise Refused("it is in training mode, and normalises each batch by itself", "export the network for inference "
@@ -99,12 +99,12 @@ def batch_norm(step: Step, build: Builder) -> list[Value]:
     return [_per_channel(step, build, view, partial(BatchNorm, epsilon=epsilon), fitted), *[None] * 4]
 
 
-def affine(step: Step, build: Builder, view: View, scale: np.ndarray, offset: np.ndarray) -> View:
+def affine(step: FileNode, build: Builder, view: View, scale: np.ndarray, offset: np.ndarray) -> View:
     """scale * x + offset, of constants that fit the tensor as ONNX has it."""
     return _per_channel(step, build, view, Affine, {"scale": (scale, 1), "offset": (offset, 0)})
 
 
-def _per_channel(step: Step, build: Builder, view: View, make: Callable[..., Operator], tensors: dict) -> View:
+def _per_channel(step: FileNode, build: Builder, view: View, make: Callable[..., Operator], tensors: dict) -> View:
     """A node with one number for each channel, or element of a vector.
 
     Args:
@@ -136,14 +136,14 @@ def _per_channel(step: Step, build: Builder, view: View, make: Callable[..., Ope
 
 def _channels(view: View, value: np.ndarray, default: float) -> np.ndarray | None:
     """One number for each channel of an image, or element of a vector or of a time step; None if there are several."""
-    source: Source = view.source
+    source: ViewSource = view.source
     spread = np.full(source.order.size, float(default))
     known = np.zeros(source.order.size, bool)
     places = view.places.reshape(-1)
     spread[places], known[places] = value.reshape(-1), True
-    if source.form is Form.OPEN:
+    if source.form is SampleForm.OPEN:
         return np.ones(1)  # conversion starts again once the form of the input is known
-    axis = 2 if source.form is Form.SEQUENCE else 1
+    axis = 2 if source.form is SampleForm.SEQUENCE else 1
     others = tuple(other for other in range(source.order.ndim) if other != axis)
     spread, known = spread.reshape(source.order.shape), known.reshape(source.order.shape)
     low = np.where(known, spread, np.inf).min(axis=others)
@@ -153,7 +153,7 @@ def _channels(view: View, value: np.ndarray, default: float) -> np.ndarray | Non
     return np.where(known.any(axis=others), high, default)
 
 
-def _sum(step: Step, build: Builder, a: View, b: View) -> View:
+def _sum(step: FileNode, build: Builder, a: View, b: View) -> View:
     if a.shape != b.shape:
         raise misplaced(f"it adds tensors of the shapes {list(a.shape)} and {list(b.shape)}", "make the shapes equal")
     for view in (a, b):
@@ -169,7 +169,7 @@ def _sum(step: Step, build: Builder, a: View, b: View) -> View:
     return View(source=made, numbers=a.places)
 
 
-def concat(step: Step, build: Builder) -> list[Value]:
+def concat(step: FileNode, build: Builder) -> list[Value]:
     """Tensors joined along one axis."""
     views = [step.view(index) if not isinstance(value, np.ndarray) else _refuse()
              for index, value in enumerate(step.values)]
@@ -180,19 +180,19 @@ def concat(step: Step, build: Builder) -> list[Value]:
             return [views[0].at(joined)]
     for view in views:
         check_not_padded(view)
-        if view.source.form is Form.OPEN:
+        if view.source.form is SampleForm.OPEN:
             build.image(view) if len(view.shape) > 2 else build.vector(view)
     if len({view.source.form for view in views}) > 1 or not _alike(views, axis):
         views = [build.flat(view) for view in views]
     form = views[0].source.form
-    channels = [view.source.shape[1 if form is Form.SEQUENCE else 0] for view in views]
+    channels = [view.source.shape[1 if form is SampleForm.SEQUENCE else 0] for view in views]
     first = views[0].source
-    shape = (first.shape[0], sum(channels)) if form is Form.SEQUENCE else (sum(channels), *first.shape[1:])
+    shape = (first.shape[0], sum(channels)) if form is SampleForm.SEQUENCE else (sum(channels), *first.shape[1:])
     mixed = any(view.source.backward or view.source.mixed for view in views)
     made = build.add(step, Concatenation(), [view.source for view in views], form, shape, mixed=mixed)
     parts, start = [], 0
     for view, count in zip(views, channels, strict=True):
-        where = np.take(made.order, range(start, start + count), axis=2 if form is Form.SEQUENCE else 1)
+        where = np.take(made.order, range(start, start + count), axis=2 if form is SampleForm.SEQUENCE else 1)
         parts.append(where.reshape(-1)[view.places])
         start += count
     return [View(source=made, numbers=np.concatenate(parts, axis=axis))]
@@ -201,9 +201,9 @@ def concat(step: Step, build: Builder) -> list[Value]:
 def _alike(views: list[View], axis: int) -> bool:
     """Whether the sources of tensors can be joined along channels, as the file joins them."""
     first = views[0].source
-    if first.form is Form.VECTOR:
+    if first.form is SampleForm.VECTOR:
         return True
-    along = 0 if first.form is Form.IMAGE else 1
+    along = 0 if first.form is SampleForm.IMAGE else 1
     shapes = {tuple(size for index, size in enumerate(view.source.shape) if index != along) for view in views}
     return len(shapes) == 1 and all(view.numbers.size == view.source.order.size for view in views) and len(
         {view.numbers.ndim for view in views}) == 1 and views[0].numbers.ndim > 2

@@ -1,20 +1,20 @@
 """Conv: convolutions of one or two dimensions, with groups; windows, of pooling too, in the attributes of a file."""
 
 import numpy as np
-from concord.frontends.onnx.lib.builder import Builder, Image, single
+from concord.frontends.onnx.lib.builder import Builder, ReadImage, single
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Step, Value
-from concord.frontends.onnx.lib.views import Form, Source, View, counting
+from concord.frontends.onnx.lib.step import FileNode, Value
+from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource, counting
 from concord.frontends.onnx.nodes.dense import of_outputs, of_vectors
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.weighted import Convolution
 
 
-def conv(step: Step, build: Builder) -> list[Value]:
+def conv(step: FileNode, build: Builder) -> list[Value]:
     """A convolution."""
     view, weight, bias = step.view(0), step.weights(1, "weight"), step.weights(2, "bias")
     dimensions, groups = weight.ndim - 2, step.attributes.get("group", 1)
-    pixel = view.source.form is Form.VECTOR and view.numbers.ndim > 2 and view.numbers[0, 0].size == 1
+    pixel = view.source.form is SampleForm.VECTOR and view.numbers.ndim > 2 and view.numbers[0, 0].size == 1
     image = one_pixel(view) if pixel else build.image(view)
     channels, rows, columns = image.source.shape
     if groups < 1 or channels % groups or weight.shape[1] != channels // groups or len(weight) % groups:
@@ -33,17 +33,18 @@ def conv(step: Step, build: Builder) -> list[Value]:
         return [made.at(made.numbers.reshape(*made.shape, *[1] * dimensions))]
     op = Convolution(weight=single(weight), bias=single(bias), window=over, groups=groups,
                      grid=of_outputs(grid, weight, axis=0))
-    made = build.add(step, op, [image.source], Form.IMAGE, (len(weight), *places))
+    made = build.add(step, op, [image.source], SampleForm.IMAGE, (len(weight), *places))
     return [as_file(made, dimensions)]
 
 
-def one_pixel(view: View) -> Image:
+def one_pixel(view: View) -> ReadImage:
     """A vector as an image of one pixel, as a global average gives it: [samples, channels, 1, 1]."""
     samples, channels = view.shape[:2]
-    return Image(source=counting(view.source.name, Form.IMAGE, samples, (channels, 1, 1)), padding=(0, 0, 0, 0))
+    return ReadImage(source=counting(view.source.name, SampleForm.IMAGE, samples, (channels, 1, 1)),
+                     padding=(0, 0, 0, 0))
 
 
-def as_file(source: Source, dimensions: int) -> View:
+def as_file(source: ViewSource, dimensions: int) -> View:
     """A whole image as a file of that many dimensions has it."""
     return View(source=source, numbers=source.order[:, :, 0] if dimensions == 1 else source.order)
 
@@ -60,7 +61,7 @@ def _seen(weight: np.ndarray, over: Window, groups: int) -> np.ndarray:
     return whole.reshape(groups * each, outputs)
 
 
-def window_of(step: Step, image: Image, size: tuple[int, ...], dimensions: int) -> Window:
+def window_of(step: FileNode, image: ReadImage, size: tuple[int, ...], dimensions: int) -> Window:
     """The window, two-dimensional, of a node that reads an image.
 
     Args:
@@ -115,7 +116,7 @@ def _borders(padding) -> np.ndarray:
     return np.asarray(padding).reshape(2, 2)
 
 
-def _padding(step: Step, size, along, stride, dilation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _padding(step: FileNode, size, along, stride, dilation) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Zeros ahead of the image and behind it, along each axis of the file."""
     dimensions, auto = len(size), step.attributes.get("auto_pad", "NOTSET")
     if auto == "VALID":

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, single
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import HostValue, Step, Value, misplaced
-from concord.frontends.onnx.lib.views import ZERO, Form, View
+from concord.frontends.onnx.lib.step import FileNode, HostValue, Value, misplaced
+from concord.frontends.onnx.lib.views import ZERO, SampleForm, View
 from concord.frontends.onnx.nodes.arithmetic import affine
 from concord.frontends.onnx.nodes.layout import UNLESS
 from concord.net.arithmetic.windows import Window
@@ -15,7 +15,7 @@ from concord.net.ops.pointwise import Sigmoid
 from concord.net.ops.weighted import Convolution, Linear
 
 
-def gemm(step: Step, build: Builder) -> list[Value]:
+def gemm(step: FileNode, build: Builder) -> list[Value]:
     """alpha * x @ weight + beta * bias."""
     view = step.view(0)
     if step.attributes.get("transA", 0):
@@ -35,7 +35,7 @@ def gemm(step: Step, build: Builder) -> list[Value]:
     return [linear(step, build, view, weight, np.broadcast_to(bias.reshape(-1), weight.shape[1]), grid)]
 
 
-def matmul(step: Step, build: Builder) -> list[Value]:
+def matmul(step: FileNode, build: Builder) -> list[Value]:
     """x @ weight."""
     if isinstance(step.get(0), np.ndarray):
         raise Refused("it multiplies a constant by the input, and not the input by a constant", "transpose both")
@@ -46,7 +46,8 @@ def matmul(step: Step, build: Builder) -> list[Value]:
     return [linear(step, build, step.view(0), weight, np.zeros(weight.shape[1]), build.grids.get(step.names[1]))]
 
 
-def linear(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None = None
+def linear(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray,
+           grid: IntegerGrid | None = None
            ) -> View:
     """A dense layer along the last axis.
 
@@ -62,24 +63,24 @@ def linear(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.
         raise misplaced(f"its input has the shape {list(view.shape)}, but its weight takes {len(weight)} elements",
                       "export the network again")
     rows = view.numbers.reshape(-1, len(weight))
-    if view.source.form is Form.OPEN and len(rows) > view.source.samples and len(rows) % view.source.samples == 0:
+    if view.source.form is SampleForm.OPEN and len(rows) > view.source.samples and len(rows) % view.source.samples == 0:
         build.image(_pixels(view, rows))
     form = view.source.form
-    if form is Form.SEQUENCE and len(rows) == view.source.samples * view.source.shape[0]:
+    if form is SampleForm.SEQUENCE and len(rows) == view.source.samples * view.source.shape[0]:
         return _each_step(step, build, view, weight, bias, grid)
-    if form is Form.IMAGE and len(rows) == view.source.order[:, 0].size > view.source.samples:
+    if form is SampleForm.IMAGE and len(rows) == view.source.order[:, 0].size > view.source.samples:
         return _each_pixel(step, build, view, weight, bias, grid)
     made = of_vectors(step, build, view.at(rows if view.numbers.ndim > 1 else view.numbers), weight, bias,
                       grid)
     return made.at(made.numbers.reshape(*view.shape[:-1], -1))
 
 
-def of_vectors(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None,
-               axis: int = 1) -> View:
+def of_vectors(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray,
+               grid: IntegerGrid | None, axis: int = 1) -> View:
     """A dense layer of the vectors that the rows of a tensor hold; arguments as for `linear` and `of_outputs`."""
     source, places = build.vector(view)
     op = _linear(_columns(weight, places, source.shape[0]), bias, grid, axis)
-    made = build.add(step, op, [source], Form.VECTOR, (weight.shape[1],))
+    made = build.add(step, op, [source], SampleForm.VECTOR, (weight.shape[1],))
     return View(source=made, numbers=made.order)
 
 
@@ -97,17 +98,19 @@ def _pixels(view: View, rows: np.ndarray) -> View:
         view.source.samples, -1, rows.shape[1]).swapaxes(1, 2))
 
 
-def _each_step(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None
+def _each_step(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray,
+               grid: IntegerGrid | None
                ) -> View:
     source, size = view.source, view.source.shape[1]
     moment, places = _same_order(view.places, size)
     outputs = weight.shape[1]
-    made = build.add(step, _linear(_columns(weight, places, size), bias, grid), [source], Form.SEQUENCE,
+    made = build.add(step, _linear(_columns(weight, places, size), bias, grid), [source], SampleForm.SEQUENCE,
                      (source.shape[0], outputs), mixed=source.backward > 0 or source.mixed)
     return View(source=made, numbers=(moment[..., None] * outputs + np.arange(outputs)).astype(np.int32))
 
 
-def _each_pixel(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: IntegerGrid | None
+def _each_pixel(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray,
+                grid: IntegerGrid | None
                ) -> View:
     """A dense layer at each pixel is a convolution with a window of one pixel."""
     source = view.source
@@ -119,7 +122,7 @@ def _each_pixel(step: Step, build: Builder, view: View, weight: np.ndarray, bias
     matrix = single(_columns(weight, places, channels)[:, :, None, None])
     op = Convolution(weight=matrix, bias=single(bias), window=Window(size=(1, 1)),
                      grid=of_outputs(grid, matrix, axis=1))
-    made = build.add(step, op, [source], Form.IMAGE, (outputs, rows, columns))
+    made = build.add(step, op, [source], SampleForm.IMAGE, (outputs, rows, columns))
     sample, pixel = np.divmod(moment[..., None], pixels)
     return View(source=made, numbers=((sample * outputs + np.arange(outputs)) * pixels + pixel).astype(np.int32))
 
@@ -178,21 +181,21 @@ def _columns(weight: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
     return whole.T
 
 
-def scaler(step: Step, build: Builder) -> list[Value]:
+def scaler(step: FileNode, build: Builder) -> list[Value]:
     """(x - offset) * scale."""
     scale, offset = (np.asarray(step.attributes.get(key, [value]), np.float64)
                      for key, value in (("scale", 1.0), ("offset", 0.0)))
     return [affine(step, build, step.view(0), scale, -scale * offset)]
 
 
-def linear_regressor(step: Step, build: Builder) -> list[Value]:
+def linear_regressor(step: FileNode, build: Builder) -> list[Value]:
     """x @ coefficients + intercepts."""
     if step.attributes.get("post_transform", "NONE") != "NONE":
         raise Refused(f"it ends with {step.attributes['post_transform']}", "leave that to the host")
     return [_scores(step, build, step.attributes.get("targets", 1))]
 
 
-def linear_classifier(step: Step, build: Builder) -> list[Value]:
+def linear_classifier(step: FileNode, build: Builder) -> list[Value]:
     """Scores of classes; their largest is left to the host, and so is a softmax of them."""
     labels = step.attributes.get("classlabels_strings") or step.attributes.get("classlabels_ints") or ()
     transform = step.attributes.get("post_transform", "NONE")
@@ -213,7 +216,7 @@ def linear_classifier(step: Step, build: Builder) -> list[Value]:
     return [HostValue(view=scores), scores]
 
 
-def _scores(step: Step, build: Builder, rows: int) -> View:
+def _scores(step: FileNode, build: Builder, rows: int) -> View:
     coefficients = np.asarray(step.attributes["coefficients"], np.float64).reshape(rows, -1)
     intercepts = np.asarray(step.attributes.get("intercepts") or [0.0] * rows, np.float64)
     if not np.isfinite(coefficients).all() or not np.isfinite(intercepts).all():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Codes, HostValue, Step, Value, evaluate, qualified
+from concord.frontends.onnx.lib.step import FileCodes, FileNode, HostValue, Value, evaluate, qualified
 from concord.frontends.onnx.lib.views import View
 from onnx import TensorProto
 
@@ -37,9 +37,9 @@ BEHIND = frozenset({
 KEEPING = frozenset({"Identity", "ai.onnx.ml.Normalizer", "ai.onnx.ml.ZipMap"})
 
 
-def move(step: Step, build: Builder) -> list[Value]:
+def move(step: FileNode, build: Builder) -> list[Value]:
     """What the operator makes of the numbers of the elements of its input."""
-    if isinstance(step.get(0), Codes):
+    if isinstance(step.get(0), FileCodes):
         moved = move(replace(step, values=(step.get(0).view, *step.values[1:])), build)
         return [replace(step.get(0), view=view) for view in moved]
     view = step.view(0)
@@ -49,7 +49,7 @@ def move(step: Step, build: Builder) -> list[Value]:
     return [view.at((numbers - 1).astype(np.int32)) for numbers in found]
 
 
-def pad(step: Step, build: Builder) -> list[Value]:
+def pad(step: FileNode, build: Builder) -> list[Value]:
     """Zeros around the input; other modes repeat elements, which only layout can undo."""
     value = step.constant(2, "value") if step.opset >= 11 else step.attributes.get("value", 0.0)
     if step.attributes.get("mode", "constant") == "constant" and value is not None and np.any(value):
@@ -63,21 +63,21 @@ def pad(step: Step, build: Builder) -> list[Value]:
     return [step.view(0).at((numbers - 1).astype(np.int32)) for numbers in found]
 
 
-def same(step: Step, build: Builder) -> list[Value]:
+def same(step: FileNode, build: Builder) -> list[Value]:
     """The input itself."""
     if step.kind == "Dropout" and step.constant(2, "mode") is not None and bool(step.constant(2, "mode")):
         raise Refused("it drops elements at random, as in training", "export the network for inference (eval mode)")
     return [step.view(0), *(None for _ in step.outputs[1:])]
 
 
-def cast(step: Step, build: Builder) -> list[Value]:
+def cast(step: FileNode, build: Builder) -> list[Value]:
     """Numbers in another format; whole numbers are for the host."""
     if step.attributes["to"] in FLOATS:
         return [step.view(0)]
     return at_host(step, build)
 
 
-def shape(step: Step, build: Builder) -> list[Value]:
+def shape(step: FileNode, build: Builder) -> list[Value]:
     """The shape of the input, which is known."""
     view: View = step.view(0)
     if step.kind == "Size":
@@ -86,7 +86,7 @@ def shape(step: Step, build: Builder) -> list[Value]:
     return [np.array(view.shape, np.int64)[first:end]]
 
 
-def at_host(step: Step, build: Builder) -> list[Value]:
+def at_host(step: FileNode, build: Builder) -> list[Value]:
     """What the host makes of the network's output.
 
     Raises:
@@ -105,7 +105,7 @@ def at_host(step: Step, build: Builder) -> list[Value]:
     return [HostValue(view=view, softmax=softmax) for _ in step.outputs]
 
 
-def _along_elements(step: Step, view: View) -> bool:
+def _along_elements(step: FileNode, view: View) -> bool:
     """Whether a softmax adds up all elements of each sample's vector."""
     axes = len(view.shape)
     return axes == 2 and step.attributes.get("axis", -1 if step.opset >= 13 else 1) % axes == 1

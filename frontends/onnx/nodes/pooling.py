@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Step, Unknown, Value, misplaced
-from concord.frontends.onnx.lib.views import Form, Source, View
+from concord.frontends.onnx.lib.step import FileNode, UnknownValue, Value, misplaced
+from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
 from concord.frontends.onnx.nodes.convolution import as_file, places_of, window_of
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator
@@ -15,17 +15,17 @@ from concord.net.ops.pointwise import Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 
 
-def max_pool(step: Step, build: Builder) -> list[Value]:
+def max_pool(step: FileNode, build: Builder) -> list[Value]:
     """The largest value of each window."""
     image = build.image(step.view(0))
     if any(image.padding) and not _positive(build, image.source):
         raise Refused("zeros around its input, put there by a Pad, would be larger than negative values",
                       "put a Relu before the Pad, or use the attribute pads")
     return [_pool(step, build, lambda over: MaxPooling(window=over)),
-            Unknown(reason="it reads where MaxPool found the largest values, which the machine does not keep")]
+            UnknownValue(reason="it reads where MaxPool found the largest values, which the machine does not keep")]
 
 
-def average_pool(step: Step, build: Builder) -> list[Value]:
+def average_pool(step: FileNode, build: Builder) -> list[Value]:
     """The mean of each window."""
     around, inside = build.image(step.view(0)).padding, step.attributes.get("pads", [0])
     counted = bool(step.attributes.get("count_include_pad", 0))
@@ -35,18 +35,18 @@ def average_pool(step: Step, build: Builder) -> list[Value]:
                   counted=counted or any(around))]
 
 
-def _pool(step: Step, build: Builder, make: Callable[[Window], Operator], *, counted: bool = False) -> View:
+def _pool(step: FileNode, build: Builder, make: Callable[[Window], Operator], *, counted: bool = False) -> View:
     image = build.image(step.view(0))
     size = tuple(step.attributes["kernel_shape"])
     over = window_of(step, image, size, len(size))
     channels, rows, columns = image.source.shape
     over = _reaching(step, over, rows, columns, counted)
     counts = places_of(over, rows, columns)
-    made = build.add(step, make(over), [image.source], Form.IMAGE, (channels, *counts))
+    made = build.add(step, make(over), [image.source], SampleForm.IMAGE, (channels, *counts))
     return as_file(made, len(size))
 
 
-def _reaching(step: Step, over: Window, rows: int, columns: int, counted: bool) -> Window:
+def _reaching(step: FileNode, over: Window, rows: int, columns: int, counted: bool) -> Window:
     """The window with as much more padding at the end as its last places need where the attribute ceil_mode is set."""
     if not step.attributes.get("ceil_mode", 0):
         return over
@@ -62,30 +62,30 @@ def _reaching(step: Step, over: Window, rows: int, columns: int, counted: bool) 
     return replace(over, padding=tuple(padding))
 
 
-def global_average(step: Step, build: Builder) -> list[Value]:
+def global_average(step: FileNode, build: Builder) -> list[Value]:
     """The mean of all pixels of each channel."""
     view = step.view(0)
-    if view.source.form is Form.VECTOR and view.numbers[0, 0].size == 1:
+    if view.source.form is SampleForm.VECTOR and view.numbers[0, 0].size == 1:
         return [view]  # the mean of one pixel
     image = build.image(view)
     if any(image.padding):
         raise Refused("zeros of a Pad would count in its means", "use AveragePool")
-    made = build.add(step, GlobalAverage(), [image.source], Form.VECTOR, image.source.shape[:1])
+    made = build.add(step, GlobalAverage(), [image.source], SampleForm.VECTOR, image.source.shape[:1])
     return [View(source=made, numbers=made.order.reshape(*view.shape[:2], *[1] * (len(view.shape) - 2)))]
 
 
-def reduce_mean(step: Step, build: Builder) -> list[Value]:
+def reduce_mean(step: FileNode, build: Builder) -> list[Value]:
     """A mean over all pixels, whichever axes they are."""
     view, axes = step.view(0), step.integers("axes", 1)
-    if view.source.form is Form.OPEN:
+    if view.source.form is SampleForm.OPEN:
         build.image(view)
-    if view.source.form is Form.SEQUENCE:
+    if view.source.form is SampleForm.SEQUENCE:
         view = build.image_of_steps(view)
-    if view.source.form is Form.VECTOR and axes and all(view.shape[axis] == 1 for axis in axes):
+    if view.source.form is SampleForm.VECTOR and axes and all(view.shape[axis] == 1 for axis in axes):
         kept = tuple(size for axis, size in enumerate(view.shape) if axis - view.numbers.ndim not in axes and
                      axis not in axes)
         return [view.at(view.numbers.reshape(view.shape if step.attributes.get("keepdims", 1) else kept))]
-    if view.source.form is not Form.IMAGE:
+    if view.source.form is not SampleForm.IMAGE:
         raise Refused(f"it computes means over something else than pixels of an image (axes {list(axes or ())})",
                       "compute means over all pixels, or use the last time step of a sequence")
     over = sorted(axis % view.numbers.ndim for axis in axes) if axes else list(range(view.numbers.ndim))
@@ -99,13 +99,13 @@ def reduce_mean(step: Step, build: Builder) -> list[Value]:
     if each.shape[1] != pixels or (each != channel[:, None] * pixels + np.arange(pixels)).any():
         raise misplaced(f"its mean (axes {list(axes or ())}) is not one over all pixels of each channel",
                         "compute means over all rows and columns")
-    made = build.add(step, GlobalAverage(), [source], Form.VECTOR, source.shape[:1])
+    made = build.add(step, GlobalAverage(), [source], SampleForm.VECTOR, source.shape[:1])
     whole = tuple(1 if axis in over else size for axis, size in enumerate(view.shape))
     keep = step.attributes.get("keepdims", 1)
     return [View(source=made, numbers=channel.astype(np.int32).reshape(whole if keep else shape))]
 
 
-def _positive(build: Builder, source: Source) -> bool:
+def _positive(build: Builder, source: ViewSource) -> bool:
     """Whether no element of a result is below zero; maxima count as what they are maxima of."""
     node = build.maker(source)
     while node is not None and isinstance(node.op, MaxPooling):

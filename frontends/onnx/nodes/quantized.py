@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, check_not_padded
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Codes, Step, Value, evaluate
+from concord.frontends.onnx.lib.step import FileCodes, FileNode, Value, evaluate
 from concord.frontends.onnx.lib.views import View
 from concord.net.ops.grid import WIDEST, IntegerGrid, Quantize
 
@@ -14,7 +14,7 @@ TYPES = {"uint8": (8, False), "int8": (8, True), "uint16": (16, False), "int16":
          "uint4": (4, False), "int2": (2, True), "uint2": (2, False)}
 
 
-def quantize_linear(step: Step, build: Builder) -> list[Value]:
+def quantize_linear(step: FileNode, build: Builder) -> list[Value]:
     """Integers of what the network computes, which a DequantizeLinear must follow."""
     zero = step.constant(2, "zero point")
     bits, signed = TYPES.get("uint8" if zero is None else zero.dtype.name, (0, False))
@@ -22,10 +22,10 @@ def quantize_linear(step: Step, build: Builder) -> list[Value]:
         raise Refused(f"its integers are {zero.dtype.name}", "use int8, uint8, int16, uint16 or integers of 4 bits")
     grid = IntegerGrid(scale=_one(step.weights(1, "scale"), "scales"), bits=bits, signed=signed,
                 zero_point=0 if zero is None else int(_one(zero, "zero points")))
-    return [Codes(view=_quantize(step, build, step.view(0), grid), scale=grid.scale, zero_point=grid.zero_point)]
+    return [FileCodes(view=_quantize(step, build, step.view(0), grid), scale=grid.scale, zero_point=grid.zero_point)]
 
 
-def clip(step: Step, build: Builder, lowest, highest) -> list[Value]:
+def clip(step: FileNode, build: Builder, lowest, highest) -> list[Value]:
     """Integers of fewer bits than their type has; None is no limit."""
     codes = step.get(0)
     grid = build.maker(codes.view.source).op.grid
@@ -38,10 +38,10 @@ def clip(step: Step, build: Builder, lowest, highest) -> list[Value]:
     return [replace(codes, view=_quantize(step, build, codes.view, made))]
 
 
-def dequantize_linear(step: Step, build: Builder) -> list[Value]:
+def dequantize_linear(step: FileNode, build: Builder) -> list[Value]:
     """What integers stand for: of weights, or of what the network computes."""
     value, scale, zero = step.get(0), step.weights(1, "scale"), step.constant(2, "zero point")
-    if isinstance(value, Codes):
+    if isinstance(value, FileCodes):
         offset = 0 if zero is None else int(_one(zero, "zero points"))
         if _one(scale, "scales") != value.scale or offset != value.zero_point:
             raise Refused(f"it takes integers of the scale {value.scale:g} and the zero point {value.zero_point} for "
@@ -60,7 +60,7 @@ def dequantize_linear(step: Step, build: Builder) -> list[Value]:
     return made
 
 
-def quant(step: Step, build: Builder) -> list[Value]:
+def quant(step: FileNode, build: Builder) -> list[Value]:
     """QONNX's Quant: rounds to integers, and gives what they stand for."""
     scale, zero, bits = (step.weights(index, what) for index, what in ((1, "scale"), (2, "zero point"), (3, "bits")))
     mode = step.attributes.get("rounding_mode", "ROUND")
@@ -78,7 +78,7 @@ def quant(step: Step, build: Builder) -> list[Value]:
     return [grid.quantized(weight).astype(np.float32)]
 
 
-def bipolar(step: Step, build: Builder) -> list[Value]:
+def bipolar(step: FileNode, build: Builder) -> list[Value]:
     """QONNX's BipolarQuant of weights: the sign times a scale."""
     if isinstance(step.get(0), View):
         raise Refused("it gives the sign of what the network computes, which the machine does not have",
@@ -88,7 +88,7 @@ def bipolar(step: Step, build: Builder) -> list[Value]:
     return [(np.where(weight >= 0, 1.0, -1.0) * scale).astype(np.float32)]
 
 
-def _quantize(step: Step, build: Builder, view: View, grid: IntegerGrid) -> View:
+def _quantize(step: FileNode, build: Builder, view: View, grid: IntegerGrid) -> View:
     if not grid.scale > 0:
         raise Refused(f"its scale is {grid.scale:g}", "use a scale above zero")
     check_not_padded(view)
@@ -103,7 +103,7 @@ def _spread(value: np.ndarray, bits: int, signed: bool, narrow: bool, scale: np.
     return IntegerGrid(scale=scale, zero_point=zero, bits=bits, signed=signed, narrow=narrow)
 
 
-def _flag(step: Step, key: str, usual: int) -> bool:
+def _flag(step: FileNode, key: str, usual: int) -> bool:
     """An attribute that is 0 or 1.
 
     Raises:

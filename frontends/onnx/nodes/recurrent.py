@@ -3,8 +3,8 @@
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
-from concord.frontends.onnx.lib.step import Step, Unknown, Value
-from concord.frontends.onnx.lib.views import Form, View
+from concord.frontends.onnx.lib.step import FileNode, UnknownValue, Value
+from concord.frontends.onnx.lib.views import SampleForm, View
 from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.cell import Cell
 from concord.net.cells.peephole import PEEPHOLE
@@ -18,7 +18,7 @@ PEEPHOLES = ("peephole_i", "peephole_o", "peephole_f")
 CURVES = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
 
 
-def recurrent(step: Step, build: Builder) -> list[Value]:
+def recurrent(step: FileNode, build: Builder) -> list[Value]:
     """All hidden vectors, the last one, and, of an LSTM, a last state that only the machine has."""
     view, directions = step.view(0), 1 + (step.attributes.get("direction", "forward") == "bidirectional")
     cell = _cell(step, directions)
@@ -49,17 +49,17 @@ def recurrent(step: Step, build: Builder) -> list[Value]:
         Direction.of_gates(cell, names, weight_ih[index], weight_hh[index], *np.split(bias[index], 2), vectors=dict(
             zip(PEEPHOLES, np.split(peepholes[index], 3), strict=True))) for index in range(directions)))
     samples, (time, _) = source.samples, source.shape
-    made = build.add(step, op, [source], Form.SEQUENCE, (time, directions * hidden),
+    made = build.add(step, op, [source], SampleForm.SEQUENCE, (time, directions * hidden),
                      backward=hidden if directions == 2 else 0)
     # [samples, time, directions, hidden]
     every = made.order.reshape(samples, time, directions, hidden)
     ends = np.stack([every[:, 0 if direction else time - 1, direction] for direction in range(directions)], axis=1)
     found = (every, ends) if layout else (every.transpose(1, 2, 0, 3), ends.transpose(1, 0, 2))
     return [*(View(source=made, numbers=numbers) for numbers in found),
-            Unknown(reason="it reads the last cell state of an LSTM, which stays in the machine")]
+            UnknownValue(reason="it reads the last cell state of an LSTM, which stays in the machine")]
 
 
-def _cell(step: Step, directions: int) -> Cell:
+def _cell(step: FileNode, directions: int) -> Cell:
     """The cell; of an LSTM, the one without peepholes.
 
     Raises:
@@ -79,7 +79,7 @@ def _cell(step: Step, directions: int) -> Cell:
     return lstm.LSTM if step.kind == "LSTM" else rnn.TANH
 
 
-def _check_rest(step: Step, view: View):
+def _check_rest(step: FileNode, view: View):
     """Refuse lengths, first states and limits that the machine's layer does not have."""
     lengths = step.constant(4, "lengths of sequences")
     time = view.shape[1 if step.attributes.get("layout", 0) else 0]

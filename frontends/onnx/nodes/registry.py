@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from concord.frontends.onnx.lib.builder import Builder
-from concord.frontends.onnx.lib.step import QONNX, Step, Value
+from concord.frontends.onnx.lib.step import QONNX, FileNode, Value
 from concord.frontends.onnx.nodes import (
     activation,
     arithmetic,
@@ -16,7 +16,7 @@ from concord.frontends.onnx.nodes import (
 )
 
 #: What makes nodes of an operator: from its step and where nodes go, to its results.
-Handler = Callable[[Step, Builder], list[Value]]
+Handler = Callable[[FileNode, Builder], list[Value]]
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(activation.ACTIVATIONS, activation.activation),

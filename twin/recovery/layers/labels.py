@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from concord.firmware.firmware import Firmware
 from concord.twin.lib.script import ARRANGING, QUANTISERS, SUMS
-from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.drafts import Constant, Draft, DraftValue, LoopDraft
 
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.
 BEFORE = (*QUANTISERS, *ARRANGING, "clip", "patches", "image", "numbers")
@@ -20,7 +20,7 @@ def labels(firmware: Firmware, drafts: list[Draft], loop: LoopDraft | None, coun
         loop:  The loop whose body the region is, if it is one.
         count: Number of layers of each kind so far, for names.
     """
-    users: dict[Value, list[Draft]] = {}
+    users: dict[DraftValue, list[Draft]] = {}
     for draft in drafts:
         for value in draft.reads:
             users.setdefault(value, []).append(draft)

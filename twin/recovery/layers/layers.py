@@ -6,25 +6,25 @@ from dataclasses import replace
 from concord.firmware.firmware import Firmware
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.machine.config import preset_name
-from concord.twin.lib.script import ARRANGING, SUMS, Call, Line, Loop, Routine, Script, Stored
+from concord.twin.lib.script import ARRANGING, SUMS, Call, Line, Routine, Script, SequenceLoop, Stored
 from concord.twin.recovery.layers.labels import cell_kind, free, labels, routine_name
 from concord.twin.recovery.layers.naming import Locals, Tensors, reserved, sources
-from concord.twin.recovery.layers.routines import Cut, cuts, sorted_drafts, title
+from concord.twin.recovery.layers.routines import LayerCut, cuts, sorted_drafts, title
 from concord.twin.recovery.nodes.elements import Unrecognised
-from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value, needed
-from concord.twin.recovery.tensors.program import Program
+from concord.twin.recovery.tensors.drafts import Draft, DraftValue, LoopDraft, needed
+from concord.twin.recovery.tensors.program import DraftProgram
 
 
-def scripted(firmware: Firmware, program: Program, *, unquantized: bool = False) -> Script:
+def scripted(firmware: Firmware, program: DraftProgram, *, unquantized: bool = False) -> Script:
     """The script of a program, which is quantised or not."""
     return replace(_Layers(firmware, program).script(), unquantized=unquantized)
 
 
 class _Layers:
-    def __init__(self, firmware: Firmware, program: Program):
+    def __init__(self, firmware: Firmware, program: DraftProgram):
         self.firmware, self.program = firmware, program
         self.tensors, self.routines = Tensors(), []
-        self.names: dict[Value, str] = {}
+        self.names: dict[DraftValue, str] = {}
         self.count: Counter = Counter()
         self.hints = _hints(firmware)
         self.loops = 0
@@ -49,7 +49,7 @@ class _Layers:
                       outputs=firmware.outputs, classes=firmware.classes, main=main, routines=tuple(self.routines),
                       tensors=self.tensors.found)
 
-    def _region(self, lines: list[Draft | LoopDraft], wanted: list[Value], loop: LoopDraft | None) -> list[Line]:
+    def _region(self, lines: list[Draft | LoopDraft], wanted: list[DraftValue], loop: LoopDraft | None) -> list[Line]:
         """The lines of a region: a call for each layer."""
         drafts = [line for line in lines if isinstance(line, Draft)]
         layers = labels(self.firmware, drafts, loop, self.count)
@@ -70,7 +70,7 @@ class _Layers:
                 made.append(self._routine(cut, states, old, loop is not None))
         return made
 
-    def _starts(self, loops: list[LoopDraft]) -> dict[Value, tuple[str, str, str]]:
+    def _starts(self, loops: list[LoopDraft]) -> dict[DraftValue, tuple[str, str, str]]:
         """Layer of each value that is a state before the first pass, its name, and its name in the layer."""
         found = {}
         for loop in loops:
@@ -86,7 +86,7 @@ class _Layers:
         """The call that makes a state before the first pass, or arranges the items of a loop."""
         name = routine_name(layer, "layer", (), reserved)
         arguments = tuple(
-            self.names[each] if isinstance(each, Value) else
+            self.names[each] if isinstance(each, DraftValue) else
             Stored(name=self.tensors.name(name, f"initial_{state}" if state else each.role, each))
             for each in draft.arguments)
         self.names[draft.result] = self._new(result)
@@ -102,7 +102,7 @@ class _Layers:
     def _new(self, base: str) -> str:
         return free(base, set(self.names.values()))
 
-    def _states(self, loop: LoopDraft, layers) -> dict[Value, str]:
+    def _states(self, loop: LoopDraft, layers) -> dict[DraftValue, str]:
         """Names of states inside of their routines: h is what products read."""
         read = {value for draft in loop.body if draft.function in SUMS for value in sources(draft)}
         found, taken = {}, defaultdict(set)
@@ -116,7 +116,7 @@ class _Layers:
             found.setdefault(after, found[value])
         return found
 
-    def _routine(self, cut: Cut, states, old, step: bool) -> Call:
+    def _routine(self, cut: LayerCut, states, old, step: bool) -> Call:
         """The routine of a layer; returns its call."""
         drafts, hints = sorted_drafts(cut.drafts), self.hints
         curves = Counter(draft.function for draft in drafts)
@@ -138,7 +138,7 @@ class _Layers:
                 self.names[value] = self._new(name if len(results) == 1 else f"{name}_{inside.names[value]}")
         return Call(results=tuple(self.names[value] for value in results), function=name, arguments=arguments)
 
-    def _loop(self, loop: LoopDraft) -> Loop:
+    def _loop(self, loop: LoopDraft) -> SequenceLoop:
         layers = labels(self.firmware, loop.body, loop, Counter(self.count))
         states, carried = self._states(loop, layers), []
         if not loop.items:
@@ -167,9 +167,9 @@ class _Layers:
         for outer, value in loop.collected:
             self.names[outer] = self._new(f"{self.names[value]}_all")
             collected.append((self.names[outer], self.names[value]))
-        return Loop(items=tuple(items), carried=tuple(carried), body=tuple(body), collected=tuple(collected),
-                    backward=frozenset(self.names[value] for value, _, back in loop.items if back),
-                    reversed=frozenset(name for name, _ in collected) if loop.turned else frozenset())
+        return SequenceLoop(items=tuple(items), carried=tuple(carried), body=tuple(body), collected=tuple(collected),
+                            backward=frozenset(self.names[value] for value, _, back in loop.items if back),
+                            reversed=frozenset(name for name, _ in collected) if loop.turned else frozenset())
 
 
 def _kind(firmware: Firmware, layer: str) -> str:

@@ -3,9 +3,9 @@
 import keyword
 from collections.abc import Mapping
 
-from concord.twin.lib.script import QUANTISERS, SUMS, Argument, Call, Stored, Tensor
+from concord.twin.lib.script import QUANTISERS, SUMS, Argument, Call, Stored, StoredTensor
 from concord.twin.recovery.layers.labels import is_scaling
-from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
+from concord.twin.recovery.tensors.drafts import Constant, Draft, DraftValue
 from concord.twin.vocabulary import word_functions
 
 #: What an object of `torch.nn.Module` has, and the twin in PyTorch beside it.
@@ -33,7 +33,7 @@ class Tensors:
     """
 
     def __init__(self):
-        self.found: dict[str, Tensor] = {}
+        self.found: dict[str, StoredTensor] = {}
         self._constants: dict[str, Constant] = {}
 
     def name(self, layer: str, role: str, constant: Constant) -> str:
@@ -45,8 +45,8 @@ class Tensors:
             name = f"{base}_{number}"
         if name not in self._constants:
             self._constants[name] = constant
-            self.found[name] = Tensor(values=constant.values, memory=constant.memory, places=constant.places,
-                                      bits=constant.bits)
+            self.found[name] = StoredTensor(values=constant.values, memory=constant.memory, places=constant.places,
+                                            bits=constant.bits)
         return name
 
 
@@ -60,21 +60,21 @@ class Locals:
         states:  Names of values that are states of a loop, old ones and those that take their place.
     """
 
-    def __init__(self, layer: str, tensors: Tensors, hints: Mapping[int, str], states: Mapping[Value, str]):
+    def __init__(self, layer: str, tensors: Tensors, hints: Mapping[int, str], states: Mapping[DraftValue, str]):
         self._layer, self._tensors, self._hints, self._states = layer, tensors, hints, states
-        self.names: dict[Value, str] = {}
-        self._bases: dict[Value, str] = {}
-        self._held: dict[str, Value] = {}
+        self.names: dict[DraftValue, str] = {}
+        self._bases: dict[DraftValue, str] = {}
+        self._held: dict[str, DraftValue] = {}
         self._inside: set[Draft] = set()
 
-    def parameters(self, takes: list[Value]) -> tuple[str, ...]:
+    def parameters(self, takes: list[DraftValue]) -> tuple[str, ...]:
         """Names of the parameters."""
         others = [value for value in takes if value not in self._states]
         plain = iter("xyz" if len(others) <= 3 else [f"x{number}" for number in range(1, len(others) + 1)])
         return tuple(self._set(value, self._states[value] if value in self._states else next(plain))
                      for value in takes)
 
-    def calls(self, drafts: list[Draft], results: list[Value]) -> tuple[Call, ...]:
+    def calls(self, drafts: list[Draft], results: list[DraftValue]) -> tuple[Call, ...]:
         """The lines of the routine."""
         last = {value: number for number, draft in enumerate(drafts) for value in draft.reads}
         last |= dict.fromkeys(results, len(drafts))
@@ -86,7 +86,7 @@ class Locals:
             lines.append(Call(results=(name,), function=draft.function, arguments=arguments, settings=draft.settings))
         return tuple(lines)
 
-    def _set(self, value: Value, base: str) -> str:
+    def _set(self, value: DraftValue, base: str) -> str:
         name, number = base, 1
         while name in self._held:
             number += 1
@@ -111,7 +111,7 @@ class Locals:
         return base if kept and len(base) > 1 else "y"
 
     def _argument(self, draft: Draft, argument) -> Argument:
-        if isinstance(argument, Value):
+        if isinstance(argument, DraftValue):
             return self.names[argument]
         return Stored(name=self._tensors.name(self._layer, self._role(draft, argument), argument))
 
@@ -141,7 +141,7 @@ def before_quantizer(draft: Draft, inside: set[Draft]) -> bool:
     return source not in inside or source.function not in SUMS
 
 
-def sources(draft: Draft) -> set[Value]:
+def sources(draft: Draft) -> set[DraftValue]:
     """The values that a draft's operand is made of by quantisers, scales and layout."""
     found, left = set(), list(draft.reads[:1])
     while left:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from concord.spec.isa.operations import ACTIVATIONS
 from concord.twin.lib.script import ARRANGING
-from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value, makes, reads
+from concord.twin.recovery.tensors.drafts import Draft, DraftValue, LoopDraft, makes, reads
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Cut:
+class LayerCut:
     """Drafts of one layer that follow each other, or one loop.
 
     Attributes:
@@ -21,12 +21,12 @@ class Cut:
 
     layer: str
     drafts: list[Draft | LoopDraft]
-    takes: list[Value]
-    results: list[Value]
+    takes: list[DraftValue]
+    results: list[DraftValue]
 
 
-def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Iterable[Value],
-         old: dict[Value, Value] | None = None) -> list[Cut]:
+def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Iterable[DraftValue],
+         old: dict[DraftValue, DraftValue] | None = None) -> list[LayerCut]:
     """Lines in the order of the program, cut where the layer changes.
 
     Args:
@@ -71,12 +71,12 @@ def _rank(line, left, old) -> tuple:
     return early, line.address
 
 
-def _cut(layer, part, parts, wanted) -> Cut:
+def _cut(layer, part, parts, wanted) -> LayerCut:
     inside = {value for line in part for value in makes(line)}
     takes = list(dict.fromkeys(value for line in part for value in reads(line) if value not in inside))
     read = set(wanted) | {value for _, other in parts if other is not part for line in other for value in reads(line)}
     results = [value for line in part for value in makes(line) if value in read]
-    return Cut(layer=layer, drafts=part, takes=takes, results=list(dict.fromkeys(results)))
+    return LayerCut(layer=layer, drafts=part, takes=takes, results=list(dict.fromkeys(results)))
 
 
 def sorted_drafts(drafts: list[Draft]) -> list[Draft]:

@@ -3,13 +3,13 @@
 import numpy as np
 from concord.spec.isa.instructions import SPECS, Op
 from concord.spec.isa.memories import Mem
-from concord.twin.flow.flow import Flow, Origin, Refs, Step
+from concord.twin.flow.flow import Flow, FlowStep, Origin, Refs
 from concord.twin.recovery.nodes.elements import ZERO, Constants, RealConstants, Unrecognised, is_constant, refs
-from concord.twin.recovery.nodes.nodes import Node
+from concord.twin.recovery.nodes.nodes import ProgramNode
 from concord.twin.recovery.nodes.quantizers import Clips, Quantizers
 
 
-class Graph:
+class NodeRegions:
     """The nodes that have been made, region by region.
 
     Args:
@@ -29,19 +29,19 @@ class Graph:
         self.flow, self.firmware = flow, flow.firmware
         self.config = flow.firmware.config
         self.constants = (RealConstants if unquantized else Constants)(flow.firmware)
-        self.nodes: list[Node | None] = [None, None]
+        self.nodes: list[ProgramNode | None] = [None, None]
         self.order: list[int] = []
         self.content: dict[int, np.ndarray] = {}
         self.shared: dict = {}
         self.quantizers = (Clips if unquantized else Quantizers)(self)
 
-    def leaf(self, node: Node) -> int:
+    def leaf(self, node: ProgramNode) -> int:
         """Add a leaf; returns its index."""
         self.nodes.append(node)
         node.out = refs(len(self.nodes) - 1, np.arange(node.places * node.width))
         return len(self.nodes) - 1
 
-    def node(self, node: Node, known: np.ndarray | None = None) -> np.ndarray:
+    def node(self, node: ProgramNode, known: np.ndarray | None = None) -> np.ndarray:
         """Add a node of which some elements are constants; returns its `out` as [places, width].
 
         Args:
@@ -71,11 +71,11 @@ class Chains:
         graph: The nodes so far.
     """
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: NodeRegions):
         self._graph, self._flow, self._config = graph, graph.flow, graph.config
         self._constants, self._quantizers = graph.constants, graph.quantizers
 
-    def step(self, step: Step, tables: dict[int, Refs]):
+    def step(self, step: FlowStep, tables: dict[int, Refs]):
         """Add the nodes of one step.
 
         Args:
@@ -111,8 +111,8 @@ class Chains:
         if not chain.pools:
             return table[..., 0]
         known = np.where((table == table[..., :1]).all(-1) & is_constant(table[..., 0]), table[..., 0], -1)
-        return self._graph.node(Node(op="max_pool", places=places, width=table.shape[1], reads=(table,),
-                                     address=chain.address + 1, across=chain.registers.iterations_x), known)
+        return self._graph.node(ProgramNode(op="max_pool", places=places, width=table.shape[1], reads=(table,),
+                                            address=chain.address + 1, across=chain.registers.iterations_x), known)
 
     def _product(self, step, tables, places) -> np.ndarray:
         """The results of a product."""
@@ -140,9 +140,10 @@ class Chains:
         if is_constant(table).all():
             known[:, :rows] = self._constants.product(chain, table, tiles.item, rows)
         settings = bool(product.integer), chain.registers.out_scale if product.integer else 0
-        node = Node(op="product", places=places, width=width, reads=(table.reshape(places, -1),), settings=settings,
-                    address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,
-                    start=product.b * config.mfu_lanes + np.arange(rows) if product.bias else None)
+        node = ProgramNode(op="product", places=places, width=width, reads=(table.reshape(places, -1),),
+                           settings=settings,
+                           address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,
+                           start=product.b * config.mfu_lanes + np.arange(rows) if product.bias else None)
         return self._graph.node(node, known)
 
     def _pointwise(self, step, place, operation, value, operand) -> np.ndarray:
@@ -154,16 +155,16 @@ class Chains:
             known[fixed] = self._constants.computed(operation, *(each[fixed] for each in operands))
         chain = step.chain
         reads = operands[::-1] if operation.swapped else operands
-        return self._graph.node(Node(op=operation.function, places=value.shape[0], width=value.shape[1],
-                                     reads=reads, address=chain.address + place,
-                                     across=chain.registers.iterations_x), known)
+        return self._graph.node(ProgramNode(op=operation.function, places=value.shape[0], width=value.shape[1],
+                                            reads=reads, address=chain.address + place,
+                                            across=chain.registers.iterations_x), known)
 
     def _softmax(self, step, place, value) -> np.ndarray:
         """The softmax of the elements of each place."""
         rows = step.chain.registers.rows
         known = np.where(np.arange(value.shape[1]) < rows, -1, ZERO) + np.zeros((len(value), 1), np.int64)
-        node = Node(op="softmax", places=len(value), width=value.shape[1], reads=(value,), settings=(rows,),
-                    address=step.chain.address + place, across=step.chain.registers.iterations_x)
+        node = ProgramNode(op="softmax", places=len(value), width=value.shape[1], reads=(value,), settings=(rows,),
+                           address=step.chain.address + place, across=step.chain.registers.iterations_x)
         return self._graph.node(node, known)
 
     def _write(self, step, place, value):

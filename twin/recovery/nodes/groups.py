@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of, read_by
-from concord.twin.recovery.nodes.nodes import Body, Lowered, Node
+from concord.twin.recovery.nodes.nodes import Body, ProgramNode, ProgramNodes
 
 
 class Signatures:
@@ -22,7 +22,7 @@ class Signatures:
         constants: The constants.
     """
 
-    def __init__(self, nodes: list[Node | None], constants: Constants):
+    def __init__(self, nodes: list[ProgramNode | None], constants: Constants):
         self._nodes, self._constants = nodes, constants
         self._numbers: dict[tuple, int] = {}
         self._depths: dict[int, int] = {}
@@ -81,7 +81,7 @@ class Signatures:
         return fixed.tobytes(), bits[0].tobytes() if (bits == bits[0]).all() else "map"
 
 
-def liveness(lowered: Lowered, groups: list[list[list[int]]]) -> dict[int, np.ndarray]:
+def liveness(lowered: ProgramNodes, groups: list[list[list[int]]]) -> dict[int, np.ndarray]:
     """bool[places * width] for each node: whether the outputs depend on its elements, or the layer computes them too.
 
     A layer computes all of its places, so that an image stays whole where a stride leaves out some of its pixels.
@@ -101,7 +101,7 @@ def liveness(lowered: Lowered, groups: list[list[list[int]]]) -> dict[int, np.nd
 
 
 class _Liveness:
-    def __init__(self, lowered: Lowered):
+    def __init__(self, lowered: ProgramNodes):
         self.nodes = lowered.nodes
         self.live = {index: np.zeros(node.places * node.width, bool) for index, node in enumerate(self.nodes) if node}
 
@@ -131,7 +131,7 @@ class _Liveness:
             self.mark(table[self._read(node, table, live)])
 
     @staticmethod
-    def _read(node: Node, table: np.ndarray, live: np.ndarray) -> np.ndarray:
+    def _read(node: ProgramNode, table: np.ndarray, live: np.ndarray) -> np.ndarray:
         """bool of the shape of a table, the elements that live elements [places, width] depend on."""
         if node.op == "product":
             used = (node.weights[live.any(0)[:len(node.weights)]] >= 0).any(0)

@@ -9,12 +9,12 @@ from concord.firmware.firmware import Firmware
 from concord.spec.isa.memories import Mem
 from concord.twin.flow.flow import Flow, Origin, Refs
 from concord.twin.recovery.nodes.elements import ZERO, Unrecognised, is_constant, refs
-from concord.twin.recovery.nodes.graph import Chains, Graph
+from concord.twin.recovery.nodes.graph import Chains, NodeRegions
 from concord.twin.recovery.nodes.loops import LoopSteps, loops, reads
-from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered, Node
+from concord.twin.recovery.nodes.nodes import Body, Carried, ProgramNode, ProgramNodes
 
 
-def lower(flow: Flow, *, unquantized: bool = False) -> Lowered:
+def lower(flow: Flow, *, unquantized: bool = False) -> ProgramNodes:
     """The program as nodes.
 
     Args:
@@ -24,7 +24,7 @@ def lower(flow: Flow, *, unquantized: bool = False) -> Lowered:
     Raises:
         Unrecognised: the program does something that has no form here.
     """
-    graph = Graph(flow, unquantized=unquantized)
+    graph = NodeRegions(flow, unquantized=unquantized)
     inputs = _inputs(graph)
     chains = Chains(graph)
     bodies, main, done = Bodies(graph, chains), [], 0
@@ -34,11 +34,11 @@ def lower(flow: Flow, *, unquantized: bool = False) -> Lowered:
         done = loop.last
     main.append(_region(graph, chains, range(done, len(flow.steps))))
     content = graph.look(flow.outputs, graph.config.mfu_lanes).reshape(-1)
-    return Lowered(constants=graph.constants, nodes=graph.nodes, inputs=inputs, main=main,
-                   outputs=outputs_of(graph.firmware, content))
+    return ProgramNodes(constants=graph.constants, nodes=graph.nodes, inputs=inputs, main=main,
+                        outputs=outputs_of(graph.firmware, content))
 
 
-def _inputs(graph: Graph) -> list[int]:
+def _inputs(graph: NodeRegions) -> list[int]:
     """Nodes of the inputs; what the host sends, and what memories hold before the program starts, is known then."""
     inputs = [graph.leaf(node) for node in input_nodes(graph.firmware)]
     for index, value in enumerate(graph.flow.values):
@@ -49,7 +49,7 @@ def _inputs(graph: Graph) -> list[int]:
     return inputs
 
 
-def _region(graph: Graph, chains: Chains, steps: range) -> list[int]:
+def _region(graph: NodeRegions, chains: Chains, steps: range) -> list[int]:
     """The nodes of steps that follow each other."""
     graph.order = []
     for index in steps:
@@ -65,7 +65,7 @@ class Bodies:
         chains: Makes the nodes of chains.
     """
 
-    def __init__(self, graph: Graph, chains: Chains):
+    def __init__(self, graph: NodeRegions, chains: Chains):
         self._graph, self._flow, self._chains = graph, graph.flow, chains
 
     def body(self, loop: LoopSteps) -> Body:
@@ -104,8 +104,8 @@ class Bodies:
             for value in np.unique(before.value[table.state]).tolist():
                 unit, count = self._unit(value), self._flow.values[value].count
                 if value not in found:
-                    leaf = self._graph.leaf(Node(op="state", places=1, width=count * unit,
-                                                 address=self._flow.steps[self._flow.values[value].step].chain.address))
+                    leaf = self._graph.leaf(ProgramNode(op="state", places=1, width=count * unit,
+                                                        address=self._flow.steps[self._flow.values[value].step].chain.address))
                     start = np.full(count * unit, refs(1, 0) if self._codes(value) else ZERO, np.int64)
                     found[value] = Carried(leaf=leaf, initial=start, next=start)
                     body.carried.append(found[value])
@@ -147,7 +147,8 @@ class Bodies:
             plain = self._graph.constants.plain(rows)
             fixed = (plain == plain[0]).all(0) & is_constant(rows[0])
             step = self._flow.steps[loop.passes[1] + key[0]]
-            leaf = self._graph.leaf(Node(op="item", places=1, width=rows.shape[1], address=step.chain.address + key[1]))
+            leaf = self._graph.leaf(ProgramNode(op="item", places=1, width=rows.shape[1],
+                                                address=step.chain.address + key[1]))
             body.items.append((leaf, rows))
             index = len(self._flow.values) + leaf
             self._graph.nodes[leaf].out = np.where(fixed, rows[0], self._graph.nodes[leaf].out)
@@ -169,8 +170,8 @@ class Bodies:
             last = not (used | sent) & set(values[:-1])
             count = 1 if last else len(values)
             address = self._flow.steps[loop.passes[0] + key[0]].chain.address
-            leaf = self._graph.leaf(Node(op="final" if last else "collected", places=count, width=len(content),
-                                         address=address))
+            leaf = self._graph.leaf(ProgramNode(op="final" if last else "collected", places=count, width=len(content),
+                                                address=address))
             (body.finals if last else body.collected).append((leaf, content))
             fixed = np.tile(np.where(is_constant(content), content, -1), count)
             out = np.where(fixed >= 0, fixed, self._graph.nodes[leaf].out).reshape(count, -1)
@@ -179,18 +180,18 @@ class Bodies:
                 self._graph.content[value] = row
 
 
-def input_nodes(firmware: Firmware) -> list[Node]:
+def input_nodes(firmware: Firmware) -> list[ProgramNode]:
     """A node for the input, or one for each direction in which the host reads a sequence.
 
     Images have their elements by row, column and channel, sequences by time step.
     """
     if firmware.recurrent:
         places = 1 if firmware.steps is None else firmware.steps
-        return [Node(op="input", places=places, width=firmware.inputs) for _ in firmware.directions]
+        return [ProgramNode(op="input", places=places, width=firmware.inputs) for _ in firmware.directions]
     if firmware.image:
         channels, rows, columns = firmware.image
-        return [Node(op="input", places=rows * columns, width=channels)]
-    return [Node(op="input", places=1, width=firmware.inputs)]
+        return [ProgramNode(op="input", places=rows * columns, width=channels)]
+    return [ProgramNode(op="input", places=1, width=firmware.inputs)]
 
 
 def input_content(firmware: Firmware, nodes: list[int], words: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from concord.twin.recovery.nodes.elements import Constants
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Node:
+class ProgramNode:
     """One operation on elements, as one step of the program computes it.
 
     Attributes:
@@ -73,7 +73,7 @@ class Body:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Lowered:
+class ProgramNodes:
     """A program as nodes.
 
     Attributes:
@@ -85,19 +85,19 @@ class Lowered:
     """
 
     constants: Constants
-    nodes: list[Node | None]
+    nodes: list[ProgramNode | None]
     inputs: list[int]
     main: list[list[int] | Body]
     outputs: np.ndarray
 
 
-def across_of(nodes: list[Node], places: int) -> list[int]:
+def across_of(nodes: list[ProgramNode], places: int) -> list[int]:
     """Candidates for the number of places across, the likeliest first."""
     likely = [node.across for node in nodes]
     return list(dict.fromkeys([*likely, *(count for count in range(places, 0, -1) if places % count == 0)]))
 
 
-def shape_of(nodes: list[Node], places: int, width: int) -> tuple[int, ...]:
+def shape_of(nodes: list[ProgramNode], places: int, width: int) -> tuple[int, ...]:
     """Shape of a result of so many places."""
     if places == 1:
         return (width,)

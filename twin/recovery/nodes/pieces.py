@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by
-from concord.twin.recovery.nodes.nodes import Body, Lowered, Node
+from concord.twin.recovery.nodes.nodes import Body, ProgramNode, ProgramNodes
 
 
 class Pieces:
@@ -21,7 +21,7 @@ class Pieces:
         bodies:  The loop of each leaf.
     """
 
-    def __init__(self, firmware: Firmware, lowered: Lowered):
+    def __init__(self, firmware: Firmware, lowered: ProgramNodes):
         self._firmware, self._lowered, self._nodes = firmware, lowered, lowered.nodes
         self.regions: dict[int, list[int]] = {}
         self.bodies: dict[int, Body] = {}
@@ -51,7 +51,7 @@ class Pieces:
             yield from self._reads(self._nodes[index])
 
     @staticmethod
-    def _reads(node: Node) -> Iterator[np.ndarray]:
+    def _reads(node: ProgramNode) -> Iterator[np.ndarray]:
         yield from (table[..., 0] if table.ndim == 3 else table for table in node.reads)
 
     def above(self, index: int) -> Iterator[np.ndarray]:
@@ -104,7 +104,7 @@ class Pieces:
         return found
 
     @staticmethod
-    def size(node: Node) -> int:
+    def size(node: ProgramNode) -> int:
         """Number of elements of a place up to the last one that is no constant."""
         live = ~is_constant(node.out.reshape(node.places, -1)).all(0)
         return int(np.flatnonzero(live)[-1]) + 1 if live.any() else 0

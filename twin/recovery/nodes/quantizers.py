@@ -19,7 +19,7 @@ from concord.twin.recovery.nodes.elements import (
     read_by,
     refs,
 )
-from concord.twin.recovery.nodes.nodes import Node
+from concord.twin.recovery.nodes.nodes import ProgramNode
 
 #: Operations of nodes whose results are codes; `settings` is a `Quantizer`.
 QUANTISING = ("integers", "floats", "blocks")
@@ -94,8 +94,8 @@ class Quantizers:
             fixed = is_constant(table)
             known = np.where(fixed, 0, -1) if fixed.any() else None  # Nobody reads these elements.
             shared[key] = self._graph.node(
-                Node(op=op, places=node.places, width=node.width, reads=(table,), settings=settings, address=address,
-                     across=node.across), known).reshape(-1)
+                ProgramNode(op=op, places=node.places, width=node.width, reads=(table,), settings=settings,
+                            address=address, across=node.across), known).reshape(-1)
         return shared[key]
 
     def _blocks(self, table, made, address):
@@ -145,7 +145,8 @@ class Quantizers:
         """A node of blocks that lie in no other node."""
         places = len(table)
         flat = table.reshape(places, -1)
-        node = Node(op="blocks", places=places, width=flat.shape[1], reads=(flat,), settings=made, address=address)
+        node = ProgramNode(op="blocks", places=places, width=flat.shape[1], reads=(flat,), settings=made,
+                           address=address)
         zeros = fixed & (self._graph.constants.values(np.where(fixed, table, 0)) == 0)
         known = np.broadcast_to(np.where(zeros.reshape(places, -1).all(0), ZERO_CODE, -1), flat.shape)
         out = self._graph.node(node, known)

@@ -8,11 +8,11 @@ layer back to its products.
 import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by, refs
-from concord.twin.recovery.nodes.nodes import Body, Lowered, Node
+from concord.twin.recovery.nodes.nodes import Body, ProgramNode, ProgramNodes
 from concord.twin.recovery.nodes.pieces import Pieces
 
 
-def widen(firmware: Firmware, lowered: Lowered):
+def widen(firmware: Firmware, lowered: ProgramNodes):
     """Join the pieces of layers, in place."""
     pieces = Pieces(firmware, lowered)
     work = _Widening(lowered, pieces)
@@ -26,7 +26,7 @@ def widen(firmware: Firmware, lowered: Lowered):
 class _Widening:
     """Joins nodes, in the regions and loops of `pieces`."""
 
-    def __init__(self, lowered: Lowered, pieces: Pieces):
+    def __init__(self, lowered: ProgramNodes, pieces: Pieces):
         self.lowered, self.nodes, self.pieces = lowered, lowered.nodes, pieces
         self.regions, self.bodies = pieces.regions, pieces.bodies
 
@@ -51,8 +51,8 @@ class _Widening:
             own = own.copy()
             own[:, :size] = out[:, at:at + size]
             moved[old], at = own.reshape(-1), at + size
-        whole = Node(op=first.op, places=places, width=width, settings=first.settings, out=out.reshape(-1),
-                     address=first.address, across=first.across)
+        whole = ProgramNode(op=first.op, places=places, width=width, settings=first.settings, out=out.reshape(-1),
+                            address=first.address, across=first.across)
         self.nodes.append(whole)
         if first.op == "product":
             whole.reads = (np.concatenate([node.reads[0] for node in nodes], 1),)

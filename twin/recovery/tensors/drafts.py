@@ -7,7 +7,7 @@ import numpy as np
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Value:
+class DraftValue:
     """A tensor that the script computes.
 
     Attributes:
@@ -64,15 +64,15 @@ class Draft:
     """
 
     function: str
-    arguments: list[Value | Constant | None]
+    arguments: list[DraftValue | Constant | None]
     settings: dict = field(default_factory=dict)
-    result: Value
+    result: DraftValue
     address: int
 
     @property
-    def reads(self) -> list[Value]:
+    def reads(self) -> list[DraftValue]:
         """The values among the arguments."""
-        return [argument for argument in self.arguments if isinstance(argument, Value)]
+        return [argument for argument in self.arguments if isinstance(argument, DraftValue)]
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -90,10 +90,10 @@ class LoopDraft:
         timed:     Whether the sequence may have any length.
     """
 
-    items: list[tuple[Value, Value, bool]] = field(default_factory=list)
-    carried: list[tuple[Value, Value | Constant, Value]] = field(default_factory=list)
-    collected: list[tuple[Value, Value]] = field(default_factory=list)
-    finals: list[tuple[Value, Value]] = field(default_factory=list)
+    items: list[tuple[DraftValue, DraftValue, bool]] = field(default_factory=list)
+    carried: list[tuple[DraftValue, DraftValue | Constant, DraftValue]] = field(default_factory=list)
+    collected: list[tuple[DraftValue, DraftValue]] = field(default_factory=list)
+    finals: list[tuple[DraftValue, DraftValue]] = field(default_factory=list)
     body: list[Draft] = field(default_factory=list)
     before: list[Draft] = field(default_factory=list)
     timed: bool = False
@@ -104,7 +104,7 @@ class LoopDraft:
         return not self.timed and any(back for _, _, back in self.items)
 
 
-def reads(draft: Draft | LoopDraft) -> list[Value]:
+def reads(draft: Draft | LoopDraft) -> list[DraftValue]:
     """Values from outside that a draft or a loop reads."""
     if isinstance(draft, Draft):
         return draft.reads
@@ -112,18 +112,18 @@ def reads(draft: Draft | LoopDraft) -> list[Value]:
         value for value, _, _ in draft.carried}
     inner = [value for each in draft.body for value in each.reads]
     outside = [sequence for _, sequence, _ in draft.items]
-    outside += [initial for _, initial, _ in draft.carried if isinstance(initial, Value)]
+    outside += [initial for _, initial, _ in draft.carried if isinstance(initial, DraftValue)]
     return outside + [value for value in inner if value not in made]
 
 
-def makes(draft: Draft | LoopDraft) -> list[Value]:
+def makes(draft: Draft | LoopDraft) -> list[DraftValue]:
     """Values that a draft or a loop makes for what follows."""
     if isinstance(draft, Draft):
         return [draft.result]
     return [outer for outer, _ in [*draft.finals, *draft.collected]]
 
 
-def needed(drafts: Iterable[Draft | LoopDraft], wanted: Iterable[Value]) -> list[Draft | LoopDraft]:
+def needed(drafts: Iterable[Draft | LoopDraft], wanted: Iterable[DraftValue]) -> list[Draft | LoopDraft]:
     """The drafts that the wanted values depend on; loops lose what nobody needs of them.
 
     Args:

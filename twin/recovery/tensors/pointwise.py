@@ -2,9 +2,9 @@
 
 import numpy as np
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, refs
-from concord.twin.recovery.nodes.nodes import Node, across_of, shape_of
+from concord.twin.recovery.nodes.nodes import ProgramNode, across_of, shape_of
 from concord.twin.recovery.nodes.quantizers import QUANTISING
-from concord.twin.recovery.tensors.drafts import Constant, Value
+from concord.twin.recovery.tensors.drafts import Constant, DraftValue
 from concord.twin.recovery.tensors.views import NUMBERS as PLAIN
 from concord.twin.recovery.tensors.views import Maker
 from concord.twin.recovery.tensors.windows import find_window, window_settings
@@ -13,10 +13,10 @@ from concord.twin.recovery.tensors.windows import find_window, window_settings
 ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
 
 
-class Pointwise(Maker):
+class PointwiseCalls(Maker):
     """Makes the calls of point-wise operations."""
 
-    def whole(self, node: Node, tables: list[np.ndarray], main: int, known: np.ndarray) -> np.ndarray | None:
+    def whole(self, node: ProgramNode, tables: list[np.ndarray], main: int, known: np.ndarray) -> np.ndarray | None:
         """The operation on all of the value that the main operand reads, if that is what the table amounts to.
 
         Args:
@@ -62,7 +62,7 @@ class Pointwise(Maker):
             return False
         return len(np.unique(covered % source.shape[2])) == source.shape[2]
 
-    def _operand(self, node, table, role) -> Value | Constant | None:
+    def _operand(self, node, table, role) -> DraftValue | Constant | None:
         """A second operand: a value, a stored vector, or a stored tensor. -1 stands for elements that do not matter."""
         known, fixed = table >= 0, is_constant(table)
         if not (fixed | ~known).all():
@@ -76,7 +76,7 @@ class Pointwise(Maker):
             return self._views.constant(first, role)
         return self._views.constant(np.where(known, table, 0), role)
 
-    def _call(self, node, arguments, shape) -> Value:
+    def _call(self, node, arguments, shape) -> DraftValue:
         """The call of a point-wise operation."""
         if node.op in QUANTISING:
             return self._views.codes(node.settings, arguments[0], shape, node.address)
@@ -85,7 +85,7 @@ class Pointwise(Maker):
             return self._views.call("clip", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
         return self._views.call(node.op, arguments, shape, node.address, codes=PLAIN)
 
-    def laid(self, nodes: list[Node], live: np.ndarray, tables: list[np.ndarray], strict: bool) -> Value:
+    def laid(self, nodes: list[ProgramNode], live: np.ndarray, tables: list[np.ndarray], strict: bool) -> DraftValue:
         """A point-wise operation on elements that are no whole value.
 
         Args:
@@ -105,10 +105,10 @@ class Pointwise(Maker):
         return self._call(node, arguments, shape)
 
 
-class Blocks(Maker):
+class BlockCalls(Maker):
     """Makes the calls of quantisers of blocks."""
 
-    def emit(self, nodes: list[Node], live: np.ndarray, tables: list[np.ndarray], strict: bool) -> Value:
+    def emit(self, nodes: list[ProgramNode], live: np.ndarray, tables: list[np.ndarray], strict: bool) -> DraftValue:
         """The codes of blocks.
 
         Args:
@@ -128,7 +128,7 @@ class Blocks(Maker):
         return self._views.view(self._views.all(value).reshape(-1, last)[:, live[:last]].reshape(
             *value.shape[:-1], -1), node.address)
 
-    def _source(self, nodes, table) -> Value:
+    def _source(self, nodes, table) -> DraftValue:
         sources = np.unique(node_of(table[~is_constant(table)]))
         source = self._views.values[int(sources[0])]
         if len(sources) == 1 and len(source.shape) == 3:
@@ -140,7 +140,7 @@ class Blocks(Maker):
             shape = (*source.shape[:2], table.shape[1])
         return self._views.view(table.reshape(shape), nodes[0].address)
 
-    def _patches(self, nodes, table, source) -> Value | None:
+    def _patches(self, nodes, table, source) -> DraftValue | None:
         """The windows of an image, one after the other, as they are quantised together."""
         fixed = is_constant(table)
         if self._constants.values(table[fixed]).any() or fixed.all(0).any():

@@ -3,9 +3,9 @@
 import numpy as np
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of
 from concord.twin.recovery.nodes.nodes import across_of, shape_of
-from concord.twin.recovery.tensors.drafts import Value
+from concord.twin.recovery.tensors.drafts import DraftValue
 from concord.twin.recovery.tensors.views import Maker
-from concord.twin.recovery.tensors.windows import Window, find_clipped, find_window, window_settings
+from concord.twin.recovery.tensors.windows import RecoveredWindow, find_clipped, find_window, window_settings
 
 _LOWEST = 0xFC00  #: Reference to minus infinity, which no maximum sees.
 
@@ -13,7 +13,7 @@ _LOWEST = 0xFC00  #: Reference to minus infinity, which no maximum sees.
 class Pools(Maker):
     """Makes the calls of maxima over windows."""
 
-    def emit(self, nodes, live, tables: list[np.ndarray], strict: bool) -> Value | None:
+    def emit(self, nodes, live, tables: list[np.ndarray], strict: bool) -> DraftValue | None:
         """The largest value of each window; None where the windows lie in no single image, and `strict` is true.
 
         Args:
@@ -42,7 +42,7 @@ class Pools(Maker):
                                    **window_settings(clipped), fill=float("-inf"))
         return None if strict else self._largest(nodes, table)
 
-    def _largest(self, nodes, table) -> Value:
+    def _largest(self, nodes, table) -> DraftValue:
         """The largest value of pixels that lie anywhere."""
         node, (places, width, pixels) = nodes[0], table.shape
         shape = shape_of(nodes, places, width)
@@ -53,7 +53,7 @@ class Pools(Maker):
         return value
 
     @staticmethod
-    def _clipped(table, source) -> Window | None:
+    def _clipped(table, source) -> RecoveredWindow | None:
         """The window whose pixels inside the image are those of a table [places, channels, pixels]."""
         if len(source.shape) != 3 or table.shape[1] != source.shape[2]:
             return None

@@ -2,13 +2,13 @@
 
 import numpy as np
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of
-from concord.twin.recovery.tensors.drafts import Value
+from concord.twin.recovery.tensors.drafts import DraftValue
 from concord.twin.recovery.tensors.views import NUMBERS, Views
-from concord.twin.recovery.tensors.weights import Product, TooWide, Weights
-from concord.twin.recovery.tensors.windows import Window, find_window, groups_of, window_settings
+from concord.twin.recovery.tensors.weights import FirmwareWeights, TooWide, UnpaddedProduct
+from concord.twin.recovery.tensors.windows import RecoveredWindow, find_window, groups_of, window_settings
 
 
-class Products:
+class ProductCalls:
     """Makes the calls of products.
 
     Args:
@@ -16,10 +16,10 @@ class Products:
         views:   Makes values of tables of elements.
     """
 
-    def __init__(self, weights: Weights, views: Views):
+    def __init__(self, weights: FirmwareWeights, views: Views):
         self._weights, self._views, self._mantissas = weights, views, weights.mantissas
 
-    def emit(self, nodes, live, table: np.ndarray, across: list[int], strict: bool) -> Value | None:
+    def emit(self, nodes, live, table: np.ndarray, across: list[int], strict: bool) -> DraftValue | None:
         """The value of a product; None if it has several places and is no convolution, and `strict` is true.
 
         Args:
@@ -38,7 +38,7 @@ class Products:
         if fixed.any():
             start = start + self._weights.known(table[:, fixed], weights[:, fixed], like, node)
             table, weights = table[:, ~fixed], weights[:, ~fixed]
-        made = Product(node=node, weights=weights, start=start, places=positions, like=like)
+        made = UnpaddedProduct(node=node, weights=weights, start=start, places=positions, like=like)
         if len(table) == 1:
             return self._pooled(made, table) or self._dense(made, table)
         return self._convolution(made, table, across) or (None if strict else self._gathered(made, table, nodes))
@@ -59,7 +59,7 @@ class Products:
             merged[used, target] = weights[used, column]
         return table[:, np.sort(first)], merged
 
-    def _dense(self, made, table) -> Value:
+    def _dense(self, made, table) -> DraftValue:
         """One place: the operand is whole values, one after the other; weights are zero where nothing is read."""
         sources = list(dict.fromkeys(node_of(table[0]).tolist()))
         views, columns = self._views, []
@@ -78,13 +78,13 @@ class Products:
             operand = views.call("join", whole, (sum(each.size for each in whole),), made.node.address)
         return self._call("dense", operand, np.concatenate(columns, 1), (len(made.weights),), made, {})
 
-    def _few(self, made, table) -> Value:
+    def _few(self, made, table) -> DraftValue:
         """One place that reads few elements of large values."""
         order = np.argsort(table[0], kind="stable")
         operand = self._views.view(table[0][order], made.node.address)
         return self._call("dense", operand, made.weights[:, order], (len(made.weights),), made, {})
 
-    def _pooled(self, made, table) -> Value | None:
+    def _pooled(self, made, table) -> DraftValue | None:
         """One place that reads each channel of an image for itself, as averages do."""
         value, joined = self._views.image(table, made.node.address)
         if value is None or value.shape[2] < 2:
@@ -97,7 +97,7 @@ class Products:
         found = self._convolution(made, table, [1])
         return found and self._views.shaped(found, (found.size,), made.node.address)
 
-    def _convolution(self, made, table, across) -> Value | None:
+    def _convolution(self, made, table, across) -> DraftValue | None:
         """Places that read windows of an image."""
         image, table = self._views.image(table, made.node.address)
         if image is None:
@@ -117,7 +117,7 @@ class Products:
             settings["fill"] = int(fill[0]) if fill[0] == int(fill[0]) else float(fill[0])
         return self._call("convolution", image, kernel[0], (*window.places, len(made.weights)), made, settings)
 
-    def _kernel(self, weights, window: Window, channels):
+    def _kernel(self, weights, window: RecoveredWindow, channels):
         """Weights [rows, window rows, window columns, channels / groups], as indices of mantissas, and the groups."""
         rows, taps = len(weights), window.size[0] * window.size[1]
         at = window.taps * channels + window.channels
@@ -134,14 +134,14 @@ class Products:
             kernel = np.take_along_axis(kernel, chosen[:, None, None, :], 3)
         return kernel, groups
 
-    def _gathered(self, made, table, nodes) -> Value:
+    def _gathered(self, made, table, nodes) -> DraftValue:
         """Places whose operands lie anywhere: a table of elements, and one dense layer for all places."""
         across = next((node.across for node in nodes if len(table) % node.across == 0), len(table))
         shape = (len(table) // across, across)
         operand = self._views.view(table.reshape(*shape, -1), made.node.address)
         return self._call("dense", operand, made.weights, (*shape, len(made.weights)), made, {})
 
-    def _call(self, function, operand, weights, shape, made, settings) -> Value:
+    def _call(self, function, operand, weights, shape, made, settings) -> DraftValue:
         """A product; one whose sums do not fit float64 is computed in whole numbers."""
         address = made.node.address
         try:

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 
 import numpy as np
-from concord.firmware.firmware import Direction, Firmware
+from concord.firmware.firmware import Firmware, ReadDirection
 from concord.twin.recovery.nodes.elements import Unrecognised, is_constant, read_by
 from concord.twin.recovery.nodes.groups import Signatures, liveness
-from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered
+from concord.twin.recovery.nodes.nodes import Body, Carried, ProgramNodes
 from concord.twin.recovery.nodes.quantizers import QUANTISING
-from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.drafts import Draft, DraftValue, LoopDraft
 from concord.twin.recovery.tensors.statements import Statements
 from concord.twin.recovery.tensors.states import behind, simplify
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Program:
+class DraftProgram:
     """A program as drafts.
 
     Attributes:
@@ -23,12 +23,12 @@ class Program:
         result: Value of the results.
     """
 
-    inputs: Value
+    inputs: DraftValue
     lines: list[Draft | LoopDraft]
-    result: Value
+    result: DraftValue
 
 
-def drafted(firmware: Firmware, lowered: Lowered) -> Program:
+def drafted(firmware: Firmware, lowered: ProgramNodes) -> DraftProgram:
     """The drafts of a program.
 
     Raises:
@@ -38,7 +38,7 @@ def drafted(firmware: Firmware, lowered: Lowered) -> Program:
 
 
 class _Drafting:
-    def __init__(self, firmware: Firmware, lowered: Lowered):
+    def __init__(self, firmware: Firmware, lowered: ProgramNodes):
         self.firmware, self.lowered = firmware, lowered
         shape = self._input_shape()
         signatures = Signatures(lowered.nodes, lowered.constants)
@@ -47,16 +47,16 @@ class _Drafting:
         self.layers = list(zip(lowered.main, groups, strict=True))
         self.statements = Statements(firmware, lowered, liveness(lowered, groups))
         self.views = self.statements.views
-        self.backward: set[Value] = set()
+        self.backward: set[DraftValue] = set()
         self.inputs = self.first = self.views.first = self._inputs(shape)
 
-    def run(self) -> Program:
+    def run(self) -> DraftProgram:
         lines = []
         for each, groups in self.layers:
             lines += self._loop(each, groups) if isinstance(each, Body) else self._region(groups)
         result = self.views.view(self.statements.mapped(self.lowered.outputs), len(self.firmware.instruction_words))
         lines += self._taken()
-        return Program(inputs=self.inputs, lines=lines, result=result)
+        return DraftProgram(inputs=self.inputs, lines=lines, result=result)
 
     def _input_shape(self) -> tuple[int, ...]:
         """Shape of an input, which its nodes get, too."""
@@ -71,13 +71,13 @@ class _Drafting:
             nodes[node].places, nodes[node].width = int(np.prod(shape[:-1], dtype=int)), shape[-1]
         return shape
 
-    def _inputs(self, shape: tuple[int, ...]) -> Value:
+    def _inputs(self, shape: tuple[int, ...]) -> DraftValue:
         """The value of the input; a sequence that is read from its end has one of its own."""
-        first = Value(shape=shape)
+        first = DraftValue(shape=shape)
         for node, direction in zip(self.lowered.inputs, self.firmware.directions, strict=False):
             value = first
-            if direction is Direction.BACKWARD:
-                value = Value(shape=shape)
+            if direction is ReadDirection.BACKWARD:
+                value = DraftValue(shape=shape)
                 self.backward.add(value)
             self.statements.bind(node, value)
         return first
@@ -108,7 +108,7 @@ class _Drafting:
             sequence = self.views.view(table[::-1] if turned else table, self.lowered.nodes[leaf].address)
             if body.timed and sequence.draft is not None:
                 raise Unrecognised("a pass of the loop over time steps takes more than one vector of the input")
-            value = Value(shape=sequence.shape[1:], codes=sequence.codes, zero=sequence.zero, limit=sequence.limit)
+            value = DraftValue(shape=sequence.shape[1:], codes=sequence.codes, zero=sequence.zero, limit=sequence.limit)
             self._bind(leaf, live, value)
             loop.items.append((value, self.first if sequence in self.backward else sequence,
                                turned or sequence in self.backward))
@@ -138,7 +138,7 @@ class _Drafting:
         """bool[elements], elements of a leaf that are read and no constants."""
         return self.statements.live[leaf] & ~is_constant(self.lowered.nodes[leaf].out)
 
-    def _bind(self, leaf: int, live: np.ndarray, value: Value):
+    def _bind(self, leaf: int, live: np.ndarray, value: DraftValue):
         """Let the live elements of a leaf be those of a value."""
         where = np.full(len(live), -1, np.int64)
         where[live] = self.views.all(value).reshape(-1)
@@ -147,7 +147,7 @@ class _Drafting:
     def _state(self, loop: LoopDraft, carried: Carried):
         nodes = self.lowered.nodes
         live = self._live(carried.leaf)
-        value = Value(shape=(int(live.sum()),))
+        value = DraftValue(shape=(int(live.sum()),))
         made = carried.next[live]
         maker = next((nodes[one] for one in read_by(made) if nodes[one].op in QUANTISING), None)
         if maker:
@@ -160,13 +160,13 @@ class _Drafting:
             initial = self.views.view(table, nodes[carried.leaf].address)
         loop.carried.append((value, initial, value))
 
-    def _left(self, loop: LoopDraft, leaf: int, content: np.ndarray, collected: bool) -> tuple[Value, Value]:
+    def _left(self, loop: LoopDraft, leaf: int, content: np.ndarray, collected: bool) -> tuple[DraftValue, DraftValue]:
         """A value behind a loop, and the value of the body that it comes from."""
         node = self.lowered.nodes[leaf]
         live = self._live(leaf).reshape(-1, len(content)).any(0)
         inner = self.views.view(self.statements.mapped(content[live]), 0)
         shape = (node.places, *inner.shape) if collected else inner.shape
-        value = Value(shape=shape, codes=inner.codes, zero=inner.zero, limit=inner.limit)
+        value = DraftValue(shape=shape, codes=inner.codes, zero=inner.zero, limit=inner.limit)
         if not collected:
             self._bind(leaf, live, value)
             return value, inner

@@ -5,13 +5,13 @@ from concord.firmware.firmware import Firmware
 from concord.spec.isa.operations import Operation
 from concord.spec.numbers.softmax import fractions, wholes
 from concord.twin.recovery.nodes.elements import RealConstants, element_of, is_constant, node_of, read_by
-from concord.twin.recovery.nodes.nodes import Lowered, across_of, shape_of
-from concord.twin.recovery.tensors.drafts import Constant, Value
-from concord.twin.recovery.tensors.pointwise import Blocks, Pointwise
+from concord.twin.recovery.nodes.nodes import ProgramNodes, across_of, shape_of
+from concord.twin.recovery.tensors.drafts import Constant, DraftValue
+from concord.twin.recovery.tensors.pointwise import BlockCalls, PointwiseCalls
 from concord.twin.recovery.tensors.pools import Pools, even, pool_order
-from concord.twin.recovery.tensors.products import Products
+from concord.twin.recovery.tensors.products import ProductCalls
 from concord.twin.recovery.tensors.views import Views
-from concord.twin.recovery.tensors.weights import RealWeights, Weights
+from concord.twin.recovery.tensors.weights import FirmwareWeights, RealWeights
 
 #: Functions of single elements.
 _POINTWISE = {*(operation.function for operation in Operation), "integers", "floats", "numbers", "clip"}
@@ -26,17 +26,17 @@ class Statements:
         live:     bool[places * width] for each node, the elements that are wanted.
     """
 
-    def __init__(self, firmware: Firmware, lowered: Lowered, live: dict[int, np.ndarray]):
+    def __init__(self, firmware: Firmware, lowered: ProgramNodes, live: dict[int, np.ndarray]):
         self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, live
         self.views = Views(lowered.constants)
         self._where: dict[int, np.ndarray] = {}
         self._unquantized = isinstance(lowered.constants, RealConstants)
-        self._points = Pointwise(self.views)
-        self._blocks, self._pools = Blocks(self.views), Pools(self.views)
-        weights = (RealWeights if self._unquantized else Weights)(firmware, self.views)
-        self._products = Products(weights, self.views)
+        self._points = PointwiseCalls(self.views)
+        self._blocks, self._pools = BlockCalls(self.views), Pools(self.views)
+        weights = (RealWeights if self._unquantized else FirmwareWeights)(firmware, self.views)
+        self._products = ProductCalls(weights, self.views)
 
-    def bind(self, node: int, value: Value):
+    def bind(self, node: int, value: DraftValue):
         """Let a node be a value that has its elements in the same order."""
         self._where[node] = self.views.all(value).reshape(-1)
 
@@ -124,7 +124,7 @@ class Statements:
         column = rows[first, moving.argmax()]
         return first[np.argsort(column, kind="stable")]
 
-    def _softmax(self, nodes, live, tables, strict) -> Value:
+    def _softmax(self, nodes, live, tables, strict) -> DraftValue:
         """The softmax of the elements of each place."""
         table = tables[0][:, :nodes[0].settings[0]]
         source = self.views.view(table.reshape(shape_of(nodes, *table.shape)), nodes[0].address)
@@ -132,7 +132,7 @@ class Statements:
         stored = [Constant(values=np.asarray(values, np.int32), role=role) for values, role in tables]
         return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
 
-    def _product(self, nodes, live, tables, strict) -> Value | None:
+    def _product(self, nodes, live, tables, strict) -> DraftValue | None:
         """A dense layer or a convolution; None for another product of several places, if `strict`."""
         return self._products.emit(nodes, live, tables[0], across_of(nodes, len(tables[0])), strict)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.lib import float16
-from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.drafts import Constant, Draft, DraftValue, LoopDraft
 from concord.twin.vocabulary import numpy_functions
 
 _ROUNDING = 1e-14  #: Relative error of a product and a quotient in float64.
@@ -37,18 +37,18 @@ def _arranges(draft: Draft) -> bool:
     return draft.function in ("join", "part", "flatten", "reshape", "transpose")
 
 
-def _final(loop: LoopDraft, inner: Value) -> Value:
+def _final(loop: LoopDraft, inner: DraftValue) -> DraftValue:
     """The value behind a loop that is the last one of a value of its body."""
     for outer, other in loop.finals:
         if other is inner:
             return outer
-    outer = Value(shape=inner.shape, codes=inner.codes, zero=inner.zero, limit=inner.limit)
+    outer = DraftValue(shape=inner.shape, codes=inner.codes, zero=inner.zero, limit=inner.limit)
     loop.finals.append((outer, inner))
     return outer
 
 
 def _merge(loop: LoopDraft):
-    kept: list[tuple[Value, Value | Constant, Value]] = []
+    kept: list[tuple[DraftValue, DraftValue | Constant, DraftValue]] = []
     for value, initial, after in loop.carried:
         same = next((other for other, first, last in kept if last is after and _equal(first, initial)), None)
         if same is None:
@@ -73,12 +73,12 @@ def _equal(one, other) -> bool:
 
 def _constant(initial) -> Constant | None:
     """The stored tensor that an initial value is."""
-    if isinstance(initial, Value) and initial.draft is not None and initial.draft.function == "start":
+    if isinstance(initial, DraftValue) and initial.draft is not None and initial.draft.function == "start":
         return initial.draft.arguments[1]
     return None
 
 
-def _replace(loop: LoopDraft, old: Value, new: Value):
+def _replace(loop: LoopDraft, old: DraftValue, new: DraftValue):
     for draft in loop.body:
         draft.arguments = [new if argument is old else argument for argument in draft.arguments]
 
@@ -90,13 +90,13 @@ def _moved(loop: LoopDraft) -> bool:
         draft, stored = after.draft, _constant(initial)
         if draft is None or draft not in loop.body or stored is None or after in states:
             continue
-        source = draft.arguments[0] if isinstance(draft.arguments[0], Value) else None
+        source = draft.arguments[0] if isinstance(draft.arguments[0], DraftValue) else None
         first = _before(draft, stored) if source is not None and source.shape == value.shape else None
         if first is None:
             continue
-        begun = Value(shape=value.shape)
+        begun = DraftValue(shape=value.shape)
         like = initial.draft.arguments[0]
-        start = Value(shape=value.shape)
+        start = DraftValue(shape=value.shape)
         memory, places = (stored.memory, stored.places) if first.tobytes() == stored.values.tobytes() else ("", None)
         start.draft = Draft(function="start", arguments=[like, Constant(
             values=first, role="initial", memory=memory, places=places)], result=start, address=initial.draft.address)
@@ -112,7 +112,7 @@ def _moved(loop: LoopDraft) -> bool:
     return False
 
 
-def _stored_as(product: Constant, factor: Value | Constant) -> Value | Constant:
+def _stored_as(product: Constant, factor: DraftValue | Constant) -> DraftValue | Constant:
     """The factor of a state, without its place where the firmware also stores its product with a first state."""
     if isinstance(factor, Constant) and product.values.any():
         return Constant(values=factor.values, role=factor.role)

@@ -3,11 +3,11 @@
 from itertools import permutations
 
 import numpy as np
-from concord.twin.lib.script import Quantizer
+from concord.twin.lib.script import QuantizerCall
 from concord.twin.recovery.nodes.elements import CODES, Constants, element_of, is_constant, node_of, read_by, refs
-from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
+from concord.twin.recovery.tensors.drafts import Constant, Draft, DraftValue
 
-NUMBERS = Value(shape=())  #: A value that holds numbers.
+NUMBERS = DraftValue(shape=())  #: A value that holds numbers.
 
 
 class Views:
@@ -26,44 +26,44 @@ class Views:
 
     def __init__(self, constants: Constants):
         self.constants = constants
-        self.values: list[Value | None] = [None, None]
+        self.values: list[DraftValue | None] = [None, None]
         self.drafts: list[Draft] = []
         self.first = NUMBERS
-        self._indices: dict[Value, int] = {}
-        self._made: dict[tuple, Value] = {}
+        self._indices: dict[DraftValue, int] = {}
+        self._made: dict[tuple, DraftValue] = {}
 
-    def index(self, value: Value) -> int:
+    def index(self, value: DraftValue) -> int:
         """Index of a value, which joins `values`."""
         if value not in self._indices:
             self._indices[value] = len(self.values)
             self.values.append(value)
         return self._indices[value]
 
-    def all(self, value: Value) -> np.ndarray:
+    def all(self, value: DraftValue) -> np.ndarray:
         """References to all elements of a value, in its shape."""
         return refs(self.index(value), np.arange(value.size)).reshape(value.shape)
 
     def call(self, function: str, arguments: list, shape: tuple[int, ...], address: int, codes=None,
-             **settings) -> Value:
+             **settings) -> DraftValue:
         """The result of a call; the same call with the same arguments is made once.
 
         Args:
             codes: A value of the same kind of codes, or of numbers; by default, the first value among the arguments.
         """
         if codes is None:
-            codes = next((each for each in arguments if isinstance(each, Value)), NUMBERS)
+            codes = next((each for each in arguments if isinstance(each, DraftValue)), NUMBERS)
         if "to" in settings:
             settings = {"shape": settings["to"]}
         key = (function, tuple(self._key(each) for each in arguments), tuple(sorted(settings.items())), shape)
         if key not in self._made:
-            result = Value(shape=shape, codes=codes.codes, zero=codes.zero, limit=codes.limit)
+            result = DraftValue(shape=shape, codes=codes.codes, zero=codes.zero, limit=codes.limit)
             result.draft = Draft(function=function, arguments=arguments, settings=settings, result=result,
                                  address=address)
             self.drafts.append(result.draft)
             self._made[key] = result
         return self._made[key]
 
-    def codes(self, made: Quantizer, source: Value, shape: tuple[int, ...], address: int) -> Value:
+    def codes(self, made: QuantizerCall, source: DraftValue, shape: tuple[int, ...], address: int) -> DraftValue:
         """The codes of a value."""
         result = self.call(made.function, [source], shape, address, codes=NUMBERS, **dict(made.settings))
         result.codes, result.zero, result.limit = made.codes, made.zero, made.limit
@@ -81,23 +81,23 @@ class Views:
         values = self.constants.values(table)
         return Constant(values=values, role=role, memory=memory, places=places if memory else None)
 
-    def view(self, table: np.ndarray, address: int) -> Value:
+    def view(self, table: np.ndarray, address: int) -> DraftValue:
         """The value that holds the elements of a table int64[..., columns], of which some are no constants."""
         return self._whole(table, address) or self._part(table, address) or self._joined(table, address) \
             or self._transposed(table, address) or self._taken(table, address)
 
-    def _only(self, table) -> Value | None:
+    def _only(self, table) -> DraftValue | None:
         """The only value that a table reads, which has no constants."""
         sources = read_by(table)
         return self.values[sources[0]] if len(sources) == 1 and not is_constant(table).any() else None
 
-    def _whole(self, table, address) -> Value | None:
+    def _whole(self, table, address) -> DraftValue | None:
         source = self._only(table)
         if source is None or not np.array_equal(element_of(table).reshape(-1), np.arange(source.size)):
             return None
         return self.shaped(source, table.shape, address)
 
-    def shaped(self, source: Value, shape: tuple[int, ...], address: int) -> Value:
+    def shaped(self, source: DraftValue, shape: tuple[int, ...], address: int) -> DraftValue:
         """A value in another shape."""
         if source.shape == shape:
             return source
@@ -105,7 +105,7 @@ class Views:
             return self.call("flatten", [source], shape, address)
         return self.call("reshape", [source], shape, address, to=shape)
 
-    def _part(self, table, address) -> Value | None:
+    def _part(self, table, address) -> DraftValue | None:
         """Neighbouring elements along the last axis."""
         source = self._only(table)
         if source is None:
@@ -121,7 +121,7 @@ class Views:
             return None
         return self.call("part", [source], table.shape, address, first=first, last=last)
 
-    def _joined(self, table, address) -> Value | None:
+    def _joined(self, table, address) -> DraftValue | None:
         """Parts of several values along the last axis."""
         if is_constant(table).any():
             return None
@@ -137,7 +137,7 @@ class Views:
             return None
         return self.call("join", parts, table.shape, address)
 
-    def _transposed(self, table, address) -> Value | None:
+    def _transposed(self, table, address) -> DraftValue | None:
         """All of an image with its axes in another order."""
         source = self._only(table)
         if source is None or len(source.shape) != 3 or source.size != table.size:
@@ -150,7 +150,7 @@ class Views:
                 return self.shaped(turned, table.shape, address)
         return None
 
-    def _taken(self, table, address) -> Value:
+    def _taken(self, table, address) -> DraftValue:
         """Elements by a stored table."""
         fixed, sources = is_constant(table), read_by(table)
         arguments, index, first = [], np.zeros(table.shape, np.int32), 0
@@ -199,7 +199,7 @@ class Views:
             values.append(value)
         return table, sources, values
 
-    def started(self, table, like: Value, address: int, role: str, codes: Value) -> Value:
+    def started(self, table, like: DraftValue, address: int, role: str, codes: DraftValue) -> DraftValue:
         """Constants as a value.
 
         Args:
@@ -212,7 +212,7 @@ class Views:
             constant = self.constant(table, role)
         return self.call("start", [like, constant], table.shape, address, codes=codes)
 
-    def code_values(self, table: np.ndarray, like: Value) -> np.ndarray:
+    def code_values(self, table: np.ndarray, like: DraftValue) -> np.ndarray:
         """float64, constant codes as the codes of another value."""
         if like.codes == "blocks":
             return self.constants.reals(table)

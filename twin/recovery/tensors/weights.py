@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.twin.recovery.nodes.elements import Unrecognised, read_by
-from concord.twin.recovery.nodes.nodes import Node
-from concord.twin.recovery.tensors.drafts import Constant, Value
+from concord.twin.recovery.nodes.nodes import ProgramNode
+from concord.twin.recovery.tensors.drafts import Constant, DraftValue
 from concord.twin.recovery.tensors.views import Views
 
 _EXACT = 53  #: Bits of sums that float64 holds.
@@ -17,7 +17,7 @@ class TooWide(Exception):
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Product:
+class UnpaddedProduct:
     """A product without padding.
 
     Attributes:
@@ -28,14 +28,14 @@ class Product:
         like:    A value whose codes it reads.
     """
 
-    node: Node
+    node: ProgramNode
     weights: np.ndarray
     start: np.ndarray
     places: np.ndarray | None
-    like: Value
+    like: DraftValue
 
 
-class Weights:
+class FirmwareWeights:
     """The weights of a firmware.
 
     Args:
@@ -51,7 +51,7 @@ class Weights:
         self.mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int64), 0)
         self._biases = firmware.biases.reshape(-1)
 
-    def like(self, table: np.ndarray, codes: str) -> Value:
+    def like(self, table: np.ndarray, codes: str) -> DraftValue:
         """A value whose codes a product reads, which must be of its own mode."""
         found = [self._views.values[number] for number in read_by(table)]
         if not found:
@@ -60,8 +60,8 @@ class Weights:
             raise Unrecognised("a product reads codes of different kinds")
         return found[0]
 
-    def start(self, node: Node, live: np.ndarray, weights: np.ndarray,
-              like: Value) -> tuple[np.ndarray, np.ndarray | None]:
+    def start(self, node: ProgramNode, live: np.ndarray, weights: np.ndarray,
+              like: DraftValue) -> tuple[np.ndarray, np.ndarray | None]:
         """float64[rows], what is added to the sums of codes, and the places of the biases in BiasRf."""
         if not node.settings[0]:
             return np.zeros(len(weights)), None
@@ -73,14 +73,14 @@ class Weights:
             start, places = start - like.zero * self.mantissas[weights].sum(1, dtype=np.float64), None
         return start, places
 
-    def known(self, table: np.ndarray, weights: np.ndarray, like: Value, node: Node) -> np.ndarray:
+    def known(self, table: np.ndarray, weights: np.ndarray, like: DraftValue, node: ProgramNode) -> np.ndarray:
         """float64[rows], the products of columns that are the same constants everywhere."""
         values = self._views.code_values(table, like)
         if (values != values[0]).any():
             raise Unrecognised("a product reads constants that differ from place to place")
         return self.reals(node, weights).astype(np.float64) @ values[0]
 
-    def reals(self, node: Node, weights: np.ndarray) -> np.ndarray:
+    def reals(self, node: ProgramNode, weights: np.ndarray) -> np.ndarray:
         """The weights: integers, or real numbers in block floating point."""
         mantissas = self.mantissas[weights]
         if node.settings[0]:
@@ -89,7 +89,7 @@ class Weights:
         exponents = np.append(self._firmware.tiles.exponents.reshape(-1), 0)[np.maximum(weights, 0) // size]
         return np.ldexp(mantissas.astype(np.float64), exponents.astype(np.int64) - fmt.bits + 1).astype(np.float32)
 
-    def arguments(self, made: Product, weights: np.ndarray) -> tuple[list[Constant], dict]:
+    def arguments(self, made: UnpaddedProduct, weights: np.ndarray) -> tuple[list[Constant], dict]:
         """Arguments behind the operand, and settings.
 
         Raises:
@@ -101,7 +101,7 @@ class Weights:
             settings["scale"] = made.node.settings[1]
         return arguments, settings | self._wrap(made, reals)
 
-    def accumulated(self, made: Product, weights: np.ndarray) -> tuple[list[Constant], dict]:
+    def accumulated(self, made: UnpaddedProduct, weights: np.ndarray) -> tuple[list[Constant], dict]:
         """Arguments behind the operand, and settings, of a product that is computed in whole numbers."""
         config, integer = self._config, made.node.settings[0]
         if not integer:  # Start values count in the accumulator's last bit.
@@ -141,7 +141,7 @@ class Weights:
         return {"wrap": width} | ({"fraction": fraction} if fraction else {})
 
 
-class RealWeights(Weights):
+class RealWeights(FirmwareWeights):
     """Weights in full precision; sums of real products need neither a proof nor a width."""
 
     def __init__(self, firmware: Firmware, views: Views):
@@ -149,11 +149,11 @@ class RealWeights(Weights):
         images = firmware.full_precision
         self.mantissas, self._biases = np.append(images.tiles.reshape(-1), 0.0), images.biases.reshape(-1)
 
-    def like(self, table: np.ndarray, codes: str) -> Value:
+    def like(self, table: np.ndarray, codes: str) -> DraftValue:
         """A value that the product reads; all of them hold numbers."""
         return super().like(table, "")
 
-    def reals(self, node: Node, weights: np.ndarray) -> np.ndarray:
+    def reals(self, node: ProgramNode, weights: np.ndarray) -> np.ndarray:
         """The weights, float64."""
         return self.mantissas[weights]
 

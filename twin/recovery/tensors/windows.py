@@ -7,7 +7,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Window:
+class RecoveredWindow:
     """A window that moves over an image.
 
     Attributes:
@@ -29,7 +29,7 @@ class Window:
     channels: np.ndarray
 
 
-def find_window(table: np.ndarray, shape: tuple[int, int, int], across: Iterable[int]) -> Window | None:
+def find_window(table: np.ndarray, shape: tuple[int, int, int], across: Iterable[int]) -> RecoveredWindow | None:
     """The window that reads a table, verified element by element, or None.
 
     Args:
@@ -109,12 +109,12 @@ def _window(axes, inside, shape, down, across, channels):
         steps.append((stride, dilation))
         padding += [-low, after]
         taps.append((offset - low) // dilation)
-    return Window(places=(down, across), size=tuple(sizes), stride=(steps[0][0], steps[1][0]),
-                  dilation=(steps[0][1], steps[1][1]), padding=tuple(padding), taps=taps[0] * sizes[1] + taps[1],
-                  channels=channels)
+    return RecoveredWindow(places=(down, across), size=tuple(sizes), stride=(steps[0][0], steps[1][0]),
+                           dilation=(steps[0][1], steps[1][1]), padding=tuple(padding),
+                           taps=taps[0] * sizes[1] + taps[1], channels=channels)
 
 
-def find_clipped(pixels: np.ndarray, shape: tuple[int, int]) -> Window | None:
+def find_clipped(pixels: np.ndarray, shape: tuple[int, int]) -> RecoveredWindow | None:
     """The window of which each place has the pixels inside the image, or None.
 
     Args:
@@ -137,8 +137,8 @@ def find_clipped(pixels: np.ndarray, shape: tuple[int, int]) -> Window | None:
     if not all(axes) or (inside.sum(1) != np.prod([high - low + 1 for low, high in ends], 0)).any():
         return None
     (size, stride, padding), (width, step, sides) = axes
-    return Window(places=(len(pixels) // across, across), size=(size, width), stride=(stride, step), dilation=(1, 1),
-                  padding=(*padding, *sides), taps=np.zeros(0), channels=np.zeros(0))
+    return RecoveredWindow(places=(len(pixels) // across, across), size=(size, width), stride=(stride, step),
+                           dilation=(1, 1), padding=(*padding, *sides), taps=np.zeros(0), channels=np.zeros(0))
 
 
 def _clipped_axis(low, high, size, turned):
@@ -174,7 +174,7 @@ def groups_of(used: np.ndarray) -> int:
     return 1
 
 
-def window_settings(window: Window) -> dict:
+def window_settings(window: RecoveredWindow) -> dict:
     """The settings of a window, except those that are as by default."""
     settings = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
     plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
