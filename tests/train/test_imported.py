@@ -191,6 +191,19 @@ def test_networks_of_convolutions_and_recurrent_layers_are_trained(make, blocks)
     assert_golden(found, net)
 
 
+def test_a_network_that_mixes_layers_learns(tmp_path):
+    """Its recurrent layers are trained by Adam, although a sample is an image."""
+    rng, labels = np.random.default_rng(2), np.arange(240) % 3
+    patterns_of_classes = rng.normal(size=(3, 144))
+    x = (patterns_of_classes[labels] + rng.normal(size=(240, 144))).astype(np.float16).view(np.uint16)
+    train = Samples(inputs=x[:200], lengths=None, labels=labels[:200].astype(np.uint8), classes=())
+    test = Samples(inputs=x[200:], lengths=None, labels=labels[200:].astype(np.uint8), classes=())
+    network = float_networks.convolutions_before_and_after()
+    data = replace(data_for(network), train=train, test=test)
+    made = train_imported(tmp_path / "m", network=network, data=data, choices=Choices(), epochs=(12, 1), rate=5e-3)
+    assert made.provenance.golden_accuracy > 0.6
+
+
 @pytest.mark.parametrize("recipe", [
     Recipe(weights_bits=6, input_bits=7, weights=WeightTraining.LSQ, activations=ActivationTraining.LSQ,
            symmetric=(True, True)),

@@ -108,7 +108,8 @@ def train_imported(
     net, task = QuantizedNetwork(arithmetic), found.data.task
     predictor = None if accumulator is None else settled(
         net, floats(found.calibration.inputs), Widths(sum_bits=accumulator), progress)
-    rate = (RECURRENT_RATE if network.sequence else RATE) if rate is None else rate
+    recurrent = network.has(Recurrence)
+    rate = (RECURRENT_RATE if recurrent else RATE) if rate is None else rate
     rate = predictor.rate(rate) if predictor else rate
     loss = loss_of(task, part)
 
@@ -121,7 +122,7 @@ def train_imported(
 
     phase(False, rate, epochs[0])
     real = (test or SampleTensors.of(found.calibration)).outputs(net)
-    phase(True, rate / (5 if network.sequence else 10), epochs[1])
+    phase(True, rate / (5 if recurrent else 10), epochs[1])
     method = (f"{network.name}: imported; {choices.words(network.sequence)}; {epochs[0]} epochs of QAT; {epochs[1]} "
               "epochs more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""))
     return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)

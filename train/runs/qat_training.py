@@ -6,6 +6,7 @@ Source: S0; numerics.md of the specification, integer mode, item 7.
 from collections.abc import Callable
 
 import torch
+from concord.net.ops.recurrent import Recurrence
 from concord.train.lib.fit import Progress, fit, silent
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.predictor import Predictor
@@ -26,7 +27,7 @@ def train_quantized(
     accuracy: Callable[[], float] | None = None,
     noise: torch.Generator | None = None,
 ):
-    """Train one phase: networks of sequences by Adam, others by SGD with momentum.
+    """Train one phase: networks with recurrent layers by Adam, others by SGD with momentum.
 
     Args:
         loss:      Function that returns the mean loss of the samples with these indices.
@@ -39,6 +40,6 @@ def train_quantized(
     """
     following = {"after_epoch": predictor.run, "also": {"predictor": predictor}} if predictor else {}
     groups = net.groups(rate)
-    optimiser = torch.optim.Adam(groups) if net.plan.graph.sequence else torch.optim.SGD(groups, momentum=0.9)
+    optimiser = torch.optim.Adam(groups) if net.plan.graph.has(Recurrence) else torch.optim.SGD(groups, momentum=0.9)
     fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=optimiser, loss=loss, count=count, batch=batch,
         epochs=epochs, seed=seed, progress=progress, after_step=net.bound, accuracy=accuracy, noise=noise, **following)
