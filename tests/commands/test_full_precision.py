@@ -127,10 +127,10 @@ def test_the_command_that_a_twin_prints_runs(firmware, tmp_path):
 
 
 def test_a_wrong_twin_shows(firmware, tmp_path, monkeypatch):
-    monkeypatch.setattr("concord.twin.source.writer.tensors", lambda script: {
-        name: values * (1 + 1e-6) for name, values in tensors(script).items()})
     from concord.twin.source.writer import tensors
 
+    monkeypatch.setattr("concord.twin.source.writer.tensors", lambda script: {
+        name: values * (1 + 1e-6) for name, values in tensors(script).items()})
     result = nnp("twin", firmware, "--unquantised", "-o", tmp_path)
     assert result.exit_code == 1
     assert "relative difference" in result.stdout
