@@ -161,7 +161,7 @@ class CompiledKind:
         wires.add(layer, tuple(wires.image(layer, name) for name in sources))
 
     def made(self, network, layer: Layer, sources: tuple[Value, ...]) -> Value:
-        """The tensor that a layer makes; `graph.network.Network` collects what does not fit the machine."""
+        """The tensor that a layer makes; `graph.network.PlannedNetwork` collects what does not fit the machine."""
         return network.new(layer)
 
     def objections(self, network, layer: Layer, source: Value) -> Iterable[str]:

@@ -126,7 +126,7 @@ class InitialState(StrEnum):
 
 
 class WeightTraining(Method):
-    """How weights are trained behind their quantiser: each place holds a class of `train.qat.weights.Weights`.
+    """How weights are trained behind their quantiser: each place holds a class of `train.qat.weights.TrainedWeights`.
 
     Attributes:
         least_bits: Fewest bits of weights that the method can train.

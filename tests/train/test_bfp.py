@@ -48,7 +48,7 @@ def test_requantizing_is_goldens():
         lsb = int(rng.choice((0, E_MIN - 25, E_MIN - 60, E_MAX - 30)))
         types = [t for t, limit in ((torch.int32, 31), (torch.float32, 24), (torch.float64, 53)) if width < limit]
         for dtype, bits, through in product(types, (8, 16, 32), (False, True)):
-            got = tensor.requantize(tensor.Exact(torch.from_numpy(sums).to(dtype), lsb, 0, up), bits, through=through)
+            got = tensor.requantize(tensor.ExactTensor(torch.from_numpy(sums).to(dtype), lsb, 0, up), bits, through=through)
             want = sums << up, lsb
             if through:
                 wide = golden_tensor.requantize(*want, 32)
@@ -66,7 +66,7 @@ def test_branches_add_as_golden():
         same(got, (tensor_layers.add if bits == 8 else tensor_layers.add_gradients)(a, b))
     wide = tensor_layers.widen(whole(np.array([3, -5]), 9, 16))
     short = whole(np.array([7, 8]), -10, 16)
-    got = tensor.add(tensor.widen(tensor.Exact(torch.tensor([3.0, -5.0]), 9 - 15, 16)),
+    got = tensor.add(tensor.widen(tensor.ExactTensor(torch.tensor([3.0, -5.0]), 9 - 15, 16)),
                      tensor.exact(short, torch.empty(0)), 16)
     same(got, tensor_layers.add_gradients(wide, short))
 

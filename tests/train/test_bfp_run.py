@@ -156,7 +156,7 @@ def test_too_small_a_batch_for_its_processes(samples):
     with pytest.raises(ValueError, match="a batch of 6 samples for 7 processes"):
         train(net, samples, 1)
     with pytest.raises(RuntimeError, match="start under torchrun"):
-        parallel.Group()
+        parallel.ProcessGroup()
 
 
 def free_port() -> int:

@@ -32,7 +32,7 @@ class DraftValue:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Constant:
-    """A tensor that is stored beside the source; its attributes are those of `twin.lib.script.Tensor`.
+    """A tensor that is stored beside the source; its attributes are those of `twin.lib.script.StoredTensor`.
 
     Attributes:
         role: What it is to its layer, such as `weights`.
