@@ -48,7 +48,8 @@ def test_requantizing_is_goldens():
         lsb = int(rng.choice((0, E_MIN - 25, E_MIN - 60, E_MAX - 30)))
         types = [t for t, limit in ((torch.int32, 31), (torch.float32, 24), (torch.float64, 53)) if width < limit]
         for dtype, bits, through in product(types, (8, 16, 32), (False, True)):
-            got = tensor.requantize(tensor.ExactTensor(torch.from_numpy(sums).to(dtype), lsb, 0, up), bits, through=through)
+            exact = tensor.ExactTensor(torch.from_numpy(sums).to(dtype), lsb, 0, up)
+            got = tensor.requantize(exact, bits, through=through)
             want = sums << up, lsb
             if through:
                 wide = golden_tensor.requantize(*want, 32)
@@ -160,7 +161,7 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
     rates = Rates(learning_rate=0.05, momentum=momentum)
     values = networks.initial_values(layers, 0)
     parameters = {name: lazy_update.initial_parameters(value, FULL) for name, value in values.items()}
-    net = networks.Network(layers, {name: Lazy(p, rates) for name, p in parameters.items()}, products=kernels())
+    net = networks.TensorNetwork(layers, {name: Lazy(p, rates) for name, p in parameters.items()}, products=kernels())
     momenta, counts = {}, Counts()
     for _ in range(6):
         x, labels = data(rng, 12, 16)
@@ -184,7 +185,7 @@ def test_small_and_exploding_steps_are_goldens(rate):
         values = {name: value * 10.0 ** rng.integers(-3, 3) * (rng.random() < 0.8)
                   for name, value in networks.initial_values(layers, trial).items()}
         parameters = {name: lazy_update.initial_parameters(value, FULL) for name, value in values.items()}
-        net, momenta = networks.Network(layers, {name: Lazy(p, rates) for name, p in parameters.items()}), {}
+        net, momenta = networks.TensorNetwork(layers, {name: Lazy(p, rates) for name, p in parameters.items()}), {}
         for _ in range(8):
             x, labels = data(rng, 5, 16)
             logits, tape = tensor_network.forward(layers, parameters, x)

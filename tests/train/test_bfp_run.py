@@ -116,7 +116,7 @@ def test_starting_from_an_fp32_model(samples):
 def test_what_arms_lose():
     """Of many tiny updates, the lazy update keeps all; rounding them into mantissas loses all."""
     values = np.array([100.0, -100.0]) / 128
-    update = parameters.Exact(torch.tensor([1 << 24, -(1 << 24)]).double(), -40, 32)  # this is 1/128 of one unit
+    update = parameters.ExactTensor(torch.tensor([1 << 24, -(1 << 24)]).double(), -40, 32)  # this is 1/128 of one unit
     ends = {}
     for rule in (UpdateRule.LAZY, UpdateRule.NONE, UpdateRule.FROZEN, UpdateRule.RESIDUAL8, UpdateRule.STOCHASTIC):
         kept = parameters.parameter(rule, values, Rates(learning_rate=1.0))
