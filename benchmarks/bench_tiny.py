@@ -91,8 +91,9 @@ class TinyNetworks:
         return [float((made.argmax(1) == labels)[chosen].mean()) for made in (self.real, self.golden)]
 
 
-def brought(name: str, file: Path, features: Path | None, count: int, console: Console) -> tuple[TinyNetworks,
-                                                                                                 np.ndarray]:
+def brought(
+    name: str, file: Path, features: Path | None, count: int, console: Console
+) -> tuple[TinyNetworks, np.ndarray]:
     """Import a network and quantise it.
 
     Returns:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from concord.benchmarks.tiny_networks import samples
 from concord.datasets.samples import DataSet, Samples, Task
+from concord.lib.input_axes import Order
 
 MODELS_SOURCE = "https://github.com/mlcommons/tiny"
 DATA_SOURCE = "https://github.com/eembc/energyrunner, datasets/kws01"
@@ -140,7 +141,8 @@ def seeded(name: str, shape: tuple[int, ...], count: int) -> DataSet:
         return Samples(inputs=made.reshape(number, -1).view(np.uint16))
 
     return DataSet(name=f"{name}, inputs from a seed", task=Task.NONE, shape=shape, train=None,
-                   test=drawn(count, TEST_SEED), calibration=drawn(CALIBRATION, SEED), description="")
+                   test=drawn(count, TEST_SEED), calibration=drawn(CALIBRATION, SEED), description="",
+                   order=Order.MACHINE)
 
 
 def feature_folder(folder: Path) -> Path:
@@ -182,4 +184,4 @@ def keywords(folder: Path, shape: tuple[int, ...]) -> tuple[DataSet, np.ndarray]
     chosen = np.zeros(len(test), bool)
     chosen[np.random.default_rng(SEED).permutation(len(test))[:CALIBRATION]] = True
     return DataSet(name="kws01", task=Task.CLASSIFICATION, shape=shape, train=None, test=test,
-                   calibration=test.part(chosen), description=""), chosen
+                   calibration=test.part(chosen), description="", order=Order.MACHINE), chosen

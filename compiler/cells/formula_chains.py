@@ -85,8 +85,8 @@ class _Ready:
     """
 
     def __init__(self, trace: Tracer):
-        stored = [value for value in trace.computed if isinstance(value, GateProduct) and isinstance(value.operand,
-                                                                                                     StoredVector)]
+        stored = [value for value in trace.computed
+                  if isinstance(value, GateProduct) and isinstance(value.operand, StoredVector)]
         # Products of what is there come first.
         self._left = [*stored, *(value for value in trace.computed if value not in stored)]
         self._operand: Value | None = None

@@ -185,9 +185,8 @@ def _writes(made: CellLayout, uses, chains: list[FormulaChain], index: int) -> I
         room = WRITES - len(left)  # each value behind this one must be written once, too
         written, later = [], []
         for location in made.reads[value]:
-            older = [other for other, places in made.reads.items()
-                     if location in places and (isinstance(other,
-                                                           StoredVector) or other in before[: before.index(value)])]
+            older = [other for other, places in made.reads.items() if location in places and (
+                isinstance(other, StoredVector) or other in before[: before.index(value)])]
             waits = any(at > index for other in older for at in read(other, location))
             waits = waits or location.mem in taken or len(taken) >= room
             (later if waits else written).append(location)

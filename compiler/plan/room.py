@@ -42,8 +42,9 @@ class Slide:
     saved: int
 
 
-def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass]) -> tuple[set[CodeMap],
-                                                                                          list[PassStream]]:
+def settle(
+    config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass]
+) -> tuple[set[CodeMap], list[PassStream]]:
     """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
 
     If the maps need more entries than VectorRf has even then, passes write their rows over those of their source that

@@ -92,8 +92,8 @@ class _Lowering:
                 sources[name] = taken
             before = (name,)
         quantizers = {source.node.name: (self.names[planned.name], self.codes[source.node.name])
-                      for planned in self.plan.layers for source in planned.sources if isinstance(source,
-                                                                                                  QuantizedTensor)}
+                      for planned in self.plan.layers for source in planned.sources
+                      if isinstance(source, QuantizedTensor)}
         return Kept(layers=tuple(self.layers), sources=sources, inexact=self.inexact, network=network,
                     quantizers=quantizers)
 

@@ -56,8 +56,9 @@ class Factors:
         """Begin a run of the predictor, before which weights have changed."""
         self.grown = np.zeros(self.rows, bool)
 
-    def change(self, count: Count, widths: Widths, room: ShrinkRoom, steps: RangeSteps) -> tuple[np.ndarray,
-                                                                                                 float] | None:
+    def change(
+        self, count: Count, widths: Widths, room: ShrinkRoom, steps: RangeSteps
+    ) -> tuple[np.ndarray, float] | None:
         """Factors of the parameters[rows] and of the inputs for one round, or None if nothing is left to change.
 
         A round never both grows and shrinks, and what has grown does not shrink before the next `begin`. Each range
