@@ -15,7 +15,7 @@ from concord.lib.extras import DISTRIBUTION, versions
 from concord.lib.files import write_all
 from concord.spec.host.registers import TIMES
 from concord.spec.machine.config import Config
-from concord.verification import pictures, sample_results
+from concord.verification import charts, sample_results
 from concord.verification.layer_costs import WAITS, LayerCost
 from concord.verification.tables import (
     cost_rows,
@@ -200,14 +200,14 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         rows=verify_rows(done),
         faults=faults(done),
         equal=all(verified.equal for verified in done),
-        measures=[(name, picture) for name in measure_names(done) if (picture := pictures.measures(done, name))],
-        answers=[pictures.answers(verified) for verified in done],
+        measures=[(name, picture) for name in measure_names(done) if (picture := charts.measures(done, name))],
+        answers=[charts.answers(verified) for verified in done],
         commands=[commands(verified) for verified in done],
-        cycles=[pictures.cycles(verified) for verified in done],
+        cycles=[charts.cycles(verified) for verified in done],
         costs=[cost_rows(verified) for verified in done],
         without_costs=[without_costs(verified) for verified in done],
-        layers=[pictures.layers(verified) for verified in done],
-        errors=[pictures.errors(verified) for verified in done],
+        layers=[charts.layers(verified) for verified in done],
+        errors=[charts.errors(verified) for verified in done],
         splits=[verified.split.rows if verified.split else [] for verified in done],
     )
 

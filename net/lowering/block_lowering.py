@@ -13,7 +13,8 @@ from concord.net.layers.convolution import Along, BlockConv, native, seen
 from concord.net.layers.dense import BlockDense
 from concord.net.layers.pooling import BlockAverage, identity
 from concord.net.layers.recurrent import BlockRecurrent
-from concord.net.lowering.lowering import binary16, first_states, patterns, recorded
+from concord.net.lowering.lowering import first_states, recorded
+from concord.net.lowering.rounding import binary16, patterns
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 

@@ -7,7 +7,8 @@ from concord.net.arithmetic.line import Line
 from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
 from concord.net.layers.pooling import Average
-from concord.net.lowering.lowering import binary16, dense, input_quantizer
+from concord.net.lowering.lowering import dense, input_quantizer
+from concord.net.lowering.rounding import binary16
 from concord.spec.numbers.formats import Format
 
 #: Format of the weights of averages.

@@ -14,18 +14,9 @@ from concord.net.arithmetic.line import Line
 from concord.net.cells.cell import Cell
 from concord.net.layers.dense import Dense
 from concord.net.layers.recurrent import IntegerRecurrent
+from concord.net.lowering.rounding import binary16, patterns
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
-
-
-def binary16(values, what: str = "a value") -> np.ndarray:
-    """Round real numbers once to binary16 bit patterns; numbers out of range are refused."""
-    values = np.asarray(values, np.float64)
-    with np.errstate(over="ignore"):
-        halves = values.astype(np.float16)
-    if not np.isfinite(halves).all():
-        raise ValueError(f"{what}: {values[~np.isfinite(halves)].flat[0]} is outside binary16; rescale the layer")
-    return (halves + np.float16(0)).view(np.uint16)  # adding +0 turns -0 into +0
 
 
 def recorded(fp32: dict | None) -> dict[str, np.ndarray]:
@@ -224,8 +215,3 @@ def first_states(name: str, cell: Cell, initial: Mapping[str, np.ndarray] | None
         raise ValueError(f"layer {name!r}: {cell.title} has no state {min(unknown)!r}; its states are "
                          f"{', '.join(cell.states)}")
     return patterns(name, {state: given.get(state, np.zeros(size)) for state in cell.states})
-
-
-def patterns(name: str, vectors: Mapping[str, np.ndarray] | None) -> dict[str, np.ndarray]:
-    """Binary16 patterns of vectors by their names."""
-    return {key: binary16(value, f"layer {name!r}, {key}") for key, value in (vectors or {}).items()}

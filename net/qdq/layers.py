@@ -9,6 +9,7 @@ from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
 from concord.net.layers.pooling import Average
 from concord.net.lowering import image_lowering, lowering
+from concord.net.lowering.rounding import binary16
 from concord.net.ops.pooling import GlobalAverage
 from concord.net.ops.weighted import Convolution, Linear, Weighted
 from concord.net.qdq.codes import Multiples, OperandCodes, fraction_of, held, power_of_two
@@ -101,8 +102,8 @@ def product(
     dense = Dense(
         name=name, weights_format=image_lowering.ONES if ones else weights_format, input_format=codes.fmt,
         unsigned=codes.unsigned, weights=rows.astype(np.int16), start=start, p=p,
-        scale=lowering.binary16(real * 2.0**p, f"layer {name!r}, scale"),
-        offset=lowering.binary16(shift, f"layer {name!r}, offset"),
+        scale=binary16(real * 2.0**p, f"layer {name!r}, scale"),
+        offset=binary16(shift, f"layer {name!r}, offset"),
         activation=_activation(planned, answers),
         real={**(_recorded(planned, given) if answers is None or not answers.turned or not answers.first else {}),
               "gain": given.scale * planned.gain, "constant": constant,
@@ -207,12 +208,12 @@ def _reads(layer: Dense | Conv, source: HalfTensor, codes: OperandCodes, quantiz
         made, zero = layer, codes.shift
     else:
         scale, offset = (np.repeat(value, layer.channels_in // len(value)) for value in quantizer)
-        made = replace(layer, quant_scale=lowering.binary16(scale, f"layer {layer.name!r}, quant_scale"),
-                       quant_offset=lowering.binary16(offset, f"layer {layer.name!r}, quant_offset")
+        made = replace(layer, quant_scale=binary16(scale, f"layer {layer.name!r}, quant_scale"),
+                       quant_offset=binary16(offset, f"layer {layer.name!r}, quant_offset")
                        if offset.any() else None, real={**layer.real, **_line(source, layer.channels_in)})
         zero = ((codes.shift - offset) / scale)[0]
     if isinstance(layer, Conv):
-        made = replace(made, border=int(lowering.binary16(zero, f"layer {layer.name!r}, border")))
+        made = replace(made, border=int(binary16(zero, f"layer {layer.name!r}, border")))
         if any(layer.padding) and (made.border_codes != codes.stored).any():
             raise Inexact("its channels have different scales or offsets ahead of their quantiser, so no padding is "
                           f"zero in all of them; scale the inputs in the data, or {ANEW}")

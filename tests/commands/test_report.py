@@ -10,7 +10,7 @@ import numpy as np
 from concord.datasets.samples import Samples, Task
 from concord.spec.host.registers import TIMES, Counter
 from concord.spec.machine.config import preset
-from concord.verification import pictures, sample_results, tables
+from concord.verification import charts, sample_results, tables
 from concord.verification.error_split import ALONE, OUTPUT, PARTS, ErrorSplit
 from concord.verification.layer_costs import WAITS, LayerCost
 from concord.verification.report import _shown, cost_record, table_names
@@ -76,20 +76,20 @@ def with_labels(task: Task, labels, values) -> SimpleNamespace:
 
 def test_answers_are_drawn_beside_labels():
     regression = with_labels(Task.REGRESSION, np.float32([[1, 2], [2, 3], [4, 5]]), [[1, 2], [3, 4], [4, 6]])
-    assert "output 1</text>" in pictures.answers(regression)
+    assert "output 1</text>" in charts.answers(regression)
     anomaly = with_labels(Task.ANOMALY, [0, 1, 1], [[0.1], [0.3], [0.3]])
-    assert "anomalies found" in pictures.answers(anomaly)
-    assert pictures.answers(VERIFIED) == ""
-    assert pictures.answers(with_labels(Task.ANOMALY, [0, 0, 0], [[0.1], [0.3], [0.3]])) != ""
+    assert "anomalies found" in charts.answers(anomaly)
+    assert charts.answers(VERIFIED) == ""
+    assert charts.answers(with_labels(Task.ANOMALY, [0, 0, 0], [[0.1], [0.3], [0.3]])) != ""
 
 
 def test_measures_that_are_not_finite_are_not_drawn():
     found = SimpleNamespace(measures={"FP32": {"R2": -np.inf}, "golden": {"R2": 0.5}},
                             request=SimpleNamespace(path=SimpleNamespace(stem="net")))
-    text = pictures.measures([found], "R2")
+    text = charts.measures([found], "R2")
     assert "golden 0.5" in text
     assert "FP32" not in text
-    assert pictures.measures([SimpleNamespace(measures={"golden": {"R2": np.nan}})], "R2") == ""
+    assert charts.measures([SimpleNamespace(measures={"golden": {"R2": np.nan}})], "R2") == ""
 
 
 def test_measures_of_several_tasks_have_rows_of_their_own():
@@ -128,22 +128,22 @@ def counted(name: str) -> SimpleNamespace:
 
 def test_the_picture_has_a_row_for_each_unit_of_the_machine():
     for name, gathers in ("vision", True), ("speech", False):
-        text = pictures.cycles(counted(name))
-        shown = [unit for unit in pictures.UNITS if f"{unit}</text>" in text]
-        assert shown == [unit for unit in pictures.UNITS if gathers or unit != "gather unit"]
+        text = charts.cycles(counted(name))
+        shown = [unit for unit in charts.UNITS if f"{unit}</text>" in text]
+        assert shown == [unit for unit in charts.UNITS if gathers or unit != "gather unit"]
 
 
 def test_every_counter_of_cycles_of_a_unit_is_drawn():
     """A conflict of banks is a reason for which tile engines wait, and no state of its own."""
-    drawn = {counter for counters in pictures.UNITS.values() for counter in counters if counter is not None}
+    drawn = {counter for counters in charts.UNITS.values() for counter in counters if counter is not None}
     assert drawn == {*TIMES} - {Counter.CYCLES, Counter.MVM_CONFLICT}
 
 
 def test_the_legend_covers_no_bar(monkeypatch):
     """The legend lies completely outside of the axes."""
     drawn = []
-    monkeypatch.setattr(pictures, "_svg", lambda figure: drawn.append(figure) or "")
-    pictures.cycles(counted("vision"))
+    monkeypatch.setattr(charts, "_svg", lambda figure: drawn.append(figure) or "")
+    charts.cycles(counted("vision"))
     (figure,) = drawn
     figure.draw_without_rendering()
     (axes,) = figure.axes
@@ -207,12 +207,12 @@ def test_without_costs_the_report_says_why():
     for bits, reason in (0, "the golden machine has no clock"), (3, "bits of the machine differ from golden"):
         bare = with_costs(bits=bits)
         assert cost_rows(bare) == []
-        assert pictures.layers(bare) == ""
+        assert charts.layers(bare) == ""
         assert reason in without_costs(bare)
 
 
 def test_the_picture_names_every_layer():
-    text = pictures.layers(COSTED)
+    text = charts.layers(COSTED)
     assert all(made.title in text for made in COSTED.costs)
 
 
@@ -221,16 +221,16 @@ KERAS = "StatefulPartitionedCall/model_1/block_7_depthwise_separable_convolution
 
 def test_long_names_leave_room_for_bars(recwarn):
     errors = {KERAS.format(number): 0.1 * number for number in range(1, 9)}
-    drawn = pictures.errors(SimpleNamespace(errors=errors))
+    drawn = charts.errors(SimpleNamespace(errors=errors))
     assert KERAS.format(1) not in drawn
     assert f"{KERAS[:13]}\u2026" in drawn
     figures = {"golden": {"accuracy": 0.5}}
-    drawn = pictures.measures([SimpleNamespace(
+    drawn = charts.measures([SimpleNamespace(
         measures=figures, request=SimpleNamespace(path=SimpleNamespace(stem=KERAS)))], "accuracy")
     assert "Conv2D</text>" in drawn
     assert not recwarn.list
-    assert pictures.shortened("conv1") == "conv1"
-    assert len(pictures.shortened(KERAS)) == pictures.LONGEST
+    assert charts.shortened("conv1") == "conv1"
+    assert len(charts.shortened(KERAS)) == charts.LONGEST
 
 
 def test_columns_of_models_keep_their_whole_names(monkeypatch):

@@ -16,6 +16,7 @@ from concord.net.layers.joins import Add, Concat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
 from concord.net.lowering import image_lowering, lowering
+from concord.net.lowering.rounding import binary16
 from concord.net.model import INPUT, Model
 from concord.net.model_file import load_model
 from concord.spec.numbers.activation import Activation
@@ -60,7 +61,7 @@ def conv(name, shape, outputs, *, size=(3, 3), stride=(1, 1), padding=(1, 1, 1, 
         groups=groups)
     return replace(
         made, border=border, start=patch.start + bias,
-        quant_scale=lowering.binary16(RNG.uniform(1, 2, shape[0])) if real else None,
+        quant_scale=binary16(RNG.uniform(1, 2, shape[0])) if real else None,
         quant_offset=halves(shape[0], scale=1) if real else None)
 
 

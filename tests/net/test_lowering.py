@@ -9,6 +9,7 @@ from concord.golden.mvm import quantizer
 from concord.net.arithmetic.integer import largest_sum
 from concord.net.cells.lstm import LSTM
 from concord.net.lowering import block_lowering, lowering
+from concord.net.lowering.rounding import binary16
 from concord.spec.numbers.formats import Format, Rule
 
 FORMATS = [Format(bits=4, symmetric=True), Format(bits=8), Format(bits=2), Format(bits=8, symmetric=True)]
@@ -81,7 +82,7 @@ def test_places_follow_the_rule():
 def test_a_value_outside_binary16_is_refused():
     with pytest.raises(ValueError, match=r"layer 'layer', scale: .* is outside binary16; rescale the layer"):
         layer(FORMATS[0], True, s_out=1e-9)
-    assert lowering.binary16(np.array([-0.0, -1e-9])).tolist() == [0, 0]
+    assert binary16(np.array([-0.0, -1e-9])).tolist() == [0, 0]
 
 
 def test_lstm_scales_restore_real_units():

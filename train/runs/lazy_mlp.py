@@ -14,7 +14,8 @@ from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor_training import Rates
 from concord.net.layers.dense import BlockDense
-from concord.net.lowering.lowering import binary16, recorded
+from concord.net.lowering.lowering import recorded
+from concord.net.lowering.rounding import binary16
 from concord.net.model import Model
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format

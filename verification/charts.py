@@ -1,4 +1,4 @@
-"""The report's pictures, as SVG text."""
+"""The charts of the report, its bars and lines, as SVG text."""
 
 import io
 from math import isfinite, nan
