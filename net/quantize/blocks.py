@@ -4,6 +4,7 @@ Source: numerics.md of the specification, block floating point.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from math import prod
 
@@ -65,6 +66,16 @@ class Blocks:
             found = [f"weights {tensors.decibels(part.op.weight, self._weights(part)):.1f} dB", *found,
                      f"{beyond:.1%} beyond the exponents"]
         return ", ".join(found)
+
+    def after(self, name: str) -> str:
+        """Empty: results are in real units."""
+        return ""
+
+    def copied(self) -> "Blocks":
+        """The same layers, whose numbers can be replaced without a change of these."""
+        made = copy(self)
+        made.trained = dict(self.trained)
+        return made
 
     def join(self):
         """Nothing is joined: results are in real units."""

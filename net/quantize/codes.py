@@ -67,6 +67,10 @@ class InputCodes:
         low, high = (code * self.step + self.offset for code in self.ends)
         return float(np.mean((x < low) | (x > high)))
 
+    def lost(self, samples: np.ndarray) -> dict[str, float]:
+        """What the codes lose of the inputs of a layer, by the names of the fields of `Loss`."""
+        return {"inputs": tensors.decibels(samples, self.quantized(samples)), "clipped": self.clipped(samples)}
+
     def below(self, ceiling: float) -> "InputCodes":
         """Unsigned codes whose largest one stands for at most `ceiling`."""
         offset = np.float32(self.offset)

@@ -3,6 +3,7 @@
 Source: S0; S1; numerics.md of the specification, integer mode.
 """
 
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -127,7 +128,7 @@ class Integers:
         if line is not None and inputs is not None and (narrow := narrowed(line, inputs)) is not None:
             back = narrow.inverse
             op, line = op.of_scaled(back.scale, back.offset), line.then(narrow)
-            lost |= _lost(inputs, narrow.applied(x))
+            lost |= inputs.lost(narrow.applied(x))
         if not isinstance(op, WEIGHTED):
             channels, pixels = part.shapes[0][0], int(np.prod(part.window.size))
             found = Rows(weights=np.ones((channels, pixels), np.int32), gain=np.full(channels, 1 / pixels),
@@ -151,7 +152,7 @@ class Integers:
             return None, {}
         found = codes.unsigned(samples, bits, self.recipe, padded=part.padded) if step is None else (
             codes.signed(step, bits, symmetric=self.recipe.symmetric[1]))
-        return found, _lost(found, samples)
+        return found, found.lost(samples)
 
     def _take_recurrent(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         fmt, cell = self.input_format, part.op.cell
@@ -172,6 +173,16 @@ class Integers:
             found = {self._hidden(name) for name in node.sources}
             return found.pop() if len(found) == 1 else None
         return self.steps.get(tensor)
+
+    def after(self, name: str) -> str:
+        """Name of the layer in steps of whose codes a layer gives its results; empty for real units."""
+        return self.rows[name].after if name in self.rows else ""
+
+    def copied(self) -> "Integers":
+        """The same layers, whose numbers can be replaced without a change of these."""
+        made = copy(self)
+        made.rows, made.gated = dict(self.rows), dict(self.gated)
+        return made
 
     def join(self):
         """Let layers give their results in steps of the next layer's codes, and quantisers after a relu6 clip there."""
@@ -237,8 +248,3 @@ class Integers:
             real = (rows.gain[:, None] * rows.weights).astype(np.float32)
             op = replace(op, weight=real.reshape(op.weight.shape))
         return Enters(inner=op, codes=codes if narrow is None else lambda x: codes(narrow.applied(x)))
-
-
-def _lost(codes: InputCodes, samples: np.ndarray) -> dict[str, float]:
-    """What codes lose of the inputs of a layer."""
-    return {"inputs": tensors.decibels(samples, codes.quantized(samples)), "clipped": codes.clipped(samples)}

@@ -18,9 +18,8 @@ from concord.nnp.main import app
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format
 from concord.train.lib import export
-from concord.train.network import operations
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.recurrent.directions import Directions
+from concord.train.recurrent.directions import Directions, last
 from concord.train.recurrent.float_network import FloatClassifier, FloatRecurrent
 from concord.train.runs.recurrent import SYMMETRIC, choices_of, tensors, train_recurrent
 from torch import nn
@@ -91,14 +90,14 @@ def test_both_directions_are_those_of_pytorch(cell):
     x, lengths = torch.randn(3, 6, 5), torch.tensor([6, 1, 4])
     packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     with torch.no_grad():
-        wanted, last = module(packed)
-        last = last[0] if cell.torch_class == "LSTM" else last
+        wanted, ends = module(packed)
+        ends = ends[0] if cell.torch_class == "LSTM" else ends
         for layer in range(2):
             x = float_layer(recurrence(cell, module, layer))(x, lengths)
     inside = (torch.arange(6) < lengths[:, None])[:, :, None]
     wanted, _ = nn.utils.rnn.pad_packed_sequence(wanted, batch_first=True)
     torch.testing.assert_close(x * inside, wanted)
-    torch.testing.assert_close(operations.last(x, lengths, 7), torch.cat([last[2], last[3]], 1))
+    torch.testing.assert_close(last(x, lengths, 7), torch.cat([ends[2], ends[3]], 1))
 
 
 def test_the_conventions_of_the_reset_gate_differ_and_peepholes_are_seen():

@@ -12,6 +12,7 @@ from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
 from concord.net.quantize.plan import Part
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16
+from concord.train.recurrent.directions import last
 from torch.nn import functional
 
 
@@ -28,12 +29,6 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
     if lowered and isinstance(part.op, Addition):
         made = binary16(made)
     return curve(part.activation, lowered)(made)
-
-
-def last(x: torch.Tensor, lengths: torch.Tensor, backward: int) -> torch.Tensor:
-    """float32[samples, elements], the last time step of a sequence; the first one of its last `backward` elements."""
-    found, forward = x[torch.arange(len(x)), lengths - 1], x.shape[-1] - backward
-    return torch.cat([found[:, :forward], x[:, 0, forward:]], 1)
 
 
 def last_of(tensor: str, graph: Graph) -> Last:

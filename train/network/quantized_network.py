@@ -4,7 +4,6 @@ Source: S0; S1; numerics.md of the specification.
 """
 
 from collections.abc import Sequence
-from copy import copy
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from concord.train.lib.observer import Progress, silent
 from concord.train.network import operations
 from concord.train.qat.block_layer import BlockAverageLayer, BlockLayer
 from concord.train.qat.layer import QuantizedAverage, QuantizedLayer
-from concord.train.recurrent.directions import Directions
+from concord.train.recurrent.directions import Directions, last
 from concord.train.recurrent.quantized import BlockQuantizedRecurrent, QuantizedRecurrent
 from torch import nn
 
@@ -55,7 +54,8 @@ class QuantizedNetwork(nn.Module):
             if isinstance(part.op, CALIBRATED):
                 self.layers[part.name] = module_of(part, arithmetic)
         for name, layer in self.layers.items():
-            layer.join(self.layers, getattr(arithmetic, "rows", {}).get(name))
+            if after := arithmetic.after(name):
+                layer.answer_in(self.layers[after])
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor | None = None, *, lowered: bool = False) -> torch.Tensor:
         """The results float32[samples, outputs]; for the arguments see `trace`."""
@@ -79,7 +79,7 @@ class QuantizedNetwork(nn.Module):
                 break
             entering = [self._entering(part, index, made[name], times[name])
                         for index, name in enumerate(part.sources)]
-            times[part.name] = self._times(part, entering, times[part.sources[0]])
+            times[part.name] = self._times(part, times[part.sources[0]])
             if part.name in self.layers:
                 made[part.name] = self.layers[part.name](*entering, times[part.name], lowered=lowered)
             else:
@@ -92,10 +92,10 @@ class QuantizedNetwork(nn.Module):
         if graph.types[tensor].sequence:
             return x
         if source is not None and graph.types[source.node].sequence:
-            x = operations.last(x, lengths, operations.last_of(tensor, graph).backward)
+            x = last(x, lengths, operations.last_of(tensor, graph).backward)
         return x.reshape(len(x), *graph.shapes[tensor])
 
-    def _times(self, part: Part, entering: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    def _times(self, part: Part, lengths: torch.Tensor) -> torch.Tensor:
         """Time steps of the result of a part; a sequence made of an image has as many as the image has columns."""
         types = self.plan.graph.types
         begins = types[part.node].sequence and not types[part.tensors[0]].sequence
@@ -123,10 +123,7 @@ class QuantizedNetwork(nn.Module):
     @torch.no_grad()
     def trained(self) -> Integers | Blocks:
         """The plan with the numbers that training has found."""
-        made = copy(self.arithmetic)
-        for kind in ("rows", "gated", "trained"):
-            if hasattr(made, kind):
-                setattr(made, kind, dict(getattr(made, kind)))
+        made = self.arithmetic.copied()
         for name, layer in self.layers.items():
             layer.write(made, name)
         return made

@@ -3,7 +3,6 @@
 Source: numerics.md of the specification, block floating point and matrix-vector product.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
@@ -59,9 +58,6 @@ class BlockLayer(nn.Module):
         if not self.geometry.dense:
             self.columns = torch.from_numpy(
                 seen(len(self.weight), part.shapes[0][0], self.geometry.groups))[:, :, None, None]
-
-    def join(self, layers: Mapping[str, nn.Module], rows: None):
-        """Results are in real units."""
 
     def bound(self):
         """There are no parameters of quantisers."""

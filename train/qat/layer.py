@@ -3,7 +3,6 @@
 Source: S0; numerics.md of the specification, integer mode.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -74,11 +73,6 @@ class QuantizedLayer(nn.Module):
         if rows.weights is None:
             return None
         return weights(rows.op.weight.reshape(rows.weights.shape), rows, recipe, part.fold)
-
-    def join(self, layers: Mapping[str, nn.Module], rows: Rows | None):
-        """Give results in steps of the layer that the integers name, if they name one."""
-        if rows is not None and rows.after:
-            self.answer_in(layers[rows.after])
 
     def answer_in(self, after: "QuantizedLayer"):
         """Give results in steps of the next layer, whose clip at 0 is the relu."""

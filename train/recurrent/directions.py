@@ -1,12 +1,13 @@
 """One recurrent layer in one direction or in both: one reads a sequence from its beginning, one from its end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from concord.net.arithmetic.windows import backward
 from concord.net.ops.recurrent import Recurrence
 from concord.net.quantize.blocks import Blocks
-from concord.net.quantize.integers import Integers, Rows
+from concord.net.quantize.integers import Integers
 from torch import nn
 
 #: Learning rate of weights in steps, as a multiple of that of numbers in real units.
@@ -35,9 +36,6 @@ class Directions(nn.Module):
                 made.append(part(x, lengths, **mode))
         return torch.cat(made, 2)
 
-    def join(self, layers: Mapping[str, nn.Module], rows: Rows | None):
-        """Hidden vectors are in real units."""
-
     def bound(self):
         """No quantiser has parameters."""
 
@@ -61,8 +59,7 @@ class Directions(nn.Module):
         return replace(self.op, directions=tuple(part.direction() for part in self.parts))
 
 
-def backward(sequences: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """[samples, time, ...] with the time steps of each sample in reverse order; what lies behind its end stays."""
-    steps = torch.arange(sequences.shape[1])
-    behind = lengths[:, None] - 1 - steps
-    return sequences[torch.arange(len(sequences))[:, None], torch.where(behind >= 0, behind, steps)]
+def last(x: torch.Tensor, lengths: torch.Tensor, backward: int) -> torch.Tensor:
+    """float32[samples, elements], the last time step of a sequence; the first one of its last `backward` elements."""
+    found, forward = x[torch.arange(len(x)), lengths - 1], x.shape[-1] - backward
+    return torch.cat([found[:, :forward], x[:, 0, forward:]], 1)

@@ -9,7 +9,7 @@ from concord.net.graph import INPUT, Graph, Node
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.weighted import Linear
 from concord.net.quantize.recipe import InitialState
-from concord.train.recurrent.directions import Directions
+from concord.train.recurrent.directions import Directions, last
 from concord.train.recurrent.operations import (
     TorchOperations,
     arrays,
@@ -77,11 +77,8 @@ class FloatClassifier(nn.Module):
         """float32[samples, classes] of float32[samples, time, inputs] and int64[samples]."""
         for layer in self.layers:
             x = layer(x, lengths)
-        hidden = x[torch.arange(len(x)), lengths - 1]
-        if len(self.layers[-1].parts) == 2:
-            ahead = hidden.shape[1] // 2
-            hidden = torch.cat([hidden[:, :ahead], x[:, 0, ahead:]], 1)
-        return self.head(hidden)
+        op = self.layers[-1].op
+        return self.head(last(x, lengths, op.hidden * op.bidirectional))
 
     def graph(self, name: str = "classifier") -> Graph:
         """The float network with the numbers that training has found."""
@@ -89,8 +86,8 @@ class FloatClassifier(nn.Module):
         for index, layer in enumerate(self.layers, 1):
             nodes.append(Node(name=f"{layer.op.cell.name}{index}", op=layer.trained(), sources=(before,)))
             before = nodes[-1].name
-        last = nodes[-1].op
-        nodes.append(Node(name="last", op=Last(backward=last.hidden * last.bidirectional), sources=(before,)))
+        final = nodes[-1].op
+        nodes.append(Node(name="last", op=Last(backward=final.hidden * final.bidirectional), sources=(before,)))
         head = arrays({"weight": self.head.weight, "bias": self.head.bias})
         nodes.append(Node(name=HEAD, op=Linear(**head), sources=("last",)))
         inputs = self.layers[0].op.directions[0].input_weights.shape[-1]
