@@ -162,7 +162,8 @@ class TwinComparison:
         stem = module_name(f"{network.name}_{Path(network.preset).stem}_{way.framework}{kind}")
 
         def compared() -> Cell:
-            twin = TwinSource(write_twin(script, way.framework, self.out, stem), way.framework, compiled=way.compiled)
+            twin = TwinSource(write_twin(script, way.framework, self.out, stem), way.framework, compiled=way.compiled,
+                              device=way.device)
             if self.unquantized:
                 return distance(golden, results(twin.numbers, samples, golden))
             return differing(golden, results(twin.infer, samples, golden))

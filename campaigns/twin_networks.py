@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads this at its im
 
 import typer
 from concord.campaigns.twin_comparison import SOURCES, ComparedNetwork, Row, TwinComparison, shipped
-from concord.campaigns.twin_ways import NOT_RUN, differs, frameworks_of, lacking, ways_of
+from concord.campaigns.twin_ways import NOT_RUN, check_device, differs, frameworks_of, lacking, ways_of
 from concord.nnp.lib.errors import sentences
 from concord.twin.source.frameworks import RUNTIMES, Framework, installed
 from rich.console import Console
@@ -74,6 +74,8 @@ def main(
                                             show_default="numpy,torch,tensorflow")] = "",
     eager: Annotated[bool, typer.Option(
         "--eager", help="Leave out torch.compile and graphs of TensorFlow, whose compilation takes minutes.")] = False,
+    device: Annotated[str, typer.Option(
+        help="Device on which twins in PyTorch run, such as cuda.", show_default="the CPU")] = "",
     unquantized: Annotated[bool, typer.Option(
         "--unquantised", help="Compare twins without quantisers with golden without quantisers, eager.")] = False,
 ):
@@ -84,6 +86,10 @@ def main(
     console = Console(width=None if sys.stdout.isatty() else 260)
     chosen = frameworks_of(frameworks)
     notes = lacking(chosen)
+    if device:
+        if Framework.TORCH not in chosen or not installed(Framework.TORCH):
+            raise ValueError(f"--device is for twins in PyTorch: {RUNTIMES[Framework.TORCH].install}, or leave it out")
+        check_device(device)
     OUT.mkdir(parents=True, exist_ok=True)
     if data and not models:
         raise ValueError("--data holds inputs of a published network: give --models, too")
@@ -92,7 +98,7 @@ def main(
         console.print(note)
     if not taken:
         raise ValueError(f"no network has {only!r} in its name, or what it needs is missing")
-    ways = ways_of(chosen, eager=eager or unquantized)
+    ways = ways_of(chosen, eager=eager or unquantized, device=device)
     compared = TwinComparison(ways=[way for way in ways if way.hints or not unquantized], samples=samples, on_rtl=rtl,
                               out=OUT, unquantized=unquantized, say=console.print)
     rows = []

@@ -22,16 +22,19 @@ class Way:
         framework: What it runs in.
         compiled:  Whether the framework compiles it.
         hints:     Whether the recovery has seen the names of layers that firmware carries.
+        device:    Device of PyTorch that it runs on; empty for the CPU.
     """
 
     framework: Framework
     compiled: bool
     hints: bool
+    device: str = ""
 
     @property
     def title(self) -> str:
         """Its column's title."""
-        return f"{self.framework}{', compiled' * self.compiled}{', no hints' * (not self.hints)}"
+        return (f"{self.framework}{f', {self.device}' * bool(self.device)}{', compiled' * self.compiled}"
+                f"{', no hints' * (not self.hints)}")
 
 
 def frameworks_of(names: str) -> list[Framework]:
@@ -46,11 +49,33 @@ def frameworks_of(names: str) -> list[Framework]:
     return [Framework(name) for name in words] or list(FORMS)
 
 
-def ways_of(frameworks: Iterable[Framework], *, eager: bool) -> list[Way]:
-    """All ways of some frameworks, those with hints first; `eager` leaves out those that compile."""
-    return [Way(framework=framework, compiled=compiled, hints=hints) for hints in (True, False)
-            for framework in frameworks for compiled in (False, True)
+def ways_of(frameworks: Iterable[Framework], *, eager: bool, device: str = "") -> list[Way]:
+    """All ways of some frameworks, those with hints first; `eager` leaves out those that compile.
+
+    Args:
+        frameworks: The frameworks.
+        eager:      Whether to leave out ways that compile.
+        device:     Device on which twins in PyTorch run; empty for the CPU.
+    """
+    return [Way(framework=framework, compiled=compiled, hints=hints,
+                device=device if framework is Framework.TORCH else "")
+            for hints in (True, False) for framework in frameworks for compiled in (False, True)
             if not compiled or (RUNTIMES[framework].compile and not eager)]
+
+
+def check_device(device: str):
+    """Refuse a device that PyTorch does not have here, or that computes nothing.
+
+    Raises:
+        ValueError: the name is none of a device, or no such device is here.
+    """
+    import torch
+
+    try:
+        torch.ones(1, dtype=torch.float64, device=device).cpu()
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"PyTorch has no device {device!r} that computes in float64 here: "
+                         f"{str(error).strip().splitlines()[0]}") from error
 
 
 def lacking(frameworks: list[Framework]) -> list[str]:

@@ -142,11 +142,13 @@ class TwinSource:
         path:      The source, as `nnp twin` has written it.
         framework: What it needs.
         compiled:  Whether to run it compiled by its framework: torch.compile, or a graph of TensorFlow.
+        device:    Device of PyTorch that a twin of its runs on; empty for the CPU.
     """
 
-    def __init__(self, path: Path, framework: Framework, *, compiled: bool = False):
+    def __init__(self, path: Path, framework: Framework, *, compiled: bool = False, device: str = ""):
         self._runtime = RUNTIMES[framework]
         made = self._runtime.opened(path)
+        made = made.to(device) if device else made
         self._twin = self._runtime.compile(made) if compiled else made
 
     def infer(self, samples: np.ndarray) -> np.ndarray:

@@ -183,8 +183,9 @@ def _twin(path: Path) -> object:
 def _torch(twin, samples: np.ndarray) -> np.ndarray:
     import torch
 
+    device = next(iter(twin.buffers()), torch.empty(0)).device
     with torch.no_grad():
-        return twin(torch.from_numpy(samples.copy())).numpy()
+        return twin(torch.from_numpy(samples.copy()).to(device)).cpu().numpy()
 
 
 def _graph_of_tensorflow(twin):
