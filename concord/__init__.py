@@ -5,7 +5,8 @@
     model = concord.quantize(network, "digits.npz", preset="vision")
     concord.verify(model, "digits.npz")
 
-The functions of `FUNCTIONS` are imported when they are first used, so that `import concord` takes no time.
+The functions of `FUNCTIONS` are imported when they are first used, so that `import concord` takes no time. Files of
+`COMMANDS` are imported by `nnp` in the same way; a function and its command may lie in one file.
 
 The rooms of the repository are packages of this one, such as `concord.spec` and `concord.hw`.
 In the repository they are links to the folders beside this one; an installed wheel holds them here.
@@ -30,6 +31,27 @@ __all__ = ["compile", "finetune", "load", "quantize", "run", "verify", "verilog"
 FUNCTIONS = {
     "load": "loading", "quantize": "quantizing", "finetune": "finetuning", "compile": "running",
     "verify": "verifying", "run": "running", "verilog": "writing"}
+
+#: For each command of `nnp`, in the order of its help, its file and the function or the group that it is.
+COMMANDS = {
+    "import": ("nnp.commands.import_network", "import_network"),
+    "verify": ("nnp.commands.verify", "verify"),
+    "compile": ("nnp.commands.compile", "compile_model"),
+    "run": ("nnp.commands.run", "run"),
+    "quantize": ("nnp.commands.quantize", "quantize"),
+    "compare": ("nnp.commands.compare", "compare"),
+    "predict": ("nnp.commands.predict", "predict"),
+    "overflow": ("nnp.commands.overflow", "overflow"),
+    "export": ("nnp.commands.export", "export"),
+    "verilog": ("nnp.commands.verilog", "verilog"),
+    "handover": ("nnp.commands.handover", "handover"),
+    "twin": ("nnp.commands.twin", "twin"),
+    "asm": ("nnp.commands.asm", "asm"),
+    "disasm": ("nnp.commands.disasm", "disasm"),
+    "presets": ("nnp.commands.presets", "presets"),
+    "doctor": ("nnp.commands.doctor", "doctor"),
+    "train": ("nnp.commands.train", "app"),
+}
 
 
 def __getattr__(name: str):

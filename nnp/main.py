@@ -1,34 +1,14 @@
-"""The `nnp` command. Each of its commands has a file, which imports most modules only when the command runs."""
+"""The `nnp` command. The file of each command imports most modules only when the command runs."""
 
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
 
+import concord
 import typer
 from concord.nnp.lib.errors import sentences
 from typer.core import TyperGroup
 from typer.main import get_command
-
-#: For each command, the file in nnp/commands/ and the function or the group that it is.
-COMMANDS = {
-    "import": ("import_network", "import_network"),
-    "verify": ("verify", "verify"),
-    "compile": ("compile", "compile_model"),
-    "run": ("run", "run"),
-    "quantize": ("quantize", "quantize"),
-    "compare": ("compare", "compare"),
-    "predict": ("predict", "predict"),
-    "overflow": ("overflow", "overflow"),
-    "export": ("export", "export"),
-    "verilog": ("verilog", "verilog"),
-    "handover": ("handover", "handover"),
-    "twin": ("twin", "twin"),
-    "asm": ("asm", "asm"),
-    "disasm": ("disasm", "disasm"),
-    "presets": ("presets", "presets"),
-    "doctor": ("doctor", "doctor"),
-    "train": ("train", "app"),
-}
 
 
 class Commands(TyperGroup):
@@ -36,22 +16,22 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: typer.Context, args: list[str]):
         """The command of the first word. An error proposes a command that is spelled like it."""
-        if args and args[0] not in COMMANDS:
-            for name in COMMANDS:
+        if args and args[0] not in concord.COMMANDS:
+            for name in concord.COMMANDS:
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: typer.Context):
         """Names of the commands, in the order of the help."""
-        return list(COMMANDS)
+        return list(concord.COMMANDS)
 
     def get_command(self, ctx: typer.Context, cmd_name: str):
         """The command of a name; None if there is none."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in concord.COMMANDS:
             return None
         if cmd_name not in self.commands:
-            file, name = COMMANDS[cmd_name]
-            found = getattr(import_module(f"concord.nnp.commands.{file}"), name)
+            file, name = concord.COMMANDS[cmd_name]
+            found = getattr(import_module(f"concord.{file}"), name)
             if not isinstance(found, typer.Typer):
                 alone = typer.Typer(add_completion=False)
                 alone.command(cmd_name)(sentences(found))

@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from concord import COMMANDS
 from concord.compiler.support import KINDS
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.host.registers import Counter, Register
@@ -48,6 +49,14 @@ def test_the_instruction_page_names_every_opcode():
 
 def test_the_host_page_names_every_register_and_counter():
     assert all(f"| {member.name} |" in GENERATED["host.md"] for member in [*Register, *Counter])
+
+
+def test_the_page_of_commands_names_every_command():
+    """A command is named in the first column, with a word before its arguments: `nnp verilog --preset P`."""
+    page = (ROOT / "docs" / "commands.md").read_text()
+    table = page.partition("## Commands")[2].partition("\n## ")[0]
+    first_column = " ".join(line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`nnp (\w+)", first_column)) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

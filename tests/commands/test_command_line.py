@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
+from concord import COMMANDS
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
@@ -62,9 +63,7 @@ def test_help_loads_nothing_heavy():
     assert "fsspec" not in loaded.stdout
 
 
-@pytest.mark.parametrize("command", [
-    "verify", "train", "quantize", "compare", "compile", "run", "export", "verilog", "handover", "asm", "disasm",
-    "doctor"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command):
     result = nnp(command, "--help")
     assert result.exit_code == 0
