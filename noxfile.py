@@ -132,6 +132,14 @@ def dependencies(session, resolution):
     session.run("python", "-m", "pytest", *PACKAGES, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
+@nox.session(default=False, venv_backend="uv", reuse_venv=True)
+def tensorflow(session):
+    """The tests of twins in TensorFlow, in an environment of its own."""
+    session.install("--editable", ".[sim]", "pytest", "hypothesis", "torch", "--group", "tensorflow")
+    session.run("python", "-m", "pytest", "tests/twin", "-k", "tensorflow", *session.posargs,
+                env={"TF_CPP_MIN_LOG_LEVEL": "3"})
+
+
 @nox.session(default=False)
 def lock(session):
     """Write requirements.lock: the versions that `make` and CI install; `-- --upgrade` takes the newest ones."""

@@ -66,7 +66,7 @@ def test_the_table_names_files_and_seeds_and_what_did_not_run(models, monkeypatc
     code, said = called("--models", models, *QUICK)
     assert code == 0
     assert f"{FILE} ({digest(models / FILE)}), seed 1000, seed 2000, 3," in said
-    assert "tensorflow is not installed, and its columns say 'not run': pip install --group zoo" in said
+    assert "tensorflow is not installed, and its columns say 'not run': pip install --group tensorflow" in said
     assert said.count(": no file") == 6  # three networks, in their line and in the table
     # RTL; two of three frameworks, with hints and without; 7 cells of each of three networks without files.
     assert "4 networks, 4 comparisons, 0 of them with differing bits; 24 not run" in said
@@ -116,7 +116,7 @@ def test_without_pytorch_the_shipped_networks_run(monkeypatch):
     (["--models", "{}"], "none of the files kws_ref_model_float32, .* lies in it or below it; they are in benchmark"),
     (["--data", "{}"], "--data holds inputs of a published network: give --models, too"),
     (["--frameworks", "jax"], "there is no framework 'jax': choose of numpy, torch, tensorflow, onnx"),
-    (["--frameworks", "tensorflow"], r"no twin can run here: tensorflow is not installed \(pip install --group zoo\)"),
+    (["--frameworks", "tensorflow"], "no twin can run here: tensorflow is not installed"),
     (["--only", "nothing"], "no network has 'nothing' in its name")])
 def test_options_that_do_not_fit_are_refused_in_a_sentence(words, sentence, tmp_path, monkeypatch):
     only(monkeypatch, Framework.NUMPY, Framework.TORCH)

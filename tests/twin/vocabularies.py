@@ -14,7 +14,7 @@ from concord.twin.vocabulary import word_functions
 
 #: Why a framework may be absent.
 REASONS = {"torch": "PyTorch is in the dependency group `train`",
-           "tensorflow": "TensorFlow is in the dependency group `zoo`"}
+           "tensorflow": "TensorFlow is in the dependency group `tensorflow`"}
 
 
 def imported(framework: str) -> ModuleType:
@@ -35,8 +35,9 @@ def functions(framework: str, *, unquantized: bool = False) -> ModuleType | Simp
     if not unquantized:
         for name in "sigmoid", "tanh":
             table = getattr(activation, name)(np.arange(1 << 16)).view(np.float16)
-            setattr(made, name, made.curve(made.stored(table)) if hasattr(made, "curve") else
-                    made.Curve(made.torch.from_numpy(table), getattr(made.torch, name)))
+            module = imported(framework)
+            setattr(made, name, made.Curve(module.convert_to_tensor(table) if framework == "tensorflow" else
+                                           module.from_numpy(table), getattr(module, name)))
     return made
 
 
@@ -73,8 +74,8 @@ def torch_vocabulary() -> Vocabulary:
 
 
 def tensorflow_vocabulary() -> Vocabulary:
-    tensorflow = imported("tensorflow")
-    return Vocabulary(functions("tensorflow"), tensorflow.constant, lambda value: value.numpy())
+    made = functions("tensorflow")
+    return Vocabulary(made, made.stored, lambda value: value.numpy())
 
 
 VOCABULARIES = {"numpy": numpy_vocabulary, "torch": torch_vocabulary, "tensorflow": tensorflow_vocabulary}

@@ -19,6 +19,31 @@ class Framework(StrEnum):
     ONNX = "onnx"  #: A graph instead of source.
 
 
+#: Methods of twins in PyTorch that can be trained.
+_TORCH_SAVES = '''
+
+    def _apply(self, fn, recurse=True):
+        """Move tensors, or convert them; types of 16 bits cannot hold codes and sums."""
+        if fn(torch.zeros(())).dtype.itemsize < 4:
+            raise ValueError("a twin computes in float32 or float64, not in 16 bits")
+        return super()._apply(fn, recurse)
+
+    def save(self, file):
+        """Write all tensors, rounded, for `nnp compile --weights-from`."""
+        tensors = {name: getattr(self, name).detach().cpu() for name in self.names}
+        save_file({name: values.contiguous() for name, values in tensors.items()}, file)'''
+#: Methods of twins in TensorFlow that can be trained.
+_TENSORFLOW_SAVES = '''
+
+    def __getattr__(self, name):
+        """A tensor that is trained, rounded to what firmware can hold."""
+        if name not in vars(self).get("roundings", ()):
+            raise AttributeError(name)
+        return self.roundings[name](self.parameters[name])
+
+    def save(self, file):
+        """Write all tensors, rounded, for `nnp compile --weights-from`."""
+        save_file({name: getattr(self, name).numpy() for name in self.names}, file)'''
 #: What frameworks without gradients leave out of the functions that all frameworks have, and those that know all sizes.
 _EXACT = (r"(?<!def )\bstraight\((?:[^(),]|\([^()]*\))+, (.+)\)$", r"\1")
 _SIZES = (r"(?<!def )\bdimensions\((\w+)\)", r"\1.shape")
@@ -42,8 +67,10 @@ class SourceForm:
         made:      Lines of `__init__` that read the file.
         curve:     Line that makes a function by its table, of the function's `name`.
         kept:      Lines of `__init__` after those of the functions by tables.
+        saves:     Methods of twins that can be trained.
         curves:    Functions that are methods, because they need a table of the file.
         trains:    Whether its twins can be trained.
+        compiles:  Whether its twins have a method that compiles them.
         helpers:   Functions of the vocabulary that a function by a table needs.
         decorated: Lines above the method that computes.
         method:    Name of this method.
@@ -67,7 +94,9 @@ class SourceForm:
     takes: str = "binary16"
     curves: tuple[str, ...] = CURVES
     kept: tuple[str, ...] = ()
+    saves: str = ""
     trains: bool = False
+    compiles: bool = False
     decorated: tuple[str, ...] = ()
     operators: dict[str, str] = field(default_factory=dict)
     repeats: bool = False
@@ -101,18 +130,22 @@ FORMS = {
         made=("super().__init__()", "tensors = load_file(file)"), helpers=("Curve",),
         curve='self.{name} = Curve(tensors.pop("{name}"), torch.{name})',
         kept=("self.names = tuple(tensors)", "for name, values in tensors.items():",
-              "    self.register_buffer(name, stored(values))"), trains=True, repeats=True,
+              "    self.register_buffer(name, stored(values))"), saves=_TORCH_SAVES, trains=True, compiles=True,
+        repeats=True,
         method="forward", result="float32", example="results = Twin().compiled()(inputs)",
         spellings=(_SIZES, (_CAST, r"\1.to(\2)"), *_names({"max": "amax", "permute_dims": "permute"}))),
     Framework.TENSORFLOW: SourceForm(
         module="tf",
-        imports=("from pathlib import Path", "import tensorflow as tf", "from safetensors.numpy import load_file"),
+        imports=("from pathlib import Path", "import tensorflow as tf", "from safetensors.numpy import load_file",
+                 "from safetensors.numpy import save_file"),
         functions=("stored", "binary16"), base="tf.Module",
-        made=("super().__init__()", "tensors = load_file(file)"), helpers=("curve",),
-        curve='self.{name} = curve(stored(tensors.pop("{name}")))',
-        kept=("for name, values in tensors.items():", "    setattr(self, name, stored(values))"),
-        method="__call__", result="float16", example="results = tf.function(Twin())(inputs)",
-        spellings=(_EXACT, (_CAST, r"tf.cast(\1, \2)"), *_names({
+        made=("super().__init__()", "tensors = load_file(file)"), helpers=("Curve",),
+        curve='self.{name} = Curve(tensors.pop("{name}"), tf.{name})',
+        kept=("self.names, self.parameters, self.roundings = tuple(tensors), {}, {}",
+              "for name, values in tensors.items():", "    setattr(self, name, stored(values))"),
+        saves=_TENSORFLOW_SAVES, trains=True, method="__call__", result="float32",
+        example="results = tf.function(Twin())(inputs)",
+        spellings=((_CAST, r"tf.cast(\1, \2)"), *_names({
             "all": "reduce_all", "any": "reduce_any", "max": "reduce_max", "sum": "reduce_sum", "isnan": "math.is_nan",
             "isfinite": "math.is_finite", "clip": "clip_by_value", "permute_dims": "transpose", "take": "gather",
             "bitwise_right_shift": "bitwise.right_shift"}))),
@@ -121,7 +154,9 @@ _OPERATORS = FORMS[Framework.NUMPY].operators
 #: Those of twins without quantisers, which compute in float64.
 UNQUANTISED = {framework: replace(
     form, functions=(*(name for name in form.functions if name != "binary16"), "reals"), takes="reals", curves=(),
-    result="float64", trains=False, repeats=False, operators=_OPERATORS, example="results = Twin()(inputs)",
+    result="float64", trains=False, compiles=False, repeats=False, operators=_OPERATORS,
+    example="results = Twin()(inputs)",
+    kept=tuple(line for line in form.kept if "roundings" not in line),
     imports=tuple(line for line in form.imports if "save_file" not in line))
     for framework, form in FORMS.items()}
 
@@ -214,7 +249,7 @@ RUNTIMES = {
         package="torch", install="pip install --group train", needs="torch and safetensors",
         example=_EXAMPLE.format("torch"), opened=_twin, run=_torch, compile=lambda twin: twin.compiled(), words=True),
     Framework.TENSORFLOW: Runtime(
-        package="tensorflow", install="pip install --group zoo", needs="tensorflow and safetensors",
+        package="tensorflow", install="pip install --group tensorflow", needs="tensorflow and safetensors",
         example=_EXAMPLE.format("numpy"), opened=_twin, run=lambda twin, samples: twin(samples).numpy(),
         compile=_graph_of_tensorflow),
     Framework.ONNX: Runtime(

@@ -18,19 +18,6 @@ from concord.twin.source.trained import Rounding
 from concord.twin.source.vocabulary import vocabulary
 from safetensors.numpy import save
 
-#: Methods of twins that can be trained.
-_SAVE = '''
-
-    def _apply(self, fn, recurse=True):
-        """Move tensors, or convert them; types of 16 bits cannot hold codes and sums."""
-        if fn(torch.zeros(())).dtype.itemsize < 4:
-            raise ValueError("a twin computes in float32 or float64, not in 16 bits")
-        return super()._apply(fn, recurse)
-
-    def save(self, file):
-        """Write all tensors, rounded, for `nnp compile --weights-from`."""
-        tensors = {name: getattr(self, name).detach().cpu() for name in self.names}
-        save_file({name: values.contiguous() for name, values in tensors.items()}, file)'''
 #: What a twin is, with quantisers and without them, and what its numbers are.
 _SAYS = {False: "it returns the same bits.",
          True: "it computes what the program would compute in float64 without any quantiser."}
@@ -70,10 +57,11 @@ def source(script: Script, framework: Framework, stem: str, trained: Mapping[str
     called = {name for name in used - routines if f"{name}(" in twin}  # not those that are written as signs
     selection = words.select([*form.functions, *called, *form.helpers * bool(used & set(form.curves)),
                               *["sequence"] * _collects(script), *["repeat"] * ("repeat(" in twin),
-                              *["compiled"] * form.trains, *training])
+                              *["compiled"] * form.compiles, *training])
     parts = [_head(script, form, stem), _imports({*selection.imports, *form.imports}), _constants(script)]
     functions = [text for text in selection.functions if not _is_operator(text, form.operators)]
-    twin += _compiled(script) + _training(trained) + _SAVE if form.trains else ""
+    twin += _compiled(script) if form.compiles else ""
+    twin += _training(trained) + form.saves if form.trains else ""
     return "\n".join([*parts, "\n\n\n".join([twin, *functions])]) + "\n"
 
 

@@ -70,7 +70,8 @@ def float_blocks(x, size, bits, precision, exponents=(-15, 16)):
     above = 2 * power(significant(maxima(y, size), precision, 2.0**-99))
     above = spread(xp.clip(above, *(2.0**exponent for exponent in exponents)), y, size)
     unit, limit = above * 2.0 ** (1 - bits), above * (1 - 2.0**-precision)
-    return straight(cast(x, xp.float64), significant(xp.clip(y, -limit, limit), precision, unit))
+    codes = significant(xp.clip(y, -limit, limit), precision, unit)
+    return straight(cast(x, xp.float64), codes)
 
 
 def significant(y, precision, unit):

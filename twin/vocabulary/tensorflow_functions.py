@@ -1,8 +1,8 @@
 """The functions of generated source in TensorFlow that differ from those in numpy, with the same bits, also in a graph.
 
-Numbers are float16 tensors; see `numpy_functions` for codes and images, and for all other functions. A graph does not
-know the number of samples, and XLA keeps no casts to float16. Functions that begin with `real_` are those of twins
-without quantisers.
+Numbers are float32 tensors that hold binary16 values; see `numpy_functions` for codes and images, and for all other
+functions. Gradients pass roundings unchanged, and quantisers inside their range. A graph does not know the number of
+samples, and XLA keeps no casts to float16. Functions that begin with `real_` are those of twins without quantisers.
 """
 
 import math
@@ -10,17 +10,14 @@ import math
 import numpy as np
 import tensorflow as tf
 from concord.twin.vocabulary.layout import flatten, join, squeezed
-from concord.twin.vocabulary.numpy_functions import rounded, rounded_total
-
-
-def curve(table):
-    """A function of binary16 numbers by the table of its results for all 65,536 bit patterns."""
-    return lambda a: tf.gather(table, tf.cast(tf.bitcast(a, tf.uint16), tf.int32))
+from concord.twin.vocabulary.numpy_functions import rounded, rounded_total, shares
+from concord.twin.vocabulary.tensorflow_module import straight
 
 
 def stored(values):
-    """A tensor of a file as a value."""
-    return tf.constant(values)
+    """A tensor of a file as a value: binary16 numbers as float32."""
+    values = tf.constant(values)
+    return tf.cast(values, tf.float32) if values.dtype == tf.float16 else values
 
 
 def binary16(values, shape):
@@ -46,13 +43,13 @@ def shaped(values, shape):
 
 
 def half(x):
-    """Numbers rounded once to binary16, ties to even."""
+    """Numbers rounded once to binary16, ties to even, as float32."""
     if x.dtype == tf.float32 and tf.executing_eagerly():
-        return tf.cast(x, tf.float16)
+        return straight(x, tf.cast(tf.cast(x, tf.float16), tf.float32))
     # XLA drops casts to float16 and back, and a cast from float64 rounds twice.
     unit = tf.maximum(power(x) * 2.0**-10, 2.0**-24)
     y = tf.where(tf.abs(x) < 65520, tf.round(x / unit) * unit, x * np.inf)
-    return tf.cast(y, tf.float16)
+    return straight(tf.cast(x, tf.float32), tf.cast(y, tf.float32))
 
 
 def power(x):
@@ -63,17 +60,17 @@ def power(x):
 
 def add(a, b):
     """a + b, rounded to binary16."""
-    return half(tf.cast(a, tf.float32) + tf.cast(b, tf.float32))
+    return half(a + b)
 
 
 def subtract(a, b):
     """a - b, rounded to binary16."""
-    return half(tf.cast(a, tf.float32) - tf.cast(b, tf.float32))
+    return half(a - b)
 
 
 def multiply(a, b):
     """a * b, rounded to binary16."""
-    return half(tf.cast(a, tf.float32) * tf.cast(b, tf.float32))
+    return half(a * b)
 
 
 def maximum(a, b):
@@ -125,12 +122,25 @@ def accumulated(codes, weights, start=None, scale=0, bits=32, units=(0, 0), shif
     if bits < 64:
         limit = 1 << bits - 1
         totals = (totals + limit & 2 * limit - 1) - limit
-    return rounded_total(totals, scale)
+    smooth = tf.cast(codes, tf.float64) @ tf.transpose(tf.cast(weights, tf.float64))
+    smooth = smooth * 2.0 ** (shift - units[0] - units[1])
+    smooth = smooth if start is None else smooth + tf.cast(start, tf.float64)
+    return straight(tf.cast(smooth * 2.0**-scale, tf.float32), rounded_total(totals, scale))
 
 
 def whole_numbers(x):
     """Numbers as int64."""
     return tf.cast(tf.round(x), tf.int64)
+
+
+def softmax(a, fractions, wholes):
+    """exp(a) by its sum along the last axis: whole numbers of two tables, rounded once."""
+    return straight(tf.nn.softmax(a), shares(a, fractions, wholes))
+
+
+def real_stored(values):
+    """A tensor of a file as a value."""
+    return tf.constant(values)
 
 
 def real_reals(values, shape):
