@@ -1,6 +1,7 @@
 """Calls in worker processes."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,15 +16,20 @@ CORES = os.cpu_count() or 1
 
 
 class _Process(SpawnProcess):
-    """A new Python process that does not run the script of a user again, which need not know of processes."""
+    """A new Python process that does not run the script of a user again, which need not know of processes.
+
+    It holds back Ctrl-C until `_begun`.
+    """
 
     def start(self):
         script = sys.modules["__main__"]
         if getattr(script, "__spec__", None) is None:  # a file or a notebook, not `python -m`
             sys.modules["__main__"] = ModuleType("__main__")
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             super().start()
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             sys.modules["__main__"] = script
 
 
@@ -43,7 +49,15 @@ def workers(count: int, begin: Callable | None = None, arguments: tuple = ()) ->
         arguments: Arguments of `begin`.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which a process reads when it imports numpy
-    return ProcessPoolExecutor(count, _Context(), initializer=begin, initargs=arguments)
+    return ProcessPoolExecutor(count, _Context(), initializer=_begun, initargs=(begin, arguments))
+
+
+def _begun(begin: Callable | None, arguments: tuple):
+    """Begin a worker process, which Ctrl-C now ends without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if begin is not None:
+        begin(*arguments)
 
 
 def calls(

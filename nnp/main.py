@@ -6,7 +6,7 @@ from typing import Annotated
 
 import concord
 import typer
-from concord.nnp.lib.errors import sentences
+from concord.nnp.lib.errors import STOPPED, sentences
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -65,8 +65,13 @@ def options(
 
 
 def main():
-    """Entry point of the `nnp` script."""
-    app()
+    """Entry point of the `nnp` script. Ctrl-C ends it with a sentence."""
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == STOPPED:
+            typer.echo("nnp: stopped; no file is left half written", err=True)
+        raise
 
 
 if __name__ == "__main__":

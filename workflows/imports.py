@@ -140,27 +140,25 @@ def decided(
     return kept, choices, widths
 
 
-def unfit(model: "Model", machine: str, place: str) -> str:
-    """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none.
+def runs_on(model: "Model", machine: str, place: str) -> str:
+    """Which preset can run a model, or why none can, or why a given machine cannot, in sentences with their line ends.
 
     Args:
         model:   The model.
-        machine: A preset or TOML file, or empty.
+        machine: A preset or TOML file; empty if any preset will do. Nothing is said of one that can run the model.
         place:   Path or URL of the model, for the command that makes a machine which holds it.
     """
-    if not machine:
-        return ""
     from concord.compiler.support import problems
     from concord.spec.machine.machine_file import find_config
     from concord.workflows.presets import compile_for
 
-    if found := problems(model, find_config(machine)):
+    if machine and (found := problems(model, find_config(machine))):
         return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
     try:
-        compile_for(model, machine, place)
+        name, _ = compile_for(model, machine, place)
     except ValueError as error:
-        return f"{machine} cannot run it: {error}\n"
-    return ""
+        return f"{machine} cannot run it: {error}\n" if machine else f"{error}\n"
+    return "" if machine else f"preset {name} takes it\n"
 
 
 def result(model: "Model") -> str:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from concord.net.graph import Graph
     from concord.net.quantize.choices import Choices
     from concord.net.quantize.integers import Integers
-    from concord.net.quantize.recipe import Recipe
     from concord.net.quantize.widths import Widths
     from rich.table import Table
 
@@ -59,7 +58,7 @@ def quantize(
                              "`nnp train image --arithmetic bfp` trains this one")
         if chosen.equalize:
             raise ValueError("--equalize is for files of networks: export this one to ONNX, or leave it out")
-        _built_in(network, parameters, out, calibration, data, chosen.recipe())
+        _built_in(network, parameters, out, calibration, data, chosen)
         return
     if parameters is not None:
         raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
@@ -92,7 +91,7 @@ def _kept(opened: tuple["Graph", "Imported | None"], samples: "DataSet | None", 
     typer.echo(kept.words(made, kept.difference(made, model, samples, imported)), nl=False)
     typer.echo(f"{out}: {imports.result(model)}")
     typer.echo(imports.softmax(network, model), nl=False)
-    typer.echo(imports.unfit(model, machine, str(out)), nl=False)
+    typer.echo(imports.runs_on(model, machine, str(out)), nl=False)
 
 
 def _imported(opened: tuple["Graph", "Imported | None"], samples: "DataSet | None", calibration: Path | None,
@@ -111,11 +110,11 @@ def _imported(opened: tuple["Graph", "Imported | None"], samples: "DataSet | Non
         model = run.quantize(out, source, choices, command=command_line(), progress=show)
     Console().print(f"{out}: {imports.result(model)}", markup=False, soft_wrap=True, highlight=False)
     typer.echo(imports.softmax(network, model), nl=False)
-    typer.echo(imports.unfit(model, machine, str(out)), nl=False)
+    typer.echo(imports.runs_on(model, machine, str(out)), nl=False)
 
 
 def _built_in(network: str, parameters: Path | None, out: Path, calibration: Path | None, data: str | None,
-              recipe: "Recipe"):
+              chosen: QuantizationOptions):
     """Quantise a network of this repository, or of a module of Python."""
     if parameters is None:
         raise ValueError(f"{network}: name a file behind it that holds its FP32 parameters, or an ONNX file in its "
@@ -123,7 +122,7 @@ def _built_in(network: str, parameters: Path | None, out: Path, calibration: Pat
     from rich.console import Console
 
     train = needing("train", "concord.train.runs.quantize")
-    console = Console()
+    console, recipe = Console(), chosen.recipe()
     source = train.trained(network, parameters, recipe, calibration, Path(data) if data else None)
     with console.status("quantising"):
         made, integers = train.quantize(source, recipe)
@@ -131,6 +130,7 @@ def _built_in(network: str, parameters: Path | None, out: Path, calibration: Pat
     with console.status("measuring golden"):
         model = train.write(out, source, made, recipe, command_line())
     console.print(f"{out}: {imports.result(model)}", markup=False, soft_wrap=True, highlight=False)
+    typer.echo(imports.runs_on(model, chosen.preset, str(out)), nl=False)
 
 
 def loss_table(integers: "Integers") -> "Table":

@@ -17,7 +17,7 @@ from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.options import GATES, UNTRAINED, quantizing
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
-from concord.workflows.imports import is_file, result
+from concord.workflows.imports import is_file, result, runs_on
 from concord.workflows.storage import written
 from concord.workflows.training import (
     Accumulator,
@@ -100,13 +100,14 @@ def mlp(
         chosen = {}
         if preset:
             chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
-        _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator, **chosen)
+        _train("mlp", out, preset, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator,
+               **chosen)
     elif checkpoint:
         raise ValueError(
             "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use "
             "`python -m concord.train.runs.data_parallel`")
     elif (methods, accumulator) == (Methods(), None):
-        _train("lazy_mlp", out, log, None, seed=seed, folder=data, **_lazy_formats(preset))
+        _train("lazy_mlp", out, preset, log, None, seed=seed, folder=data, **_lazy_formats(preset))
     else:
         raise ValueError(
             "bfp-lazy trains from the start: --weights, --rows, --activations and --accumulator are for integer"
@@ -162,8 +163,9 @@ def _recurrent(cell: Cell):
         if arithmetic is NetworkArithmetic.INTEGER and block is not None:
             raise ValueError("--block is for --arithmetic bfp")
         formats = _formats(arithmetic, preset, bits, block, asymmetric)
-        _train("recurrent", out, log, checkpoint, cell=cell.name, seed=seed, folder=data, hidden=hidden or (32,),
-               both=bidirectional, epochs=epochs_of(epochs), gates=gates, initial=initial, **formats)
+        _train("recurrent", out, preset, log, checkpoint, cell=cell.name, seed=seed, folder=data,
+               hidden=hidden or (32,), both=bidirectional, epochs=epochs_of(epochs), gates=gates,
+               initial=initial, **formats)
 
     train.__doc__ = f"{cell.title}, on JapaneseVowels, or on sequences of your own: 8 bits, or another width."
     app.command(cell.name)(train)
@@ -217,7 +219,7 @@ def image(
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:
         check_writable(fp32)
-    _train("image", out, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data,
+    _train("image", out, chosen.preset, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data,
            epochs=epochs_of(epochs), accumulator=accumulator, samples=samples, fp32=fp32)
 
 
@@ -236,8 +238,8 @@ def _lazy_formats(preset: str) -> dict:
     return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
 
 
-def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **chosen):
-    """Run `train_KIND` of `train.runs.KIND`, with a progress bar for each phase."""
+def _train(kind: str, out: str, preset: str, log: Path | None, checkpoint: Path | None, **chosen):
+    """Run `train_KIND` of `train.runs.KIND`, with a progress bar for each phase, and say what can run the model."""
     from rich.console import Console
 
     train = getattr(needing("train", f"concord.train.runs.{kind}"), f"train_{kind}")
@@ -247,3 +249,4 @@ def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **cho
         with followed(log, checkpoint, settings(kind, deciding)) as progress:
             model = train(path, command=command_line(), progress=progress, **chosen)
     Console().print(f"{out}: {result(model)}", markup=False, soft_wrap=True, highlight=False)
+    typer.echo(runs_on(model, preset, out), nl=False)

@@ -59,4 +59,4 @@ def train_file(
                 accumulator=accumulator, command=training.command_line(), progress=progress)
     Console().print(f"{out}: {imports.result(model)}", markup=False, soft_wrap=True, highlight=False)
     typer.echo(imports.softmax(network, model), nl=False)
-    typer.echo(imports.unfit(model, chosen.preset, out), nl=False)
+    typer.echo(imports.runs_on(model, chosen.preset, out), nl=False)

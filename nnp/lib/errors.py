@@ -11,6 +11,7 @@ from concord.lib.names import check_printable, cleaned
 
 FAILED = 1  #: Exit code if a machine, or a tool that builds it, fails.
 BAD_INPUT = 2  #: Exit code for errors that the user can correct.
+STOPPED = 130  #: Exit code after Ctrl-C, as shells have it.
 
 LONGEST = 1000  #: Signs of a word that is shortened: more than paths and names of nodes have.
 

@@ -21,7 +21,8 @@ from concord.golden.mvm.elements import pack_tiles, unpack_tiles
 from concord.net import network
 from concord.net.layers.dense import Dense
 from concord.net.model_file import load_model, save_model
-from concord.nnp.main import app
+from concord.nnp.lib import environment
+from concord.nnp.main import app, main
 from concord.sim.machines.host import machine
 from concord.spec.host.messages import MessageKind, pack, unpack
 from concord.spec.machine.config import PRESETS, preset
@@ -439,6 +440,17 @@ def test_training_without_torch(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "need torch, which is not installed: pip install 'concord-nnp[train]'" in refused("train", "mlp")
+
+
+def test_ctrl_c_ends_a_command_with_a_sentence(monkeypatch, capsys):
+    def pressed():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(environment, "findings", pressed)
+    monkeypatch.setattr(sys, "argv", ["nnp", "doctor"])
+    with pytest.raises(SystemExit, match="130"):
+        main()
+    assert capsys.readouterr() == ("", "nnp: stopped; no file is left half written\n")
 
 
 def test_doctor():

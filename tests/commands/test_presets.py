@@ -13,10 +13,11 @@ from concord.datasets.dataset import DATA
 from concord.firmware.firmware_file import load_firmware
 from concord.machines.fit import fit
 from concord.net.model import INPUT
-from concord.net.model_file import save_model
+from concord.net.model_file import load_model, save_model
 from concord.spec.machine.config import PRESETS, preset
 from concord.spec.machine.machine_file import config_from_text, read_config
 from concord.tests.command_line import done, refused
+from concord.workflows.imports import runs_on
 
 RESNET = DATA / "models" / "fashion-resnet-w8.safetensors"
 
@@ -145,3 +146,11 @@ def test_a_fit_that_no_machine_is():
     model = networks.mlp(np.random.default_rng(6), preset("tiny"), [65, 8], block=True)
     with pytest.raises(CannotRun, match="its blocks have 8 elements, native vectors 16"):
         fit(model, preset("trainer"))
+
+
+@pytest.mark.parametrize(("preset", "said"), [
+    ("", "preset vision takes it\n"), ("vision", ""), ("ulx3s", "ulx3s cannot run it: ")])
+def test_what_is_said_of_a_model_that_was_made(preset, said):
+    found = runs_on(load_model(DATA / "models" / "vowels-lstm-w8.safetensors"), preset, "m")
+    assert found.startswith(said)
+    assert bool(found) == bool(said)

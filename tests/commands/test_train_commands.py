@@ -83,9 +83,12 @@ def test_training_that_goes_on_and_is_logged(folder):
 
 
 def test_quantize_what_was_trained(folder):
-    done("train", "image", "own_layers:dense", *TINY, "-o", "m", "--fp32", "net.safetensors")
+    text = done("train", "image", "own_layers:dense", *TINY, "-o", "m", "--fp32", "net.safetensors")
+    assert "\nno preset takes the model; the nearest is vision: " in text
+    assert "`nnp presets --fit m --preset vision -o my.toml`" in text
     text = done("quantize", "own_layers:dense", "net.safetensors", "-o", "q.safetensors", "--weights-bits", 5,
                 "--layer", "3=8,6")
+    assert "\nno preset takes the model; the nearest is vision: q cannot be compiled" in text
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
     assert [row[:3] for row in rows] == [
         ["1", "5 bits", "4 bits"], ["3", "8 bits", "6 bits"]]

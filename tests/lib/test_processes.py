@@ -1,7 +1,9 @@
 """Worker processes: results with their jobs, and an end where a call fails."""
 
 import os
+import signal
 import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from concord.lib.processes import calls
@@ -39,3 +41,15 @@ def test_an_error_drops_the_calls_that_have_not_begun():
     with pytest.raises(ValueError, match="no time"):
         list(calls(late, [(0.0,), *[(10.0,)] * 8], 1))
     assert time.monotonic() - began < 40
+
+
+def interrupted():
+    """A call of a process that gets Ctrl-C."""
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(20)
+
+
+def test_a_process_that_gets_ctrl_c_ends_without_a_word(capfd):
+    with pytest.raises(BrokenProcessPool):
+        list(calls(interrupted, [()], 1))
+    assert capfd.readouterr() == ("", "")
