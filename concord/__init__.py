@@ -42,6 +42,7 @@ COMMANDS = {
     "compare": ("nnp.commands.compare", "compare"),
     "predict": ("nnp.commands.predict", "predict"),
     "overflow": ("nnp.commands.overflow", "overflow"),
+    "ranges": ("nnp.commands.ranges", "ranges"),
     "export": ("nnp.commands.export", "export"),
     "verilog": ("nnp.commands.verilog", "verilog"),
     "handover": ("nnp.commands.handover", "handover"),

@@ -8,7 +8,7 @@ from concord.datasets import measures
 from concord.datasets.samples import NO_DATA, Samples, Task
 from concord.lib.input_axes import InputAxes
 from concord.lib.progress import Show, silent
-from concord.net import network
+from concord.net import network, ranges
 from concord.net.float_network import separated
 from concord.net.layers.layer import Layer
 from concord.net.model import Model, Provenance
@@ -16,6 +16,8 @@ from concord.net.model_file import save_model
 
 #: Number of samples that golden computes between two reports of progress.
 TOGETHER = 100
+#: Number of samples whose ranges the layers record.
+RECORDED = 100
 
 
 def check_bits(outputs: np.ndarray, lowered: np.ndarray):
@@ -99,6 +101,8 @@ def finish(
     if lowered is not None:
         check_bits(outputs, lowered)
     finished = separated(model(measured(outputs.view(np.float16).astype(np.float64))))
+    some = test.part(slice(0, RECORDED))
+    finished = ranges.with_ranges(finished, ranges.measured(finished, some.inputs, some.lengths))
     save_model(finished, out)
     return finished
 

@@ -92,7 +92,7 @@ def _clip(graph: Graph | None, layer: Layer) -> Clip:
     return Clip(relu=layer.clips, ceiling=np.inf if ceiling is None else ceiling)
 
 
-def _real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
+def real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
     """Results of each layer in real units, as its consumer reads them: float64[samples, outputs]."""
     results, by_name = [], {layer.name: trace for layer, trace in zip(model.layers, traces, strict=True)}
     for layer, trace in zip(model.layers, traces, strict=True):
@@ -104,7 +104,7 @@ def _real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
 
 def errors(model: Model, traces: list[Trace], inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[float]:
     """Root mean square error of each layer against the FP32 network, relative to that of the FP32 layer's outputs."""
-    pairs = zip(_real_outputs(model, traces), reference.forward(model, inputs, lengths), strict=True)
+    pairs = zip(real_outputs(model, traces), reference.forward(model, inputs, lengths), strict=True)
     return [float(np.sqrt(np.mean((ours - fp32) ** 2) / np.mean(fp32**2))) for ours, fp32 in pairs]
 
 

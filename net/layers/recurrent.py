@@ -74,7 +74,7 @@ class IntegerRecurrent(Recurrent):
         gate_bits:          Width of the gates' outputs, 2 to 9; 0 leaves them as they are.
         reverse:            Whether it begins with a sequence's last time step. The hidden vectors of all steps lie in
             the order of the sequence all the same.
-        ranges:             For each gate "f.input" (of W x), "f.recurrent" (of R h), "f.output", and "input", "cell".
+        ranges:             Smallest and largest values by name, see `net.ranges.measured`.
         real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), the
             FP32 network's "fp32_input_weights", "fp32_recurrent_weights" and "fp32_bias", and from training, for each
             gate, zero points that the weights contain ("input_zeros", "recurrent_zeros": weights = q + z) and biases

@@ -54,7 +54,7 @@ class IntegerRows(Rows):
         quant_scale:    uint16[channels], R, or None.
         quant_offset:   uint16[channels], O, or None; None as well where it would be zero.
         activation:     Activation function of the result.
-        ranges:         Smallest and largest calibration values of "input" and "output", in real units.
+        ranges:         Smallest and largest values of "input" and "output" in real units, see `net.ranges`.
         real:           Real numbers for people and retraining, which the machine does not need: the arguments of the
             lowering ("gain", "constant", "input" and "output" as [step, offset]), "line" where the network scales its
             input channel by channel ahead of the quantiser, [scales, offsets], after which "input" counts, and, until
@@ -171,7 +171,7 @@ class BlockRows(Rows):
         exponents:      int8[rows, ..., blocks], E.
         bias:           uint16[rows].
         activation:     Activation function of the result.
-        ranges:         Smallest and largest calibration values of "input" and "output", in real units.
+        ranges:         Smallest and largest values of "input" and "output" in real units, see `net.ranges`.
         real:           "fp32_weights" and "fp32_bias" of the float network, until `net.float_network` takes them out.
     """
 
