@@ -99,10 +99,19 @@ def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:
                           env=os.environ | {"CONCORD_BUILD": str(folder / "build"), "COLUMNS": "200"}, check=False)
     if done.returncode == 0:
         return "GREEN", ""
-    found = re.search(r"^(?:AssertionError|\S*Timeout).*(?:\n *assert .*)?", done.stdout, re.MULTILINE)
-    if not found:
-        return "ERROR", (done.stdout + done.stderr)[-1000:]
-    return "red", re.sub(r"\s+", " ", found[0].removeprefix("AssertionError: "))[:100]
+    found = assertion(done.stdout)
+    return ("red", found[:100]) if found else ("ERROR", (done.stdout + done.stderr)[-1000:])
+
+
+def assertion(printed: str) -> str:
+    """The assertion of a testbench that failed, from what pytest prints; empty if none failed.
+
+    Tests but `test_unit` print it in a failure of their own: each line has an "E" in front, and the assertion follows
+    "1 of 1 tests failed; see FOLDER".
+    """
+    inside = re.sub(r"^E +", "", printed, flags=re.MULTILINE).rpartition(" tests failed; see ")[2]
+    found = re.search(r"^(?:AssertionError|\S*Timeout).*(?:\n *assert .*)?", inside, re.MULTILINE)
+    return re.sub(r"\s+", " ", found[0].removeprefix("AssertionError: ")) if found else ""
 
 
 def main(

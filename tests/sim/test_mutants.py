@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from concord.campaigns.mutants import TESTS, Mutant, mutants_of, tree
+from concord.campaigns.mutants import TESTS, Mutant, assertion, mutants_of, tree
 from concord.sim.machines.build import ROOT
 from concord.sim.units import TESTBENCHES
 
@@ -21,6 +21,15 @@ def test_the_line_stands_there_once(mutant):
 
 def test_most_units_have_mutants():
     assert len({mutant.unit for mutant in MUTANTS}) > 30
+
+
+@pytest.mark.parametrize(("printed", "found"), [
+    ("AssertionError: o differs\n  assert 1 == 2\n1 failed", "o differs assert 1 == 2"),
+    ("E    AssertionError: b: 1 of 1 tests failed; see /a\nE     AssertionError: o differs\n", "o differs"),
+    ("E    AssertionError: b with seed 1: 0 of 0 tests failed; see /tmp\nE     %Error: no such pin\n", ""),
+    ("cocotb.triggers.SimTimeoutError: 9 us\n", "cocotb.triggers.SimTimeoutError: 9 us"), ("SyntaxError\n", "")])
+def test_the_assertion_of_a_testbench_is_found(printed, found):
+    assert assertion(printed) == found
 
 
 def test_the_tree_has_its_line_broken(tmp_path):
