@@ -85,14 +85,16 @@ PROGRAMS = {
         "benchmarks.lazy_area",
         "Gates and clock of the lazy update at 1, 4 and 16 lanes on an ECP5, placed and routed."),
     "zoo": (
-        "tests.frontends.zoo",
+        "campaigns.zoo.zoo",
         "ONNX files as PyTorch, scikit-learn, Keras and Brevitas write them: imported, or refused by name."),
     "node_cases": (
         "campaigns.node_cases",
         "ONNX's own models of single nodes: imported and equal to onnxruntime, or refused in a sentence."),
-    "fuzz": ("tests.fuzz", "Damaged files of every kind that users bring: refused in a sentence that names the file."),
+    "fuzz": (
+        "campaigns.fuzz",
+        "Damaged files of every kind that users bring: refused in a sentence that names the file."),
     "fuzz_guided": (
-        "tests.fuzz.guided",
+        "campaigns.fuzz.guided",
         "Files of one kind that reach other lines of its loader, by atheris: `-- --kind npz -max_total_time=60`."),
 }
 

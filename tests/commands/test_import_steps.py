@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
 from concord.net.graph_file import load
 from concord.tests.command_line import done, refused
-from concord.tests.onnx_files import Graph, written
 
 pytest.importorskip("onnxruntime")
 
 
 @pytest.fixture
 def network(tmp_path):
-    graph = Graph(("batch", 2, 6, 6))
+    graph = OnnxGraph(("batch", 2, 6, 6))
     graph.add("Conv", graph.weight(4, 2, 3, 3), graph.weight(4))
     graph.add("Mul", graph.constant(np.float32(0.5)))
     graph.add("Relu")

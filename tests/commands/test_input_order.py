@@ -7,9 +7,9 @@ import concord
 import numpy as np
 import onnxruntime
 import pytest
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
 from concord.net.model_file import load_model, save_model
 from concord.tests.command_line import done, nnp, refused
-from concord.tests.onnx_files import Graph, written
 
 RNG = np.random.default_rng(3)
 #: For each network, the shape of a sample in its file, and the transposition that gives the machine's order.
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 def made(kind: str) -> tuple[np.ndarray, np.ndarray]:
     """A network that transposes its input before a convolution, its samples, and what onnxruntime gives for them."""
     shape, axes = SHAPES[kind]
-    graph, channels, size = Graph(("n", *shape)), shape[axes[0]], (3,) * (len(shape) - 1)
+    graph, channels, size = OnnxGraph(("n", *shape)), shape[axes[0]], (3,) * (len(shape) - 1)
     graph.add("Transpose", perm=(0, *(axis + 1 for axis in axes)))
     graph.add("Conv", graph.weight(6, channels, *size), pads=[1] * 2 * len(size))
     graph.add("Relu")
@@ -130,7 +130,7 @@ def test_the_layout_in_a_description_says_what_the_axes_are(folder):
 
 
 def test_a_network_that_flattens_an_image_knows_its_axes():
-    graph = Graph(("n", 4, 4, 3))
+    graph = OnnxGraph(("n", 4, 4, 3))
     graph.add("Flatten")
     graph.add("Gemm", graph.weight(5, 48), transB=1)
     written(Path.cwd(), graph, "flat.onnx")

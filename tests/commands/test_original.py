@@ -11,10 +11,10 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
 from concord.datasets.read import read_data
 from concord.net.model_file import load_model
 from concord.tests.command_line import done, nnp, refused
-from concord.tests.onnx_files import Graph, written
 from concord.workflows.imports import opened
 from concord.workflows.original import CLOSE, of_array, of_data, original_of
 from torch import nn
@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
 
 def perceptron(folder: Path) -> float:
     """The files of a perceptron and of its data; the share of labels that onnxruntime gives."""
-    graph = Graph(("n", 12))
+    graph = OnnxGraph(("n", 12))
     for size in 8, 4:
         graph.add("Gemm", graph.weight(size, 12 if size == 8 else 8), transB=1)
         graph.add("Relu" if size == 8 else "Identity")
@@ -105,7 +105,7 @@ def test_a_wrong_import_is_stopped(folder):
 
 
 def test_outputs_in_another_order_than_the_labels_are_stopped(folder):
-    graph = Graph(("n", 4, 4, 3))
+    graph = OnnxGraph(("n", 4, 4, 3))
     graph.add("Transpose", perm=(0, 3, 1, 2))
     graph.add("Conv", graph.weight(2, 3, 3, 3), pads=[1, 1, 1, 1])
     graph.add("Transpose", perm=(0, 2, 3, 1))
@@ -119,7 +119,7 @@ def test_outputs_in_another_order_than_the_labels_are_stopped(folder):
 
 @pytest.mark.parametrize("first", ["time", "samples"])
 def test_sequences_of_any_length_in_either_order(folder, first):
-    graph = Graph(("t", "n", 3) if first == "time" else ("n", "t", 3))
+    graph = OnnxGraph(("t", "n", 3) if first == "time" else ("n", "t", 3))
     if first == "samples":
         graph.add("Transpose", perm=(1, 0, 2))
     graph.add("LSTM", graph.weight(1, 20, 3), graph.weight(1, 20, 5), outputs=2, hidden_size=5)
@@ -135,7 +135,7 @@ def test_sequences_of_any_length_in_either_order(folder, first):
 
 
 def test_states_of_another_size_than_the_weights_are_refused(folder):
-    graph = Graph((5, 2, 3))
+    graph = OnnxGraph((5, 2, 3))
     state, cell = graph.constant(np.zeros((1, 2, 4), np.float32)), graph.constant(np.zeros((1, 2, 6), np.float32))
     weights = graph.weight(1, 16, 3), graph.weight(1, 16, 4)
     graph.add("LSTM", *weights, "", "", state, cell, outputs=2, hidden_size=4)

@@ -5,14 +5,14 @@ import pytest
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, network, written
+from concord.campaigns.zoo.quantized import by_hand
 from concord.frontends.onnx.read import read_network
 from concord.net.qdq.formats import formats
 from concord.nnp.main import app
 from concord.spec.machine.config import PRESETS
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
-from concord.tests.frontends.zoo_quantized import by_hand, network
-from concord.tests.onnx_files import Graph, written
 from concord.workflows import presets
 from concord.workflows.own_machine import base_for
 from concord.workflows.presets import golden_only, smallest_first
@@ -74,7 +74,7 @@ def test_fit_refuses_a_network_that_is_not_quantized(tmp_path):
 
 def test_every_product_of_numbers_that_are_not_quantized_is_named(tmp_path):
     """Weights by DequantizeLinear, and no quantiser between the layers."""
-    graph, at = Graph(("batch", 12)), "x"
+    graph, at = OnnxGraph(("batch", 12)), "x"
     for size, inputs in ((10, 12), (8, 10), (3, 8)):
         weights = graph.constant(graph.random.integers(-100, 100, size=(inputs, size)).astype(np.int8))
         scale, zero = graph.constant(np.float32(0.01)), graph.constant(np.int8(0))

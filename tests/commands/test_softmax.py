@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
 from concord.datasets.read import read_data
 from concord.frontends.onnx.read import read
 from concord.net import graph_file as file
@@ -12,15 +13,14 @@ from concord.net import network as golden
 from concord.net.layers.joins import Softmax
 from concord.net.model_file import load_model
 from concord.tests.command_line import done, refused
-from concord.tests.onnx_files import Graph, written
 
 pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 MACHINE = 'based_on = "speech"\nsoftmax_words = 1\n'
 
 
-def graph(end: str = "Softmax", **attributes) -> Graph:
+def graph(end: str = "Softmax", **attributes) -> OnnxGraph:
     """A perceptron of 12 inputs and 4 outputs with an operator behind."""
-    made = Graph((1, 12))
+    made = OnnxGraph((1, 12))
     made.add("Gemm", made.weight(12, 8), made.weight(8))
     made.add("Relu")
     made.add("Gemm", made.weight(8, 4), made.weight(4))

@@ -12,11 +12,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from concord.campaigns.fuzz.damage import bytes_changed
 from concord.datasets import dataset, raw
 from concord.datasets.description import parse
 from concord.datasets.read import read_data
 from concord.datasets.samples import DataSet
-from concord.tests.fuzz.damage import bytes_changed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image

@@ -3,13 +3,13 @@
 import numpy as np
 import onnx
 import pytest
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
 from concord.datasets.fitting import Interface, fitted
 from concord.datasets.read import data_of, read_data
 from concord.frontends.onnx.read import class_names
 from concord.lib.input_axes import InputAxes, Order
 from concord.net.graph_file import load, save
 from concord.tests.command_line import done
-from concord.tests.onnx_files import Graph, written
 from concord.workflows.imports import opened
 
 X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
@@ -57,14 +57,14 @@ def test_the_description_of_fitted_data_reads_the_same_numbers(tmp_path):
 
 
 def test_files_tell_their_classes(tmp_path):
-    graph = Graph(("n", 4))
+    graph = OnnxGraph(("n", 4))
     graph.add("Gemm", graph.weight(3, 4), transB=1)
     for text, wanted in (("{0: 'ant', 1: 'bee', 2: 'cow'}", ("ant", "bee", "cow")),
                          ('["a", "b", "c"]', ("a", "b", "c")), ("{1: 'ant'}", ()), ("ant", ()), ("{", ())):
         model = graph.model()
         model.metadata_props.append(onnx.StringStringEntryProto(key="names", value=text))
         assert class_names(model) == wanted
-    graph = Graph(("n", 4))
+    graph = OnnxGraph(("n", 4))
     graph.add("LinearClassifier", domain="ai.onnx.ml", outputs=2, coefficients=X[:3].reshape(-1).tolist(),
               intercepts=[0.0] * 3, classlabels_strings=["ant", "bee", "cow"], post_transform="NONE")
     network, _ = opened(written(tmp_path, graph.model(17, graph.at.replace("_y", "_1"))))
@@ -97,7 +97,7 @@ def test_axes_of_inputs():
 
 
 def test_networks_keep_classes_and_axes_in_their_files(tmp_path):
-    graph = Graph(("n", 4))
+    graph = OnnxGraph(("n", 4))
     graph.add("Gemm", graph.weight(3, 4), transB=1)
     model = graph.model()
     model.metadata_props.append(onnx.StringStringEntryProto(key="names", value="['a', 'b', 'c']"))

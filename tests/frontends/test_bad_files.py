@@ -11,11 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 pytest.importorskip("onnxruntime")
-from concord.tests.onnx_files import Graph, written
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
 
 
-def dense(shape=("batch", 4)) -> Graph:
-    graph = Graph(shape)
+def dense(shape=("batch", 4)) -> OnnxGraph:
+    graph = OnnxGraph(shape)
     graph.add("Gemm", graph.weight(3, 4), graph.weight(3), transB=1)
     graph.add("Relu")
     return graph
@@ -121,7 +121,7 @@ def test_constants_of_an_unknown_type(tmp_path):
 
 
 def test_open_axes(tmp_path):
-    graph = Graph(("batch", 3, "rows", "columns"))
+    graph = OnnxGraph(("batch", 3, "rows", "columns"))
     graph.add("Conv", graph.weight(4, 3, 3, 3))
     path = written(tmp_path, graph)
     refused(path, r"\[\?, 3, \?, \?\].*--shape")
@@ -205,13 +205,13 @@ def test_results_that_are_too_large_are_not_computed(tmp_path, kind):
 
 
 def test_huge_padding(tmp_path):
-    graph = Graph((1, 1, 4, 4))
+    graph = OnnxGraph((1, 1, 4, 4))
     graph.add("Conv", graph.weight(1, 1, 3, 3), pads=[0, 0, 10**9, 10**9])
     refused(written(tmp_path, graph), "elements, more than|not a valid ONNX")
 
 
 def test_a_name_that_is_a_path(tmp_path):
-    graph = Graph(("batch", 4))
+    graph = OnnxGraph(("batch", 4))
     graph.inputs[0].name = "../../x"
     graph.at = "../../x"
     graph.add("Gemm", graph.weight(3, 4), graph.weight(3), transB=1)
@@ -223,7 +223,7 @@ def test_a_name_that_is_a_path(tmp_path):
 
 
 def test_every_refused_node_is_listed(tmp_path):
-    graph = Graph(("batch", 4, 8, 8))
+    graph = OnnxGraph(("batch", 4, 8, 8))
     graph.add("Conv", graph.weight(6, 4, 3, 3))
     graph.add("LeakyRelu", alpha=0.1)
     graph.add("MaxPool", kernel_shape=[2, 2])

@@ -10,9 +10,9 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("torch", reason="networks are quantised with PyTorch")
 
 import concord
+from concord.campaigns.zoo.zoo import ZOO
 from concord.frontends.onnx.compare import outputs
 from concord.frontends.onnx.read import read
-from concord.tests.frontends.zoo import ZOO
 
 CLOSE = 1e-5  #: Relative difference that float32 leaves in onnxruntime's outputs.
 

@@ -9,7 +9,7 @@ from concord.net.ops.weighted import Convolution, Linear
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-from concord.tests.onnx_files import Graph, equal, written
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
 
 
 def ops(imported) -> list[type[Operator]]:
@@ -19,7 +19,7 @@ def ops(imported) -> list[type[Operator]]:
 @pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize(("groups", "channels"), [(1, 4), (2, 4), (4, 4)])
 def test_convolutions(tmp_path, auto_pad, groups, channels):
-    graph = Graph(("batch", channels, 9, 8))
+    graph = OnnxGraph(("batch", channels, 9, 8))
     pads = {"pads": [1, 0, 2, 1]} if auto_pad == "NOTSET" else {}
     graph.add("Conv", graph.weight(8, channels // groups, 3, 2), graph.weight(8), group=groups, strides=[2, 1],
               auto_pad=auto_pad, **pads)
@@ -31,7 +31,7 @@ def test_convolutions(tmp_path, auto_pad, groups, channels):
 
 
 def test_one_dimension(tmp_path):
-    graph = Graph(("batch", 3, 17))
+    graph = OnnxGraph(("batch", 3, 17))
     graph.add("Conv", graph.weight(6, 3, 5), graph.weight(6), pads=[2, 1], dilations=[2])
     graph.add("Clip", graph.constant(np.float32(0)), graph.constant(np.float32(6)))
     graph.add("MaxPool", kernel_shape=[3], strides=[2], pads=[1, 1])
@@ -47,13 +47,13 @@ def test_one_dimension(tmp_path):
 @pytest.mark.parametrize("options", [{}, {"ceil_mode": 1}, {"pads": [1, 1, 0, 1]}, {
     "auto_pad": "SAME_UPPER"}, {"pads": [0, 1, 0, 1], "ceil_mode": 1}])
 def test_pooling(tmp_path, kind, options):
-    graph = Graph(("batch", 2, 8, 7))
+    graph = OnnxGraph(("batch", 2, 8, 7))
     graph.add(kind, kernel_shape=[3, 2], strides=[2, 2], **options)
     equal(written(tmp_path, graph))
 
 
 def test_average_that_counts_its_padding(tmp_path):
-    graph = Graph(("batch", 2, 8, 7))
+    graph = OnnxGraph(("batch", 2, 8, 7))
     graph.add("AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
     assert equal(written(tmp_path, graph)).network.nodes[0].op.count_padding
 
@@ -62,7 +62,7 @@ def test_average_that_counts_its_padding(tmp_path):
 @pytest.mark.parametrize("end", ["Flatten", "Reshape", "GlobalAveragePool", "ReduceMean"])
 def test_from_image_to_dense(tmp_path, channels_last, end):
     """A flattened image with channels last reorders the columns of the weights behind it."""
-    graph = Graph(("batch", 6, 5, 3) if channels_last else ("batch", 3, 6, 5))
+    graph = OnnxGraph(("batch", 6, 5, 3) if channels_last else ("batch", 3, 6, 5))
     if channels_last:
         graph.add("Transpose", perm=[0, 3, 1, 2])
     graph.add("Conv", graph.weight(4, 3, 3, 3), graph.weight(4), pads=[1, 1, 1, 1])
@@ -86,7 +86,7 @@ def test_from_image_to_dense(tmp_path, channels_last, end):
 
 
 def test_padding_of_its_own_joins_the_convolution(tmp_path):
-    graph = Graph(("batch", 3, 6, 5))
+    graph = OnnxGraph(("batch", 3, 6, 5))
     graph.add("Pad", graph.constant(np.array([0, 0, 1, 0, 0, 0, 1, 2])))
     graph.add("Conv", graph.weight(4, 3, 3, 3))
     imported = equal(written(tmp_path, graph))
@@ -94,7 +94,7 @@ def test_padding_of_its_own_joins_the_convolution(tmp_path):
 
 
 def test_branches(tmp_path):
-    graph = Graph(("batch", 4, 6, 6))
+    graph = OnnxGraph(("batch", 4, 6, 6))
     a = graph.add("Conv", graph.weight(4, 4, 3, 3), pads=[1, 1, 1, 1])
     b = graph.add("Relu", first=graph.add("Add", "x"))
     graph.add("Concat", a, first=b, axis=1)
@@ -104,7 +104,7 @@ def test_branches(tmp_path):
 
 
 def test_a_file_of_the_network_holds_all_of_it(tmp_path):
-    graph = Graph(("batch", 3, 6, 5))
+    graph = OnnxGraph(("batch", 3, 6, 5))
     graph.add("Conv", graph.weight(4, 3, 3, 3), pads=[1, 1, 1, 1])
     graph.add("Relu")
     graph.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])

@@ -10,13 +10,13 @@ from concord.net.ops.recurrent import Recurrence
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
 from concord.frontends.onnx.read import read
-from concord.tests.onnx_files import Graph, equal, written
 
 HIDDEN = 4
 
 
-def lstm(graph: Graph, inputs: int, directions: int = 1, *, peepholes: bool = False, kind: str = "LSTM"):
+def lstm(graph: OnnxGraph, inputs: int, directions: int = 1, *, peepholes: bool = False, kind: str = "LSTM"):
     """A recurrent layer of [time, samples, inputs]; the graph goes on with its vectors [time, samples, hidden]."""
     gates = {"LSTM": 4, "GRU": 3}[kind] * HIDDEN
     others = ["", "", "", graph.weight(directions, 3 * HIDDEN)] if peepholes else []
@@ -25,13 +25,13 @@ def lstm(graph: Graph, inputs: int, directions: int = 1, *, peepholes: bool = Fa
               direction="bidirectional" if directions == 2 else "forward")
 
 
-def joined(graph: Graph, directions: int = 1):
+def joined(graph: OnnxGraph, directions: int = 1):
     """The hidden vectors of all time steps as [samples, features, time]."""
     graph.add("Transpose", perm=[2, 1, 3, 0])
     graph.add("Reshape", graph.constant(np.array([0, directions * HIDDEN, -1])))
 
 
-def ended(graph: Graph, directions: int = 1):
+def ended(graph: OnnxGraph, directions: int = 1):
     """A dense layer of the last hidden vectors."""
     graph.at = graph.nodes[-1].output[1]
     graph.add("Transpose", perm=[1, 0, 2])
@@ -44,7 +44,7 @@ def kinds(network: Network) -> list[str]:
 
 
 def test_a_convolution_over_time_before_a_recurrent_layer(tmp_path):
-    graph = Graph(("batch", 3, 9))
+    graph = OnnxGraph(("batch", 3, 9))
     graph.add("Conv", graph.weight(5, 3, 3), graph.weight(5), pads=[1, 1])
     graph.add("Relu")
     graph.add("Transpose", perm=[2, 0, 1])
@@ -60,7 +60,7 @@ def test_a_convolution_over_time_before_a_recurrent_layer(tmp_path):
 
 @pytest.mark.parametrize("time", list(TimeAxis))
 def test_rows_or_columns_of_an_image_are_time_steps_whose_channels_lie_in_any_order(tmp_path, time):
-    graph = Graph(("batch", 1, 6, 7))
+    graph = OnnxGraph(("batch", 1, 6, 7))
     graph.add("Conv", graph.weight(5, 1, 3, 3), graph.weight(5))
     pixels = 4 if time is TimeAxis.COLUMNS else 5
     graph.add("Transpose", perm=[3, 0, 1, 2] if time is TimeAxis.COLUMNS else [2, 0, 1, 3])
@@ -74,7 +74,7 @@ def test_rows_or_columns_of_an_image_are_time_steps_whose_channels_lie_in_any_or
 
 @pytest.mark.parametrize("directions", [1, 2])
 def test_convolutions_before_between_and_after_recurrent_layers(tmp_path, directions):
-    graph = Graph(("batch", 2, 8))
+    graph = OnnxGraph(("batch", 2, 8))
     graph.add("Conv", graph.weight(3, 2, 3), graph.weight(3), pads=[1, 1])
     graph.add("Transpose", perm=[2, 0, 1])
     lstm(graph, 3, directions)
@@ -92,8 +92,8 @@ def test_convolutions_before_between_and_after_recurrent_layers(tmp_path, direct
 
 
 def test_a_sequence_that_a_convolution_reads_has_a_fixed_number_of_steps(tmp_path):
-    def network(time) -> Graph:
-        graph = Graph((time, "batch", 3))
+    def network(time) -> OnnxGraph:
+        graph = OnnxGraph((time, "batch", 3))
         lstm(graph, 3)
         joined(graph)
         graph.add("Conv", graph.weight(2, HIDDEN, 3), graph.weight(2))
@@ -111,7 +111,7 @@ def test_a_sequence_that_a_convolution_reads_has_a_fixed_number_of_steps(tmp_pat
 
 
 def test_a_linear_layer_at_each_step_and_the_mean_of_all(tmp_path):
-    graph = Graph((7, "batch", 3))
+    graph = OnnxGraph((7, "batch", 3))
     lstm(graph, 3)
     graph.add("Squeeze", graph.constant(np.array([1])))
     graph.add("MatMul", graph.weight(HIDDEN, 5))
@@ -125,7 +125,7 @@ def test_a_linear_layer_at_each_step_and_the_mean_of_all(tmp_path):
 
 
 def test_a_dense_layer_of_all_time_steps(tmp_path):
-    graph = Graph(("batch", 5, 3))
+    graph = OnnxGraph(("batch", 5, 3))
     graph.add("Transpose", perm=[1, 0, 2])
     lstm(graph, 3, 2)
     graph.add("Transpose", perm=[2, 0, 1, 3])
@@ -137,7 +137,7 @@ def test_a_dense_layer_of_all_time_steps(tmp_path):
 
 @pytest.mark.parametrize("directions", [1, 2])
 def test_peepholes(tmp_path, directions):
-    graph = Graph(("time", "batch", 3))
+    graph = OnnxGraph(("time", "batch", 3))
     lstm(graph, 3, directions, peepholes=True)
     ended(graph, directions)
     network = equal(written(tmp_path, graph)).network

@@ -10,11 +10,11 @@ from concord.net.ops.weighted import Linear
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
+from concord.campaigns.zoo.quantized import ENTRIES, by_hand
+from concord.campaigns.zoo.zoo import outcome
 from concord.frontends.onnx.read import read
 from concord.tests.float_networks import change_header
-from concord.tests.frontends.zoo import outcome
-from concord.tests.frontends.zoo_quantized import ENTRIES, by_hand
-from concord.tests.onnx_files import Graph, equal, written
 
 
 @pytest.mark.parametrize("name", sorted(name for name in ENTRIES if "brevitas" not in name))
@@ -40,7 +40,7 @@ def test_integers_of_weights(tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
 def test_activations_round_half_to_even_and_clip(tmp_path, dtype):
-    graph = Graph(("batch", 3))
+    graph = OnnxGraph(("batch", 3))
     scale, zero = graph.constant(np.float32(0.5)), graph.constant(dtype(3))
     graph.add("QuantizeLinear", scale, zero)
     graph.add("DequantizeLinear", scale, zero)
@@ -55,7 +55,7 @@ def test_activations_round_half_to_even_and_clip(tmp_path, dtype):
 @pytest.mark.parametrize(("change", "pattern"), [
     ({"bits": 40}, "integers of 40 bits"), ({"scale": 0.0}, "not above zero"), ({"zero_point": 300}, "zero point")])
 def test_bad_grids_in_a_file(tmp_path, change, pattern):
-    graph = Graph(("batch", 3))
+    graph = OnnxGraph(("batch", 3))
     scale, zero = graph.constant(np.float32(0.5)), graph.constant(np.int8(3))
     graph.add("QuantizeLinear", scale, zero)
     graph.add("DequantizeLinear", scale, zero)
@@ -72,7 +72,7 @@ def test_bad_grids_in_a_file(tmp_path, change, pattern):
     (np.int8, (-7, 7)), (np.int8, (-8, 7)), (np.uint8, (0, 15)), (np.uint8, (0, 14)), (np.int8, (0, 3))])
 def test_a_clip_of_integers_leaves_fewer_bits(tmp_path, dtype, limits):
     """Brevitas writes QuantizeLinear, Clip and DequantizeLinear (QCDQ) for integers of fewer than 8 bits."""
-    graph = Graph(("batch", 12))
+    graph = OnnxGraph(("batch", 12))
     scale, zero = graph.constant(np.float32(0.5)), graph.constant(dtype(0))
     graph.add("QuantizeLinear", scale, zero)
     graph.add("Clip", *(graph.constant(dtype(limit)) for limit in limits))
@@ -84,7 +84,7 @@ def test_a_clip_of_integers_leaves_fewer_bits(tmp_path, dtype, limits):
 
 
 def test_a_clip_to_other_integers_is_refused(tmp_path):
-    graph = Graph(("batch", 3))
+    graph = OnnxGraph(("batch", 3))
     scale, zero = graph.constant(np.float32(0.5)), graph.constant(np.int8(0))
     graph.add("QuantizeLinear", scale, zero)
     graph.add("Clip", graph.constant(np.int8(-5)), graph.constant(np.int8(9)))
@@ -103,7 +103,7 @@ def test_a_flag_that_is_neither_0_nor_1(tmp_path, flag):
 
 
 def test_other_scale_behind(tmp_path):
-    graph = Graph(("batch", 3))
+    graph = OnnxGraph(("batch", 3))
     zero = graph.constant(np.int8(0))
     graph.add("QuantizeLinear", graph.constant(np.float32(0.5)), zero)
     graph.add("DequantizeLinear", graph.constant(np.float32(0.25)), zero)

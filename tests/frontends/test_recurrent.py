@@ -8,19 +8,8 @@ from concord.net.ops.weighted import Linear
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+from concord.campaigns.makers.onnx_graphs import HIDDEN, INPUTS, OnnxGraph, equal, layer, written
 from concord.frontends.onnx.read import read
-from concord.tests.onnx_files import Graph, equal, written
-
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-INPUTS, HIDDEN = 3, 4
-
-
-def layer(graph: Graph, kind: str, directions: int, inputs: int = INPUTS, **attributes) -> str:
-    """A recurrent layer with weights of a graph; its hidden vectors of all time steps."""
-    gates = GATES[kind] * HIDDEN
-    weights = [graph.weight(directions, gates, size) for size in (inputs, HIDDEN)]
-    return graph.add(kind, *weights, graph.weight(directions, 2 * gates), hidden_size=HIDDEN, outputs=2,
-                     direction="bidirectional" if directions == 2 else "forward", **attributes)
 
 
 @pytest.mark.parametrize("directions", [1, 2])
@@ -31,7 +20,7 @@ def test_last_hidden_vectors(tmp_path, form, directions, batch_first):
     kind, attributes = form
     if "activations" in attributes:
         attributes = {"activations": ["Relu"] * directions}
-    graph = Graph(("batch", "time", INPUTS) if batch_first else ("time", "batch", INPUTS))
+    graph = OnnxGraph(("batch", "time", INPUTS) if batch_first else ("time", "batch", INPUTS))
     if batch_first:
         graph.add("Transpose", perm=[1, 0, 2])
     layer(graph, kind, directions, **attributes)
@@ -47,7 +36,7 @@ def test_last_hidden_vectors(tmp_path, form, directions, batch_first):
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_last_time_step_behind_two_layers(tmp_path, fixed):
-    graph = Graph((2, 6, INPUTS) if fixed else ("batch", "time", INPUTS))
+    graph = OnnxGraph((2, 6, INPUTS) if fixed else ("batch", "time", INPUTS))
     graph.add("Transpose", perm=[1, 0, 2])
     for inputs in (INPUTS, HIDDEN):
         layer(graph, "LSTM", 1, inputs)
@@ -64,7 +53,7 @@ def test_last_time_step_behind_two_layers(tmp_path, fixed):
 
 def test_both_directions_meet_at_their_own_ends(tmp_path):
     """The last time step of the backward direction has seen one input alone, and is refused."""
-    graph = Graph(("time", "batch", INPUTS))
+    graph = OnnxGraph(("time", "batch", INPUTS))
     layer(graph, "GRU", 2)
     graph.add("Gather", graph.constant(np.array(-1)), axis=0)
     graph.add("Transpose", perm=[1, 0, 2])
@@ -76,7 +65,7 @@ def test_both_directions_meet_at_their_own_ends(tmp_path):
 
 @pytest.mark.parametrize(("index", "pattern"), [(4, "lengths of its own"), (5, "first state is not zero")])
 def test_what_a_layer_must_not_have(tmp_path, index, pattern):
-    graph = Graph((6, 2, INPUTS))
+    graph = OnnxGraph((6, 2, INPUTS))
     layer(graph, "GRU", 1)
     value = np.array([3, 6], np.int32) if index == 4 else np.ones((1, 2, HIDDEN), np.float32)
     names = list(graph.nodes[-1].input) + [""] * (index - 4) + [graph.constant(value)]
@@ -91,7 +80,7 @@ def test_what_a_layer_must_not_have(tmp_path, index, pattern):
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_lengths(tmp_path, kind):
     """A shorter sequence gives what it gives alone, in both directions."""
-    graph = Graph(("time", "batch", INPUTS))
+    graph = OnnxGraph(("time", "batch", INPUTS))
     layer(graph, kind, 2, **({"linear_before_reset": 1} if kind == "GRU" else {}))
     graph.at = graph.nodes[-1].output[1]
     graph.add("Transpose", perm=[1, 0, 2])

@@ -5,27 +5,27 @@ import pytest
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
 from concord.frontends.onnx.read import read
-from concord.tests.onnx_files import Graph, equal, written
 
 
 @pytest.mark.parametrize("shape", [(28, 28), (1, 28), (5, 1), (1, 28, 28), (6,)])
 def test_a_flattened_input_is_a_vector(tmp_path, shape):
-    graph, size = Graph(("batch", *shape)), int(np.prod(shape))
+    graph, size = OnnxGraph(("batch", *shape)), int(np.prod(shape))
     graph.add("Flatten")
     graph.add("Gemm", graph.weight(4, size), graph.weight(4), transB=1)
     assert equal(written(tmp_path, graph)).network.shape == (size,)
 
 
 def test_a_constant_that_differs_from_sample_to_sample(tmp_path):
-    graph = Graph((2, 3, 4))
+    graph = OnnxGraph((2, 3, 4))
     graph.add("Add", graph.weight(2, 3, 4))
     with pytest.raises(ValueError, match=r"its constant \[2, 3, 4\] differs from sample to sample"):
         read(written(tmp_path, graph))
 
 
 def test_whole_numbers_are_not_divided(tmp_path):
-    graph = Graph(("batch", 4))
+    graph = OnnxGraph(("batch", 4))
     graph.inputs[0].type.tensor_type.elem_type = 6
     graph.add("Div", graph.constant(np.array([2], np.int32)))
     graph.add("Cast", to=1)
@@ -34,7 +34,7 @@ def test_whole_numbers_are_not_divided(tmp_path):
 
 
 def test_a_file_that_leaves_all_to_the_host(tmp_path):
-    graph = Graph(("batch", 4))
+    graph = OnnxGraph(("batch", 4))
     graph.add("Softmax", axis=1)
     with pytest.raises(ValueError, match=r"nothing in it is left for the machine.*a softmax \(Softmax\) is left"):
         read(written(tmp_path, graph))
@@ -44,7 +44,7 @@ def test_a_file_that_leaves_all_to_the_host(tmp_path):
 @pytest.mark.parametrize("shape", [("batch", 5, 3), (1, 5, 3), ("batch", 4, 5, 3)])
 def test_a_dense_layer_of_each_vector(tmp_path, shape, kind):
     """[samples, time, features]: each time step, or pixel, alone, then all of them."""
-    graph, places = Graph(shape), int(np.prod(shape[1:-1]))
+    graph, places = OnnxGraph(shape), int(np.prod(shape[1:-1]))
     if kind == "Gemm":
         graph.add("Reshape", graph.constant(np.array([-1, 3])))
     graph.add(kind, graph.weight(3, 6))
@@ -61,7 +61,7 @@ def test_a_dense_layer_of_each_vector(tmp_path, shape, kind):
     ((1, 1), {}), ((3, 3), {"pads": [1, 1, 1, 1]}), ((2, 2), {"pads": [1, 0, 0, 1]}), ((1, 1), {"group": 3}),
     ((3, 3), {"dilations": [2, 2], "pads": [2, 2, 2, 2]}), ((1, 1), {"pads": [1, 1, 1, 1], "strides": [3, 3]})])
 def test_convolutions_after_a_global_average(tmp_path, window, attributes):
-    graph = Graph(("batch", 6, 5, 4))
+    graph = OnnxGraph(("batch", 6, 5, 4))
     graph.add("GlobalAveragePool")
     graph.add("Conv", graph.weight(9, 6 // attributes.get("group", 1), *window), graph.weight(9), **attributes)
     graph.add("HardSwish")
@@ -73,7 +73,7 @@ def test_convolutions_after_a_global_average(tmp_path, window, attributes):
 
 
 def test_a_convolution_that_makes_an_image_of_a_vector(tmp_path):
-    graph = Graph(("batch", 6, 5, 4))
+    graph = OnnxGraph(("batch", 6, 5, 4))
     graph.add("GlobalAveragePool")
     graph.add("Conv", graph.weight(9, 6, 1, 1), pads=[1, 1, 1, 1])
     with pytest.raises(ValueError, match="it makes an image of 3 x 3 pixels of a vector and zeros around it"):
@@ -81,7 +81,7 @@ def test_a_convolution_that_makes_an_image_of_a_vector(tmp_path):
 
 
 def test_squeeze_and_excite_is_refused_for_its_product_alone(tmp_path):
-    graph = Graph(("batch", 3, 8, 8))
+    graph = OnnxGraph(("batch", 3, 8, 8))
     image = graph.add("Conv", graph.weight(4, 3, 3, 3))
     graph.add("GlobalAveragePool")
     graph.add("Conv", graph.weight(2, 4, 1, 1), graph.weight(2))
@@ -97,7 +97,7 @@ def test_squeeze_and_excite_is_refused_for_its_product_alone(tmp_path):
 
 def test_a_refused_node_gives_no_false_reasons_to_those_after_it(tmp_path):
     """The convolution fits the channels that the refused one gives, and the last dense layer its pixels."""
-    graph = Graph(("batch", 3, 12, 12))
+    graph = OnnxGraph(("batch", 3, 12, 12))
     graph.add("ConvTranspose", graph.weight(3, 4, 2, 2), strides=[2, 2])
     graph.add("BatchNormalization", graph.weight(4), graph.weight(4), graph.weight(4), graph.weight(4, above=0.5))
     graph.add("Conv", graph.weight(4, 4, 3, 3))

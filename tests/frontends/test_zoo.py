@@ -6,8 +6,8 @@ pytest.importorskip("torch")
 pytest.importorskip("skl2onnx")
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
-from concord.tests.frontends.zoo import ZOO, outcome
-from concord.tests.frontends.zoo_twins import twins
+from concord.campaigns.zoo.twins import twins
+from concord.campaigns.zoo.zoo import ZOO, outcome
 
 QUICK = [name for name in ZOO if name.startswith(("torch_", "scikit_")) and not name.endswith("_dynamo")] + [
     "torch_mobile_dynamo", "torch_mlp_dynamo"]

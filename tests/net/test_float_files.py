@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from concord.campaigns.fuzz.damage import value_changed
 from concord.net import graph_file as file
 from concord.net.arithmetic.windows import Window
 from concord.net.cells.peephole import PEEPHOLE
@@ -17,7 +18,6 @@ from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.ops.reshape import Flatten, ToImage, ToSequence
 from concord.net.ops.scale import BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
-from concord.tests.fuzz.damage import value_changed
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 

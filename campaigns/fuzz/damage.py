@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+from onnx import ModelProto, numpy_helper
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+#: Sizes and attributes of ONNX nodes that files hold rarely.
+NUMBERS = (-(2**31), -3, -1, 0, 1, 2, 3, 7, 1000, 2**31 - 1, 2**40)
 #: Words that texts hold rarely.
 WORDS = ("", "nan", "inf", "-1", "0", "1e999", "1e-999", "0x10", "9" * 5000, "1_000", "\0", "\x1b[31m", "\N{BOM}", "é",
          "\r", "\n", '"', "'", "[" * 3000, "{", "}", ",", ";", ":", "\t", "=", "../../x", "/dev/zero", ".", "true",
@@ -90,3 +93,39 @@ def tensors_changed(path: Path, key: str, rng: random.Random):
         if rng.random() < 0.8:
             arrays[name if rng.random() < 0.9 else name + "x"] = array_changed(array, rng)
     save_file(arrays, path, {key: json.dumps(header)})
+
+
+def graph_changed(model: ModelProto, rng: random.Random) -> ModelProto:
+    """A model of an ONNX file with one thing changed."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    node = rng.choice(made.graph.node)
+    match rng.randrange(9):
+        case 0:
+            node.input[rng.randrange(len(node.input))] = rng.choice([*node.output, "", "x", "nothing"])
+        case 1 if node.attribute:
+            attribute = rng.choice(node.attribute)
+            for place in range(len(attribute.ints)):
+                attribute.ints[place] = rng.choice(NUMBERS)
+            attribute.i = rng.choice(NUMBERS)
+        case 2 if node.attribute:
+            del node.attribute[rng.randrange(len(node.attribute))]
+        case 3:
+            node.op_type = rng.choice([other.op_type for other in made.graph.node] + ["Add", "Concat", "Slice"])
+        case 4:
+            tensor = rng.choice(made.graph.initializer)
+            tensor.dims[:] = [rng.choice(NUMBERS) for _ in tensor.dims]
+        case 5:
+            tensor = rng.choice(made.graph.initializer)
+            values = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(rng.choice([
+                values.reshape(-1), values[None], np.isfinite(values).astype(np.int64), values[:1], values * np.nan
+                if values.dtype.kind == "f" else -values]), tensor.name))
+        case 6:
+            for size in made.graph.input[0].type.tensor_type.shape.dim:
+                size.dim_value = rng.choice([1, 2, 3, 4, 8, 1000, -5])
+        case 7:
+            del made.graph.node[rng.randrange(len(made.graph.node))]
+        case _:
+            made.graph.output[0].name = rng.choice([*node.output, "x", "nothing"])
+    return made

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-from concord.tests.fuzz.attempts import ACCEPTED, REFUSED, Attempts, Outcome
-from concord.tests.fuzz.kinds import KINDS
+from concord.campaigns.fuzz.attempts import ACCEPTED, REFUSED, Attempt, Attempts
+from concord.campaigns.fuzz.kinds import KINDS
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -65,7 +65,7 @@ def _campaign(attempts: Attempts, seed: int, count: int, end: float, out: Path) 
     return found
 
 
-def _keep(attempts: Attempts, outcome: Outcome, out: Path):
+def _keep(attempts: Attempts, outcome: Attempt, out: Path):
     """Keep the file of a failure, its error, and the line that repeats it."""
     line = f"nox -s fuzz -- --kind {attempts.name} --seed {outcome.seed} --count 1"
     folder = out / f"{attempts.name}-{outcome.seed}"

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import atheris
 
 with atheris.instrument_imports(include=["concord"]):
-    from concord.tests.fuzz.attempts import REFUSED, Attempts, verdict
-    from concord.tests.fuzz.kinds import KINDS
+    from concord.campaigns.fuzz.attempts import REFUSED, Attempts, verdict
+    from concord.campaigns.fuzz.kinds import KINDS
 
 #: Kinds that are one file each.
 FILES = ("onnx-bytes", "imported", "model", "firmware", "npz", "npy", "csv", "data-toml", "machine-toml")

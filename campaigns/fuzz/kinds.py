@@ -14,7 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import tomli_w
-from concord.campaigns.makers import networks
+from concord.campaigns.fuzz.damage import (
+    array_changed,
+    bytes_changed,
+    graph_changed,
+    tensors_changed,
+    text_changed,
+    value_changed,
+)
+from concord.campaigns.makers import integer_graphs, networks
+from concord.campaigns.makers.onnx_graphs import network, sequences, written
 from concord.compiler.cascade import PartCompiler
 from concord.compiler.network import compile_network
 from concord.datasets.dataset import DATA
@@ -24,13 +33,11 @@ from concord.frontends.onnx.compare import difference
 from concord.frontends.onnx.read import read
 from concord.net import graph_file as float_file
 from concord.net import model_file
+from concord.net.model import Model
 from concord.net.qdq.network import keep
 from concord.spec.machine.config import preset
 from concord.spec.machine.machine_file import read_config
 from concord.spec.numbers.formats import Format
-from concord.tests.frontends import test_fuzz, test_kept, zoo_quantized
-from concord.tests.fuzz.damage import array_changed, bytes_changed, tensors_changed, text_changed, value_changed
-from concord.tests.net import test_float_files, test_model_file
 from PIL import Image
 
 OPERANDS = Format(bits=8)  #: The machine's, for networks that are quantised already.
@@ -61,20 +68,20 @@ class Kind:
 
 @cache
 def _graphs() -> tuple:
-    return tuple(graph.model() for graph in (
-        zoo_quantized.network("image"), zoo_quantized.network("dense"), test_fuzz.sequences()))
+    return tuple(graph.model() for graph in (network("image"), network("dense"), sequences()))
 
 
 @cache
 def _integer_graphs() -> tuple:
-    return test_kept.dense(end=True), test_kept.images(), test_kept.qonnx(False), test_kept.clipped()
+    return (integer_graphs.dense(end=True), integer_graphs.images(), integer_graphs.qonnx(False),
+            integer_graphs.clipped())
 
 
 def _onnx_graph(graphs: Callable[[], tuple], folder: Path, rng: random.Random) -> Path:
     model = rng.choice(graphs())
     for _ in range(rng.choice((1, 1, 2, 3))):
         with suppress(ValueError, IndexError, TypeError):  # earlier damage leaves nothing to damage
-            model = test_fuzz.damaged(model, rng)
+            model = graph_changed(model, rng)
     return _written(folder / "a.onnx", model.SerializeToString())
 
 
@@ -110,28 +117,36 @@ def _run(path: Path):
 
 
 @cache
-def _float_file(folder: Path) -> bytes:
-    path = folder / "whole.safetensors"
-    float_file.save(test_float_files.network(), path)
-    return _taken(path)
+def _float_files(folder: Path) -> tuple[bytes, ...]:
+    path, found = folder / "whole.safetensors", []
+    for graph in network("image"), sequences():
+        float_file.save(read(written(folder, graph)).network, path)
+        found.append(_taken(path))
+    return tuple(found)
+
+
+def _made() -> tuple[Model, ...]:
+    """Models for `tiny`: recurrent layers of integers, and dense layers in block floating point."""
+    rng, tiny = np.random.default_rng(0), preset("tiny")
+    return (networks.recurrent(rng, tiny, [3, 5], block=[False], outputs=4),
+            networks.mlp(rng, tiny, [13, 9, 5], block=True))
 
 
 @cache
 def _models(folder: Path) -> tuple[bytes, ...]:
     path = folder / "whole.safetensors"
     found = [(DATA / "models" / f"{name}.safetensors").read_bytes() for name in ("vowels-lstm-w8", "fashion-resnet-w8")]
-    for kinds in ("lstm", "dense"), ("block_lstm", "lstm", "block_dense"):
-        model_file.save_model(test_model_file.model(*kinds), path)
+    for model in _made():
+        model_file.save_model(model, path)
         found.append(_taken(path))
     return tuple(found)
 
 
 @cache
 def _firmwares(folder: Path) -> tuple[bytes, ...]:
-    path, found, tiny, rng = folder / "whole.safetensors", [], preset("tiny"), np.random.default_rng(0)
-    for network in (networks.recurrent(rng, tiny, [3, 5], block=[False], outputs=4),
-                    networks.mlp(rng, tiny, [13, 9, 5], block=True)):
-        firmware_file.save_firmware(compile_network(network, tiny).firmware, path)
+    path, found = folder / "whole.safetensors", []
+    for model in _made():
+        firmware_file.save_firmware(compile_network(model, preset("tiny")).firmware, path)
         found.append(_taken(path))
     return tuple(found)
 
@@ -258,7 +273,7 @@ KINDS = {
     "onnx-graph": Kind(make=partial(_onnx_graph, _graphs), load=_import),
     "onnx-integers": Kind(make=partial(_onnx_graph, _integer_graphs), load=_keep),
     "onnx-bytes": Kind(make=_onnx_bytes, load=_import),
-    "imported": Kind(make=partial(_tensors, _float_file, float_file.KIND.key), load=_run),
+    "imported": Kind(make=partial(_tensors, _float_files, float_file.KIND.key), load=_run),
     "model": Kind(make=partial(_tensors, _models, model_file.KIND.key), load=model_file.load_model),
     "firmware": Kind(make=partial(_tensors, _firmwares, firmware_file.KIND.key), load=firmware_file.load_firmware),
     "cascade": Kind(make=partial(_tensors, _cascades, firmware_file.SEVERAL.key), load=firmware_file.load_cascade),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from concord.campaigns.twin_random import calls
 from concord.firmware.firmware import Firmware
+from concord.firmware.session import outputs_of
 from concord.machines.fit import fit
 from concord.net.graph import Graph
 from concord.net.passes.simplify import is_quantized
@@ -16,7 +17,6 @@ from concord.objects import Model, Network
 from concord.quantizing import quantize
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import find_config
-from concord.tests.twin.recovered import golden
 from concord.twin.generic.generic import network as word_by_word
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover, without_hints
@@ -125,4 +125,5 @@ def beside_golden(firmware: Firmware) -> Twin:
         written = TwinSource(write_twin(script, Framework.NUMPY, Path(folder), "twin"), Framework.NUMPY)
         found = written.infer(samples).reshape(SAMPLES, -1)
     tables = sum(call.function == "take" for call in calls(script)) if form == "layers" else 0
-    return Twin(form=form, bits=differing(golden(firmware, samples), found), tables=tables, seconds=seconds)
+    golden = outputs_of("golden", firmware, samples).reshape(SAMPLES, -1)
+    return Twin(form=form, bits=differing(golden, found), tables=tables, seconds=seconds)

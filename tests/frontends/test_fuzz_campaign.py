@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("onnxruntime")
-from concord.tests.fuzz import attempts, kinds
-from concord.tests.fuzz.attempts import ACCEPTED, REFUSED, Attempts
+from concord.campaigns.fuzz import attempts, kinds
+from concord.campaigns.fuzz.attempts import ACCEPTED, REFUSED, Attempts
 
 
 def outcomes(name: str, folder, count: int, seconds: float = 30.0) -> list[str]:

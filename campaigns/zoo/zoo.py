@@ -1,7 +1,7 @@
 """A zoo of ONNX files as tools write them: each is imported and equals onnxruntime, or is refused by name.
 
-`nox -s zoo` runs all of it; `test_zoo.py` takes a quick selection. Each entry writes its file to a path.
-With `--twins`, each network that is imported becomes firmware and a software twin, too.
+`nox -s zoo` runs all of it; `tests/frontends/test_zoo.py` takes a quick selection. Each entry writes its file to a
+path. With `--twins`, each network that is imported becomes firmware and a software twin, too.
 """
 
 import argparse
@@ -12,19 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from concord.campaigns.makers.onnx_graphs import CLOSE
+from concord.campaigns.zoo import from_keras, from_scikit, from_torch, quantized
 from concord.frontends.onnx.compare import difference
 from concord.frontends.onnx.read import read
 from concord.net.graph import Graph
-from concord.tests.frontends import zoo_keras, zoo_quantized, zoo_scikit, zoo_torch
-from concord.tests.onnx_files import CLOSE
 
 #: Entries by name: what writes the file, and a part of the refusal, or "" where the import must succeed.
 ZOO: dict[str, tuple[Callable[[Path], None], str]] = {
-    **zoo_torch.ENTRIES, **zoo_scikit.ENTRIES, **zoo_keras.ENTRIES, **zoo_quantized.ENTRIES}
+    **from_torch.ENTRIES, **from_scikit.ENTRIES, **from_keras.ENTRIES, **quantized.ENTRIES}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class ZooImport:
     """What became of an entry.
 
     Attributes:
@@ -40,7 +40,7 @@ class Outcome:
     network: Graph | None = None
 
 
-def outcome(name: str, folder: Path) -> Outcome:
+def outcome(name: str, folder: Path) -> ZooImport:
     """Write the file of an entry and import it."""
     write, refusal = ZOO[name]
     path = folder / f"{name}.onnx"
@@ -50,15 +50,15 @@ def outcome(name: str, folder: Path) -> Outcome:
     try:
         imported = read(path)
     except ValueError as error:
-        return Outcome(difference=None, text=str(error), expected=bool(refusal) and refusal in str(error))
+        return ZooImport(difference=None, text=str(error), expected=bool(refusal) and refusal in str(error))
     worst = difference(imported)
     ops = " ".join(node.op.label for node in imported.network.nodes)
-    return Outcome(difference=worst, text=ops, expected=not refusal and worst < CLOSE, network=imported.network)
+    return ZooImport(difference=worst, text=ops, expected=not refusal and worst < CLOSE, network=imported.network)
 
 
 def print_twins(name: str, network: Graph) -> bool:
     """Print what becomes of a network's twins; returns whether all of them have golden's bits."""
-    from concord.tests.frontends.zoo_twins import twins
+    from concord.campaigns.zoo.twins import twins
 
     equal = True
     for made in twins(network):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from concord.tests.fuzz.kinds import KINDS
+from concord.campaigns.fuzz.kinds import KINDS
 
 REFUSED, ACCEPTED = "refused", "accepted"
 FOLDER = "damaged_files"  #: Folder of what is loaded.
@@ -29,7 +29,7 @@ class TooSlow(BaseException):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class Attempt:
     """What became of a file.
 
     Attributes:
@@ -63,7 +63,7 @@ class Attempts:
         folder.mkdir()
         return KINDS[self.name].make(folder, random.Random(f"{self.name} {seed}"))
 
-    def run(self, seed: int, count: int, end: float) -> Iterator[Outcome]:
+    def run(self, seed: int, count: int, end: float) -> Iterator[Attempt]:
         """Load files from number `seed` on, until the time `end` of the monotonic clock."""
         self.write(seed, "first")  # what all files need is made once, before processes begin
         last = seed + count
@@ -72,7 +72,7 @@ class Attempts:
                 yield outcome
                 seed = outcome.seed + 1
 
-    def _process(self, seed: int, last: int, end: float) -> Iterator[Outcome]:
+    def _process(self, seed: int, last: int, end: float) -> Iterator[Attempt]:
         """Outcomes of a process, until all is done or the process ends."""
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe(duplex=False)
@@ -86,10 +86,10 @@ class Attempts:
                     return
                 yield outcome
                 seed = outcome.seed + 1
-            yield Outcome(seed=seed, verdict=f"the process hangs for {self.seconds + GRACE:g} s", text="")
+            yield Attempt(seed=seed, verdict=f"the process hangs for {self.seconds + GRACE:g} s", text="")
         except EOFError:
             process.join()
-            yield Outcome(seed=seed, verdict=f"the process ends with code {process.exitcode}", text="")
+            yield Attempt(seed=seed, verdict=f"the process ends with code {process.exitcode}", text="")
         finally:
             process.kill()
             process.join()
@@ -118,7 +118,7 @@ class Attempts:
             seed += 1
         connection.send(None)
 
-    def attempt(self, seed: int) -> Outcome:
+    def attempt(self, seed: int) -> Attempt:
         """Load the file of a number, in this process."""
         path = self.write(seed, FOLDER)
         try:
@@ -128,10 +128,10 @@ class Attempts:
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
         except ValueError as error:
-            return Outcome(seed=seed, verdict=verdict(str(error), self.folder / FOLDER), text=traceback.format_exc())
+            return Attempt(seed=seed, verdict=verdict(str(error), self.folder / FOLDER), text=traceback.format_exc())
         except BaseException as error:
-            return Outcome(seed=seed, verdict=f"{type(error).__name__}: {error}"[:200], text=traceback.format_exc())
-        return Outcome(seed=seed, verdict=ACCEPTED, text="")
+            return Attempt(seed=seed, verdict=f"{type(error).__name__}: {error}"[:200], text=traceback.format_exc())
+        return Attempt(seed=seed, verdict=ACCEPTED, text="")
 
 
 def cpu_time(pid: int) -> float:

@@ -5,28 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-
-
-def network(kind: str):
-    """A graph of float layers: "dense" or "image"."""
-    from concord.tests.onnx_files import Graph
-
-    if kind == "dense":
-        graph = Graph(("batch", 12))
-        for size, inputs in ((10, 12), (6, 10)):
-            graph.add("Gemm", graph.weight(size, inputs), graph.weight(size), transB=1)
-            graph.add("Relu")
-        graph.add("MatMul", graph.weight(6, 3))
-        return graph
-    graph = Graph(("batch", 3, 8, 8))
-    graph.add("Conv", graph.weight(6, 3, 3, 3), graph.weight(6), pads=[1, 1, 1, 1])
-    graph.add("Relu")
-    graph.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
-    graph.add("Conv", graph.weight(6, 1, 3, 3), graph.weight(6), group=6)
-    graph.add("GlobalAveragePool")
-    graph.add("Flatten")
-    graph.add("Gemm", graph.weight(4, 6), graph.weight(4), transB=1)
-    return graph
+from concord.campaigns.makers.onnx_graphs import network
 
 
 def by_onnxruntime(path: Path, kind: str, quant_format: str = "QDQ", **options):
@@ -66,10 +45,10 @@ def with_types(path: Path, kind: str, activations: str, weights: str, **options)
 
 def by_hand(path: Path, *, mode: str = "ROUND", bipolar: bool = False, signs: bool = False, after: int = 6):
     """Quant around the inputs and the weights of dense layers, in integers of 4 bits; `after` bits after each layer."""
+    from concord.campaigns.makers.onnx_graphs import OnnxGraph
     from concord.compiler.qonnx.nodes import DOMAIN, quant_function
-    from concord.tests.onnx_files import Graph
 
-    graph = Graph(("batch", 12))
+    graph = OnnxGraph(("batch", 12))
 
     def quant(first: str, scale, signed: bool, bits: int = 4) -> str:
         return graph.add("Quant", graph.constant(np.float32(scale)), graph.constant(np.float32(0)), graph.constant(

@@ -9,9 +9,12 @@ from concord.frontends.onnx.read import Imported, read
 from onnx import TensorProto, helper, numpy_helper
 
 CLOSE = 1e-5  #: Largest difference from onnxruntime, relative to the largest output.
+#: Gates of recurrent layers, by their kinds; numbers of inputs and of hidden elements of a layer.
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+INPUTS, HIDDEN = 3, 4
 
 
-class Graph:
+class OnnxGraph:
     """An ONNX graph that grows node by node; the last node gives its output.
 
     Args:
@@ -55,10 +58,10 @@ class Graph:
         return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=sets, ir_version=8))
 
 
-def written(folder: Path, model: onnx.ModelProto | Graph, name: str = "network.onnx") -> Path:
+def written(folder: Path, model: onnx.ModelProto | OnnxGraph, name: str = "network.onnx") -> Path:
     """The file of a model."""
     path = folder / name
-    onnx.save(model.model() if isinstance(model, Graph) else model, path)
+    onnx.save(model.model() if isinstance(model, OnnxGraph) else model, path)
     return path
 
 
@@ -67,3 +70,40 @@ def equal(path: Path, **options) -> Imported:
     imported = read(path, **options)
     assert difference(imported) < CLOSE
     return imported
+
+
+def layer(graph: OnnxGraph, kind: str, directions: int, inputs: int = INPUTS, **attributes) -> str:
+    """A recurrent layer with weights of a graph; its hidden vectors of all time steps."""
+    gates = GATES[kind] * HIDDEN
+    weights = [graph.weight(directions, gates, size) for size in (inputs, HIDDEN)]
+    return graph.add(kind, *weights, graph.weight(directions, 2 * gates), hidden_size=HIDDEN, outputs=2,
+                     direction="bidirectional" if directions == 2 else "forward", **attributes)
+
+
+def network(kind: str) -> OnnxGraph:
+    """A graph of float layers: "dense" or "image"."""
+    if kind == "dense":
+        graph = OnnxGraph(("batch", 12))
+        for size, inputs in ((10, 12), (6, 10)):
+            graph.add("Gemm", graph.weight(size, inputs), graph.weight(size), transB=1)
+            graph.add("Relu")
+        graph.add("MatMul", graph.weight(6, 3))
+        return graph
+    graph = OnnxGraph(("batch", 3, 8, 8))
+    graph.add("Conv", graph.weight(6, 3, 3, 3), graph.weight(6), pads=[1, 1, 1, 1])
+    graph.add("Relu")
+    graph.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    graph.add("Conv", graph.weight(6, 1, 3, 3), graph.weight(6), group=6)
+    graph.add("GlobalAveragePool")
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(4, 6), graph.weight(4), transB=1)
+    return graph
+
+
+def sequences() -> OnnxGraph:
+    graph = OnnxGraph(("time", "batch", INPUTS))
+    layer(graph, "LSTM", 2)
+    graph.at = graph.nodes[-1].output[1]
+    graph.add("Transpose", perm=[1, 0, 2])
+    graph.add("Reshape", graph.constant(np.array([-1, 2 * HIDDEN])))
+    return graph
