@@ -61,7 +61,7 @@ PROGRAMS = {
         "ResNet-style networks and MLPs on accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."),
     "bench_scales": (
         "benchmarks.bench_scales",
-        "8 bits behind a scaler beside onnxruntime's, channels of equal range at 8 to 4 bits: accuracy; `--seeds`."),
+        "8 bits after a scaler beside onnxruntime's, channels of equal range at 8 to 4 bits: accuracy; `--seeds`."),
     "bench_tiny": (
         "benchmarks.bench_tiny",
         "The trained networks of MLPerf Tiny from their published files to RTL: `-- --models FOLDER --data FOLDER`."),

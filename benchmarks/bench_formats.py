@@ -56,7 +56,7 @@ def shipped(network: str) -> nn.Module:
         for module, layer in zip(weighted, layers, strict=True):
             weights, bias = (torch.from_numpy(layer.real[f"fp32_{name}"].copy()) for name in ("weights", "bias"))
             module.weight.copy_(weights.view(module.weight.shape))
-            if module.bias is None:  # the batch normalisation behind it adds the bias, and changes nothing else
+            if module.bias is None:  # the batch normalisation after it adds the bias, and changes nothing else
                 norm = next(norms)
                 norm.running_var.fill_(1)
                 norm.weight.fill_(math.sqrt(1 + norm.eps))

@@ -50,7 +50,7 @@ def tiny() -> Iterator[tuple[Model, np.ndarray]]:
 
 
 def stream(firmware: Cascade, samples: np.ndarray) -> Streamed:
-    """Run samples one behind the other on the library."""
+    """Run samples one after the other on the library."""
     with cascade("library", [part.config for part in firmware.parts]) as machines:
         return CascadeSession(machines, firmware.parts).stream(list(samples))
 
@@ -80,9 +80,9 @@ def main(
     """Compare the throughput of several machines with that of one; the exit code is 1 if a bit differs."""
     console, began = Console(width=None if sys.stdout.isatty() else 200), time.perf_counter()
     table = Table(title=f"cycles on {machines} x {machine_name(preset)} and on one", title_justify="left")
-    for name in ("network", "cut behind", "differing bits", "one, interval", "one, first", "several, interval",
+    for name in ("network", "cut after", "differing bits", "one, interval", "one, first", "several, interval",
                  "estimate", "several, first", "times the throughput"):
-        table.add_column(name, justify="left" if name in ("network", "cut behind") else "right")
+        table.add_column(name, justify="left" if name in ("network", "cut after") else "right")
     rows = []
     for model, samples in tiny() if with_tiny else lstms(find_config(preset)):
         try:

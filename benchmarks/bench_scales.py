@@ -1,6 +1,6 @@
 """Scales of inputs, and channels of equal range, under post-training quantisation: `nox -s bench_scales`.
 
-Perceptrons learn scikit-learn's digits behind a StandardScaler. Some pixels are nearly always 0, so that the scaler
+Perceptrons learn scikit-learn's digits after a StandardScaler. Some pixels are nearly always 0, so that the scaler
 multiplies them by up to 37. Their accuracy on the test set is that of onnxruntime on the FP32 network and after its own
 static quantisation to 8 bits, and that of golden where the scaler is part of the weights of the first layer, and where
 R and O of its quantiser hold it.
@@ -155,9 +155,9 @@ def mobilenet(x: np.ndarray, labels: np.ndarray) -> Graph:
 
 
 def scaled_inputs(cases: list[ScaledNetwork], console: Console) -> bool:
-    """Print the accuracies behind a scaler, and return whether R and O keep those of FP32."""
+    """Print the accuracies after a scaler, and return whether R and O keep those of FP32."""
     table = Table("network", "FP32", "onnxruntime, static", "scaler in the weights", "scaler in R and O",
-                  title="digits behind a StandardScaler, weights and inputs of 8 bits, test accuracy, %")
+                  title="digits after a StandardScaler, weights and inputs of 8 bits, test accuracy, %")
     rows = [(case.accuracy(outputs(case.network, case.x)), case.static(), case.golden(choices(8), apart=False),
              case.golden(choices(8))) for case in cases]
     for case, row in zip(cases, rows, strict=True):
@@ -182,7 +182,7 @@ def equal_channels(cases: list[ScaledNetwork], console: Console):
 
 
 def main(seeds: Annotated[int, typer.Option(help="Number of seeds.", min=1)] = 3) -> None:
-    """Print both tables; the exit code is 1 if 8 bits behind a scaler are too far from FP32."""
+    """Print both tables; the exit code is 1 if 8 bits after a scaler are too far from FP32."""
     warnings.simplefilter("ignore")  # of exporters and of training that stops early
     logging.disable(logging.WARNING)
     console = Console(width=None if sys.stdout.isatty() else 150)

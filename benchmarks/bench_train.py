@@ -165,7 +165,7 @@ def main(
              for name, options in STARTS.items()]
     OUT.mkdir(parents=True, exist_ok=True)
     with (OUT / "runs.jsonl").open("w") as lines:
-        results = side_by_side("behind quantisers", run, [(job, samples, epochs) for job in jobs], console,
+        results = side_by_side("after quantisers", run, [(job, samples, epochs) for job in jobs], console,
                                each=lambda result: print(json.dumps(_record(*result)), file=lines, flush=True))
     met = figure(results, console)
     met &= widths(results, console)

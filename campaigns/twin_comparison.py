@@ -81,7 +81,7 @@ class Row:
         network: The network.
         samples: Number of its samples.
         lines:   Number of lines of its twin in numpy.
-        cells:   Cell of each column behind SOURCES.
+        cells:   Cell of each column after SOURCES.
     """
 
     network: ComparedNetwork
@@ -119,7 +119,7 @@ class TwinComparison:
 
     @property
     def columns(self) -> list[str]:
-        """Titles of the columns behind SOURCES."""
+        """Titles of the columns after SOURCES."""
         return [*[f"RTL, {self.on_rtl}"] * (not self.unquantized), *(way.title for way in self.ways)]
 
     def row(self, network: ComparedNetwork) -> Row:

@@ -80,7 +80,7 @@ class PartCompiler:
         return self.model.node(name).outputs, 1, 1
 
     def compiled(self, names: Sequence[str]) -> CompiledCascade:
-        """The network, cut behind layers of these names.
+        """The network, cut after layers of these names.
 
         Raises:
             ValueError: it cannot be cut there, or a part is refused by its machine.
@@ -143,7 +143,7 @@ class Estimates:
         costs:  Estimated clock cycles of each layer on one machine, see `compiler.explain`.
 
     Attributes:
-        possible: Names of the layers behind which the network can be cut.
+        possible: Names of the layers after which the network can be cut.
     """
 
     def __init__(self, cutter: PartCompiler, costs: Mapping[str, int]):
@@ -158,7 +158,7 @@ class Estimates:
         self._whole = sum(self._cost(layer.name) for layer in cutter.model.layers)
 
     def interval(self, names: tuple[str, ...]) -> int:
-        """Cycles from result to result where the network is cut behind layers of these names.
+        """Cycles from result to result where the network is cut after layers of these names.
 
         The busiest machine decides. It takes what enters before it computes, and sends while it computes.
         """
@@ -167,14 +167,14 @@ class Estimates:
         return max(max(there - here + into + wait, out) for (here, into, wait), (there, out, _) in pairwise(ends))
 
     def sending(self, name: str) -> int:
-        """Cycles in which the tensors behind a layer go to the next machine.
+        """Cycles in which the tensors after a layer go to the next machine.
 
         An image is one message: several only add some headers.
         """
         return sum(_message_cycles(self._config, self._words(each)) for each in cuts.crossing(self._model, name))
 
     def waiting(self, name: str) -> int:
-        """Cycles that the machine behind a cut waits inside a sample, because tensors do not come all at once.
+        """Cycles that the machine after a cut waits inside a sample, because tensors do not come all at once.
 
         The machine in front computes on only as far as the queues between both hold what it has sent.
         """
@@ -230,7 +230,7 @@ def _ways(cutter: PartCompiler, costs: Mapping[str, int]) -> Iterator[tuple[str,
                          f"{machines - 1}")
     if comb(len(possible), machines - 1) > WAYS:
         raise ValueError(f"{cutter.model.name} can be cut for {machines} machines in more than {WAYS:,} ways: name the "
-                         "layers behind which to cut it by --cut")
+                         "layers after which to cut it by --cut")
     yield from sorted(combinations(possible, machines - 1), key=estimates.interval)
 
 

@@ -1,6 +1,6 @@
 """Compiles a network: plan, addresses, program, and what the host must know about inputs and results.
 
-A part of a concatenation that fills no whole number of native vectors leaves words behind it. They must be zero, since
+A part of a concatenation that fills no whole number of native vectors leaves words after it. They must be zero, since
 they count in the exponent of a block: they are zero before the first inference, and stay so unless their place is used
 for something else as well.
 """
@@ -38,7 +38,7 @@ class Compilation:
     Args:
         build:      Collects chains and places.
         model:      A model of which all layers can be compiled.
-        neighbours: The machines before and behind, where the model is a part.
+        neighbours: The machines before and after, where the model is a part.
 
     Attributes:
         sent: Names of the tensors that leave the machine, in order.

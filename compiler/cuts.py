@@ -1,6 +1,6 @@
 """Where a network can be cut between machines, and which tensors cross each cut.
 
-A cut behind a layer leaves all layers that lead to it in front, if its result is all that the others read. Otherwise it
+A cut after a layer leaves all layers that lead to it in front, if its result is all that the others read. Otherwise it
 leaves all layers in front that the network lists up to it, and several tensors cross.
 """
 
@@ -15,12 +15,12 @@ from concord.net.model import INPUT, Model
 
 
 def cuts(model: Model) -> list[str]:
-    """Names of the layers behind which a network can be cut, in order."""
+    """Names of the layers after which a network can be cut, in order."""
     return [layer.name for layer in model.layers[:-1] if not objection(model, layer.name)]
 
 
 def objection(model: Model, name: str) -> str:
-    """Why a network cannot be cut behind a layer, in a sentence; empty if it can."""
+    """Why a network cannot be cut after a layer, in a sentence; empty if it can."""
     if model.node(name) is None:
         return f"it has no layer {name!r}"
     before = _in_front(model, name)
@@ -28,7 +28,7 @@ def objection(model: Model, name: str) -> str:
     if name not in found:
         return f"no layer reads the result of {name!r}"
     if INPUT in found:
-        return f"{found[INPUT][0].name!r} behind the cut reads the network's input, too, which only one machine takes"
+        return f"{found[INPUT][0].name!r} after the cut reads the network's input, too, which only one machine takes"
     for source, readers in found.items():
         if reason := _objection_to(model, source, readers):
             return reason
@@ -38,7 +38,7 @@ def objection(model: Model, name: str) -> str:
 
 
 def crossing(model: Model, name: str) -> tuple[str, ...]:
-    """Names of the layers whose results cross the cut behind a layer, in the order of the network."""
+    """Names of the layers whose results cross the cut after a layer, in the order of the network."""
     found = _crossing(model, _in_front(model, name))
     return tuple(layer.name for layer in model.layers if layer.name in found)
 
@@ -47,18 +47,18 @@ def _objection_to(model: Model, name: str, readers: Sequence[Layer]) -> str:
     """Why the result of a layer cannot cross a cut to these readers."""
     layer = model.node(name)
     if any(reader.ends for reader in readers):
-        return f"the softmax behind it takes the result of {name!r} on its way to the host"
+        return f"the softmax after it takes the result of {name!r} on its way to the host"
     if len({reader.sequence for reader in readers}) > 1:
-        return f"behind the cut, some layers read every time step of {name!r}, and others only the last one"
+        return f"after the cut, some layers read every time step of {name!r}, and others only the last one"
     if has_images(model) and any(reader.sequence for reader in readers):
         return f"{name!r} makes a sequence, and in a network with images only images and vectors go between machines"
     if any(reader.sequence and reader.reverse != layer.reverse for reader in readers):
-        return f"{readers[0].name!r} behind the cut begins at the other end of the sequence than {name!r}"
+        return f"{readers[0].name!r} after the cut begins at the other end of the sequence than {name!r}"
     return ""
 
 
 def parts(model: Model, names: Sequence[str]) -> list[Model]:
-    """The parts of a network that is cut behind layers of these names, in order.
+    """The parts of a network that is cut after layers of these names, in order.
 
     A tensor that comes alone, and is not handed on, is the input of its part. Other tensors of another part are
     `Received` layers, the first layers of their part.
@@ -69,10 +69,10 @@ def parts(model: Model, names: Sequence[str]) -> list[Model]:
     possible = cuts(model)
     for name in names:
         if reason := objection(model, name):
-            where = f"cut behind {' or '.join(map(repr, possible))}" if possible else "no cut is possible"
-            raise ValueError(f"{model.name} cannot be cut behind {name!r}: {reason}; {where}")
+            where = f"cut after {' or '.join(map(repr, possible))}" if possible else "no cut is possible"
+            raise ValueError(f"{model.name} cannot be cut after {name!r}: {reason}; {where}")
     if list(names) != sorted(set(names), key=possible.index):
-        raise ValueError(f"{model.name} is cut behind {', '.join(names)}: name each layer once, in the order of the "
+        raise ValueError(f"{model.name} is cut after {', '.join(names)}: name each layer once, in the order of the "
                          f"network, {', '.join(possible)}")
     ends = [_in_front(model, name) for name in names]
     found, taken = [], set()
@@ -86,7 +86,7 @@ def parts(model: Model, names: Sequence[str]) -> list[Model]:
 
 
 def every_step(part: Model, behind: Model | None) -> bool:
-    """Whether the machine behind a part takes the result of every time step, rather than of the last one."""
+    """Whether the machine after a part takes the result of every time step, rather than of the last one."""
     return behind is not None and behind.recurrent and part.layers[-1].sequence
 
 
@@ -117,7 +117,7 @@ def _crossing(model: Model, before: set[str]) -> dict[str, list[Layer]]:
 
 
 def _in_front(model: Model, name: str) -> set[str]:
-    """Names of the layers in front of the cut behind a layer."""
+    """Names of the layers in front of the cut after a layer."""
     before = {layer.name for layer in needed(model, [name])}
     if list(_crossing(model, before)) == [name]:
         return before

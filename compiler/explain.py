@@ -1,6 +1,6 @@
 """What a compiled network does, layer by layer: chains, places in memories, beats, and an estimate of clock cycles.
 
-The estimate takes the pipelines of a layer as one behind the other at full rate: a layer takes as long as the busiest
+The estimate takes the pipelines of a layer as one after the other at full rate: a layer takes as long as the busiest
 of them, and its first result appears some cycles later. Layers overlap on the machine, so their sum is an upper bound,
 unless a pipeline waits for the host.
 """

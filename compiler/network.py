@@ -47,7 +47,7 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
     Args:
         model:      The model, or a part of one.
         config:     The machine.
-        neighbours: The machines before and behind, where the model is a part.
+        neighbours: The machines before and after, where the model is a part.
 
     Raises:
         Refused: the machine cannot run the model. The message has a line for each layer that cannot be compiled, or

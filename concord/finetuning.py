@@ -1,4 +1,4 @@
-"""`concord.finetune`: an imported network is trained on behind quantisers, from its own weights."""
+"""`concord.finetune`: an imported network is trained on with quantisers, from its own weights."""
 
 import os
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def finetune(
     quiet: bool = True,
     **options,
 ) -> Model:
-    """Train a network behind quantisers, from its weights, as `nnp train FILE` does.
+    """Train a network with quantisers, from its weights, as `nnp train FILE` does.
 
     Args:
         network:     What `load` gives, or the path of a network in float32.

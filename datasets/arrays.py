@@ -9,7 +9,7 @@ from concord.datasets import arrays
 from concord.datasets.description import PARTS, Description
 from concord.datasets.raw import Found, Raw, check_size
 
-#: Usual names of the inputs and labels of a whole data set; behind `_train`, they are those of a part.
+#: Usual names of the inputs and labels of a whole data set; after `_train`, they are those of a part.
 INPUTS, LABELS, LENGTHS = ("x", "data", "inputs"), ("y", "target", "labels"), ("lengths",)
 _ENDS = ("", *(f"_{part}" for part in PARTS))
 _ADVICE = "name the arrays in a TOML file, as `inputs = \"NAME\"` and `labels = \"NAME\"`"

@@ -80,7 +80,7 @@ def check_neighbours(name: str, one: Config, other: Config):
     for attribute, what in (("mfu_lanes", "lanes of a word"), ("message_bytes", "bytes of a beat")):
         left, right = getattr(one, attribute), getattr(other, attribute)
         if left != right:
-            raise ValueError(f"{name}: a machine has {left} {what} ({attribute}) and the one behind it {right}, so "
+            raise ValueError(f"{name}: a machine has {left} {what} ({attribute}) and the next one {right}, so "
                              "that it cannot read its messages: choose machines that agree in both")
 
 
@@ -104,7 +104,7 @@ def moved_words(chains: Iterable[Chain]) -> tuple[int, int]:
 
 def _check_link(name: str, cut: str, one: Firmware, other: Firmware):
     """Refuse two neighbours of which one sends words that the other one does not take."""
-    where = f"{name}, cut behind {cut!r}"
+    where = f"{name}, cut after {cut!r}"
     check_neighbours(name, one.config, other.config)
     if one.outputs != other.inputs:
         raise ValueError(f"{where}: {one.outputs} results are sent and {other.inputs} inputs taken; compile again")

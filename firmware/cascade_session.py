@@ -83,7 +83,7 @@ class CascadeSession:
         return last.firmware.output(last.machine.receive())
 
     def stream(self, samples: Sequence[np.ndarray]) -> Streamed:
-        """Run samples of one length behind each other: a machine begins the next sample while others work on this one.
+        """Run samples of one length in a row: a machine begins the next sample while others work on this one.
 
         Args:
             samples: Input patterns as in `infer`; all with as many time steps.

@@ -88,7 +88,7 @@ class Firmware:
         inputs:            Elements of one input vector.
         outputs:           Elements of the result.
         loop:              Address of the loop over time steps, or None where an input is one vector or the number of
-            time steps is fixed. The instructions before it set the states; all others stand behind it.
+            time steps is fixed. The instructions before it set the states; all others stand after it.
         text:              Program text.
         instruction_words: uint64[instructions], the program; its loop makes one step.
         sections:          Instructions of each layer, in rising order of addresses; a layer may have several sections.
@@ -179,7 +179,7 @@ class Firmware:
             ValueError: the loop cannot make as many steps, or there are no states.
         """
         if keep_state and self.steps is not None:
-            raise ValueError(f"{self.name} takes whole sequences of {self.steps} time steps and keeps no state behind "
+            raise ValueError(f"{self.name} takes whole sequences of {self.steps} time steps and keeps no state after "
                              "them: leave out --keep-state")
         if keep_state and self.loop is None:
             raise ValueError(f"{self.name} takes one vector at a time and has no state to keep: leave out --keep-state")

@@ -58,7 +58,7 @@ def read_measured() -> list[Measured]:
 
 
 def _tile_engine(config: Config) -> Sequence[float]:
-    """Bits of the adders of planes in lookup tables, adders behind multipliers, bits of shifters that align sums.
+    """Bits of the adders of planes in lookup tables, adders after multipliers, bits of shifters that align sums.
 
     Weights that are powers of two have shifters and one tree of adders in place of the planes.
     """

@@ -64,7 +64,7 @@ def compile_c(folder: Path, output: str, *sources: str, options: tuple[str, ...]
 
 
 class Driver:
-    """The driver with one network, on a machine behind a link such as `sim.machines.library.Library`.
+    """The driver with one network, on a machine at a link such as `sim.machines.library.Library`.
 
     Args:
         folder:   Folder for the files.

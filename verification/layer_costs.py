@@ -1,6 +1,6 @@
 """Clock cycles, work and waits of each layer of a program.
 
-Counters cannot be read while a program runs. A program that is cut behind a layer does the same until there, in the
+Counters cannot be read while a program runs. A program that is cut after a layer does the same until there, in the
 same cycles, so the share of a layer is the difference between two such programs. Layers overlap: the cycles in which a
 layer works beside the one before it are not in its share, so a share may have more products than its cycles allow.
 """

@@ -27,7 +27,7 @@ class Writes:
     def add(self, chain: Chain, words: np.ndarray):
         """Add words float64[n, M] of a chain. Chains that differ in addresses alone write one tensor together.
 
-        Products of other channels have other tiles, or, in averages, other scales behind the same tiles.
+        Products of other channels have other tiles, or, in averages, other scales after the same tiles.
         """
         product = chain.product
         first = next((i.a for i in chain.instructions if SPECS[i.op].operand), None)

@@ -78,7 +78,7 @@ class Prepared:
         compiled: Firmware and the compiler's findings.
         large:    The network on one machine that is large enough, for golden; None on one machine.
         single:   The network on one machine such as the first one, to compare the throughput; None if it does not fit.
-        images:   Contents of memories before and behind each rounding; empty if errors are not split.
+        images:   Contents of memories before and after each rounding; empty if errors are not split.
         steps:    The printed steps, some of which are already done.
         comparison: What the tool that the network comes from gives for the samples; None for a quantised model.
     """

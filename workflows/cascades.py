@@ -51,7 +51,7 @@ class Wish:
 
     @property
     def cuts(self) -> tuple[str, ...]:
-        """Names of the layers behind which to cut; none for the best cut."""
+        """Names of the layers after which to cut; none for the best cut."""
         return tuple(filter(None, self.cut.split(",")))
 
 

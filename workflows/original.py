@@ -39,7 +39,7 @@ class Original:
             lengths of sequences or None. It gives the outputs float64[samples, outputs] twice: in the order of the
             network and in that of the file. It raises ValueError if the tool cannot run, ModuleNotFoundError if it is
             not installed.
-        softmax: Whether these are behind the softmax at the end of the network, which our own run leaves out.
+        softmax: Whether these are after the softmax at the end of the network, which our own run leaves out.
     """
 
     by: str

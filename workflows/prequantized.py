@@ -37,7 +37,7 @@ class FileDifference:
 
     Attributes:
         where:   The samples, in words.
-        codes:   Number of integers behind quantisers that were compared.
+        codes:   Number of integers after quantisers that were compared.
         wrong:   How many of them differ.
         largest: Largest difference of an integer.
         outputs: Largest difference of an output.
@@ -54,7 +54,7 @@ class FileDifference:
     by: str
 
     def __str__(self):
-        text = (f"on {self.where}, {self.wrong:,} of {self.codes:,} integers behind quantisers differ from the file's"
+        text = (f"on {self.where}, {self.wrong:,} of {self.codes:,} integers after quantisers differ from the file's"
                 f" ({self.wrong / self.codes:.2%}")
         return (f"{text}{f', by at most {self.largest}' if self.wrong else ''}); outputs differ from those of "
                 f"{self.by} by at most {self.outputs:.3g}, the largest of which is {self.range:.3g}")

@@ -13,7 +13,7 @@ from concord.net.quantize.widths import NetworkArithmetic
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import find_config, machine_name
 
-#: Presets that were made for tests, which come behind those that were made for a purpose.
+#: Presets that were made for tests, which come after those that were made for a purpose.
 FOR_TESTS = ("tiny", "tiny_softmax", "serial", "wide")
 
 

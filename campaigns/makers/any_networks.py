@@ -81,7 +81,7 @@ def draw(kind: str, seed: int) -> Drawn:
 
 
 def dense(rng: np.random.Generator, config: Config, block: bool) -> Model:
-    """Dense layers, one behind the other or in branches."""
+    """Dense layers, one after the other or in branches."""
     if rng.integers(2):
         return networks.branches(rng, config, config.mfu_lanes * int(rng.integers(1, 4)), block=block)
     return networks.mlp(rng, config, [int(size) for size in rng.integers(1, 70, rng.integers(2, 6))], block=block)
@@ -103,7 +103,7 @@ def recurrent(rng: np.random.Generator, config: Config, block: bool) -> Model:
 
 
 def both_directions(rng: np.random.Generator, config: Config, block: bool) -> Model:
-    """Layers in both directions over sequences of fixed length, one behind the other."""
+    """Layers in both directions over sequences of fixed length, one after the other."""
     made = Mixed(rng, config, (int(rng.integers(1, 12)), 1, 1), block=block, steps=int(rng.integers(2, 7)))
     at, unit = INPUT, config.native_dim if block else config.mfu_lanes
     for _ in range(int(rng.integers(1, 3))):

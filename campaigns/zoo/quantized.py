@@ -70,7 +70,7 @@ def by_hand(path: Path, *, mode: str = "ROUND", bipolar: bool = False, signs: bo
             graph.add("Relu")
         at = quant(graph.at, 0.125, False, after)
     model = graph.model()
-    # Shapes behind operators of QONNX are not inferred.
+    # Shapes after operators of QONNX are not inferred.
     model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info(graph.at, onnx.TensorProto.FLOAT, ("batch", 3)))
     if not bipolar and not signs:
         model.functions.append(quant_function(17))  # onnxruntime knows Quant only by this description

@@ -182,7 +182,7 @@ def _writes(made: CellLayout, uses, chains: list[FormulaChain], index: int) -> I
     left = [value for value in chains[index].values if made.reads[value]]
     for value in list(left):
         left.remove(value)
-        room = WRITES - len(left)  # each value behind this one must be written once, too
+        room = WRITES - len(left)  # each value after this one must be written once, too
         written, later = [], []
         for location in made.reads[value]:
             older = [other for other, places in made.reads.items() if location in places and (

@@ -50,7 +50,7 @@ def unit_of(one: CodeMap) -> int:
 
 
 def runs(one: CodeMap) -> list[BorderRun]:
-    """The border of a map: in front of the image, beside each row, and behind the image."""
+    """The border of a map: in front of the image, beside each row, and after the image."""
     if one.codes.border is None or one.held:
         return []
     unit, (_, rows, columns) = unit_of(one), one.value.shape
@@ -106,7 +106,7 @@ class Borders:
         return [one for one in self._first.get(made.time, []) if one in self.written and one not in self._over]
 
     def behind(self, made: LayerPass) -> list[CodeMap]:
-        """The maps whose border is written behind a pass."""
+        """The maps whose border is written after a pass."""
         return [one for one in self._first.get(made.time, []) if one in self.written and one in self._over]
 
     def _follow(self, content: np.ndarray, passes: Sequence[LayerPass], final: bool):

@@ -209,7 +209,7 @@ def _recorded(build: ModelBuild, strips: Sequence[Callable[[], None]]) -> list[P
 
 
 def _runs(parts: Sequence[ProgramBuilder]) -> list[StripRun]:
-    """The runs of strips behind the first one that differ from each other by the same distances."""
+    """The runs of strips after the first one that differ from each other by the same distances."""
     found: list[StripRun] = []
     for number, (before, part) in enumerate(pairwise(parts)):
         moved = _distances(before, part) if number else None

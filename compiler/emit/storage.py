@@ -49,7 +49,7 @@ class Buffer:
 
     @property
     def end(self) -> int:
-        """Address behind the last word or entry."""
+        """Address after the last word or entry."""
         return self.address + self.size
 
 

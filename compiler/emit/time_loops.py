@@ -98,7 +98,7 @@ class TimeLoop(LayerPass):
         if scale is not None:
             first = unchecked(first, input_quant_scale=None)
             scale = build.allocator.constant(Mem.MULTIPLY_VRF0, scale, f"{first.name}, input scale")
-        # Block floating point needs the first hidden vector directly behind x.
+        # Block floating point needs the first hidden vector directly after x.
         x = build.allocator.vector(Mem.INITIAL_VRF, entry.lanes, f"{first.name}, input")
         steps = ImageSteps(entry=entry, view=view, x=x, scale=scale)
         places = {loop.sources[0]: x}

@@ -95,7 +95,7 @@ def cheapest(config: Config, image: Value, readers: Sequence[Layer], made: Value
 def cost(config: Config, sender: Sender, made: Value) -> tuple[bool, int]:
     """Whether the image is too large for half of VectorRf, and cycles in which it comes in and is multiplied.
 
-    Both pass through the multi-function units, one behind the other.
+    Both pass through the multi-function units, one after the other.
     """
     value, window = sender.value, sender.window
     vectors = config.vectors_of(value.lanes)

@@ -55,7 +55,7 @@ class Kernel:
         return mantissas, self.exponents[outputs][..., vectors].reshape(len(rows), -1)
 
     def vectors_seen(self, block: int, outputs: slice) -> tuple[int, int]:
-        """The first native vector of a pixel that has weights in some outputs, and the one behind the last."""
+        """The first native vector of a pixel that has weights in some outputs, and the one after the last."""
         if not self.apart:
             return 0, -(-self.mantissas.shape[3] // block)
         lanes = np.flatnonzero(self.mantissas[outputs].any((0, 1, 2)))

@@ -25,7 +25,7 @@ class PlannedNetwork(Wired[PlannedNode]):
         wiring:  Layers that images can have, and what enters them.
         config:  Configuration of the machine.
         content: From a layer to the layer whose numbers fill the memories; the same one by default.
-        neighbours: The machines before and behind. Another machine sends the input in words and pixel by pixel; the
+        neighbours: The machines before and after. Another machine sends the input in words and pixel by pixel; the
             host may send patches.
 
     Attributes:
@@ -56,7 +56,7 @@ class PlannedNetwork(Wired[PlannedNode]):
         for node in self.results:
             if node.value.lanes > node.value.shape[0]:
                 self.problem(node.layer, f"its parts are no multiples of {self.config.native_dim} channels, and the "
-                                         "host receives an image without gaps: put a layer behind it")
+                                         "host receives an image without gaps: put a layer after it")
         if self.softmax and self.last.value.pixels > 1:
             self.problem(self.softmax, f"the machine sends the {self.last.value.pixels} pixels of its input one by "
                                        "one: put a dense layer in front")
@@ -160,7 +160,7 @@ class PlannedNetwork(Wired[PlannedNode]):
         wanted = getattr(loop.entry if loop and layer is loop.layers[0] else layer, "shape", None)
         if wanted is not None and tuple(wanted) != value.shape:
             self.problem(layer, f"it takes an image of {title(wanted)}, but its source is one of "
-                                f"{title(value.shape)}: put no other layer than a dense one behind a flattened image")
+                                f"{title(value.shape)}: put no other layer than a dense one after a flattened image")
             return Value.of(value.name, tuple(wanted))
         return value
 

@@ -34,7 +34,7 @@ class RecurrentLoop:
     Attributes:
         entry:   How the first layer reads its source, an image; None where the host sends one time step after the
             other, for any number of them.
-        layers:  The recurrent layers, each behind its source; all begin at the same end.
+        layers:  The recurrent layers, each after its source; all begin at the same end.
         sources: Name of the source of each recurrent layer.
         images:  Layers that make images of their hidden vectors of all time steps.
     """
@@ -92,7 +92,7 @@ def wired(model: Model, kind_of: Callable[[Layer | None], CompiledKind], neighbo
     Args:
         model:      The model, or a part of one.
         kind_of:    From a layer, or None for the network's input, to its kind.
-        neighbours: The machines before and behind, where the model is a part.
+        neighbours: The machines before and after, where the model is a part.
     """
     last, whole = model.layers[-1], model.before_end
     if has_images(model, neighbours):
@@ -148,7 +148,7 @@ class Wires:
         ordered = []
         for last in (layer for layer in self._model.layers if layer.name in self._results):
             if self.images.get(last.name) != last.name:
-                self._problem(last, "it only puts numbers into another order: put a layer that computes behind it")
+                self._problem(last, "it only puts numbers into another order: put a layer that computes after it")
         for layer in self._layers.values():
             loop = self._loops.get(layer.name)
             if loop is None:
@@ -184,7 +184,7 @@ class Wires:
         steps = self._model.steps_of(source)
         if steps is None:
             self._problem(reader, "its sequence has any number of time steps, and a network with images stores all of "
-                                  "a fixed number: put a SequenceToImage behind the sequence, or leave out the images")
+                                  "a fixed number: put a SequenceToImage after the sequence, or leave out the images")
             return INPUT
         if source == INPUT:
             return INPUT

@@ -42,7 +42,7 @@ class SumKind(CompiledKind):
         return replace(a, name=layer.name)
 
     def time(self, network: PlannedNetwork, node):
-        """A sum follows its last term in the same pass, before sums listed behind it."""
+        """A sum follows its last term in the same pass, before sums listed after it."""
         maker = network.maker(_terms(network, node)[0])
         own = super().time(network, node)
         return own if isinstance(maker.layer, Concat) else (*maker.kind.time(network, maker), *own)
@@ -146,7 +146,7 @@ class ConcatenationKind(CompiledKind):
                     codes = codes.of_channels(source.shape[0])
                     if codes is None:
                         raise ValueError(
-                            f"layer {node.name!r} ({node.layer.title}): a layer behind it scales the pixels of a "
+                            f"layer {node.name!r} ({node.layer.title}): a layer after it scales the pixels of a "
                             f"channel of {source.name!r} by different factors: give all pixels of a channel one scale")
                 step = config.vectors_of(source.lanes) if apart else view.step
                 demands.sinks[source.name].codes.append(

@@ -16,9 +16,9 @@ class Neighbours:
 
     Attributes:
         before: Whether another machine sends the input; otherwise the host does.
-        steps:  Whether the machine behind takes the result of every time step.
+        steps:  Whether the next machine takes the result of every time step.
         sends:  Names of the layers whose results it takes, if there are several; `Compiled.sent` has their order.
-        whole:  Whether the machine behind takes an image in messages of many pixels, which wait in a vector memory.
+        whole:  Whether the next machine takes an image in messages of many pixels, which wait in a vector memory.
         images: Whether the whole network has images, so that all of its tensors are images.
         shape:  Channels, rows and columns of the input in such a network; None for those that the layers name.
     """

@@ -176,7 +176,7 @@ class Planner:
         self.append(node, chain, layer=None if softmax is None else softmax.name)
 
     def _together(self, value: Value) -> bool:
-        """Whether pixels of a result go to the machine behind in one message, rather than each in one of its own."""
+        """Whether pixels of a result go to the next machine in one message, rather than each in one of its own."""
         return self._whole and value.pixels > 1 and not isinstance(self.passes[-1], TimeLoop)
 
     def add(self, add: PlannedNode, view: NumbersView):
@@ -191,7 +191,7 @@ class Planner:
         """Numbers that later chains of a pass can read: some that are written anyway, or those of a strip.
 
         Args:
-            inside: What the chain writes behind them.
+            inside: What the chain writes after them.
         """
         needed |= len(numbers) < len(sinks.numbers)
         if needed and isinstance(chain.source, FromNumbers) and chain.position < 0:

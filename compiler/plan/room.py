@@ -242,6 +242,6 @@ def _begin(source: CodeMap, window: Window, row: int) -> int:
 
 
 def _reach(target: CodeMap, shape: tuple[int, int, int], row: int) -> int:
-    """The entry of the target behind all rows before one."""
+    """The entry of the target after all rows before one."""
     last = target.around[2] + shape[2] - 1
     return (target.around[0] + row - 1) * target.pitch + last * target.step + target.vectors

@@ -52,7 +52,7 @@ class PassStream:
         return self.passes[0].chains[0].chain.source == FromPlace(place=NET)
 
     def _take_all(self, strips: list[list[tuple[int, int]]]):
-        """Let the first pass compute the rows between strips and behind the last one, too: the host sends all rows."""
+        """Let the first pass compute the rows between strips and after the last one, too: the host sends all rows."""
         taken = 0
         for strip in strips:
             low, high = strip[0]

@@ -175,7 +175,7 @@ def _leave_softmax(node: onnx.NodeProto):
 
 
 def _inputs(imported: Imported, random: np.random.Generator) -> np.ndarray:
-    """Random samples as the network takes them, of mean 0 and variance 1 behind a scale and offset of its inputs."""
+    """Random samples as the network takes them, of mean 0 and variance 1 after a scale and offset of its inputs."""
     network = imported.network
     times = (imported.time,) if network.sequence else ()
     x = random.normal(size=(imported.samples, *times, *network.shape))

@@ -31,7 +31,7 @@ ADVICE = {
     **dict.fromkeys((".pkl", ".pickle", ".joblib"),
                     "a pickled file, which is not opened here; write an ONNX file: skl2onnx.to_onnx(model, example)"),
     **dict.fromkeys((".npz", ".npy", ".csv", ".tsv", ".toml"),
-                    "data or a description, not a network; name it with --data, behind the ONNX file of the network"),
+                    "data or a description, not a network; name it with --data, after the ONNX file of the network"),
     ".data": "weights of an ONNX file; name that file itself, whose name lacks .data",
 }
 
@@ -107,7 +107,7 @@ def _converted(path: Path, model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _sort(graph: onnx.GraphProto):
-    """Put nodes behind those whose results they take.
+    """Put nodes after those whose results they take.
 
     Raises:
         ValueError: they wait for each other in a circle, or two give a result of one name.

@@ -11,7 +11,7 @@ from concord.net.ops.reshape import Addition, Concatenation, Flatten
 from torch import fx, nn
 from torch.nn import functional
 
-#: Functions whose arguments behind the tensor are those of a module.
+#: Functions whose arguments after the tensor are those of a module.
 MODULES: dict[object, Callable[..., nn.Module]] = {
     functional.max_pool2d: lambda *args, return_indices=False, **options: nn.MaxPool2d(*args, **options),
     torch.max_pool2d: nn.MaxPool2d,

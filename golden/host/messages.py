@@ -117,7 +117,7 @@ def _message(config, kind, items, memory=0, address=0):
 
 
 def routed(messages: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """The messages for the host, and those for the machine behind: INPUT messages, which results become by PEER."""
+    """The messages for the host, and those for the next machine: INPUT messages, which results become by PEER."""
     host, behind = [], []
     for message in messages:
         (behind if message[0] == MessageKind.INPUT else host).append(message)

@@ -20,7 +20,7 @@ class Parameters:
 
     Attributes:
         mantissas: int64[...], of `bits` bits.
-        residuals: int64[...], of `residual` bits; |r| <= 2**(t - 1) behind an update.
+        residuals: int64[...], of `residual` bits; |r| <= 2**(t - 1) after an update.
         exponent:  E of the mantissas: one unit is 2**(E - (bits - 1)).
         fmt:       Widths.
     """

@@ -242,7 +242,7 @@ class Executor:
         self._message = [ready[whole:]]
 
     def _normalised(self, chain, messages):
-        """The messages behind the softmax unit, [messages, words, lanes]; lanes beyond Rows stay +0."""
+        """The messages after the softmax unit, [messages, words, lanes]; lanes beyond Rows stay +0."""
         rows = chain.registers.rows
         elements = messages.reshape(-1, chain.result_words * self.config.mfu_lanes).copy()
         elements[:, :rows] = self.arithmetic.softmax(elements[:, :rows])

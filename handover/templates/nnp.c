@@ -73,7 +73,7 @@ int nnp_open(struct nnp *nnp, const struct nnp_port *port, uint32_t polls) {
 }
 
 int nnp_reset(struct nnp *nnp) {
-    /* A reset drops one message that the machine is inside, and those behind it come afterwards. */
+    /* A reset drops one message that the machine is inside, and those after it come afterwards. */
     int result = NNP_TIMEOUT;
     for (int k = 0; k < RESETS && result != NNP_OK; k++) {
         command(nnp, NNP_CONTROL_RESET);
@@ -121,7 +121,7 @@ int nnp_unpack(const uint8_t *data, size_t available, struct nnp_message *messag
 }
 
 int nnp_send(struct nnp *nnp, const uint8_t *message, size_t bytes) {
-    /* An INPUT larger than the machine's queue holds up all behind it until a program runs, even a READ. */
+    /* An INPUT larger than the machine's queue holds up all after it until a program runs, even a READ. */
     int input = bytes && message[NNP_HEADER_KIND] == NNP_MESSAGE_INPUT;
     int result = input && nnp->unsettled ? nnp_settle(nnp) : NNP_OK;
     if (result != NNP_OK) return result;

@@ -1,7 +1,7 @@
 /*
  * Driver of the Concord neural network processor: C99, without dynamic memory and without an operating system.
  *
- * The machine is reached through four functions of the application, `struct nnp_port`: two for its registers behind
+ * The machine is reached through four functions of the application, `struct nnp_port`: two for its registers over
  * AXI4-Lite, and two for whole messages over its two AXI4-Streams. Every function of the driver returns a code of
  * `enum nnp_result`. After another code than NNP_OK from nnp_wait, nnp_receive or nnp_infer, call nnp_reset.
  */

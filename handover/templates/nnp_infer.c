@@ -11,7 +11,7 @@ static uint32_t places(const struct nnp_layout *layout, int axis) {
     return (size - layout->dilation[axis] * (layout->window[axis] - 1) - 1) / layout->stride[axis] + 1;
 }
 
-/* Elements of one place, with the zeros behind them. */
+/* Elements of one place, with the zeros after them. */
 static uint32_t place_elements(const struct nnp_layout *layout) {
     uint32_t used = layout->window[0] * layout->window[1] * layout->channels;
     return (used + layout->align - 1) / layout->align * layout->align;

@@ -26,7 +26,7 @@ class ChainBuilder(wiring.Component):
         parts: Out(`chain`). Fields that follow from single instructions, so far.
         o: Out(`chain`). The chain, which is complete once its last instruction has been added.
         source: Out. First address of the source. source_end: Out. One past its last address, once the instruction
-            behind the source has been added.
+            after the source has been added.
         window, pool: Out(1). The columns of the product lie in a window; the pooling unit reduces windows.
     """
 

@@ -15,7 +15,7 @@ class LoopStack(wiring.Component):
         enter: In(1). A `loop` is executed, with `count` passes of the body at `body`.
         back: In(1). An `end_loop` is executed. `enter` and `back` need legal nesting and are not high together.
         count, body: In. Number of passes, at least 1, and address of the first instruction of the body.
-        again: Out(1). The innermost loop has another pass, from `target`, behind its present one.
+        again: Out(1). The innermost loop has another pass, from `target`, after its present one.
         target: Out. Address of the body of the innermost loop.
 
     Timing:

@@ -1,4 +1,4 @@
-"""Between two machines of a pipeline: results go to the machine behind, everything else between host and machines."""
+"""Between two machines of a pipeline: results go to the next machine, everything else between host and machines."""
 
 from amaranth import *
 from amaranth.lib import enum, stream, wiring
@@ -9,7 +9,7 @@ from concord.spec.machine.config import Config
 
 
 class Chosen(enum.Enum):
-    """Whose message the machine behind gets."""
+    """Whose message the next machine gets."""
 
     NOBODY = 0
     HOST = 1
@@ -17,18 +17,18 @@ class Chosen(enum.Enum):
 
 
 class MessageLink(wiring.Component):
-    """Sends INPUT messages of a machine to the machine behind it, and all of its other messages to the host.
+    """Sends INPUT messages of a machine to the next machine, and all of its other messages to the host.
 
-    The machine behind also gets the messages of the host. Messages never mix, and results go first.
+    The next machine also gets the messages of the host. Messages never mix, and results go first.
 
     Args:
         config: Configuration of either machine; their beats are equal.
 
     Members:
         results: In(stream {data, last}). Beats of the machine before.
-        from_host: In(stream {data, last}). Beats of the host for the machine behind.
+        from_host: In(stream {data, last}). Beats of the host for the next machine.
         to_host: Out(stream {data, last}). Beats of the machine before for the host.
-        o: Out(stream {data, last}). Beats for the machine behind.
+        o: Out(stream {data, last}). Beats for the next machine.
 
     Timing:
         No cycle of delay; one beat in each cycle.

@@ -161,7 +161,7 @@ class MessageOutput(wiring.Component):
         return kind, entries, item, taken, header
 
     def _unit(self, bits, place):
-        """The unit of an item that begins `place` narrow units behind its start; a narrow unit lies in the low bits."""
+        """The unit of an item that begins `place` narrow units after its start; a narrow unit lies in the low bits."""
         wide = message_payloads.wide_unit(self.config)
         step = wide // message_payloads.UNIT
         whole = bits[:wide] if 16 * self.config.mfu_lanes == wide else bits.word_select(place[exact_log2(step):], wide)

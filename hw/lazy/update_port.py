@@ -65,7 +65,7 @@ class UpdatePort(wiring.Component):
             m.d.sync += begun.eq(0)
 
     def _leave(self, m, unit, blocks):
-        """Mantissas, residuals, and behind the last ones the answer."""
+        """Mantissas, residuals, and after the last ones the answer."""
         second, ending, sent = Signal(), Signal(), Signal(32)
         moved = Signal()
         out, answer, block = self.o, unit.answer, blocks.o.p

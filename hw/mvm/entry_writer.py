@@ -33,7 +33,7 @@ class EntryWriter(wiring.Component):
         block, invalid: Out(1). As those of the quantiser.
 
     Timing:
-        One word a cycle, `latency` cycles after the last word of its entry has come, or right behind the word before.
+        One word a cycle, `latency` cycles after the last word of its entry has come, or right after the word before.
     """
 
     def __init__(self, config: Config):

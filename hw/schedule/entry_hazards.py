@@ -13,7 +13,7 @@ PRODUCTS = 2  #: Largest number of unfinished products for MvmQ that read Vector
 class EntryHazards(wiring.Component):
     """Keeps one range of entries for each chain in flight, so that a layer starts on what the one before has written.
 
-    A product whose chain runs through the multi-function units needs no range: younger chains write behind its last
+    A product whose chain runs through the multi-function units needs no range: younger chains write after its last
     word, and by then it has read all its columns. Only a product for MvmQ may be overtaken.
 
     Members:

@@ -12,7 +12,7 @@ def disasm(
     addresses: Annotated[bool, typer.Option(
         "--addresses", help="Print address, instruction word and layer beside each line.")] = False,
 ):
-    """Print a program as canonical text, which `nnp asm` takes; of several machines, one behind the other."""
+    """Print a program as canonical text, which `nnp asm` takes; of several machines, one after the other."""
     from concord.spec.isa.disassembler import disassemble_word
 
     for title, words, layer_at in _programs(source):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from concord.firmware.cascade import Cascade
 
 STEPS = 2
-#: What is said where a sample differs from the twin only behind other samples.
+#: What is said where a sample differs from the twin only after other samples.
 KEPT = ("the first of them, run alone on memories in their initial state, does not differ: the program reads what "
         "earlier samples have left")
 

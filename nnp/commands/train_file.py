@@ -1,4 +1,4 @@
-"""`nnp train FILE`: trains an imported network on behind quantisers, from its own weights."""
+"""`nnp train FILE`: trains an imported network on with quantisers, from its own weights."""
 
 from pathlib import Path
 from typing import Annotated

@@ -23,7 +23,7 @@ Machines = Annotated[int, typer.Option(
     "--machines", help="Number of machines that share the network; each sends its results to the next one.")]
 Cut = Annotated[str, typer.Option(
     "--cut", metavar="LAYER", show_default="where the machines share the work best",
-    help="Layers behind which the network is cut, with commas between them: one less than machines.")]
+    help="Layers after which the network is cut, with commas between them: one less than machines.")]
 Samples = Annotated[str | None, typer.Option(
     "--samples", help="Number of samples, or 'all'.", show_default="10, or as many as there are")]
 ManySamples = Annotated[str | None, typer.Option(

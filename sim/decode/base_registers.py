@@ -15,7 +15,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 @cocotb.test()
 async def follows_every_instruction(dut):
-    """Sums, their limits and addresses, behind random `s_wr` and `s_add`, of which some are not executed."""
+    """Sums, their limits and addresses, after random `s_wr` and `s_add`, of which some are not executed."""
     rng, bases = np.random.default_rng(cocotb.RANDOM_SEED), [0] * (1 + len(BASES))
     await start(dut, "fields", "write", "add", "clear")
     for _ in range(3000):

@@ -56,12 +56,12 @@ def after(program: list[int]) -> tuple[dict, dict]:
 
 
 def sum_outside(before: list[int], word: int, modes: list[bool]) -> bool:
-    """Whether the word is an `s_add` behind the program `before`, and its base register cannot hold the sum."""
+    """Whether the word is an `s_add` after the program `before`, and its base register cannot hold the sum."""
     instruction = decode(word)
     if instruction is None or instruction.op != Op.S_ADD or instruction.mem not in isa.BASES:
         return False
     state = Sequencer(CONFIG, before, list(modes))
-    with suppress(Violation):  # the walk stops behind the last instruction
+    with suppress(Violation):  # the walk stops after the last instruction
         deque(state.walk(repeat=False), 0)
     return not 0 <= state.bases[isa.base_number(instruction)] + isa.increment(instruction) < 1 << isa.REGISTER_BITS
 

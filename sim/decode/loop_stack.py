@@ -37,4 +37,4 @@ async def follows_random_nesting(dut):
             loops += [(left - 1, body)] * (left > 1)
         await clock(dut)
         if kind > 0.995:
-            loops.clear()  # a program that ends in an error leaves its loops behind
+            loops.clear()  # a program that ends in an error leaves its loops open

@@ -26,12 +26,12 @@ async def reset(dut, *, cycles: int = 2) -> None:
 
 
 def clock(dut, count: int = 1) -> Trigger:
-    """The rising edge of the clock that is `count` ahead; a read behind it sees what a flip-flop at that edge sees."""
+    """The rising edge of the clock that is `count` ahead; a read after it sees what a flip-flop at that edge sees."""
     return RisingEdge(dut.clk) if count == 1 else ClockCycles(dut.clk, count)
 
 
 async def until(dut, done: Callable[[], object]) -> int:
-    """Wait until `done` is true behind a rising edge, and return the number of cycles that it took."""
+    """Wait until `done` is true after a rising edge, and return the number of cycles that it took."""
     cycles = 0
     while not done():
         await clock(dut)
@@ -50,7 +50,7 @@ async def moments(dut, *names: str, cycles: int) -> list[list[int]]:
 
 
 def every_cycle(dut, step: Callable[[], object]) -> Task:
-    """Call `step` behind every rising edge of the clock, as long as the test runs."""
+    """Call `step` after every rising edge of the clock, as long as the test runs."""
     async def run():
         while True:
             await clock(dut)

@@ -76,7 +76,7 @@ class Bench:
                 flat = got[name].ravel()
                 assert_equal(name, flat[:size], getattr(want, name), mantissa=given.old.mantissas,
                              residual=given.old.residuals, update=given.update, **header)
-                assert not flat[size:].any(), f"{name} behind the last element are not zero"
+                assert not flat[size:].any(), f"{name} after the last element are not zero"
             told = unpack(pass_answer(FMT), [await self.answer.get()])
             for name in ("repeat", "change", *COUNTS):
                 assert_equal(f"answer {name}", told[name][0], getattr(want, name), elements=size, **header)

@@ -45,7 +45,7 @@ class Cascade:
 
 
 class LinkedGolden(GoldenMachine):
-    """A golden machine that sends INPUT messages to the machine behind it, whenever it has run."""
+    """A golden machine that sends INPUT messages to the next machine, whenever it has run."""
 
     def __init__(self, config: Config, behind: Machine | None):
         super().__init__(config)

@@ -144,7 +144,7 @@ class GoldenMachine(Machine):
 
 
 class HardwareMachine(Machine):
-    """A simulated NNP behind a link, such as `sim.machines.library.Library`.
+    """A simulated NNP at a link, such as `sim.machines.library.Library`.
 
     Args:
         link: Object that moves beats, reads and writes registers and lets cycles pass.

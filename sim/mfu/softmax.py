@@ -37,7 +37,7 @@ def elements(rng, count: int) -> np.ndarray:
 
 
 def message(rng, asks: bool) -> tuple[list[int], np.ndarray]:
-    """The payloads of a message, and its words behind the unit."""
+    """The payloads of a message, and its words after the unit."""
     count = int(rng.integers(1, LANES * WORDS + 1))
     words = -(-count // LANES)
     sent = np.zeros(words * LANES, np.uint16)
@@ -87,7 +87,7 @@ async def takes_the_cycles_that_it_says(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def busy_until_the_last_word_is_taken(dut):
-    """`busy` rises behind the last word that the unit takes, and falls behind the last one that it gives."""
+    """`busy` rises after the last word that the unit takes, and falls after the last one that it gives."""
     source, sink = StreamSource(dut, "i"), Sink(dut, "o", stall=0.5)
     await start(dut)
     payloads, wanted = message(np.random.default_rng(cocotb.RANDOM_SEED), asks=True)
@@ -105,7 +105,7 @@ async def busy_until_the_last_word_is_taken(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_reset_discards_a_message(dut):
-    """In whatever step a reset comes, the message behind it comes out right."""
+    """In whatever step a reset comes, the message after it comes out right."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     sink = Sink(dut, "o", seed=1, stall=0.3)
     await start(dut)

@@ -42,7 +42,7 @@ def blocks(rng, count):
 
 
 def lengths(rng, count):
-    """Number of words of each block: whole blocks, or now and then a run of one-word blocks behind a whole one."""
+    """Number of words of each block: whole blocks, or now and then a run of one-word blocks after a whole one."""
     if not SHORT:
         return np.full(count, WORDS)
     mixed = rng.integers(1, WORDS + 1, count)

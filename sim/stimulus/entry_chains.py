@@ -50,7 +50,7 @@ def chains_of_entries(config: Config, rng: np.random.Generator, count: int,
 
 
 def any_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> list[int]:
-    """A random chain behind the `s_wr` of all its registers; many are legal, and many just miss it.
+    """A random chain after the `s_wr` of all its registers; many are legal, and many just miss it.
 
     Args:
         modes: For each tile, whether it is in integer mode.
@@ -93,7 +93,7 @@ def _source(config, rng, source):
 
 
 def _reader(config, rng, source, modes):
-    """The instruction behind the source, which reads entries or windows; none if the source is read as it is."""
+    """The instruction after the source, which reads entries or windows; none if the source is read as it is."""
     tile = int(rng.integers(config.matrix_tiles // 2))
     product = f"mv_mul {tile}{', integer' if modes[tile] else ''}"
     choices = {"entries": [product, f"{product}, window", f"{product}, window", "v_pool_max", ""],

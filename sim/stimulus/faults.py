@@ -41,7 +41,7 @@ def fault(generator: ProgramGenerator, error: Error | None = None) -> list[int]:
         if program := _attempts(generator, each):
             return program
     names = ", ".join(each.name for each in wanted)
-    raise ValueError(f"no fault that stops with {names} was found in {ATTEMPTS} attempts behind a program of "
+    raise ValueError(f"no fault that stops with {names} was found in {ATTEMPTS} attempts after a program of "
                      f"{len(generator.program)} instructions: the machine has {config.instructions}, give it more")
 
 

@@ -85,7 +85,7 @@ def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
     if padding:
         cases["padding"] = _seal(config, good[:-beat - 1] + b"\1")
     if beat > 4:
-        cases["byte behind the CRC"] = good[:-1] + b"\1"
+        cases["byte after the CRC"] = good[:-1] + b"\1"
     cases["CRC"] = good[:-beat] + bytes([good[-beat] ^ 1]) + good[1 - beat:]
     cases["payload"] = good[:16] + bytes([good[16] ^ 0x10]) + good[17:]
     cases["one beat"] = good[:beat]
@@ -137,7 +137,7 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
 
 
 def entry_bits(config: Config) -> int:
-    """Number of bits of an entry of VectorRf; its record has zeros behind them."""
+    """Number of bits of an entry of VectorRf; its record has zeros after them."""
     return config.native_dim * config.activations.bits + config.activations.exponent_bits
 
 

@@ -186,7 +186,7 @@ def unpack(config: Config, data: bytes, *, to_machine: bool) -> Message:
     payload = body[:size]
     if len(body) != size + -size % beat or any(body[size:]):
         raise ValueError(f"the message announces {size} payload bytes and brings {len(body)}, or other than zeros "
-                         f"behind them")
+                         f"after them")
     message = Message(kind=MessageKind(kind), memory=memory, integer=bool(flags), address=address, count=count,
                       payload=payload)
     if to_machine:

@@ -1,7 +1,7 @@
 """Program text to instruction words.
 
 One instruction a line, `#` starts a comment, upper and lower case are the same. A mnemonic is the opcode's name, with
-`_inc` behind it for addresses that move with the iterations, and a plus sign before the base register of an address:
+`_inc` after it for addresses that move with the iterations, and a plus sign before the base register of an address:
 
     s_wr Rows, 128
     v_rd NetQ
@@ -115,7 +115,7 @@ def _entries(mnemonic, operands):
 
 
 def _address(text):
-    """An address, and behind a plus sign the base register that is added to it."""
+    """An address, and after a plus sign the base register that is added to it."""
     address, plus, base = (part.strip() for part in text.partition("+"))
     fields = {"a": _short(address)}
     return fields | {"base": 1 + BASES.index(_base(base))} if plus else fields
@@ -206,7 +206,7 @@ def _number(text, lowest, highest):
     try:
         value = int(text, 0)
     except ValueError:
-        hint = ": a base register stands behind a number, as in 8 + Base1, and only v_rd, v_wr and vv_ take one"
+        hint = ": a base register stands after a number, as in 8 + Base1, and only v_rd, v_wr and vv_ take one"
         raise ValueError(f"{text!r} is not a number" + hint * ("base" in text)) from None
     if not lowest <= value <= highest:
         raise ValueError(f"{value} does not lie in {lowest}..{highest}")

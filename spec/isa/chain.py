@@ -6,7 +6,7 @@ from concord.spec.isa.instructions import BASES, Instruction, Op, Reg, out_scale
 from concord.spec.isa.memories import ENTRY_MEMORIES, VRFS, Mem
 from concord.spec.machine.config import Config
 
-NO_BASES = (0,) * (1 + len(BASES))  #: Base registers after a start, behind a 0 for instructions that name none.
+NO_BASES = (0,) * (1 + len(BASES))  #: Base registers after a start, following a 0 for instructions that name none.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Chain:
         instructions: Source and operations, without `end_chain`; base registers are added to their addresses.
         registers:    Scalar registers that the chain runs under.
         source_words: Words that the source supplies for each iteration, before the pooling unit reduces them.
-        result_words: Words of each iteration behind the source, or behind `mv_mul`: operations and writes see these.
+        result_words: Words of each iteration after the source, or after `mv_mul`: operations and writes see these.
         entries:      Entries of each iteration that a `v_wr VectorRf` writes, or that `v_rd VectorRf` reads as numbers.
         row_tiles:    Rows of native tiles of the product, which has row_tiles * Columns tiles; 0 without `mv_mul`.
         last_lanes:   Number of lanes of the last word of each iteration that lie within Rows.

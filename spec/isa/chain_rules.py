@@ -1,4 +1,4 @@
-"""The rules for whole chains, in the order in which the machine checks them, behind those of `spec.isa.rules`."""
+"""The rules for whole chains, in the order in which the machine checks them, after those of `spec.isa.rules`."""
 
 from collections.abc import Iterator
 

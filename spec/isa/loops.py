@@ -81,7 +81,7 @@ def sum_step(instruction: Instruction, before: int, address: int) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Passes of a loop behind one that broke no rule: the k-th of them, from 1 on, is that one moved k times.
+    """Passes of a loop after one that broke no rule: the k-th of them, from 1 on, is that one moved k times.
 
     Attributes:
         steps: Steps of that pass; passes of the loops inside it stand among them.

@@ -74,7 +74,7 @@ def position(stage: Stage, mfu: int) -> int:
 
 
 def next_mfu(stage: Stage, behind: int) -> int | None:
-    """The MFU of the next stage of a kind behind a position, or None where there is none; -1 is before the first."""
+    """The MFU of the next stage of a kind after a position, or None where there is none; -1 is before the first."""
     return next((mfu for mfu in range(MFUS) if position(stage, mfu) > behind), None)
 
 

@@ -136,7 +136,7 @@ def _order(instruction, before):
 
 
 def _product_order(instruction, last):
-    """Sentence on what is wrong with the place of a `mv_mul` behind the instruction `last`, or None."""
+    """Sentence on what is wrong with the place of a `mv_mul` after the instruction `last`, or None."""
     if last.op != Op.V_RD or last.mem == Mem.MVM_Q:
         return "mv_mul must follow v_rd, and not of MvmQ"
     if last.integer or last.unsigned:
@@ -151,7 +151,7 @@ def _product_order(instruction, last):
 def _softmax_order(instruction, last):
     """Sentence on what is wrong with an instruction that comes after a `v_softmax`, `last` before it, or None."""
     if last.op != Op.V_SOFTMAX:
-        return "only end_chain may follow the v_wr NetQ behind v_softmax"
+        return "only end_chain may follow the v_wr NetQ after v_softmax"
     if (instruction.op, instruction.mem) != (Op.V_WR, Mem.NET_Q):
         return "only v_wr NetQ may follow v_softmax"
     return None

@@ -53,7 +53,7 @@ class Config:
         net_in:           Number of words of the queue from the host.
         net_out:          Number of words of the queue to the host.
         mvmq_words:       Number of words of MvmQ.
-        vector_rf:        Number of entries of VectorRf, native vectors behind the quantiser; 0 for a machine that has
+        vector_rf:        Number of entries of VectorRf, native vectors after the quantiser; 0 for a machine that has
                           neither VectorRf nor windows nor the pooling unit.
         matrix_tiles:     Number of native tiles of MatrixRf.
         bias_words:       Number of words of BiasRf; a word of BiasRf has M integers.

@@ -80,7 +80,7 @@ class Format:
 
     @classmethod
     def floating(cls, exponent: int, fraction: int, **others) -> "Format":
-        """Elements of `exponent` bits of exponent field and `fraction` bits behind the leading one, as in E2M1.
+        """Elements of `exponent` bits of exponent field and `fraction` bits after the leading one, as in E2M1.
 
         Raises:
             ValueError: there is no such format.

@@ -136,7 +136,7 @@ def test_samples_that_follow_each_other_have_one_length():
 def test_what_cannot_be_is_said(both, tmp_path):
     assert "--machines 9: 1 to 8 machines" in refused("compile", MLP, "--machines", 9)
     assert "one machine runs the whole network" in refused("compile", MLP, "--cut", "hidden1")
-    assert "cut behind 'hidden1' or 'hidden2'" in refused("compile", MLP, "--machines", 2, "--cut", "output")
+    assert "cut after 'hidden1' or 'hidden2'" in refused("compile", MLP, "--machines", 2, "--cut", "output")
     assert "leave out --waves" in refused("run", both, "--machine", "library", "--waves", tmp_path / "w.vcd")
     assert "is for machine ulx3s" in refused("run", both, "--preset", "tiny")
     done("compile", MLP, "--preset", "ulx3s", "-o", tmp_path / "one")

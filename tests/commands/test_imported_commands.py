@@ -145,7 +145,7 @@ def test_a_regression_in_blocks(folder):
     (("quantize", "perceptron.safetensors", "--for", "visoin", "--data", "classes.npz"), "visoin"),
     (("quantize", "perceptron.safetensors", "--for", "speech"), "give data to calibrate with, by --data"),
     (("quantize", "perceptron.safetensors", "p", "--for", "speech"), "it holds its parameters, so leave p out"),
-    (("quantize", "mlp", "--for", "speech"), "name a file behind it that holds its FP32 parameters"),
+    (("quantize", "mlp", "--for", "speech"), "name a file after it that holds its FP32 parameters"),
     (("quantize", "mlp", "p", "--arithmetic", "bfp"), "--gate-bits are for files of networks"),
     (("train", "perceptron.safetensors", "--for", "speech", "--data", "images.npz"), "a sample is 1 x 8 x 8, but"),
     (("train", "perceptron.safetensors", "--for", "speech", "--data", "targets.toml", "--epochs", "3"),

@@ -19,7 +19,7 @@ MACHINE = 'based_on = "speech"\nsoftmax_words = 1\n'
 
 
 def graph(end: str = "Softmax", **attributes) -> OnnxGraph:
-    """A perceptron of 12 inputs and 4 outputs with an operator behind."""
+    """A perceptron of 12 inputs and 4 outputs with an operator at its end."""
     made = OnnxGraph((1, 12))
     made.add("Gemm", made.weight(12, 8), made.weight(8))
     made.add("Relu")

@@ -85,7 +85,7 @@ def test_a_network_in_the_report_folder_is_not_replaced(tmp_path):
 
 
 def refused(report, *words) -> str:
-    """What a verification that must be refused says; it leaves no file behind."""
+    """What a verification that must be refused says; it leaves no file."""
     result = verify(report, *words)
     assert result.exit_code == 2, result.output
     assert not report.exists()

@@ -110,7 +110,7 @@ def test_layers_that_begin_at_different_ends_are_refused():
     behind = networks.block_recurrent(rng, config, CELLS["rnn"], "behind", 8, 4)
     layers = [first, replace(first, name="back", reverse=True), both, behind]
     model = networks.model(layers, sources={"back": (INPUT,), "both": ("rnn0", "back")})
-    with pytest.raises(ValueError, match="'both' .*the machine keeps no whole sequences, which a layer behind two"):
+    with pytest.raises(ValueError, match="'both' .*the machine keeps no whole sequences, which a layer after two"):
         compile_network(model, config)
 
 

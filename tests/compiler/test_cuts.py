@@ -61,7 +61,7 @@ def test_layers_that_lead_nowhere_are_left_out(rng):
 
 
 @pytest.mark.parametrize(("names", "reason"), [
-    (["c"], "no layer reads the result of 'c'; cut behind 'a' or 'b' or 'sum'"),
+    (["c"], "no layer reads the result of 'c'; cut after 'a' or 'b' or 'sum'"),
     (["x"], "has no layer 'x'"),
     (["sum", "a"], "name each layer once, in the order of the network, a, b, sum"),
 ])
@@ -74,7 +74,7 @@ def test_the_input_must_not_cross(rng):
     layers = [dense(rng, "a", 4, 4), dense(rng, "b", 4, 3), Concat(name="c", sizes=(4, 3)), dense(rng, "d", 7, 2)]
     model = networks.model(layers, sources={"b": (INPUT,), "c": ("a", "b")})
     assert cuts(model) == ["b", "c"]
-    with pytest.raises(ValueError, match="'b' behind the cut reads the network's input"):
+    with pytest.raises(ValueError, match="'b' after the cut reads the network's input"):
         parts(model, ["a"])
 
 
@@ -82,7 +82,7 @@ def test_sequences_cross_in_the_order_in_which_they_are_computed(rng):
     a, b = (networks.recurrent_layer(rng, TINY, LSTM, name, 4, 4) for name in "ab")
     assert cuts(networks.model([a, b])) == ["a"]
     assert cuts(networks.model([replace(a, reverse=True), replace(b, reverse=True)])) == ["a"]
-    with pytest.raises(ValueError, match="'b' behind the cut begins at the other end of the sequence than 'a'"):
+    with pytest.raises(ValueError, match="'b' after the cut begins at the other end of the sequence than 'a'"):
         parts(networks.model([a, replace(b, reverse=True)]), ["a"])
     both = networks.model([a, b, Concat(name="c", sizes=(4, 4)), dense(rng, "d", 8, 2)], sources={"c": ("a", "b")})
     with pytest.raises(ValueError, match="some layers read every time step of 'a', and others only the last one"):

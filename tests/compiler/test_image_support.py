@@ -93,7 +93,7 @@ def test_pixels_of_a_flattened_part_with_scales_of_their_own():
     scales = made.layers[-1].quant_scale.copy()
     scales[-1] += 1
     made.layers[-1] = replace(made.layers[-1], quant_scale=scales)
-    assert ("layer 'concat3' (concatenation): a layer behind it scales the pixels of a channel of 'conv2' by different "
+    assert ("layer 'concat3' (concatenation): a layer after it scales the pixels of a channel of 'conv2' by different "
             "factors") in refused(made.model())
 
 

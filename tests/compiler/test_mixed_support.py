@@ -51,7 +51,7 @@ def test_the_last_step_of_what_no_recurrent_layer_makes():
 def test_a_network_that_only_puts_numbers_into_another_order():
     made = mixed(shape=(2, 3, 5), steps=0)
     made.sequence(made.conv(INPUT, 5, (3, 3)))
-    assert "it only puts numbers into another order: put a layer that computes behind it" in refused(made.model())
+    assert "it only puts numbers into another order: put a layer that computes after it" in refused(made.model())
 
 
 def test_too_large_a_network_says_which_memory_is_too_small():

@@ -61,7 +61,7 @@ def test_average_that_counts_its_padding(tmp_path):
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("end", ["Flatten", "Reshape", "GlobalAveragePool", "ReduceMean"])
 def test_from_image_to_dense(tmp_path, channels_last, end):
-    """A flattened image with channels last reorders the columns of the weights behind it."""
+    """A flattened image with channels last reorders the columns of the weights after it."""
     graph = OnnxGraph(("batch", 6, 5, 3) if channels_last else ("batch", 3, 6, 5))
     if channels_last:
         graph.add("Transpose", perm=[0, 3, 1, 2])

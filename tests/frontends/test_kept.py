@@ -24,7 +24,7 @@ SAMPLES = 64
 
 
 def maxima_of_integers() -> onnx.ModelProto:
-    """A product and a sum read maxima of integers, and integers behind which maxima stand."""
+    """A product and a sum read maxima of integers, and integers after which maxima stand."""
     graph = IntegerGraph((1, 2, 8, 8))
     graph.qdq(0.5)
     graph.add("Conv", graph.integers(0.5, 4, 2, 3, 3, largest=1), graph.bias(4, 0.25), pads=[1, 1, 1, 1])

@@ -162,7 +162,7 @@ def test_a_transfer_that_fails(mended):
 
 @pytest.mark.parametrize("patient", [False, True])
 def test_inputs_that_nobody_took_are_dropped_by_a_reset(mended, patient):
-    """A program that ends at once leaves its input in NetQ and behind it, and two more messages behind that."""
+    """A program that ends at once leaves its input in NetQ and after it, and two more messages after that."""
     mended.send(program_message(TINY, assemble("end")))
     mended.call("settle")
     long, short = (mended.firmware.input_message(np.resize(mended.sample[::-1], (steps, 3))) for steps in (200, 5))

@@ -1,4 +1,4 @@
-"""The golden machine behind its ports: messages, registers, errors and resets."""
+"""The golden machine with its ports: messages, registers, errors and resets."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_messages_other_than_input_wait_for_the_program_and_hold_back_those_behi
     assert machine.run() & Status.WAIT_INPUT
     machine.send(read_message(TINY, Mem.INITIAL_VRF, 1))
     machine.send(input_message(TINY, words(TINY, [3, 4])))
-    assert machine.run() & Status.WAIT_INPUT, "the input is behind the READ"
+    assert machine.run() & Status.WAIT_INPUT, "the input follows the READ"
     machine.reset()
     assert machine.receive() == []
     machine.start()

@@ -75,7 +75,7 @@ def test_images_cross_a_cut(name, block):
 
 @pytest.mark.parametrize("block", [False, True])
 def test_every_cut_of_other_graphs(block):
-    """Both directions, sequences that are computed from their end, branches, and an LSTM behind a convolution."""
+    """Both directions, sequences that are computed from their end, branches, and an LSTM after a convolution."""
     rng, config = np.random.default_rng(2), roomy("tiny")
     make, behind = (networks.block_recurrent, networks.block_dense) if block else (
         networks.recurrent_layer, networks.dense)
@@ -109,7 +109,7 @@ def test_a_softmax_stays_with_the_layer_in_front_of_it():
     layers = [*networks.mlp(rng, config, [10, 13, 5], block=False).layers, Softmax(name="softmax", inputs=5)]
     model = networks.model(layers)
     agree("golden", [TINY, config], model, ["dense0"], networks.inputs(rng, 3, 10))
-    with pytest.raises(ValueError, match="the softmax behind it takes the result of 'dense1'"):
+    with pytest.raises(ValueError, match="the softmax after it takes the result of 'dense1'"):
         PartCompiler(model, [TINY, config]).compiled(["dense1"])
 
 
@@ -118,7 +118,7 @@ def test_machines_may_differ():
     rng, small, large = np.random.default_rng(5), roomy("tiny"), replace(roomy("tiny"), native_dim=16, lanes=8)
     model = networks.mlp(rng, small, [10, 13, 5], block=False)
     agree("golden", [small, large], model, ["dense0"], networks.inputs(rng, 3, 10))
-    with pytest.raises(ValueError, match=r"has 2 lanes of a word \(mfu_lanes\) and the one behind it 4"):
+    with pytest.raises(ValueError, match=r"has 2 lanes of a word \(mfu_lanes\) and the next one 4"):
         PartCompiler(model, [small, replace(small, mfu_lanes=4)])
 
 
@@ -136,7 +136,7 @@ def test_a_sequence_in_parts_goes_on_on_all_machines():
 
 
 def test_cycles_of_a_stream():
-    """The interval is that of results behind the first one, which waits for all machines."""
+    """The interval is that of results after the first one, which waits for all machines."""
     several, one = (Streamed(outputs=np.zeros((len(ends), 1)), ends=ends) for ends in ((50, 60, 71, 80), (50,)))
     assert (several.latency, several.interval) == (50, 10)
     assert (one.latency, one.interval) == (50, 50)

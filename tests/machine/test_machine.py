@@ -183,7 +183,7 @@ def test_a_word_reads_before_a_later_word_writes():
 def test_an_operand_is_read_before_the_words_own_writes():
     text = "s_wr Rows, 4\nv_rd InitialVrf, 0\nv_wr AddSubVrf0, 1\nvv_add0 1\nv_wr NetQ\nend_chain\nend"
     assert outputs(ran(TINY, text, initial_vrf=[1, 2, 3, 4])) == [[1, 2, 3, 4]]
-    # One word behind the tap: each word adds what the word before it has left there.
+    # One word after the tap: each word adds what the word before it has left there.
     behind = text.replace("vv_add0 1", "vv_add0 0")
     assert outputs(ran(TINY, behind, initial_vrf=[1, 2, 3, 4], addsub_vrf0=[50, 60])) == [[51, 62, 4, 6]]
 

@@ -97,7 +97,7 @@ def test_set_iterations():
     ("v_rd InitialVrf", "v_rd InitialVrf needs one address"),
     ("v_wr InitialVrf, 1, integer", "needs one address, and takes nothing more: integer and unsigned are words for V"),
     ("v_rd InitialVrf, 1 + Rows", "there is no base register 'rows': choose one of Base1, Base2, Base3"),
-    ("v_rd InitialVrf, Base1", "'base1' is not a number: a base register stands behind a number, as in 8"),
+    ("v_rd InitialVrf, Base1", "'base1' is not a number: a base register stands after a number, as in 8"),
     ("s_add Rows, 3", "there is no base register 'rows'"),
     ("s_add Base1", "s_add takes a base register and a number"),
     ("s_add Base1, 32768", r"32768 does not lie in -32768\.\.32767"),

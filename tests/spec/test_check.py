@@ -294,9 +294,9 @@ SOFTMAX = {
     "v_rd NetQ\nv_softmax\nv_softmax": "instruction 2: only v_wr NetQ may follow v_softmax (ILLEGAL)",
     "v_rd NetQ\nv_softmax\nend_chain": "instruction 2: a chain must end with a write (ILLEGAL)",
     "v_rd NetQ\nv_softmax\nv_wr NetQ\nv_wr InitialVrf, 0":
-        "instruction 3: only end_chain may follow the v_wr NetQ behind v_softmax (ILLEGAL)",
+        "instruction 3: only end_chain may follow the v_wr NetQ after v_softmax (ILLEGAL)",
     "v_rd NetQ\nv_softmax\nv_wr NetQ\nv_softmax":
-        "instruction 3: only end_chain may follow the v_wr NetQ behind v_softmax (ILLEGAL)",
+        "instruction 3: only end_chain may follow the v_wr NetQ after v_softmax (ILLEGAL)",
     "v_rd NetQ\nv_wr NetQ\nv_softmax\nv_wr NetQ": "instruction 3: the chain has written NetQ already (ILLEGAL)",
     "v_rd NetQ\nv_wr InitialVrf, 0\nv_wr AddSubVrf0, 0\nv_wr AddSubVrf1, 0\nv_softmax\nv_wr NetQ":
         "instruction 5: a chain writes 3 times at most (ILLEGAL)",

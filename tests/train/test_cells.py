@@ -119,7 +119,7 @@ def integers(gates: Gates = SYMMETRIC) -> Choices:
 
 
 def behind(net: FloatClassifier, samples, choices: Choices) -> QuantizedNetwork:
-    """A classifier behind quantisers, by a calibration set."""
+    """A classifier with quantisers, by a calibration set."""
     x, lengths, _ = tensors(samples)
     return behind_quantizers(net.graph(), x, choices, lengths)
 

@@ -149,7 +149,7 @@ def test_a_layer_used_twice_is_two_layers():
 
 
 class Relu6(nn.Module):
-    """Convolutions with a relu6 between them, once behind a maximum, and once behind a sum."""
+    """Convolutions with a relu6 between them, once after a maximum, and once after a sum."""
 
     def __init__(self):
         super().__init__()

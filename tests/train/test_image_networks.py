@@ -101,7 +101,7 @@ class Line(nn.Module):
 
 
 class Curved(nn.Module):
-    """Sigmoids and hyperbolic tangents behind every kind of operation."""
+    """Sigmoids and hyperbolic tangents after every kind of operation."""
 
     def __init__(self):
         super().__init__()

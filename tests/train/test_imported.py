@@ -61,7 +61,7 @@ def folded(network: Graph) -> Graph:
 
 
 def quantized(found: NetworkWithData, choices: Choices, *shown) -> QuantizedNetwork:
-    """The network behind quantisers, by its calibration set."""
+    """The network with quantisers, by its calibration set."""
     arithmetic = prepared(found.network, choices, found.steps)
     calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths, *shown)
     return QuantizedNetwork(arithmetic)

@@ -53,7 +53,7 @@ def classifier(*hidden: int, seed: int = 0) -> FloatClassifier:
 
 
 def behind(net: FloatClassifier, samples, fmt: Format, gates: Gates = lstm.SYMMETRIC) -> QuantizedNetwork:
-    """A classifier behind quantisers of one format, by a calibration set."""
+    """A classifier with quantisers of one format, by a calibration set."""
     x, lengths, _ = lstm.tensors(samples)
     return behind_quantizers(net.graph(), x, lstm.choices_of(fmt, fmt, gates), lengths)
 

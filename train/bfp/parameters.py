@@ -22,7 +22,7 @@ class UpdateRule(StrEnum):
     """What training keeps of a parameter, and so what an update does to it."""
 
     FP32 = "fp32"  #: FP32 parameters, and training in FP32
-    MASTER = "master"  #: an FP32 master copy behind 8-bit mantissas
+    MASTER = "master"  #: an FP32 master copy of 8-bit mantissas
     LAZY = "lazy"  #: 8-bit mantissas and 16-bit residuals: the lazy update
     NONE = "none"  #: 8-bit mantissas, into which updates are rounded
     STOCHASTIC = "stochastic"  #: 8-bit mantissas, into which updates are rounded up or down by chance

@@ -32,7 +32,7 @@ def fit(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, *, epochs: int, 
         epochs:     Number of epochs in all.
         batch_size: Number of samples of a step, over all processes.
         seed:       Seed of the order of samples.
-        done:       Number of epochs that a checkpoint has behind it.
+        done:       Number of epochs that a checkpoint has after it.
         progress:   Called once an epoch.
 
     Raises:

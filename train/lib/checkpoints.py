@@ -38,7 +38,7 @@ class Checkpoints:
             self._read(path)
 
     def load(self, phase: str, state: TrainingState) -> list[EpochRecord]:
-        """Restore the state of a phase, and return the epochs behind it; an empty list if there is no checkpoint.
+        """Restore the state of a phase, and return the epochs after it; an empty list if there is no checkpoint.
 
         Raises:
             ValueError: the file does not fit the network.

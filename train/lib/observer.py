@@ -80,7 +80,7 @@ class CheckpointStore(Protocol):
     """A place where the state of each phase is kept, so that training can go on from it."""
 
     def load(self, phase: str, state: TrainingState) -> list[EpochRecord]:
-        """Restore the state of a phase, and return the epochs behind it; an empty list if nothing is kept."""
+        """Restore the state of a phase, and return the epochs after it; an empty list if nothing is kept."""
 
     def save(self, records: list[EpochRecord], state: TrainingState):
         """Keep the state that a phase has after these epochs."""

@@ -47,7 +47,7 @@ class SampleTensors:
 
     @torch.no_grad()
     def outputs(self, net: nn.Module, *, lowered: bool = False) -> torch.Tensor:
-        """float32[samples, outputs] of a network behind quantisers, in evaluation mode."""
+        """float32[samples, outputs] of a network with quantisers, in evaluation mode."""
         training = net.training
         net.eval()
         made = torch.cat([net(*self.at(index), lowered=lowered) for index in torch.arange(len(self)).split(TOGETHER)])

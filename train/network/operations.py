@@ -32,7 +32,7 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
 
 
 def last_of(tensor: str, graph: Graph) -> Last:
-    """The operator that has taken the last time step for a tensor, which may be flattened behind it."""
+    """The operator that has taken the last time step for a tensor, which may be flattened after it."""
     node = graph.node(tensor)
     while not isinstance(node.op, Last):
         node = graph.source(node)

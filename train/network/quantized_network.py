@@ -1,4 +1,4 @@
-"""Any network behind quantisers as one module, made from the plan of its layers, and its way back to the model.
+"""Any network with quantisers as one module, made from the plan of its layers, and its way back to the model.
 
 Source: S0; S1; numerics.md of the specification.
 """
@@ -34,7 +34,7 @@ class Layers(nn.ModuleDict):
 
 
 class QuantizedNetwork(nn.Module):
-    """A network whose layers are behind quantisers.
+    """A network whose layers have quantisers.
 
     Args:
         arithmetic: The plan of the network with the numbers from which training starts, see
@@ -157,7 +157,7 @@ def behind_quantizers(
     network: nn.Module | Graph, x: torch.Tensor, recipe: Recipe | BlockRecipe | Choices,
     lengths: torch.Tensor | None = None, progress: Progress = silent, *, machine: bool = False,
 ) -> QuantizedNetwork:
-    """A network behind quantisers whose ranges a calibration set has given.
+    """A network with quantisers whose ranges a calibration set has given.
 
     Args:
         network:  A module of PyTorch, or a float network. It is not changed.

@@ -89,7 +89,7 @@ class AffineFunction(Function):
             weight, change: Parameters of `settings.rows`; without these, the FP32 weights of the layer, and None.
             gain: float64[rows], or None for the gain of `settings.rows`.
             constant: float32[rows].
-            b_in, m_in, b_out, m_out: The parameters behind `settings.into` and `settings.out`, for their gradients.
+            b_in, m_in, b_out, m_out: The parameters after `settings.into` and `settings.out`, for their gradients.
         """
         into, out, norm, geometry = settings.into, settings.out, settings.norm, settings.geometry
         integers = weight

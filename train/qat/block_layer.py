@@ -27,7 +27,7 @@ FLOAT64_EXACT = 1 << 53
 
 
 class BlockLayer(nn.Module):
-    """A convolution or dense layer, in real numbers behind its quantisers or in the machine's arithmetic.
+    """A convolution or dense layer, in real numbers after its quantisers or in the machine's arithmetic.
 
     The real weights are what is trained; each forward pass brings them to binary16 and to blocks.
 
@@ -140,7 +140,7 @@ class BlockLayer(nn.Module):
 
 
 class BlockAverageLayer(BlockLayer):
-    """An average of windows behind its quantiser. Arguments are those of `BlockLayer`."""
+    """An average of windows after its quantiser. Arguments are those of `BlockLayer`."""
 
     def _begin(self, part):
         self.register_buffer("share", torch.full(self.geometry.shape, 1 / prod(part.window.size)))

@@ -1,4 +1,4 @@
-"""A convolution, dense layer or average behind its quantisers, in real numbers or in the machine's arithmetic.
+"""A convolution, dense layer or average after its quantisers, in real numbers or in the machine's arithmetic.
 
 Source: S0; numerics.md of the specification, integer mode.
 """

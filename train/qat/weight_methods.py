@@ -1,4 +1,4 @@
-"""Weights that are trained in real units, in shares of their range, or behind a tanh, on a grid that stays.
+"""Weights that are trained in real units, in shares of their range, or after a tanh, on a grid that stays.
 
 Source: S0.c; S0, WRPN; DoReFa-Net (Zhou et al., 2016).
 """
@@ -37,7 +37,7 @@ class Wrpn(TrainedWeights):
 
 
 class DoReFa(TrainedWeights):
-    """Weights behind a tanh: n is odd, round to (2**bits - 1) * tanh(w) / normaliser; the normaliser stays."""
+    """Weights after a tanh: n is odd, round to (2**bits - 1) * tanh(w) / normaliser; the normaliser stays."""
 
     def begin(self, codes, fraction):
         self.most = self.grid.highest

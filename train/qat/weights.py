@@ -1,4 +1,4 @@
-"""Weights behind their quantiser: integers with a gradient, and what one of them is worth.
+"""Weights after their quantiser: integers with a gradient, and what one of them is worth.
 
 Source: S0, adjusted start.
 """

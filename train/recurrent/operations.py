@@ -133,7 +133,7 @@ def unroll(ops: TorchOperations, cell: Cell, inputs, lengths, first) -> torch.Te
     Args:
         ops:     Operations of the cell's formula.
         inputs:  float[samples, time, gates, cells], what `ops.begin` takes.
-        lengths: int[samples]; behind its end a sample keeps its state.
+        lengths: int[samples]; after its end a sample keeps its state.
         first:   float[states, cells], the states before the first step.
     """
     states = [state.expand(len(inputs), -1) for state in first]

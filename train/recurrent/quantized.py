@@ -1,4 +1,4 @@
-"""Recurrent layers behind quantisers, in integers and in blocks: in real numbers, or in the machine's arithmetic.
+"""Recurrent layers after quantisers, in integers and in blocks: in real numbers, or in the machine's arithmetic.
 
 Source: S1; numerics.md of the specification, LSTM and block floating point.
 """

@@ -1,4 +1,4 @@
-"""Imported networks, trained on from their own weights behind quantisers.
+"""Imported networks, trained on from their own weights with quantisers.
 
 Source: S0; S1; numerics.md of the specification, integer mode, items 4 to 8.
 """
@@ -37,7 +37,7 @@ def write(
     Args:
         out:    The model file.
         source: The network and its data.
-        net:    The same network behind quantisers.
+        net:    The same network with quantisers.
         choices: How it was quantised, and whether the machine computes a softmax at its end.
         method: Method of quantisation, in a sentence.
         real:   Outputs for the test set before the lowered phase of training; None for those of `net`.
@@ -77,7 +77,7 @@ def train_imported(
     command: str = "nnp train",
     progress: Progress = silent,
 ) -> Model:
-    """Train an imported network on behind quantisers, from its weights, and write the model.
+    """Train an imported network on with quantisers, from its weights, and write the model.
 
     Args:
         out:         The model file.

@@ -138,7 +138,7 @@ def _train_integers(
     qat: QuantizedNetwork, images, labels, x, widths: Widths | None, *, seed: int, epochs: tuple[int, int],
     progress: Progress,
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
-    """Train behind quantisers; return the outputs for x in real numbers and lowered, and the method in words."""
+    """Train with quantisers; return the outputs for x in real numbers and lowered, and the method in words."""
     predictor = None if widths is None else settled(qat, images[:CALIBRATION], widths, progress)
 
     def phase(lowered: bool, rate: float, count: int):

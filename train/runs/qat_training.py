@@ -1,4 +1,4 @@
-"""Quantisation-aware training of a network behind its quantisers.
+"""Quantisation-aware training of a network with its quantisers.
 
 Source: S0; numerics.md of the specification, integer mode, item 7.
 """

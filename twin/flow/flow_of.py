@@ -12,7 +12,7 @@ from concord.twin.flow.joined import Joined
 
 
 def flow_of(firmware: Firmware, steps: int = 1, program: list[int] | None = None) -> Flow:
-    """The data flow of the first run behind the loading of memories.
+    """The data flow of the first run after the loading of memories.
 
     Args:
         firmware: The firmware.

@@ -94,7 +94,7 @@ class _Joining:
         return address
 
     def _append(self, k: int, addresses: range):
-        """Append instructions of a machine, behind the registers as it knows them."""
+        """Append instructions of a machine, after the registers as it knows them."""
         if not addresses:
             return
         for register, value in self._registers[k].items():
@@ -159,8 +159,8 @@ def _config(cascade: Cascade) -> Config:
 def _offsets(parts: Sequence[Firmware]) -> Iterator[dict[Mem, int]]:
     """The first address of each machine in each joined memory.
 
-    A program may write to any word of a vector memory, also behind those that the firmware fills. Tiles and biases are
-    those of the firmware, one machine behind the other.
+    A program may write to any word of a vector memory, also after those that the firmware fills. Tiles and biases are
+    those of the firmware, one machine after the other.
     """
     found = dict.fromkeys(FILLED, 0)
     for part in parts:
@@ -172,7 +172,7 @@ def _offsets(parts: Sequence[Firmware]) -> Iterator[dict[Mem, int]]:
 
 
 def _spans(part: Firmware) -> tuple[range, range, range]:
-    """The instructions in front of the loop over time steps, in it, and behind it; without a loop, all are behind."""
+    """The instructions in front of the loop over time steps, in it, and after it; without a loop, all are after."""
     ops, end = [decode(word).op for word in part.instruction_words.tolist()], len(part.instruction_words) - 1
     if part.loop is None:
         return range(0), range(0), range(end)

@@ -82,7 +82,7 @@ class StepCalls:
         return self._items.taken_words(refs) if constant is None else self._lines.store("operand", constant)
 
     def _normalised(self, step, words) -> str:
-        """Name of the words of messages behind the softmax unit; empty where the step completes none."""
+        """Name of the words of messages after the softmax unit; empty where the step completes none."""
         chain, lines = step.chain, self._lines
         words, count, rows = self._messages.complete(step, words), chain.result_words, chain.registers.rows
         if not words:

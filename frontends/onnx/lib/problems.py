@@ -48,7 +48,7 @@ def refusal(path: Path, problems: list[Problem], nodes: int, hint: str = "") -> 
         path:     The file.
         problems: These nodes.
         nodes:    Number of nodes in the file.
-        hint:     Sentence on what is behind the problems.
+        hint:     Sentence on what causes the problems.
     """
     count = "1 node" if len(problems) == 1 else f"{len(problems)} nodes"
     lines = "".join(f"\n  {problem}" for problem in problems)

@@ -103,7 +103,7 @@ def places_of(window: Window, rows: int, columns: int, ceiling: bool = False) ->
         free = along + borders[axis].sum() - span
         count = -(-free // stride) + 1 if ceiling else free // stride + 1
         if ceiling and (count - 1) * stride >= along + borders[axis][0]:
-            count -= 1  # a window that begins behind the image is left out
+            count -= 1  # a window that begins after the image is left out
         if free < 0 or count < 1:
             raise Refused(f"its window of {span} pixels is larger than the image of {along} pixels with its padding",
                           "give the network a larger image, by --shape")
@@ -112,12 +112,12 @@ def places_of(window: Window, rows: int, columns: int, ceiling: bool = False) ->
 
 
 def _borders(padding) -> np.ndarray:
-    """[2, 2]: zeros before and behind, vertically and horizontally."""
+    """[2, 2]: zeros before and after, vertically and horizontally."""
     return np.asarray(padding).reshape(2, 2)
 
 
 def _padding(step: FileNode, size, along, stride, dilation) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Zeros ahead of the image and behind it, along each axis of the file."""
+    """Zeros ahead of the image and after it, along each axis of the file."""
     dimensions, auto = len(size), step.attributes.get("auto_pad", "NOTSET")
     if auto == "VALID":
         return (0,) * dimensions, (0,) * dimensions

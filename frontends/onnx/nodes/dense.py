@@ -116,7 +116,7 @@ def _each_pixel(step: FileNode, build: Builder, view: View, weight: np.ndarray, 
     source = view.source
     channels, rows, columns = source.shape
     pixels, outputs = rows * columns, weight.shape[1]
-    # Channels behind pixels, as a dense layer along the last axis reads them.
+    # Channels after pixels, as a dense layer along the last axis reads them.
     sample, channel, pixel = np.unravel_index(view.places, (source.samples, channels, pixels))
     moment, places = _same_order((sample * pixels + pixel) * channels + channel, channels)
     matrix = single(_columns(weight, places, channels)[:, :, None, None])

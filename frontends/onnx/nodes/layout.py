@@ -1,4 +1,4 @@
-"""Operators that compute nothing, but change where elements lie; and those behind the network, for the host."""
+"""Operators that compute nothing, but change where elements lie; and those after the network, for the host."""
 
 from dataclasses import replace
 

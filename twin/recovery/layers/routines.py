@@ -31,7 +31,7 @@ def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Itera
 
     Args:
         layers: Layer of each draft.
-        wanted: Values that are read behind the region.
+        wanted: Values that are read after the region.
         old:    Values of states, and those that take their place; drafts that read the first go before the cut that
             makes the second.
     """
@@ -80,7 +80,7 @@ def _cut(layer, part, parts, wanted) -> LayerCut:
 
 
 def sorted_drafts(drafts: list[Draft]) -> list[Draft]:
-    """Drafts by address, each behind those that it reads, and layout directly in front of what reads it."""
+    """Drafts by address, each after those that it reads, and layout directly in front of what reads it."""
     made, done = {draft.result: draft for draft in drafts}, []
     left = [draft for draft in drafts if draft.function not in ARRANGING]
 

@@ -30,7 +30,7 @@ class Signatures:
         self._gates = False
 
     def groups(self, region: list[int], *, gates: bool = False) -> list[list[int]]:
-        """Nodes of a region by signature; every group comes behind those that it reads.
+        """Nodes of a region by signature; every group comes after those that it reads.
 
         Args:
             gates: Whether nodes that read other elements of the same vector are gates, and no strips.

@@ -31,7 +31,7 @@ class LoopSteps:
 
     @property
     def last(self) -> int:
-        """Index behind the last step."""
+        """Index after the last step."""
         return self.passes[-1] + self.size
 
 

@@ -1,6 +1,6 @@
 """Data flow to nodes of elements: copies vanish, constants are folded, quantisers become operations of their own.
 
-Loops become bodies: one pass as a template, its states, the items that it takes, and what others read behind it. The
+Loops become bodies: one pass as a template, its states, the items that it takes, and what others read after it. The
 host's side gives elements of a sample in the words that it sends, and results in those that it gets.
 """
 
@@ -157,7 +157,7 @@ class Bodies:
         return Refs(value=value, item=item)
 
     def _behind(self, loop, body):
-        """Nodes for what is read of a loop behind it."""
+        """Nodes for what is read of a loop after it."""
         inside = {self._flow.steps[first + k].makes[place]: (number, k, place)
                   for number, first in enumerate(loop.passes) for k in range(loop.size)
                   for place in self._flow.steps[first + k].makes}

@@ -59,8 +59,8 @@ class Body:
         nodes:     Nodes of the body, in order.
         items:     Node that stands for the item in the body, and references int64[passes, elements] from outside.
         carried:   What passes leave for the next one.
-        finals:    Node behind the loop, and the references to nodes of the body that it has from the last pass.
-        collected: Node behind the loop, and the references to nodes of the body that it has from all passes.
+        finals:    Node after the loop, and the references to nodes of the body that it has from the last pass.
+        collected: Node after the loop, and the references to nodes of the body that it has from all passes.
         timed:     Whether the host sets the number of passes.
     """
 

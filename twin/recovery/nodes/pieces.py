@@ -157,7 +157,7 @@ class Pieces:
         return kept
 
     def _sorted(self, runs: list[list[int]]) -> list[int] | None:
-        """The first nodes of runs, and all other nodes, each behind those that it reads; None if they go in circles."""
+        """The first nodes of runs, and all other nodes, each after those that it reads; None if they go in circles."""
         name = {index: run[0] for run in runs for index in run}
         graph: dict[int, set[int]] = {}
         for index in self.regions:
@@ -169,7 +169,7 @@ class Pieces:
             return None
 
     def sort(self):
-        """Put the nodes of regions behind those that they read, where joined nodes do not stand so."""
+        """Put the nodes of regions after those that they read, where joined nodes do not stand so."""
         at = {index: number for region in self._regions() for number, index in enumerate(region)}
         if all(at[each] < at[index] for index, region in self.regions.items() for each in self._sources(index)
                if self.regions.get(each) is region):

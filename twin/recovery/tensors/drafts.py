@@ -127,7 +127,7 @@ def needed(drafts: Iterable[Draft | LoopDraft], wanted: Iterable[DraftValue]) ->
     """The drafts that the wanted values depend on; loops lose what nobody needs of them.
 
     Args:
-        drafts: Drafts, each behind those that it reads.
+        drafts: Drafts, each after those that it reads.
     """
     used, kept = set(wanted), []
     for draft in reversed(list(drafts)):

@@ -161,7 +161,7 @@ class _Drafting:
         loop.carried.append((value, initial, value))
 
     def _left(self, loop: LoopDraft, leaf: int, content: np.ndarray, collected: bool) -> tuple[DraftValue, DraftValue]:
-        """A value behind a loop, and the value of the body that it comes from."""
+        """A value after a loop, and the value of the body that it comes from."""
         node = self.lowered.nodes[leaf]
         live = self._live(leaf).reshape(-1, len(content)).any(0)
         inner = self.views.view(self.statements.mapped(content[live]), 0)

@@ -19,7 +19,7 @@ def simplify(loop: LoopDraft):
 
 
 def behind(loop: LoopDraft) -> list[Draft]:
-    """Drafts behind a loop that arrange its last results, instead of every pass."""
+    """Drafts after a loop that arrange its last results, instead of every pass."""
     found: list[Draft] = []
     while True:
         pair = next((pair for pair in loop.finals if pair[1].draft in loop.body and _arranges(pair[1].draft)), None)
@@ -38,7 +38,7 @@ def _arranges(draft: Draft) -> bool:
 
 
 def _final(loop: LoopDraft, inner: DraftValue) -> DraftValue:
-    """The value behind a loop that is the last one of a value of its body."""
+    """The value after a loop that is the last one of a value of its body."""
     for outer, other in loop.finals:
         if other is inner:
             return outer

@@ -43,7 +43,7 @@ class FirmwareWeights:
         views:    All values.
 
     Attributes:
-        mantissas: Mantissas of all tiles, and a 0 behind them.
+        mantissas: Mantissas of all tiles, and a 0 after them.
     """
 
     def __init__(self, firmware: Firmware, views: Views):
@@ -90,7 +90,7 @@ class FirmwareWeights:
         return np.ldexp(mantissas.astype(np.float64), exponents.astype(np.int64) - fmt.bits + 1).astype(np.float32)
 
     def arguments(self, made: UnpaddedProduct, weights: np.ndarray) -> tuple[list[Constant], dict]:
-        """Arguments behind the operand, and settings.
+        """Arguments after the operand, and settings.
 
         Raises:
             TooWide: float64 does not hold the sums.
@@ -102,7 +102,7 @@ class FirmwareWeights:
         return arguments, settings | self._wrap(made, reals)
 
     def accumulated(self, made: UnpaddedProduct, weights: np.ndarray) -> tuple[list[Constant], dict]:
-        """Arguments behind the operand, and settings, of a product that is computed in whole numbers."""
+        """Arguments after the operand, and settings, of a product that is computed in whole numbers."""
         config, integer = self._config, made.node.settings[0]
         if not integer:  # Start values count in the accumulator's last bit.
             made.start = np.ldexp(made.start, config.acc_frac)
