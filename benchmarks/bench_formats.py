@@ -19,6 +19,7 @@ from concord.benchmarks import synth
 from concord.benchmarks.bench_block import lowered
 from concord.lib.processes import side_by_side
 from concord.net.model_file import load_model
+from concord.net.ops.weighted import Weighted
 from concord.net.quantize.choices import BlockRecipe
 from concord.spec.numbers.formats import Format
 from concord.train.lib.fit import cross_entropy, fit, reproducible
@@ -48,13 +49,13 @@ def images(samples: int) -> Images:
 def shipped(network: str) -> nn.Module:
     """The FP32 network of a shipped model, whose batch normalisation is in its weights."""
     net = build(network, 0).eval()
-    layers = [layer for layer in load_model(MODELS / f"{SHIPPED[network]}.safetensors").layers
-              if type(layer).__name__ in ("Dense", "Conv")]
+    graph = load_model(MODELS / f"{SHIPPED[network]}.safetensors").graph
+    operators = [node.op for node in graph.nodes if isinstance(node.op, Weighted)]
     weighted = [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     norms = iter([module for module in net.modules() if isinstance(module, nn.BatchNorm2d)])
     with torch.no_grad():
-        for module, layer in zip(weighted, layers, strict=True):
-            weights, bias = (torch.from_numpy(layer.real[f"fp32_{name}"].copy()) for name in ("weights", "bias"))
+        for module, op in zip(weighted, operators, strict=True):
+            weights, bias = (torch.from_numpy(values.copy()) for values in (op.weight, op.bias))
             module.weight.copy_(weights.view(module.weight.shape))
             if module.bias is None:  # the batch normalisation after it adds the bias, and changes nothing else
                 norm = next(norms)

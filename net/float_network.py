@@ -1,7 +1,7 @@
 """The float network that a model was quantised from: a graph in which each layer has a node of its name.
 
-Layers are lowered with the numbers of the float network in `real`, and files of earlier versions hold them there. Model
-files hold the graph.
+A layer is made with the float operator that it was quantised from. Model files hold the graph; files of earlier
+versions hold the operator's numbers in `real` of the layer, in names that begin with "fp32_".
 """
 
 from collections.abc import Callable, Mapping
@@ -28,23 +28,24 @@ from concord.net.ops.scale import Affine
 from concord.net.ops.weighted import Convolution, Linear
 from concord.spec.numbers.activation import Activation
 
-#: Beginning of the names of the float network's numbers in `real` of a layer.
+#: Beginning of the names of the float network's numbers in `real` of layers of earlier files.
 _FP32 = "fp32_"
 _CURVES = {Activation.RELU: Relu, Activation.SIGMOID: Sigmoid, Activation.TANH: Tanh}
 
 
 def float_network(model: Model) -> Graph | None:
-    """The float network of a model: its own, or that of the numbers in its layers; None if there is none."""
+    """The float network of a model: its own, or that of the operators of its layers; None if there is none."""
     return model.graph or _Builder(model).made()
 
 
 def separated(model: Model) -> Model:
-    """The model with its float network beside it, and layers without numbers of it."""
+    """The model with its float network beside it, and layers without operators of it."""
     graph = float_network(model)
     if graph is None:
         return model
     return replace(model, graph=graph, layers=tuple(
-        replace(layer, real={key: value for key, value in layer.real.items() if not key.startswith(_FP32)})
+        replace(layer, float_operator=None, real={
+            key: value for key, value in layer.real.items() if not key.startswith(_FP32)})
         if hasattr(layer, "real") else layer for layer in model.layers))
 
 
@@ -151,20 +152,22 @@ class _Builder:
         hidden = layer.sequence and layer.makes_sequence  # the curves of a cell are its own
         if own is Activation.NONE and not hidden and len(readers) == 1 and readers[0].clips:
             own = Activation.RELU
-        ceiling = min((float(reader.real["fp32_ceiling"][0]) for reader in readers
-                       if isinstance(reader, IntegerRows) and "fp32_ceiling" in reader.real), default=None)
+        ceiling = min((float(reader.real[key][0]) for reader in readers if isinstance(reader, IntegerRows)
+                       for key in ("ceiling", f"{_FP32}ceiling") if key in reader.real), default=None)
         if own is Activation.NONE:
             return None
         return Relu(ceiling=ceiling) if own is Activation.RELU else _CURVES[own]()
 
 
 def _numbers(layer: Layer) -> dict[str, np.ndarray]:
-    """The numbers of the float network that a layer recorded, float32, by name."""
+    """The numbers of the float network that a layer of an earlier file holds, float32, by name."""
     return {key.removeprefix(_FP32): np.asarray(value, np.float32) for key, value in layer.real.items()
             if key.startswith(_FP32)}
 
 
 def _dense(layer: Dense | BlockDense) -> Linear:
+    if layer.float_operator is not None:
+        return layer.float_operator
     found = _numbers(layer)
     return Linear(weight=found["weights"].reshape(layer.outputs, layer.inputs), bias=found["bias"])
 
@@ -176,6 +179,8 @@ def _scaled(layer: Layer) -> Affine:
 
 
 def _conv(layer: Conv | BlockConv) -> Convolution:
+    if layer.float_operator is not None:
+        return layer.float_operator
     found = _numbers(layer)
     kernels = (layer.channels, layer.shape[0] // layer.groups, *layer.size)
     return Convolution(weight=found["weights"].reshape(kernels), bias=found["bias"], window=layer.window,
@@ -185,6 +190,8 @@ def _conv(layer: Conv | BlockConv) -> Convolution:
 def _recurrent(layer: Recurrent) -> Recurrence:
     found = _numbers(layer)
     first = {name: state.view(np.float16).astype(np.float32) for name, state in layer.initial.items() if state.any()}
+    if layer.float_operator is not None:
+        return replace(layer.float_operator, reverse=layer.reverse, first=first)
     return Recurrence(cell=layer.cell, reverse=layer.reverse, first=first, directions=(Direction(
         **{name: found[name] for name in ("input_weights", "recurrent_weights", "bias")},
         vectors={name: found[name] for name in layer.cell.vectors}),))
@@ -206,7 +213,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
 def _operator(layer: Layer) -> Operator | None:
     """The operator of a layer; None if it does not hold its numbers."""
     make = next((make for kind, make in _OPERATORS.items() if isinstance(layer, kind)), None)
-    if make is None or hasattr(layer, "real") and "fp32_bias" not in layer.real:
+    if make is None or hasattr(layer, "real") and layer.float_operator is None and f"{_FP32}bias" not in layer.real:
         return None
     try:
         return make(layer)

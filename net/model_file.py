@@ -122,6 +122,8 @@ def _pack(layer: Layer, fixed: set[str]) -> tuple[dict, dict[str, np.ndarray]]:
     record, tensors = {}, {}
     for item in fields(layer):
         value = getattr(layer, item.name)
+        if item.name == "float_operator":  # the graph beside the layers has it
+            continue
         if item.name in GROUPS:
             tensors |= {f"{GROUPS[item.name]}{key}": array for key, array in value.items()}
         elif isinstance(value, np.ndarray):

@@ -51,7 +51,7 @@ def with_reals(rng: np.random.Generator, model: Model) -> Model:
 
 
 def _with_reals(rng: np.random.Generator, layer: Layer) -> Layer:
-    if "fp32_bias" in getattr(layer, "real", ()):
+    if getattr(layer, "float_operator", None) is not None:
         return layer
     if isinstance(layer, IntegerRows):
         rows = layer.weights.reshape(len(layer.weights), -1)

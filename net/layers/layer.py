@@ -41,6 +41,8 @@ class Layer:
         sequence: Whether it takes the vectors of all time steps.
         reverse:  Whether it begins with the last time step.
         ends:     Whether it stands at the end of a model only, behind the layer whose result it takes.
+        float_operator: The operator of the float network that it was quantised from, until `net.float_network` puts it
+            into the graph beside the model; None where it has no numbers, or they are not known.
     """
 
     __slots__ = ()

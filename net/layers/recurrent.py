@@ -10,6 +10,7 @@ from concord.net.cells.golden import BlockOperations, IntegerOperations, operand
 from concord.net.cells.real import unrolled
 from concord.net.layers import checks
 from concord.net.layers.layer import Layer, Sums, Trace, no_integers
+from concord.net.ops.recurrent import Recurrence
 from concord.spec.numbers.formats import Format
 
 
@@ -75,10 +76,11 @@ class IntegerRecurrent(Recurrent):
         reverse:            Whether it begins with a sequence's last time step. The hidden vectors of all steps lie in
             the order of the sequence all the same.
         ranges:             Smallest and largest values by name, see `net.ranges.measured`.
-        real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), the
-            FP32 network's "fp32_input_weights", "fp32_recurrent_weights" and "fp32_bias", and from training, for each
-            gate, zero points that the weights contain ("input_zeros", "recurrent_zeros": weights = q + z) and biases
-            for targets without floating point ("bias_integers", of 32 bits, times "bias_steps").
+        real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), and from
+            quantisation, for each gate, zero points that the weights contain ("input_zeros", "recurrent_zeros":
+            weights = q + z) and biases for targets without floating point ("bias_integers", of 32 bits, times
+            "bias_steps").
+        float_operator:     See `Layer`.
     """
 
     name: str
@@ -100,6 +102,7 @@ class IntegerRecurrent(Recurrent):
     reverse: bool = False
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
+    float_operator: Recurrence | None = None
 
     def __post_init__(self):
         gates, hidden, inputs = checks.gates_shape(self, "input_weights")
@@ -180,7 +183,8 @@ class BlockRecurrent(Recurrent):
         vectors:              The cell's own vectors, see `IntegerRecurrent`.
         reverse:              Whether the layer begins with the last time step.
         ranges:               Ranges of values by name, see `IntegerRecurrent`.
-        real:                 The parameters of the FP32 network, "fp32_" before the name of each.
+        real:                 Real numbers of training, see `IntegerRecurrent`; there are none now.
+        float_operator:       See `Layer`.
     """
 
     name: str
@@ -198,6 +202,7 @@ class BlockRecurrent(Recurrent):
     reverse: bool = False
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
+    float_operator: Recurrence | None = None
 
     #: Outputs of gates keep all bits of binary16.
     gate_bits = 0

@@ -23,6 +23,7 @@ from concord.net.arithmetic.line import Line
 from concord.net.arithmetic.native_vectors import spread
 from concord.net.layers import checks
 from concord.net.layers.layer import Layer, Trace, no_integers
+from concord.net.ops.operator import Operator
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 
@@ -57,9 +58,9 @@ class IntegerRows(Rows):
         ranges:         Smallest and largest values of "input" and "output" in real units, see `net.ranges`.
         real:           Real numbers for people and retraining, which the machine does not need: the arguments of the
             lowering ("gain", "constant", "input" and "output" as [step, offset]), "line" where the network scales its
-            input channel by channel ahead of the quantiser, [scales, offsets], after which "input" counts, and, until
-            `net.float_network` takes them out, "fp32_weights" and "fp32_bias" of the float network, and
-            "fp32_ceiling", [6], where a relu6 is read.
+            input channel by channel ahead of the quantiser, [scales, offsets], after which "input" counts, and
+            "ceiling", [6], where a relu6 is read.
+        float_operator: See `Layer`.
     """
 
     name: str
@@ -76,6 +77,7 @@ class IntegerRows(Rows):
     activation: Activation = Activation.NONE
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
+    float_operator: Operator | None = None
 
     def __post_init__(self):
         shape = self.weights_shape("weights")
@@ -172,7 +174,8 @@ class BlockRows(Rows):
         bias:           uint16[rows].
         activation:     Activation function of the result.
         ranges:         Smallest and largest values of "input" and "output" in real units, see `net.ranges`.
-        real:           "fp32_weights" and "fp32_bias" of the float network, until `net.float_network` takes them out.
+        real:           Real numbers of training, see `IntegerRows`; there are none now.
+        float_operator: See `Layer`.
     """
 
     name: str
@@ -186,6 +189,7 @@ class BlockRows(Rows):
     activation: Activation = Activation.NONE
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
+    float_operator: Operator | None = None
 
     def __post_init__(self):
         shape = self.weights_shape("mantissas")

@@ -1,6 +1,7 @@
 """Lowers real weights of trained layers to blocks of mantissas and exponents for one native dimension."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -13,8 +14,11 @@ from concord.net.layers.convolution import Along, BlockConv, native, seen
 from concord.net.layers.dense import BlockDense
 from concord.net.layers.pooling import BlockAverage, identity
 from concord.net.layers.recurrent import BlockRecurrent
-from concord.net.lowering.lowering import first_states, recorded
+from concord.net.lowering.lowering import first_states
 from concord.net.lowering.rounding import binary16, patterns
+from concord.net.ops.pooling import AveragePooling
+from concord.net.ops.recurrent import Direction, Recurrence
+from concord.net.ops.weighted import Convolution, Linear
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 
@@ -63,7 +67,7 @@ def block_dense(
         bias=binary16(bias, f"layer {name!r}, bias"),
         places=places,
         activation=activation,
-        real=recorded({"weights": weights, "bias": bias}),
+        float_operator=Linear(weight=np.float32(weights), bias=np.float32(bias)),
     )
 
 
@@ -104,7 +108,7 @@ def block_conv(
     placed = rows.reshape(outputs, *native(shape[0], window, along))
     mantissas, exponents = blocks(placed, weights_format, block, places)
     mantissas = np.take_along_axis(mantissas.reshape(rows.shape), columns, -1)
-    return BlockConv(
+    layer = BlockConv(
         name=name,
         weights_format=weights_format,
         input_format=input_format,
@@ -118,8 +122,9 @@ def block_conv(
         bias=binary16(bias, f"layer {name!r}, bias"),
         places=places,
         activation=activation,
-        real=recorded({"weights": weights, "bias": bias}),
     )
+    return replace(layer, float_operator=Convolution(
+        weight=np.float32(weights), bias=np.float32(bias), window=layer.window, groups=groups))
 
 
 def block_average(
@@ -141,7 +146,7 @@ def block_average(
     exponents = np.full((channels, *size, block_count(at, block)), weights_format.e_min, np.int8)
     exponents[np.arange(channels), ..., at // block] = exponent
     one = mantissa * 2.0 ** (exponent - (weights_format.bits - 1))
-    return BlockAverage(
+    layer = BlockAverage(
         name=name,
         weights_format=weights_format,
         input_format=input_format,
@@ -155,8 +160,8 @@ def block_average(
         scale=np.full(channels, reciprocal(one * pixels)),
         places=places,
         activation=activation,
-        real=recorded({"weights": np.full((channels, 1, *size), 1 / pixels), "bias": np.zeros(channels)}),
     )
+    return replace(layer, float_operator=AveragePooling(window=layer.window, count_padding=True))
 
 
 def choose_along(channels: int, groups: int, block: int) -> Along:
@@ -189,7 +194,9 @@ def block_recurrent(
     """
     input_mantissas, input_exponents = blocks(input_weights, weights_format, block)
     recurrent_mantissas, recurrent_exponents = blocks(recurrent_weights, weights_format, block)
-    fp32 = {"input_weights": input_weights, "recurrent_weights": recurrent_weights, "bias": bias, **(vectors or {})}
+    numbers = Direction(
+        input_weights=np.float32(input_weights), recurrent_weights=np.float32(recurrent_weights), bias=np.float32(bias),
+        vectors={key: np.float32(value) for key, value in (vectors or {}).items()})
     return BlockRecurrent(
         name=name,
         cell=cell,
@@ -203,5 +210,5 @@ def block_recurrent(
         bias=binary16(bias, f"layer {name!r}, bias"),
         initial=first_states(name, cell, initial, recurrent_mantissas.shape[-1]),
         vectors=patterns(name, vectors),
-        real=recorded(fp32),
+        float_operator=Recurrence(cell=cell, directions=(numbers,)),
     )

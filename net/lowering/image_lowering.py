@@ -1,5 +1,6 @@
 """Lowers convolutions and averages in integers, which are dense layers on the patch of each place."""
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -9,6 +10,7 @@ from concord.net.layers.dense import Dense
 from concord.net.layers.pooling import Average
 from concord.net.lowering.lowering import dense, input_quantizer
 from concord.net.lowering.rounding import binary16
+from concord.net.ops.pooling import AveragePooling
 from concord.spec.numbers.formats import Format
 
 #: Format of the weights of averages.
@@ -44,7 +46,7 @@ def convolution(
         zero, real = line.zero[0] if any(geometry["padding"]) else 0.0, {
             **real, "line": np.array([line.scale, line.offset])}
     same = ("name", "weights_format", "input_format", "unsigned", "start", "p", "scale", "offset", "activation",
-            "ranges")
+            "float_operator")
     return kind(
         **{name: getattr(dense, name) for name in same}, **per_channel, **geometry, shape=shape, real=real,
         border=int(binary16(zero, f"layer {dense.name!r}, border")), weights=dense.weights.reshape(kernels))
@@ -63,7 +65,7 @@ def average(
     channels, pixels = shape[0], prod(size)
     ones, share = np.ones((channels, pixels)), np.full(channels, 1 / pixels)
     patch = dense(
-        name=name, codes=ones, gain=share, constant=np.zeros(channels), weights_format=ONES,
-        fp32={"weights": ones / pixels, "bias": np.zeros(channels)}, **quantizers)
-    return convolution(patch, shape=shape, kernels=(channels, 1, *size), kind=Average, stride=stride, padding=padding,
-                       groups=channels)
+        name=name, codes=ones, gain=share, constant=np.zeros(channels), weights_format=ONES, **quantizers)
+    layer = convolution(patch, shape=shape, kernels=(channels, 1, *size), kind=Average, stride=stride, padding=padding,
+                        groups=channels)
+    return replace(layer, float_operator=AveragePooling(window=layer.window, count_padding=True))

@@ -15,13 +15,10 @@ from concord.net.cells.cell import Cell
 from concord.net.layers.dense import Dense
 from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.lowering.rounding import binary16, patterns
+from concord.net.ops.operator import Operator
+from concord.net.ops.recurrent import Recurrence
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
-
-
-def recorded(fp32: dict | None) -> dict[str, np.ndarray]:
-    """Parameters of the FP32 network in the form of a layer's `real`."""
-    return {f"fp32_{key}": np.array(value, np.float32) for key, value in (fp32 or {}).items()}
 
 
 def largest_code(fmt: Format, unsigned: bool) -> int:
@@ -75,8 +72,7 @@ def dense(
     quantize_input: bool = False,
     line: Line | None = None,
     activation: Activation = Activation.NONE,
-    ranges: dict | None = None,
-    fp32: dict | None = None,
+    float_operator: Operator | None = None,
 ) -> Dense:
     """Lower one dense layer to integer mode.
 
@@ -85,7 +81,6 @@ def dense(
         quantize_input: Whether the input is in real units, which the layer converts to steps of its code (R and O).
         line:           What the network makes of each input ahead of the quantiser, which R and O do, too; None for
             nothing. `s_in`, `m_in` and the weights count behind it.
-        fp32:           "weights" and "bias" of the FP32 network, which are only recorded.
         Others:         Arguments of `requantization` and fields of `layers.dense.Dense`.
     """
     codes = np.asarray(codes).astype(np.int16)
@@ -110,9 +105,8 @@ def dense(
         quant_scale=quantizer[0],
         quant_offset=quantizer[1],
         activation=activation,
-        ranges=ranges or {},
+        float_operator=float_operator,
         real={
-            **recorded(fp32),
             "gain": gain.copy(),
             "constant": constant.copy(),
             "input": np.array([s_in, m_in]),
@@ -149,8 +143,7 @@ def recurrent(
     initial: Mapping[str, np.ndarray] | None = None,
     vectors: Mapping[str, np.ndarray] | None = None,
     gate_bits: int = 0,
-    ranges: dict | None = None,
-    fp32: dict | None = None,
+    float_operator: Recurrence | None = None,
 ) -> IntegerRecurrent:
     """Lower a recurrent layer with one scale for each gate's matrix; x and h are signed codes.
 
@@ -166,8 +159,7 @@ def recurrent(
         initial:         Real[outputs], the first states by name; a missing state is zero.
         vectors:         Real[outputs], the vectors of the cell by name.
         gate_bits:       Width of the outputs of the gates; 0 for no quantisation.
-        fp32:            Parameters of the FP32 network, which are only recorded: "input_weights", "recurrent_weights",
-            "bias" and vectors.
+        float_operator:  Field of the layer.
     """
     input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
     gates, hidden, inputs = input_codes.shape
@@ -197,9 +189,8 @@ def recurrent(
         initial=first_states(name, cell, initial, hidden),
         vectors=patterns(name, vectors),
         gate_bits=gate_bits,
-        ranges=ranges or {},
+        float_operator=float_operator,
         real={
-            **recorded(fp32),
             "input_steps": np.asarray(input_steps, np.float64),
             "recurrent_steps": np.asarray(recurrent_steps, np.float64),
             "bias": np.asarray(bias, np.float64),

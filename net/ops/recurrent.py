@@ -118,6 +118,11 @@ class Recurrence(Operator):
         return sum(one.input_weights.size + one.recurrent_weights.size for one in self.directions)
 
     @property
+    def apart(self) -> tuple["Recurrence", ...]:
+        """An operator of one direction for each direction, all of which begin with the first time step."""
+        return tuple(replace(self, directions=(one,), reverse=False) for one in self.directions)
+
+    @property
     def bidirectional(self) -> bool:
         """Whether there are two directions."""
         return len(self.directions) == 2

@@ -10,6 +10,7 @@ from concord.net.layers.dense import Dense
 from concord.net.layers.pooling import Average
 from concord.net.lowering import image_lowering, lowering
 from concord.net.lowering.rounding import binary16
+from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import GlobalAverage
 from concord.net.ops.weighted import Convolution, Linear, Weighted
 from concord.net.qdq.codes import Multiples, OperandCodes, fraction_of, held, power_of_two
@@ -32,13 +33,11 @@ class IntegerWeights:
         integers: int64[outputs, channels / groups, ...], without zero point.
         scale:    float64[outputs].
         bias:     float64[outputs].
-        real:     float32 weights, as the network has them.
     """
 
     integers: np.ndarray
     scale: np.ndarray
     bias: np.ndarray
-    real: np.ndarray
 
 
 def weights_of(node: Node, shape: tuple[int, ...]) -> IntegerWeights:
@@ -47,11 +46,11 @@ def weights_of(node: Node, shape: tuple[int, ...]) -> IntegerWeights:
     if isinstance(op, Weighted):
         integers = np.rint(op.weight / op.grid.scale).astype(np.int64)
         return IntegerWeights(integers=integers, scale=op.grid.scale.reshape(len(integers), -1)[:, 0],
-                              bias=op.bias.astype(np.float64), real=op.weight)
+                              bias=op.bias.astype(np.float64))
     size = shape[1:] if isinstance(op, GlobalAverage) else op.window.size
     ones, channels = np.ones((shape[0], 1, *size)), shape[0]
     return IntegerWeights(integers=ones.astype(np.int64), scale=np.full(channels, 1 / prod(size)),
-                          bias=np.zeros(channels), real=ones / prod(size))
+                          bias=np.zeros(channels))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -105,8 +104,8 @@ def product(
         scale=binary16(real * 2.0**p, f"layer {name!r}, scale"),
         offset=binary16(shift, f"layer {name!r}, offset"),
         activation=_activation(planned, answers),
-        real={**(_recorded(planned, given) if answers is None or not answers.turned or not answers.first else {}),
-              "gain": given.scale * planned.gain, "constant": constant,
+        float_operator=_float_operator(planned) if answers is None or not answers.turned or not answers.first else None,
+        real={"gain": given.scale * planned.gain, "constant": constant,
               "input": np.array([codes.step, -codes.step * codes.shift]), "output": np.array([step, offset])})
     layer = _placed(dense, node, source, given, images)
     layer = _reads(layer, source, codes, _quantizer(source, codes, in_steps))
@@ -170,11 +169,10 @@ def _activation(planned: PlannedLayer, answers: OperandCodes | None) -> Activati
     return Activation.RELU if answers.relu or answers.turned else Activation.NONE
 
 
-def _recorded(planned: PlannedLayer, given: IntegerWeights) -> dict[str, np.ndarray]:
-    """Parameters of the same layer without quantisers."""
-    beside = [1] * (given.real.ndim - 1)
-    return lowering.recorded({"weights": (given.real * planned.gain.reshape(-1, *beside)).reshape(len(given.real), -1),
-                              "bias": given.bias * planned.gain + planned.constant})
+def _float_operator(planned: PlannedLayer) -> Operator:
+    """The same layer without quantisers."""
+    op = planned.node.op
+    return replace(op, grid=None).scaled(planned.gain, planned.constant) if isinstance(op, Weighted) else op
 
 
 def _placed(dense: Dense, node: Node, source: HalfTensor, given: IntegerWeights, images: bool) -> Dense | Conv:
@@ -184,8 +182,7 @@ def _placed(dense: Dense, node: Node, source: HalfTensor, given: IntegerWeights,
         return dense
     if isinstance(op, Linear):  # an average of a single pixel takes fewer native tiles than an identity matrix
         channels = source.shape[0]
-        ones = replace(dense, weights=np.ones((channels, 1), np.int16), weights_format=image_lowering.ONES, real={
-            **dense.real, "fp32_weights": np.ones((channels, 1), np.float32)})
+        ones = replace(dense, weights=np.ones((channels, 1), np.int16), weights_format=image_lowering.ONES)
         return image_lowering.convolution(ones, shape=(channels, 1, 1), kernels=(channels, 1, 1, 1), kind=Average,
                                           groups=channels)
     kind, geometry = (Conv if isinstance(op, Convolution) else Average), {}

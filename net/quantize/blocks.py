@@ -16,7 +16,6 @@ from concord.net.graph import INPUT
 from concord.net.layers.convolution import Along, seen
 from concord.net.layers.layer import Layer
 from concord.net.lowering import block_lowering
-from concord.net.lowering.lowering import recorded
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
@@ -85,9 +84,8 @@ class Blocks:
         made = self._lowered(part, self.trained.get(part.name, part.op))
         if part.name not in self.trained or not isinstance(part.op, (*WEIGHTED, Recurrence)):
             return made
-        numbers = [one.tensors() for one in part.op.directions] if isinstance(part.op, Recurrence) else [
-            {"weights": part.op.weight, "bias": part.op.bias}]
-        return tuple(replace(layer, real=recorded(real)) for layer, real in zip(made, numbers, strict=True))
+        operators = part.op.apart if isinstance(part.op, Recurrence) else [part.op]
+        return tuple(replace(layer, float_operator=op) for layer, op in zip(made, operators, strict=True))
 
     def _lowered(self, part: Part, op: Operator) -> tuple[Layer, ...]:
         """The layers of a part with the numbers of an operator."""

@@ -211,21 +211,20 @@ class Integers:
         """The layer of the quantised model, or the layers of both directions."""
         if isinstance(part.op, Recurrence):
             fmt = self.gates.travels_as(self.weights_format)
-            return tuple(found.layer(part.name, part.op, one, fmt, self.gates.outputs)
-                         for one, found in zip(part.op.directions, self.gated[part.name], strict=True))
+            return tuple(found.layer(part.name, op, fmt, self.gates.outputs)
+                         for op, found in zip(part.op.apart, self.gated[part.name], strict=True))
         rows = self.rows[part.name]
         inputs, op, weighted = rows.inputs, rows.op, isinstance(part.op, WEIGHTED)
         after = self.rows[rows.after].inputs if rows.after else None
         in_steps = any(other.after == part.name for other in self.rows.values())
-        fp32 = {"weights": op.weight.reshape(rows.weights.shape), "bias": op.bias} if weighted else {
-            "weights": rows.gain[:, None] * rows.weights, "bias": rows.constant}
         dense = lowering.dense(
             name=part.name, codes=rows.weights, gain=rows.gain, constant=rows.constant,
             weights_format=rows.grid.format, input_format=inputs.format, unsigned=inputs.unsigned, s_in=inputs.step,
             m_in=inputs.offset, s_out=after.step if after else 1.0, m_out=after.offset if after else 0.0,
             quantize_input=not in_steps, line=rows.line if part.window is None else None,
-            activation=Activation.NONE if after else part.activation,
-            fp32=fp32 | ({} if inputs.ceiling is None else {"ceiling": [inputs.ceiling]}))
+            activation=Activation.NONE if after else part.activation, float_operator=op)
+        if inputs.ceiling is not None:
+            dense = replace(dense, real={**dense.real, "ceiling": np.array([inputs.ceiling])})
         if part.window is None:
             return (dense,)
         window, channels = part.window, part.shapes[0][0]

@@ -103,7 +103,7 @@ def slow(layer, image, weight):
 def test_convolution(options, along, monkeypatch):
     layer = conv(**options)
     assert layer.along is along
-    weight = layer.real["fp32_weights"]
+    weight = layer.float_operator.weight
     x = halves(2, layer.inputs, scale=3.0)
     x[0, :40] = 0
     x[0, :7] = 0x7C00, 0xFC00, 0x7E00, 0x8000, 0x0001, 0x3C00, 0x7BFF
@@ -116,7 +116,7 @@ def test_convolution(options, along, monkeypatch):
 
 def test_a_convolution_of_whole_pixels_is_a_dense_layer():
     layer = conv(size=(1, 1))
-    dense = block_dense(name="dense", weights=layer.real["fp32_weights"][:, :, 0, 0], bias=layer.real["fp32_bias"],
+    dense = block_dense(name="dense", weights=layer.float_operator.weight[:, :, 0, 0], bias=layer.float_operator.bias,
                         weights_format=SIX, input_format=FOUR, block=4)
     x = halves(3, layer.inputs)
     pixels = x.reshape(3, 10, 20).transpose(0, 2, 1).reshape(60, 10)
@@ -135,7 +135,7 @@ def test_a_dense_layer_behind_an_image_is_a_convolution_of_all_its_pixels(at):
     layer = conv(size=(5, 4), places=at)
     channels = adjacent(10) if at is None else at
     dense = block_dense(
-        name="dense", weights=layer.real["fp32_weights"].reshape(6, -1), bias=layer.real["fp32_bias"], block=4,
+        name="dense", weights=layer.float_operator.weight.reshape(6, -1), bias=layer.float_operator.bias, block=4,
         weights_format=SIX, input_format=FOUR, places=flattened(channels, 20, 4))
     assert dense.exponents.shape == (6, 20 * blocks(channels, 4))
     x = halves(3, layer.inputs)

@@ -11,6 +11,7 @@ from concord.net.arithmetic.windows import backward
 from concord.net.cells.golden import operands
 from concord.net.cells.registry import CELLS
 from concord.net.float_network import float_network
+from concord.net.ops.recurrent import Direction, Recurrence
 from concord.spec.machine.config import preset
 
 CONFIG = preset("trainer")
@@ -44,18 +45,20 @@ def test_golden_arithmetic_lies_near_real_numbers(cell, block):
     make = networks.block_recurrent if block else networks.recurrent_layer
     layer = make(rng, CONFIG, cell, "layer", 5, 6)
     if block:
-        real = {f"fp32_{key}": value for key, value in (("input_weights", layer.real["fp32_input_weights"]),
-                                                       ("recurrent_weights", layer.real["fp32_recurrent_weights"]))}
+        (numbers,) = layer.float_operator.directions
+        real = {"input_weights": numbers.input_weights, "recurrent_weights": numbers.recurrent_weights}
     else:
-        real = {"fp32_input_weights": layer.input_weights * layer.real["input_steps"][:, None, None],
-                "fp32_recurrent_weights": layer.recurrent_weights * layer.real["recurrent_steps"][:, None, None]}
+        real = {"input_weights": layer.input_weights * layer.real["input_steps"][:, None, None],
+                "recurrent_weights": layer.recurrent_weights * layer.real["recurrent_steps"][:, None, None]}
         scale = np.full(5, CONFIG.activations.levels / 3, np.float16)
         layer = replace(layer, input_quant_scale=scale.view(np.uint16))
-    halves = {"bias": layer.bias, **layer.vectors}
-    real |= {f"fp32_{key}": value.view(np.float16).astype(np.float64) for key, value in halves.items()}
+    halves = {name: value.view(np.float16).astype(np.float32) for name, value in layer.vectors.items()}
+    operator = Recurrence(cell=cell, directions=(Direction(
+        **{name: value.astype(np.float32) for name, value in real.items()},
+        bias=layer.bias.view(np.float16).astype(np.float32), vectors=halves),))
     x = rng.uniform(-1, 1, (3, 6, 5)).astype(np.float16)
     golden = layer.run([x.view(np.uint16)], None).hidden.view(np.float16)
-    graph = float_network(networks.model((replace(layer, real=real),)))
+    graph = float_network(networks.model((replace(layer, float_operator=operator),)))
     wanted = graph.run(x.astype(np.float64))
     assert np.abs(golden - wanted).max() < 0.08 * max(1, np.abs(wanted).max())
 

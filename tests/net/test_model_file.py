@@ -24,12 +24,12 @@ PROVENANCE = Provenance(
 
 
 def random_layers(*kinds):
-    """Random layers of 6 inputs and outputs."""
+    """Random layers of 6 inputs and outputs, without a float network."""
     rng = np.random.default_rng(5)
     formats = {"weights_format": FOUR, "input_format": FOUR}
     blocks = {"weights_format": BLOCK, "input_format": FOUR, "block": 4}
     codes, bias = rng.integers(-7, 8, (9, 6, 6)), rng.normal(size=(4, 6))
-    ranges, steps = {"input": (-1.0, 2.0)}, np.full(4, 0.1)
+    steps = np.full(4, 0.1)
     known = {
         "dense": lowering.dense(
             name="dense",
@@ -41,7 +41,6 @@ def random_layers(*kinds):
             m_in=0.1,
             quantize_input=True,
             activation=Activation.TANH,
-            ranges=ranges,
             **formats,
         ),
         "plain": lowering.dense(
@@ -58,7 +57,6 @@ def random_layers(*kinds):
             s_in=0.1,
             quantize_input=False,
             initial={"hidden": bias[0]},
-            ranges=ranges,
             **formats,
         ),
         "block_dense": block_lowering.block_dense(name="block_dense", weights=codes[0] / 9, bias=bias[0], **blocks),
@@ -67,7 +65,7 @@ def random_layers(*kinds):
             **blocks,
         ),
     }
-    return tuple(known[kind] for kind in kinds)
+    return tuple(replace(known[kind], float_operator=None, ranges={"input": (-1.0, 2.0)}) for kind in kinds)
 
 
 def model(*kinds) -> Model:

@@ -14,9 +14,9 @@ from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor_training import Rates
 from concord.net.layers.dense import BlockDense
-from concord.net.lowering.lowering import recorded
 from concord.net.lowering.rounding import binary16
 from concord.net.model import Model
+from concord.net.ops.weighted import Linear
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 from concord.train.bfp.parameters import UpdateRule
@@ -41,8 +41,8 @@ def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format:
                 block: int, activation: Activation) -> BlockDense:
     """A layer of the model with the mantissas of training, under their one exponent.
 
-    The values of the mantissas are recorded as the real numbers of the layer, so that a report can tell the loss by
-    quantised activations.
+    The values of the mantissas are those of its float operator, so that a report can tell the loss by quantised
+    activations.
 
     Raises:
         ValueError: the exponent is none of the format, or a bias is not a binary16 number.
@@ -58,7 +58,7 @@ def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format:
         name=name, weights_format=weights_format, input_format=input_format, block=block,
         mantissas=weight.mantissas.astype(np.int16),
         exponents=np.full((records, -(-columns // block)), weight.exponent, np.int8), bias=bits, activation=activation,
-        real=recorded({"weights": weight.values, "bias": bias.values}))
+        float_operator=Linear(weight=weight.values.astype(np.float32), bias=bias.values.astype(np.float32)))
 
 
 def train_network(net: TensorNetwork, images: torch.Tensor, labels: np.ndarray, *, epochs: int, rate: float, seed: int,

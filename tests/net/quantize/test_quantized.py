@@ -91,6 +91,11 @@ def assert_same(ours, theirs):
             for name in one:
                 wide = name == "bias_integers"
                 assert np.allclose(one[name], other[name], rtol=1e-4, atol=1e3 if wide else 1e-5), name
+        elif field.name == "float_operator":
+            numbers = [{} if op is None else op.tensors() for op in (one, other)]
+            assert type(one) is type(other)
+            assert numbers[0].keys() == numbers[1].keys()
+            assert all(np.allclose(values, numbers[1][name], rtol=1e-4, atol=1e-5) for name, values in numbers[0].items())
         elif field.name in ("vectors", "initial"):
             assert one.keys() == other.keys()
             assert all(np.array_equal(one[name], other[name]) for name in one)
