@@ -95,7 +95,8 @@ def assert_same(ours, theirs):
             numbers = [{} if op is None else op.tensors() for op in (one, other)]
             assert type(one) is type(other)
             assert numbers[0].keys() == numbers[1].keys()
-            assert all(np.allclose(values, numbers[1][name], rtol=1e-4, atol=1e-5) for name, values in numbers[0].items())
+            for name, values in numbers[0].items():
+                assert np.allclose(values, numbers[1][name], rtol=1e-4, atol=1e-5), name
         elif field.name in ("vectors", "initial"):
             assert one.keys() == other.keys()
             assert all(np.array_equal(one[name], other[name]) for name in one)
