@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from amaranth.utils import bits_for
 from concord.spec.isa.instructions import WORD
+from concord.spec.isa.memories import VRFS, depth
 from concord.spec.machine.config import Config
 
 #: Widest words and depths of one block RAM.
@@ -50,9 +51,8 @@ class Ram:
 def memories(config: Config) -> Iterator[Ram]:
     """All memories of a machine that can be block RAM."""
     engines, word = config.tile_engines, 16 * config.mfu_lanes
-    yield Ram(unit="vector_memories", bits=word, depth=config.initial_vrf)
-    for depth in config.addsub_vrf, config.multiply_vrf:  # of two units, each with ports for source and operand
-        yield Ram(unit="vector_memories", bits=word, depth=depth, count=4)
+    for mem in VRFS:  # one that feeds a stage has a port for operands, too
+        yield Ram(unit="vector_memories", bits=word, depth=depth(config, mem), count=2 if mem.feeds else 1)
     tiles = config.matrix_tiles // engines
     yield Ram(unit="matrix_rf", bits=config.lanes * config.weights.code_bits + config.weights.exponent_bits,
               depth=tiles * config.groups, count=engines * config.native_dim)

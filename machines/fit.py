@@ -7,12 +7,12 @@ from concord.compiler.explain import explain
 from concord.compiler.lib.limits import CannotRun, Reason
 from concord.compiler.network import Compiled, compile_network
 from concord.net.model import Model
+from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
 #: Depths that grow and shrink.
-DEPTHS = ("matrix_tiles", "bias_words", "vector_rf", "initial_vrf", "addsub_vrf", "multiply_vrf", "mvmq_words",
-          "net_in", "net_out", "instructions")
+DEPTHS = (*dict.fromkeys(mem.size for mem in Mem), "net_out", "instructions")
 #: Depths of memories that have a bank for each tile engine.
 BANKED = ("matrix_tiles", "vector_rf")
 #: Queues between units that work at the same time, which hold two of what the program moves at once.

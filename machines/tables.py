@@ -15,6 +15,7 @@ from concord.machines.estimate import (
 )
 from concord.machines.fit import Fitted, products
 from concord.machines.machine_text import ATTRIBUTES, differing, meanings, shown
+from concord.spec.isa.memories import VRFS, depth
 from concord.spec.machine.config import Config
 from rich.table import Table
 
@@ -102,7 +103,7 @@ def _errors(row: Measured) -> list[str]:
 
 def _kibibytes(config: Config) -> list[float]:
     """Sizes of MatrixRf, VectorRf and all vector memories, without exponents."""
-    words = config.initial_vrf + 2 * config.addsub_vrf + 2 * config.multiply_vrf
+    words = sum(depth(config, mem) for mem in VRFS)
     bits = (config.matrix_tiles * config.native_dim**2 * config.weights.code_bits,
             config.vector_rf * config.native_dim * config.activations.bits, words * config.mfu_lanes * 16)
     return [count / 8192 for count in bits]

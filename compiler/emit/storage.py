@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from concord.compiler.graph.nodes import TensorCodes, Value
 from concord.net.arithmetic.windows import Window
-from concord.spec.isa.memories import Mem
+from concord.spec.isa.memories import VRFS, Mem
+from concord.spec.isa.operations import Stage
 from concord.spec.machine.config import Config
 
-#: Memories for numbers that may lie anywhere, in the order in which they are tried.
-ANY = (Mem.INITIAL_VRF, Mem.ADDSUB_VRF1, Mem.ADDSUB_VRF0, Mem.MULTIPLY_VRF1, Mem.MULTIPLY_VRF0)
+#: Memories for numbers that may lie anywhere, in the order in which they are tried: those that feed no stage, then
+#: those of each stage, with that of the first MFU at the end.
+ANY = tuple(sorted(VRFS, key=lambda mem: (list(Stage).index(mem.feeds[0]), -mem.feeds[1]) if mem.feeds else (-1, 0)))
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

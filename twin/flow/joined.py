@@ -17,7 +17,7 @@ from concord.spec.isa.memories import ADDRESSED, FILLED, VRFS, Mem, depth
 from concord.spec.machine.config import Config
 
 #: Attributes of machines on which no bit depends: sizes, of which the joined machine has the sum, or speed.
-_SIZES = ("initial_vrf", "addsub_vrf", "multiply_vrf", "vector_rf", "matrix_tiles", "bias_words", "instructions")
+_SIZES = (*dict.fromkeys(mem.size for mem in FILLED), "instructions")
 _FREE = (*_SIZES, "tile_engines", "multipliers", "net_in", "net_out", "mvmq_words", "accumulator_rows",
          "operand_columns", "chain_queue", "message_bytes", "clock_mhz", "softmax_words", "count_overflows",
          "lazy_update", "lanes")
