@@ -12,7 +12,7 @@ from concord.golden.schedule.chain import Executor
 from concord.golden.schedule.memory import MachineMemory
 from concord.spec.host import serial
 from concord.spec.host.messages import Message, MessageKind, pack, unpack
-from concord.spec.host.registers import Control, Counter, Register, Status
+from concord.spec.host.registers import Control, Counter, Register, Status, counters
 from concord.spec.host.serial import Frame, FrameKind
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Error
@@ -127,7 +127,7 @@ class Machine:
             Register.NATIVE_DIM: config.native_dim, Register.LANES: config.lanes,
             Register.TILE_ENGINES: config.tile_engines, Register.MFU_LANES: config.mfu_lanes,
             Register.MATRIX_TILES: config.matrix_tiles, Register.INSTRUCTIONS: config.instructions,
-            Register.COUNTER_COUNT: len(Counter), Register.PEER: self._peer}.get(address, 0)
+            Register.COUNTER_COUNT: len(counters(config)), Register.PEER: self._peer}.get(address, 0)
 
     @property
     def status(self) -> Status:

@@ -9,10 +9,10 @@ from typing import Any
 
 from concord.lib.extras import require
 from concord.spec.host.messages import HEADER, MessageKind, entry_bytes, item_bytes
-from concord.spec.host.registers import Control, Counter, Register, Status
+from concord.spec.host.registers import Control, Counter, Register, Status, counters
 from concord.spec.isa.enum_docs import described
 from concord.spec.isa.instructions import FIELDS, Error, Op
-from concord.spec.isa.memories import ADDRESSED
+from concord.spec.isa.memories import addressed
 from concord.spec.machine.config import Config, preset_name
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -35,7 +35,7 @@ def constants(config: Config) -> dict[str, int]:
     return {
         "DIGEST": config.digest, "NATIVE_DIM": config.native_dim, "LANES": config.lanes,
         "TILE_ENGINES": config.tile_engines, "MFU_LANES": config.mfu_lanes, "MATRIX_TILES": config.matrix_tiles,
-        "INSTRUCTIONS": config.instructions, "COUNTER_COUNT": len(Counter),
+        "INSTRUCTIONS": config.instructions, "COUNTER_COUNT": len(counters(config)),
     }
 
 
@@ -55,11 +55,11 @@ def _values(config: Config) -> dict:
         "control": _rows(Control),
         "status": _rows(Status),
         "errors": _rows(Error),
-        "counters": _rows(Counter),
+        "counters": [row for row in _rows(Counter) if row[0] in counters(config)],
         "first_counter": int(Register.COUNTERS),
         "kinds": _rows(MessageKind),
         "items": [(kind.name, item_bytes(config, kind)) for kind in MessageKind],
-        "memories": [(int(mem), mem.name, mem.title) for mem in ADDRESSED],
+        "memories": [(int(mem), mem.name, mem.title) for mem in addressed(config)],
         "header": [(name, struct.calcsize(HEADER.format[: 1 + k])) for k, name in enumerate(HEADER_FIELDS)],
         "header_bytes": HEADER.size,
         "entry_bytes": entry_bytes(config),

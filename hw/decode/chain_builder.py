@@ -10,7 +10,7 @@ from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import ENTRIES, INDEX, OPERANDS, chain, index_of
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Op
-from concord.spec.isa.memories import ADDRESSED, VRFS, Mem
+from concord.spec.isa.memories import VRFS, Mem, addressed
 from concord.spec.isa.operations import MFUS, TAP_BEFORE, TAPS, Stage
 from concord.spec.machine.config import Config
 
@@ -47,8 +47,9 @@ class ChainBuilder(wiring.Component):
         self.taps, self.tapped = [Signal(position, name=f"tap{k}") for k in range(TAPS)], Signal(range(TAPS + 1))
         with m.If(self.begin):
             m.d.sync += [
-                c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(index_of(f.mem)), c.source.inc.eq(f.inc),
-                c.source.valid.eq(one_of(f.mem, ADDRESSED)), c.source.lo.eq(self.address), self.source.eq(self.address),
+                c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(index_of(self.config, f.mem)),
+                c.source.inc.eq(f.inc), c.source.valid.eq(one_of(f.mem, addressed(self.config))),
+                c.source.lo.eq(self.address), self.source.eq(self.address),
                 c.mode.integer.eq(f.integer), c.mode.unsigned.eq(f.unsigned), self.tapped.eq(0),
                 self.window.eq(0), self.pool.eq(0)]
         with m.Elif(self.add):

@@ -9,10 +9,10 @@ from concord.hw.decode.instruction_check import Fields, InstructionCheck, Place,
 from concord.hw.decode.loop_stack import LoopStack
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
-from concord.hw.lib.payloads import ENTRIES, INDEX, MEMORIES, MVM, Fetched, Load, chain, index_of
+from concord.hw.lib.payloads import ENTRIES, MVM, Fetched, Load, chain, index_of, indices, memory
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op
-from concord.spec.isa.memories import ADDRESSED, Mem, depth
+from concord.spec.isa.memories import Mem, depth
 from concord.spec.machine.config import Config
 
 
@@ -165,8 +165,8 @@ class Decoder(wiring.Component):
     def _overwrites(self):
         """Whether the instruction writes to addresses that the chain has read ahead of time."""
         f, builder = self.fields, self.builder
-        chain = builder.o
-        return ((f.op == Op.V_WR) & (chain.gather | chain.product.from_entries) & (index_of(f.mem) == chain.memory)
+        chain, memory_written = builder.o, index_of(self.config, f.mem)
+        return ((f.op == Op.V_WR) & (chain.gather | chain.product.from_entries) & (memory_written == chain.memory)
                 & (self.bases.address < builder.source_end) & (builder.source < self.check.end))
 
     def _between_chains(self, m):
@@ -193,8 +193,8 @@ class Decoder(wiring.Component):
     def _check(self, m):
         """Check the chain as a whole, except for the modes of its tiles."""
         c, v, config, source = self.builder.o, self.registers.values, self.config, self.builder.source
-        sizes = {INDEX[mem]: depth(config, mem) for mem in ADDRESSED}
-        depths = Array(sizes.get(index, 0) for index in MEMORIES)
+        sizes = {index: depth(config, mem) for mem, index in indices(config).items() if mem.kind.addressed}
+        depths = Array(sizes.get(index, 0) for index in memory(config))
         entries, window, pool = c.memory == ENTRIES, self.builder.window, self.builder.pool
         vector = config.vector_words - 1
         unaligned = c.source.valid & c.mv_mul & ~entries & (

@@ -7,7 +7,7 @@ from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import ENTRIES, MVM, NET, chain
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op, OperandKind, Reg
-from concord.spec.isa.memories import ADDRESSED, QUEUES, VRFS, Mem, depth
+from concord.spec.isa.memories import QUEUES, VRFS, Mem, addressed, depth, present
 from concord.spec.isa.rules import OUTSIDE
 from concord.spec.machine.config import Config
 
@@ -66,8 +66,10 @@ class InstructionCheck(wiring.Component):
     def _error(self, m, f):
         """Find the first rule that the instruction breaks."""
         error, loops = self.error, self.place.loops
+        memories = present(self.config)
         memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
-        refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
+        refused = Cat((f.op == op) & ~one_of(f.mem, [mem for mem in isa.SPECS[op].mems if mem in memories])
+                      for op in memory_kinds).any()
         queue_address = one_of(f.mem, QUEUES) & ((f.a != 0) | f.inc | (f.base != 0))
         vector = one_of(f.op, [op for op, spec in isa.SPECS.items() if spec.kind is OperandKind.VECTOR])
         moded = vector & (f.mem != Mem.VECTOR_RF) & (f.integer | f.unsigned)
@@ -77,7 +79,7 @@ class InstructionCheck(wiring.Component):
             m.d.comb += error.eq(Error.END)
         with m.Elif(strange):
             m.d.comb += error.eq(Error.ILLEGAL)
-        with m.Elif(one_of(f.op, memory_kinds) & ~one_of(f.mem, Mem)):
+        with m.Elif(one_of(f.op, memory_kinds) & ~one_of(f.mem, memories)):
             m.d.comb += error.eq(Error.RANGE)
         with m.Elif((one_of(f.op, memory_kinds) & (refused | queue_address)) | moded):
             m.d.comb += error.eq(Error.ILLEGAL)
@@ -145,7 +147,7 @@ class InstructionCheck(wiring.Component):
         """Find the end of the instruction's addresses, and whether it is outside the memory."""
         config, v = self.config, self.values
         count, span, limit = Signal(isa.END_BITS), Signal(isa.END_BITS + 1), Signal(isa.END_BITS)
-        depths = {mem: depth(config, mem) for mem in ADDRESSED}
+        depths = {mem: depth(config, mem) for mem in addressed(config)}
         operands = {op: depths[spec.operand] for op, spec in isa.SPECS.items() if spec.operand is not None}
         m.d.comb += [count.eq(v.words), span.eq(v.span_out)]
         with m.Switch(f.op):
@@ -163,7 +165,7 @@ class InstructionCheck(wiring.Component):
                 m.d.comb += [limit.eq(config.matrix_tiles), count.eq(v.iterations)]
             with m.Case(Op.MV_MUL):
                 m.d.comb += [limit.eq(config.matrix_tiles), count.eq(v.tiles)]
-        bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, ADDRESSED))
+        bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, addressed(config)))
         bad_bias = (f.op == Op.MV_MUL) & f.bias & (f.b + v.words > config.bias_words)
         m.d.comb += [self.end.eq(self.address + count + Mux(f.inc, span, 0)),
                      self.beyond.eq((bounded & (self.end > limit)) | bad_bias)]

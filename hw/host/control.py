@@ -49,7 +49,7 @@ class Control(wiring.Component):
             **BUS,
             "start": Out(1), "reset": Out(1), "clear": Out(1), "peer": Out(32),
             "status": In(6), "error": In(4), "error_address": In(END_BITS),
-            "counter": Out(stream.Signature(range(len(registers.Counter)))), "count": In(32),
+            "counter": Out(stream.Signature(range(len(registers.counters(self.config))))), "count": In(32),
         })
 
     def elaborate(self, platform):
@@ -86,7 +86,7 @@ class Control(wiring.Component):
         """Take an address, look up the register or request a counter, and respond."""
         address, value = Signal(10), Signal(32)
         first = Register.COUNTERS >> 2
-        is_counter = (address >= first) & (address < first + len(registers.Counter))
+        is_counter = (address >= first) & (address < first + len(registers.counters(self.config)))
         with m.Switch(address):
             for register, source in self._registers().items():
                 with m.Case(register >> 2):
@@ -121,5 +121,5 @@ class Control(wiring.Component):
             Register.DIGEST: config.digest, Register.NATIVE_DIM: config.native_dim, Register.LANES: config.lanes,
             Register.TILE_ENGINES: config.tile_engines, Register.MFU_LANES: config.mfu_lanes,
             Register.MATRIX_TILES: config.matrix_tiles, Register.INSTRUCTIONS: config.instructions,
-            Register.COUNTER_COUNT: len(registers.Counter), Register.PEER: self.peer,
+            Register.COUNTER_COUNT: len(registers.counters(self.config)), Register.PEER: self.peer,
         }

@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.spec.host.registers import READS, WRITES, Counter
+from concord.spec.host.registers import READS, WRITES, Counter, counters
 from concord.spec.machine.config import Config
 
 BITS = 32  #: Number of bits of a counter.
@@ -32,7 +32,7 @@ def counted(config: Config) -> dict[Counter, int]:
     width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
     if config.vector_rf:
         width |= {Counter.VECTORS: 2, Counter.READ_VECTOR_RF: bits_for(config.tile_engines + 1)}
-    return {counter: width.get(counter, 1) for counter in Counter}
+    return {counter: width.get(counter, 1) for counter in counters(config)}
 
 
 class EventCounters(wiring.Component):
@@ -58,7 +58,7 @@ class EventCounters(wiring.Component):
         super().__init__({
             "add": In(data.StructLayout({counter.name.lower(): bits for counter, bits in widths.items()})),
             "clear": In(1),
-            "counter": In(stream.Signature(range(len(Counter)))), "count": Out(BITS),
+            "counter": In(stream.Signature(range(len(widths)))), "count": Out(BITS),
         })
 
     def elaborate(self, platform):
@@ -68,7 +68,7 @@ class EventCounters(wiring.Component):
         # every cycle. A pointer goes round; the counter it visits gives its front to the total in the memory, which is
         # read in that cycle and written in the next. A read from outside is a visit out of turn, so it is exact. Fronts
         # are wide enough for the longest round, in which every fourth visit is one out of turn.
-        count = len(Counter)
+        count = len(self.widths)
         pointer, index = Signal(range(count)), Signal(range(count))
         visit, turn = Signal(), Signal()  # a counter is visited; the pointer's
         last, updating = Signal(range(count)), Signal()  # the visit of the cycle before
@@ -111,7 +111,7 @@ class EventCounters(wiring.Component):
         Returns:
             The front at `index`, or 0 if it is a tally; the tally at `index`, or 0 if it is none.
         """
-        longest = (len(Counter) + 1) * (_REST + 1) // _REST + 2  # cycles from one visit of a counter to its next
+        longest = (len(self.widths) + 1) * (_REST + 1) // _REST + 2  # cycles from one visit of a counter to its next
         if longest >= (1 << _TALLY) - 1:
             raise ValueError(f"a tally of {_TALLY} bits does not count to {longest}")
         here = {counter: Signal(name=f"here_{counter.name.lower()}") for counter in self.widths}

@@ -43,7 +43,8 @@ class HostRead(wiring.Component):
         go, request = Signal(), self.vectors.request
         m.d.comb += [
             address.eq(self.i.p.address + offset), left.eq(self.i.p.count - offset),
-            request.valid.eq(words), request.memory.eq(index_of(self.i.p.memory)), request.address.eq(address),
+            request.valid.eq(words), request.memory.eq(index_of(self.config, self.i.p.memory)),
+            request.address.eq(address),
             ahead.take.eq(words & ahead.room & self.vectors.grant), go.eq(ahead.take),
             ahead.word.eq(self.vectors.data), ahead.tag.eq(Cat(self.i.p.memory, self.i.p.address, left)),
             self.i.ready.eq((go & last) | (self.i.p.count == 0)),

@@ -3,7 +3,7 @@
 from amaranth import *
 from concord.spec.host.messages import HEADER, MessageKind
 from concord.spec.isa.instructions import ADDRESS_BITS, END_BITS
-from concord.spec.isa.memories import ADDRESSED, depth
+from concord.spec.isa.memories import addressed, depth
 from concord.spec.machine.config import Config
 from concord.spec.numbers.lazy import LazyFormat
 
@@ -34,7 +34,7 @@ def store(m, config: Config, header, beat, place):
 
 def refused(m, config: Config, header):
     """Whether the fields of a header contradict each other by the rules of `spec.host.messages.check`."""
-    sizes = {mem: depth(config, mem) for mem in ADDRESSED}
+    sizes = {mem: depth(config, mem) for mem in addressed(config)}
     others = {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,
               MessageKind.PROGRAM: config.instructions}
     limit = Signal(range(max(*sizes.values(), *others.values()) + 1))

@@ -104,8 +104,8 @@ def entry_blocked(writers, older, progress, address):
 def source_fields(config: Config) -> dict:
     """Fields that say where the words of a chain's source lie; every job that reads a source begins with them."""
     bits = payloads.address_bits(config)
-    return {"memory": payloads.MEMORIES, "source": reader(config), "words": REGISTER_BITS, "iterations": REGISTER_BITS,
-            "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits}
+    return {"memory": payloads.memory(config), "source": reader(config), "words": REGISTER_BITS,
+            "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits}
 
 
 def fetch_job(config: Config) -> data.StructLayout:

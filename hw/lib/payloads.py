@@ -5,21 +5,31 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.spec.isa.instructions import ADDRESS_BITS, END_BITS, REGISTER_BITS, WORD
-from concord.spec.isa.memories import ADDRESSED, QUEUES, STAGE_MEMORIES, VRFS, Mem, depth
+from concord.spec.isa.memories import ADDRESSED, QUEUES, STAGE_MEMORIES, VRFS, Mem, addressed, depth, present
 from concord.spec.isa.operations import MFUS, TAP_BITS, TAPS, Stage, code_bits
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
 #: Index of a memory on the wires. Vector memories come first, so that arrays of them have it too.
-INDEX = {mem: k for k, mem in enumerate((*VRFS, *QUEUES, Mem.VECTOR_RF))}
-MEMORIES = range(len(INDEX))  #: The indices.
+INDEX = {mem: k for k, mem in enumerate(dict.fromkeys((*VRFS, *QUEUES, *ADDRESSED)))}
 NET, MVM, ENTRIES = INDEX[Mem.NET_Q], INDEX[Mem.MVM_Q], INDEX[Mem.VECTOR_RF]
 OPERANDS = tuple(INDEX[mem] for mem in STAGE_MEMORIES)  #: Memories with an operand port.
 
 
-def index_of(code):
+def indices(config: Config) -> dict[Mem, int]:
+    """Indices of the memories of a machine on its wires."""
+    return {mem: INDEX[mem] for mem in present(config) if mem in INDEX}
+
+
+def memory(config: Config) -> range:
+    """The shape of such an index."""
+    return range(max(indices(config).values()) + 1)
+
+
+def index_of(config: Config, code):
     """Index of the source memory with this code; any index if the code is of another memory."""
-    return Array(INDEX.get(each, 0) for each in range(max(INDEX) + 1))[code]
+    known = indices(config)
+    return Array(known.get(each, 0) for each in range(max(known) + 1))[code]
 
 
 def word(config: Config) -> data.ArrayLayout:
@@ -43,7 +53,7 @@ def lane_group(fmt: Format, lanes: int) -> data.StructLayout:
 
 def address_bits(config: Config) -> int:
     """Number of bits of the address of a word or an entry, wide enough for the end address of the largest memory."""
-    return bits_for(max(depth(config, mem) for mem in ADDRESSED))
+    return bits_for(max(depth(config, mem) for mem in addressed(config)))
 
 
 #: One instruction on its way to the decoder; `outside`: its address is past the end of the instruction buffer.
@@ -120,7 +130,7 @@ def chain(config: Config) -> data.StructLayout:
         "operand_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
         "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS,
         "stride_x": bits, "stride_y": bits, "stride_out": bits,
-        "memory": MEMORIES, "source": access(config), "gather": 1, "pool": 1, "mode": Mode,
+        "memory": memory(config), "source": access(config), "gather": 1, "pool": 1, "mode": Mode,
         "window": window(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,

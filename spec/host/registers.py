@@ -2,7 +2,7 @@
 
 from enum import IntEnum, IntFlag, unique
 
-from concord.spec.isa.memories import Mem, MemoryKind
+from concord.spec.isa.memories import Mem, MemoryKind, present
 
 
 class Register(IntEnum):
@@ -126,6 +126,14 @@ class Counter(IntEnum):
         member = int.__new__(cls, number)
         member._value_, member.meaning, member.time = int(number), meaning, isinstance(number, Time)
         return member
+
+
+
+
+def counters(config) -> tuple[Counter, ...]:
+    """The counters of a machine: all but those of memories that it lacks."""
+    absent = {number for mem in set(Mem) - set(present(config)) for number in mem.counters or ()}
+    return tuple(counter for counter in Counter if counter not in absent)
 
 
 #: Counters of words that programs read from a memory, and of words that they write to it.

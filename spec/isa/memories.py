@@ -6,6 +6,7 @@ pages follow from the row.
 """
 
 from enum import Enum, IntEnum, StrEnum, unique
+from functools import lru_cache
 
 from concord.spec.isa.operations import MFUS, Stage
 
@@ -99,6 +100,21 @@ OPERAND_MEMORIES = {
 
 #: The memories that feed a stage, stage by stage, for MFU 0, MFU 1 and so on.
 STAGE_MEMORIES = tuple(mem for mems in OPERAND_MEMORIES.values() for mem in mems)
+
+
+@lru_cache
+def present(config) -> tuple[Mem, ...]:
+    """The memories that a machine has; those of its instructions, wires, messages and counters are no others.
+
+    A memory is optional if its size is an optional attribute of `spec.machine.config.Config`. Vector memories, queues and
+    VectorRf are in every machine, VectorRf even with a depth of 0.
+    """
+    return tuple(mem for mem in Mem if not config.lacks(mem.size))
+
+
+def addressed(config) -> tuple[Mem, ...]:
+    """The memories of a machine that have addresses in `v_rd` and `v_wr`."""
+    return tuple(mem for mem in present(config) if mem.kind.addressed)
 
 
 def depth(config, mem: int) -> int:

@@ -17,7 +17,7 @@ from concord.spec.isa.instructions import (
     increment,
     out_scale,
 )
-from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, Mem
+from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, Mem, present
 from concord.spec.machine.config import Config
 
 SOURCES = (Op.V_RD, Op.M_RD)
@@ -46,7 +46,7 @@ def check_word(config: Config, word: int, address: int) -> Instruction:
     Raises:
         Violation: opcode or operands are ILLEGAL, or the memory is unknown, or the machine lacks what they name.
     """
-    instruction, error, sentence = _read(word)
+    instruction, error, sentence = _read(word, present(config))
     if error:
         raise Violation(error, address, sentence)
     memories = SPECS[instruction.op].kind in _WITH_MEMORY
@@ -59,8 +59,8 @@ def check_word(config: Config, word: int, address: int) -> Instruction:
 
 
 @lru_cache(maxsize=1 << 14)
-def _read(word):
-    """The instruction of a word, or the error of the word alone and its sentence."""
+def _read(word, memories):
+    """The instruction of a word, or the error of the word alone, on a machine with these memories, and its sentence."""
     instruction = decode(word)
     if not word:
         return None, Error.ILLEGAL, "the instruction word is 0, as in erased memory: the program needs an end before it"
@@ -68,7 +68,7 @@ def _read(word):
         return None, Error.ILLEGAL, f"0x{word:016x} has an unknown opcode, or bits that it does not take"
     spec, name = SPECS[instruction.op], instruction.op.name.lower()
     if spec.kind in _WITH_MEMORY:
-        if instruction.mem not in list(Mem):
+        if instruction.mem not in memories:
             return None, Error.RANGE, f"there is no memory {instruction.mem}"
         memory = MEMORY_NAMES[Mem(instruction.mem)]
         if instruction.mem not in spec.mems:

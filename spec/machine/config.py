@@ -22,8 +22,8 @@ _RANGES = {
     "softmax_words": (0, MOST_ELEMENTS // 2),
 }
 
-#: Attributes with a default that stands for a machine without the unit. Records leave them out where they have it, so
-#: that the digest of such a machine, and thus its firmware, does not depend on them.
+#: Attributes whose default, 0, stands for a machine without the unit or memory. Records leave them out where they have
+#: it, so that the digest of such a machine, and thus its firmware, does not depend on them.
 _OPTIONAL = ("softmax_words",)
 
 
@@ -165,11 +165,13 @@ class Config:
         formats = {name: Format.from_record(record[name]) for name in ("weights", "activations")}
         return cls(**record | formats)
 
+    def lacks(self, name: str) -> bool:
+        """Whether the machine is without the unit or memory of an attribute."""
+        return name in _OPTIONAL and not getattr(self, name)
+
     def record(self) -> dict:
         """The attributes as `from_record` takes them; those of units that the machine lacks may be left out."""
-        absent = [field.name for field in fields(self)
-                  if field.name in _OPTIONAL and getattr(self, field.name) == field.default]
-        made = {name: value for name, value in asdict(self).items() if name not in absent}
+        made = {name: value for name, value in asdict(self).items() if not self.lacks(name)}
         for name in ("weights", "activations"):
             if not made[name]["precision"]:
                 del made[name]["precision"]

@@ -3,9 +3,12 @@
 from dataclasses import fields
 
 import pytest
+from concord.hw.lib import payloads
 from concord.hw.lib.message_payloads import Header
 from concord.hw.lib.payloads import INDEX, MVM, NET, OPERANDS
-from concord.spec.host.registers import EVENTS, READS, TIMES, WRITES, Counter
+from concord.spec.host.registers import EVENTS, READS, TIMES, WRITES, Counter, counters
+from concord.spec.isa import memories
+from concord.spec.isa.instructions import Instruction, Op, encode
 from concord.spec.isa.memories import (
     MEMORY_NAMES,
     OPERAND_MEMORIES,
@@ -15,9 +18,11 @@ from concord.spec.isa.memories import (
     Mem,
     MemoryKind,
     depth,
+    present,
 )
 from concord.spec.isa.operations import MFUS, Operation
-from concord.spec.machine.config import PRESETS, Config
+from concord.spec.isa.rules import Violation, check_word
+from concord.spec.machine.config import PRESETS, Config, preset
 
 #: The codes from 1 on, as programs and firmware files hold them.
 CODES = ("INITIAL_VRF", "ADDSUB_VRF0", "ADDSUB_VRF1", "MULTIPLY_VRF0", "MULTIPLY_VRF1", "NET_Q", "MVM_Q", "MATRIX_RF",
@@ -69,3 +74,19 @@ def test_vector_memories_come_first_on_the_wires():
     assert [INDEX[mem] for mem in VRFS] == list(range(len(VRFS)))
     assert [INDEX[mem] for mem in QUEUES] == [NET, MVM] == [len(VRFS), len(VRFS) + 1]
     assert [VRFS[index] for index in OPERANDS] == list(STAGE_MEMORIES)
+
+
+def test_a_memory_that_a_machine_lacks_is_in_none_of_its_tables(monkeypatch):
+    """InitialVrf stands for a memory whose depth may be 0."""
+    machine, size = preset("tiny"), Mem.INITIAL_VRF.size
+    whole = present(machine), payloads.indices(machine), counters(machine)
+    monkeypatch.setattr(type(machine), "lacks", lambda self, name: name == size)
+    memories.present.cache_clear()
+    assert set(whole[0]) - set(present(machine)) == set(whole[1]) - set(payloads.indices(machine)) == {Mem.INITIAL_VRF}
+    assert set(whole[2]) - set(counters(machine)) == {Counter.READ_INITIAL_VRF, Counter.WRITE_INITIAL_VRF}
+    assert Mem.INITIAL_VRF not in memories.addressed(machine)
+    with pytest.raises(Violation, match="there is no memory 1"):
+        check_word(machine, encode(Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF)), 0)
+    monkeypatch.undo()
+    memories.present.cache_clear()
+    assert present(machine) == whole[0] == tuple(Mem)
