@@ -85,7 +85,9 @@ def _has(module: str, member: str) -> bool:
         if error.name.startswith("concord"):
             raise
     body = ast.parse(Path(importlib.util.find_spec(module).origin).read_text()).body
-    return any(member == getattr(node, "name", None) for node in body)
+    names = {part.id for node in body for part in ast.walk(node) if isinstance(part, ast.Name)
+             and isinstance(part.ctx, ast.Store)}
+    return member in names | {getattr(node, "name", None) for node in body}
 
 
 def _is_package(name: str) -> bool:

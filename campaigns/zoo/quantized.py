@@ -22,7 +22,7 @@ def by_onnxruntime(path: Path, kind: str, quant_format: str = "QDQ", **options):
             return next(self.batches, None)
 
     first, ready = path.with_suffix(".float.onnx"), path.with_suffix(".ready.onnx")
-    onnx.save(network(kind).model(), first)
+    onnx.save(network(kind).model(21), first)  # 16 bits are of ONNX since opset 21
     shape_inference.quant_pre_process(str(first), str(ready))
     if quant_format == "dynamic":
         quantization.quantize_dynamic(str(ready), str(path))

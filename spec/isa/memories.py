@@ -106,8 +106,8 @@ STAGE_MEMORIES = tuple(mem for mems in OPERAND_MEMORIES.values() for mem in mems
 def present(config) -> tuple[Mem, ...]:
     """The memories that a machine has; those of its instructions, wires, messages and counters are no others.
 
-    A memory is optional if its size is an optional attribute of `spec.machine.config.Config`. Vector memories, queues and
-    VectorRf are in every machine, VectorRf even with a depth of 0.
+    A memory is optional if its size is an optional attribute of `spec.machine.config.Config`. Vector memories, queues
+    and VectorRf are in every machine, VectorRf even with a depth of 0.
     """
     return tuple(mem for mem in Mem if not config.lacks(mem.size))
 
