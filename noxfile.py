@@ -20,8 +20,9 @@ PACKAGES = (*QUICK, "tests/test_package.py", "tests/commands/test_environment.py
             "tests/commands/test_shipped.py::test_one_sample_through_cocotb[fashion-mlp-w4a4]",
             "tests/frontends/test_images.py", "tests/frontends/test_quantized.py", "tests/frontends/test_vectors.py",
             "tests/mfu/test_pooling.py")
-#: The slowest one of QUICK: it builds a machine, as one of PACKAGES does.
-SLOW = "tests/net/quantize/test_input_scales.py::test_the_machine_takes_them_as_hardware"
+#: Slow ones of PACKAGES: others generate and build machines, too.
+SLOW = ("tests/net/quantize/test_input_scales.py::test_the_machine_takes_them_as_hardware",
+        "tests/commands/test_integration.py::test_verilator_has_no_warning_of_a_random_machine")
 #: Programs that are sessions: the module below `concord` that runs, and what it does.
 PROGRAMS = {
     "nightly": (
@@ -136,7 +137,8 @@ def dependencies(session, resolution):
     """Tests on the lowest and the newest packages that pyproject.toml allows; PyTorch stays out."""
     session.install("--resolution", resolution, "--editable", ".[front,sim,synthesis]")
     session.install("pytest", "hypothesis", "gfloat")  # the newest ones, which leave what is installed as it is
-    session.run("python", "-m", "pytest", *PACKAGES, "--deselect", SLOW, *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    session.run("python", "-m", "pytest", *PACKAGES, *(f"--deselect={name}" for name in SLOW), *session.posargs,
+                env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session(default=False, venv_backend="uv", reuse_venv=True)
