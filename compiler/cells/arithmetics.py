@@ -1,8 +1,10 @@
 """The chains of recurrent layers in each arithmetic: products of the input x and the hidden vector h, then the cell's.
 
-In integers, one chain computes the input products u of all gates first. In block floating point, x and h are multiplied
-together, side by side.
+In integers, one chain computes the input products u of all gates first; integer biases are added in its accumulator.
+In block floating point, x and h are multiplied together, side by side.
 """
+
+from dataclasses import replace
 
 import numpy as np
 from concord.compiler.cells.formula_trace import BlockTracer, IntegerTracer, ProductPart
@@ -37,6 +39,7 @@ class IntegerStep(TimeStep):
         widest = max(layer.inputs, layer.outputs)
         return (
             limits.integer_operands(layer, config, [layer.input_weights, layer.recurrent_weights])
+            + ([] if layer.start is None else limits.start_values(layer.start, config))
             + limits.columns(config, config.vectors_of(widest))
             + limits.product_rows(config, layer.outputs)
         )
@@ -82,24 +85,25 @@ class IntegerStep(TimeStep):
             source = build.moved(source, layer.inputs, layer.name, operate(Op.VV_MUL0, scale))
         elif source == NET and len(parts) > 1:
             source = build.moved(source, layer.inputs, layer.name)
-        scale, bias = (
-            build.allocator.constant(mem, tiling.stacked(config, values), f"{layer.name}, {what}")
-            for mem, values, what in (
-                (Mem.MULTIPLY_VRF0, content.input_scale, "input scale of gates"),
-                (Mem.ADDSUB_VRF1, content.bias, "bias"),
-            )
-        )
+        scale = build.allocator.constant(
+            Mem.MULTIPLY_VRF0, tiling.stacked(config, content.input_scale), f"{layer.name}, input scale of gates")
+        bias = None if layer.start is not None else build.allocator.constant(
+            Mem.ADDSUB_VRF1, tiling.stacked(config, content.bias), f"{layer.name}, bias")
         targets = [
             self.set_constant(INPUT_PRODUCTS, mem, build.allocator.vector(mem, len(weights), f"{layer.name}, u"))
             for mem in self.layout.memories(INPUT_PRODUCTS)
         ]
         for part in parts:
-            word = part.row // config.mfu_lanes
+            word, rows = part.row // config.mfu_lanes, slice(part.row, part.row + part.rows)
+            product = self._multiply("input", weights[rows])
+            if bias is None:
+                start = tiling.stacked(config, content.start)[rows]
+                product = replace(product, bias=1, b=build.bias(f"{layer.name}, start", start))
             build.program.chain(
                 read(source),
-                self._multiply("input", weights[part.row : part.row + part.rows]),
+                product,
                 operate(Op.VV_MUL0, scale.at(word)),
-                operate(Op.VV_ADD1, bias.at(word)),
+                *([] if bias is None else [operate(Op.VV_ADD1, bias.at(word))]),
                 *(write(target.at(word)) for target in targets),
                 rows=part.rows,
                 columns=config.vectors_of(layer.inputs),

@@ -75,7 +75,8 @@ class IntegerOperations(GoldenOperations):
         layer, k = self.layer, self.layer.cell.index(gate)
         a = self._gate("input", gate, self.x, lambda: self._product(
             layer.input_product(), self.x, layer.input_quant_scale))
-        return float16.add(float16.mul(a, layer.input_scale[k]), layer.bias[k])
+        scaled = float16.mul(a, layer.input_scale[k])
+        return scaled if layer.start is not None else float16.add(scaled, layer.bias[k])
 
     def recurrent_product(self, gate, operand):
         layer, k = self.layer, self.layer.cell.index(gate)

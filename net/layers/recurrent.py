@@ -53,7 +53,8 @@ class IntegerRecurrent(Recurrent):
 
     a_W = binary16((input_weights @ q) * 2**-input_p) and a_R likewise, from the codes q of x and of h;
     u = a_W * input_scale + bias, g = a_R * recurrent_scale + u; the cell's formula does the rest. Each operation rounds
-    to binary16. Codes are signed, those of x * input_quant_scale and of h * hidden_quant_scale. Where the gates'
+    to binary16. With integer biases, a_W = binary16((start + input_weights @ q) * 2**-input_p), u = a_W * input_scale,
+    and `bias` is zero. Codes are signed, those of x * input_quant_scale and of h * hidden_quant_scale. Where the gates'
     outputs are quantised as well, each output y becomes (y + centre) - centre.
 
     Attributes:
@@ -75,11 +76,12 @@ class IntegerRecurrent(Recurrent):
         gate_bits:          Width of the gates' outputs, 2 to 9; 0 leaves them as they are.
         reverse:            Whether it begins with a sequence's last time step. The hidden vectors of all steps lie in
             the order of the sequence all the same.
+        start:              int64[gates, outputs], the integer biases, in steps of the product with W; None for biases
+            in binary16.
         ranges:             Smallest and largest values by name, see `net.ranges.measured`.
         real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), and from
             quantisation, for each gate, zero points that the weights contain ("input_zeros", "recurrent_zeros":
-            weights = q + z) and biases for targets without floating point ("bias_integers", of 32 bits, times
-            "bias_steps").
+            weights = q + z).
         float_operator:     See `Layer`.
     """
 
@@ -100,12 +102,14 @@ class IntegerRecurrent(Recurrent):
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
     gate_bits: int = 0
     reverse: bool = False
+    start: np.ndarray | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
     float_operator: Recurrence | None = None
 
     def __post_init__(self):
         gates, hidden, inputs = checks.gates_shape(self, "input_weights")
+        checks.array(self, "start", np.int64, (gates, hidden), optional=True)
         dtype = self.weights_format.dtype
         checks.array(self, "input_weights", dtype, (gates, hidden, inputs), mantissas=self.weights_format)
         checks.array(self, "recurrent_weights", dtype, (gates, hidden, hidden), mantissas=self.weights_format)
@@ -143,7 +147,7 @@ class IntegerRecurrent(Recurrent):
 
     def input_product(self) -> IntegerProduct:
         """W x of all gates."""
-        return self._product("input", self.input_weights, self.input_p)
+        return self._product("input", self.input_weights, self.input_p, self.start)
 
     def recurrent_product(self, gates: tuple[str, ...]) -> IntegerProduct:
         """R of the gates that multiply the same vector."""
@@ -151,12 +155,12 @@ class IntegerRecurrent(Recurrent):
         name = "recurrent" if len(gates) == len(self.cell.gates) else f"recurrent {' '.join(gates)}"
         return self._product(name, self.recurrent_weights[chosen], self.recurrent_p)
 
-    def _product(self, name: str, weights: np.ndarray, p: int) -> IntegerProduct:
+    def _product(self, name: str, weights: np.ndarray, p: int, start: np.ndarray | None = None) -> IntegerProduct:
         tall = weights.reshape(1, -1, weights.shape[-1])
         return IntegerProduct(
             name=f"{self.name}, {name}",
             weights=tall,
-            start=np.zeros(tall.shape[:2], np.int64),
+            start=np.zeros(tall.shape[:2], np.int64) if start is None else start.reshape(tall.shape[:2]),
             p=p,
             input_format=self.input_format,
         )

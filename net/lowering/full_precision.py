@@ -209,6 +209,9 @@ def _integer_recurrent(
             weights = op.directions[0].tensors()[f"{matrix}_weights"].astype(np.float64)
             changes[f"{matrix}_weights"] = weights / (factor * unit[..., None])
         changes[f"{matrix}_scale"] = scale
+        if matrix == "input" and layer.start is not None:
+            changes["start"] = layer.start.astype(np.float64) if quantized_weights else (
+                op.directions[0].bias.astype(np.float64) / unit)
     return unchecked(layer, **changes, **_recurrent_constants(layer, op, quantized_weights, layer.real["bias"]))
 
 

@@ -143,6 +143,7 @@ def recurrent(
     initial: Mapping[str, np.ndarray] | None = None,
     vectors: Mapping[str, np.ndarray] | None = None,
     gate_bits: int = 0,
+    bias_bits: int = 0,
     float_operator: Recurrence | None = None,
 ) -> IntegerRecurrent:
     """Lower a recurrent layer with one scale for each gate's matrix; x and h are signed codes.
@@ -159,18 +160,21 @@ def recurrent(
         initial:         Real[outputs], the first states by name; a missing state is zero.
         vectors:         Real[outputs], the vectors of the cell by name.
         gate_bits:       Width of the outputs of the gates; 0 for no quantisation.
+        bias_bits:       Width of integer biases; 0 for biases in binary16.
         float_operator:  Field of the layer.
     """
     input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
     gates, hidden, inputs = input_codes.shape
     s_hidden = 2.0 ** -(input_format.bits - 1) if s_hidden is None else float(s_hidden)
     s_in = float(s_in)
-    matrices = {}
-    for matrix, codes, steps, step in (
-        ("input", input_codes, input_steps, s_in),
-        ("recurrent", recurrent_codes, recurrent_steps, s_hidden),
+    bias, matrices = np.asarray(bias, np.float64), {}
+    start = integer_biases(name, bias, np.asarray(input_steps, np.float64) * s_in, bias_bits) if bias_bits else None
+    for matrix, codes, steps, step, first in (
+        ("input", input_codes, input_steps, s_in, start),
+        ("recurrent", recurrent_codes, recurrent_steps, s_hidden, None),
     ):
-        p = places(codes, np.zeros(codes.shape[:2], np.int64), input_format, unsigned=False)
+        first = np.zeros(codes.shape[:2], np.int64) if first is None else first
+        p = places(codes, first, input_format, unsigned=False)
         gain = np.asarray(steps, np.float64)[:, None]
         scale, _ = requantization(gain, 0.0, 0.0, s_in=step, m_in=0.0, s_out=1.0, m_out=0.0, p=p)
         matrices[f"{matrix}_p"] = p
@@ -183,7 +187,8 @@ def recurrent(
         input_weights=input_codes,
         recurrent_weights=recurrent_codes,
         **matrices,
-        bias=binary16(bias, f"layer {name!r}, bias"),
+        bias=binary16(np.zeros_like(bias) if bias_bits else bias, f"layer {name!r}, bias"),
+        start=start,
         input_quant_scale=binary16(np.ones(inputs) / s_in, f"layer {name!r}, input") if quantize_input else None,
         hidden_quant_scale=binary16(np.ones(hidden) / s_hidden, f"layer {name!r}, hidden"),
         initial=first_states(name, cell, initial, hidden),
@@ -193,10 +198,23 @@ def recurrent(
         real={
             "input_steps": np.asarray(input_steps, np.float64),
             "recurrent_steps": np.asarray(recurrent_steps, np.float64),
-            "bias": np.asarray(bias, np.float64),
+            "bias": bias,
             "input": np.array([s_in, 0.0]),
         },
     )
+
+
+def integer_biases(name: str, bias: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:
+    """int64[gates, outputs], biases real[gates, outputs] in steps[gates] of the product that they are added to.
+
+    Raises:
+        ValueError: a bias needs more bits than `bits`.
+    """
+    found = np.rint(bias / steps[:, None]).astype(np.int64)
+    if (needed := int(np.abs(found).max()).bit_length() + 1) > bits:
+        raise ValueError(f"layer {name!r}: its largest bias needs {needed} bits in steps of the accumulator, and has "
+                         f"{bits}: give --bias-bits {needed} or more, or leave it out")
+    return found
 
 
 def first_states(name: str, cell: Cell, initial: Mapping[str, np.ndarray] | None, size: int) -> dict[str, np.ndarray]:

@@ -55,23 +55,22 @@ class Gated:
         """The real numbers that the integers stand for."""
         return [matrix * step[:, None, None] for matrix, step in zip(self.weights, self.each("step"), strict=True)]
 
-    def layer(self, name: str, op: Recurrence, fmt: Format, gate_bits: int) -> IntegerRecurrent:
+    def layer(self, name: str, op: Recurrence, fmt: Format, choices: Gates) -> IntegerRecurrent:
         """The layer of the quantised model, which reads a sequence from its beginning.
 
         Args:
-            name:      Name of the layer.
-            op:        The operator of this direction alone.
-            fmt:       Format of the weights, q + z.
-            gate_bits: Bits of the outputs of gates; 0 for binary16.
+            name:    Name of the layer.
+            op:      The operator of this direction alone.
+            fmt:     Format of the weights, q + z.
+            choices: Bits of the outputs and of the biases of gates.
         """
         steps, zeros, bias = self.each("step"), self.each("zero"), self.bias.astype(np.float64)
         layer = lowering.recurrent(
             name=name, cell=op.cell, input_codes=self.weights[0], recurrent_codes=self.weights[1], input_steps=steps[0],
             recurrent_steps=steps[1], bias=bias, weights_format=fmt, input_format=self.inputs.format,
             s_in=self.inputs.step, s_hidden=self.hidden.step, vectors=self.vectors, initial=op.first,
-            gate_bits=gate_bits, float_operator=op)
-        integers, units = gates.biases(bias)
-        more = {"input_zeros": zeros[0], "recurrent_zeros": zeros[1], "bias_integers": integers, "bias_steps": units}
+            gate_bits=choices.outputs, bias_bits=choices.biases, float_operator=op)
+        more = {"input_zeros": zeros[0], "recurrent_zeros": zeros[1]}
         return replace(layer, real=dict(layer.real) | {key: np.float64(value) for key, value in more.items()})
 
 

@@ -78,20 +78,6 @@ def of_gate(matrices: Sequence[np.ndarray], bits: int, gates: Gates) -> list[Int
     return [fit(np.asarray(matrix), bits) for matrix in matrices]
 
 
-def biases(bias: np.ndarray, bits: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """Biases for a target without a floating-point unit, one symmetric scale for each gate: bias' = integers * steps.
-
-    Args:
-        bias: Real[gates, outputs].
-
-    Returns:
-        int64[gates, outputs] and float64[gates].
-    """
-    affines = [symmetric(row, bits) for row in np.asarray(bias, np.float64)]
-    integers = np.stack([quantize(row, affine) for row, affine in zip(bias, affines, strict=True)])
-    return integers, np.array([affine.step for affine in affines])
-
-
 def _check(values: np.ndarray, bits: int):
     if not 2 <= bits <= 32:
         raise ValueError(f"an integer has 2 to 32 bits, not {bits}")

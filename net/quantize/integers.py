@@ -211,7 +211,7 @@ class Integers:
         """The layer of the quantised model, or the layers of both directions."""
         if isinstance(part.op, Recurrence):
             fmt = self.gates.travels_as(self.weights_format)
-            return tuple(found.layer(part.name, op, fmt, self.gates.outputs)
+            return tuple(found.layer(part.name, op, fmt, self.gates)
                          for op, found in zip(part.op.apart, self.gated[part.name], strict=True))
         rows = self.rows[part.name]
         inputs, op, weighted = rows.inputs, rows.op, isinstance(part.op, WEIGHTED)

@@ -56,6 +56,7 @@ class QuantizationOptions:
         asymmetric:      Whether integer weights of recurrent layers get a zero point, which costs one bit.
         shared:          Whether the two matrices of a gate share one scale.
         gate_bits:       Bits of the outputs of gates, 2 to 9; 0 keeps binary16.
+        bias_bits:       Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 keeps binary16.
         equalize:        Whether channels are equalised before post-training quantisation, as far as it helps.
     """
 
@@ -79,6 +80,7 @@ class QuantizationOptions:
     asymmetric: bool = False
     shared: bool = False
     gate_bits: int = 0
+    bias_bits: int = 0
     equalize: bool = False
 
     @classmethod
@@ -115,7 +117,7 @@ class QuantizationOptions:
     @property
     def gates(self) -> Gates:
         """How the gates of recurrent layers become integers."""
-        return Gates(asymmetric=self.asymmetric, shared=self.shared, outputs=self.gate_bits)
+        return Gates(asymmetric=self.asymmetric, shared=self.shared, outputs=self.gate_bits, biases=self.bias_bits)
 
     @property
     def only_widths(self) -> Self:
@@ -232,7 +234,8 @@ class QuantizationOptions:
         self.require_widths()
         made = self.recipe(ActivationMethod.ENDS, accumulator)
         if self.arithmetic is NetworkArithmetic.BFP and self.gates != Gates():
-            raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --gate-bits are for integer")
+            raise ValueError("bfp finds its own exponents: --asymmetric, --shared, --gate-bits and --bias-bits are for "
+                             "integer")
         if self.arithmetic is NetworkArithmetic.BFP and self.equalize:
             raise ValueError("bfp finds its own exponents: --equalize is for integer")
         return Choices(recipe=made, gates=self.gates, softmax=softmax_elements(self.preset), equalize=self.equalize)

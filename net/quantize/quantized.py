@@ -62,7 +62,8 @@ def prepared(
     made = plan(network, steps, scales_apart=scales_apart and not choices.blocks)
     recipe = choices.recipe
     if not made.graph.has(Recurrence) and choices.gates != Gates():
-        raise ValueError("--asymmetric, --shared and --gate-bits are for recurrent networks: leave them out")
+        raise ValueError("--asymmetric, --shared, --gate-bits and --bias-bits are for recurrent networks: leave them "
+                         "out")
     names = [part.name for part in made.parts if isinstance(part.op, QUANTIZED)]
     if unknown := set(recipe.bits) - set(names):
         raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")

@@ -89,13 +89,18 @@ class Gates:
             point. Otherwise they are symmetric about 0.
         shared:     Whether both matrices of a gate share one scale, as the source claims. Otherwise each has its own.
         outputs:    Bits of the gates' outputs, 2 to 9; 0 leaves them in binary16.
+        biases:     Bits of integer biases, 2 to 32, which the accumulator adds; 0 for biases in binary16, which a
+            multi-function unit adds.
     """
 
     asymmetric: bool = False
     shared: bool = False
     outputs: int = 0
+    biases: int = 0
 
     def __post_init__(self):
+        if self.biases and not 2 <= self.biases <= 32:
+            raise ValueError(f"biases of gates have 2 to 32 bits, or 0 for binary16, not {self.biases}")
         if self.outputs and not 2 <= self.outputs <= 9:
             raise ValueError(f"outputs of gates have 2 to 9 bits, or 0 for binary16, not {self.outputs}")
 
@@ -114,7 +119,8 @@ class Gates:
     def __str__(self) -> str:
         kind = "asymmetric with an integer zero point" if self.asymmetric else "symmetric"
         outputs = f", outputs of gates of {self.outputs} bits" if self.outputs else ""
-        return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}{outputs}"
+        biases = f", integer biases of {self.biases} bits" if self.biases else ""
+        return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}{outputs}{biases}"
 
 
 class InitialState(StrEnum):

@@ -54,8 +54,8 @@ def quantize(
         if anew:
             raise ValueError("--anew is for files of networks that are quantised already: leave it out")
         if chosen.gates != DEFAULTS.gates or chosen.arithmetic is not DEFAULTS.arithmetic or chosen.block is not None:
-            raise ValueError("--arithmetic, --block, --asymmetric, --shared and --gate-bits are for files of networks; "
-                             "`nnp train image --arithmetic bfp` trains this one")
+            raise ValueError("--arithmetic, --block, --asymmetric, --shared, --gate-bits and --bias-bits are for files "
+                             "of networks; `nnp train image --arithmetic bfp` trains this one")
         if chosen.equalize:
             raise ValueError("--equalize is for files of networks: export this one to ONNX, or leave it out")
         _built_in(network, parameters, out, calibration, data, chosen)

@@ -143,6 +143,8 @@ def _recurrent(cell: Cell):
         shared: Annotated[bool, typer.Option(
             "--shared", help="Share one scale between the two matrices of a gate.")] = False,
         gate_bits: Annotated[int, typer.Option(help="Bits of the outputs of gates, 2 to 9; 0 keeps binary16.")] = 0,
+        bias_bits: Annotated[int, typer.Option(
+            help="Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 keeps binary16.")] = 0,
         hidden: Annotated[
             list[int] | None, typer.Option(
                 help="Size of a recurrent layer; repeat it for each layer.", show_default="32")
@@ -157,9 +159,10 @@ def _recurrent(cell: Cell):
         log: Log = None,
         checkpoint: Checkpoint = None,
     ):
-        gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
+        gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits, biases=bias_bits)
         if arithmetic is NetworkArithmetic.BFP and gates != Gates():
-            raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --gate-bits are for integer")
+            raise ValueError("bfp finds its own exponents: --asymmetric, --shared, --gate-bits and --bias-bits are for "
+                             "integer")
         if arithmetic is NetworkArithmetic.INTEGER and block is not None:
             raise ValueError("--block is for --arithmetic bfp")
         formats = _formats(arithmetic, preset, bits, block, asymmetric)

@@ -99,6 +99,9 @@ OPTIONS = {
     "shared": Words(("--shared",), "Share one scale between the two matrices of a gate of a recurrent layer."),
     "gate_bits": Words(
         ("--gate-bits",), "Bits of the outputs of gates of recurrent layers, 2 to 9; 0 keeps binary16."),
+    "bias_bits": Words(
+        ("--bias-bits",), "Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 for biases in "
+                          "binary16, which a multi-function unit adds."),
     "equalize": Words(
         ("--equalize",),
         "Equalise the channels between integer layers before quantising, where that brings the outputs for the "
@@ -107,7 +110,7 @@ OPTIONS = {
 #: Fields that matter only where a network is trained, only where it is not, and those for gates of recurrent layers.
 TRAINING = ("start", "batch_norm", "keep_input")
 UNTRAINED = ("equalize",)
-GATES = ("asymmetric", "shared", "gate_bits")
+GATES = ("asymmetric", "shared", "gate_bits", "bias_bits")
 #: The parameter of a command that becomes these options.
 PARAMETER = "chosen"
 

@@ -146,7 +146,7 @@ def test_a_regression_in_blocks(folder):
     (("quantize", "perceptron.safetensors", "--for", "speech"), "give data to calibrate with, by --data"),
     (("quantize", "perceptron.safetensors", "p", "--for", "speech"), "it holds its parameters, so leave p out"),
     (("quantize", "mlp", "--for", "speech"), "name a file after it that holds its FP32 parameters"),
-    (("quantize", "mlp", "p", "--arithmetic", "bfp"), "--gate-bits are for files of networks"),
+    (("quantize", "mlp", "p", "--arithmetic", "bfp"), "--bias-bits are for files of networks"),
     (("train", "perceptron.safetensors", "--for", "speech", "--data", "images.npz"), "a sample is 1 x 8 x 8, but"),
     (("train", "perceptron.safetensors", "--for", "speech", "--data", "targets.toml", "--epochs", "3"),
      "two numbers parted by commas are needed, such as 4,1"),
@@ -156,7 +156,7 @@ def test_a_regression_in_blocks(folder):
     (("train", "lstm.safetensors", "--for", "speech", "--data", "steps.npz", "--accumulator", 16),
      "--accumulator is for feed-forward networks in integers"),
     (("train", "perceptron.safetensors", "--for", "speech", "--data", "classes.npz", "--gate-bits", 4),
-     "--gate-bits are for recurrent networks"),
+     "--bias-bits are for recurrent networks"),
     (("train", "perceptron.safetensors", "--for", "speech", "--data", "classes.npz", "--rate", -1), "above 0"),
     (("train", "perceptron.safetensors", "--arithmetic", "bfp", "--for", "speech", "--data", "classes.npz",
       "--weights", "lsq"), "bfp finds its own exponents")])

@@ -123,20 +123,23 @@ class LoweredProduct:
         constant: float64[rows].
         units:    s_in, m_in, s_out and m_out of `lowering.requantization`.
         rounded:  `binary16`, or `plain` for training in real numbers.
+        biases:   Integers[rows] that the accumulator adds, with their gradient; None for none.
     """
 
-    def __init__(self, weights, fmt: Format, unsigned: bool, gain, constant, units: dict, rounded):
+    def __init__(self, weights, fmt: Format, unsigned: bool, gain, constant, units: dict, rounded, biases=None):
         integers = weights.detach().numpy()
         start = lowering.start_values(integers, fmt, unsigned)
+        start = start if biases is None else start + biases.detach().numpy().astype(np.int64)
         self.p = lowering.places(integers, start, fmt, unsigned)
         exact = largest_sum(integers, start, lowering.largest_code(fmt, unsigned)) < FLOAT32_EXACT
         self.weights = weights if exact else weights.double()
+        self.biases = 0.0 if biases is None else biases.to(self.weights.dtype) + 0.0  # -0 becomes +0
         scale, offset = lowering.requantization(gain, constant, weights.double().sum(1), p=self.p, **units)
         self.scale, self.offset, self.rounded = rounded(scale), rounded(offset) + 0.0, rounded  # -0 becomes +0
 
     def scaled(self, codes):
         """a * S of float32[..., columns] integer codes."""
-        total = codes.to(self.weights.dtype) @ self.weights.T + 0.0
+        total = codes.to(self.weights.dtype) @ self.weights.T + self.biases
         return self.rounded(self.rounded(total * 2.0**-self.p) * self.scale)
 
     def __call__(self, codes):

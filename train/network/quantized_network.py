@@ -195,7 +195,7 @@ def module_of(part: Part, arithmetic: Integers | Blocks) -> nn.Module:
         kind = BlockAverageLayer if isinstance(part.op, AVERAGES) else BlockLayer
         return kind(part, recipe, arithmetic.places[part.name], arithmetic.patch(part))
     if isinstance(part.op, Recurrence):
-        return Directions(part.op, [QuantizedRecurrent(part.op, one, found, arithmetic.gates.outputs) for one, found
+        return Directions(part.op, [QuantizedRecurrent(part.op, one, found, arithmetic.gates) for one, found
                                     in zip(part.op.directions, arithmetic.gated[part.name], strict=True)])
     made = (QuantizedAverage if isinstance(part.op, AVERAGES) else QuantizedLayer)(
         part, arithmetic.rows[part.name], recipe)

@@ -11,6 +11,7 @@ import torch
 from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.quantize.gated import Gated
 from concord.net.quantize.gates import IntegerScale
+from concord.net.quantize.recipe import Gates
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 from concord.train.lib.straight_through import LoweredProduct, Round, binary16, plain
@@ -34,15 +35,15 @@ class QuantizedRecurrent(nn.Module):
         op:        The recurrent operator.
         one:       The direction.
         found:     Its integers, from which training starts.
-        gate_bits: Bits of the outputs of gates; 0 for binary16.
+        choices:   Bits of the outputs and of the biases of gates.
     """
 
     #: Weights are in steps of their gate's scale, so that one learning rate suits every gate.
     in_steps = True
 
-    def __init__(self, op: Recurrence, one: Direction, found: Gated, gate_bits: int = 0):
+    def __init__(self, op: Recurrence, one: Direction, found: Gated, choices: Gates):
         super().__init__()
-        self.cell, self.found, self.gate_bits = op.cell, found, gate_bits
+        self.cell, self.found, self.gate_bits, self.bias_bits = op.cell, found, choices.outputs, choices.biases
         self.register_buffer("steps", torch.from_numpy(found.each("step")))
         matrices = [matrix.astype(np.float64) for matrix in (one.input_weights, one.recurrent_weights)]
         self.input_weights, self.recurrent_weights = (
@@ -63,19 +64,25 @@ class QuantizedRecurrent(nn.Module):
         """float[samples, time, inputs] to the hidden vectors of all time steps."""
         rounded, hidden, fmt = binary16 if lowered else plain, self.bias.shape[1], self.found.inputs.format
 
-        def product(weights, gate_steps, constant, s_in):
+        def product(weights, gate_steps, constant, s_in, biases=None):
             gain = gate_steps.repeat_interleave(hidden)
             units = {"s_in": s_in, "m_in": 0.0, "s_out": 1.0, "m_out": 0.0}
-            return LoweredProduct(weights.flatten(0, 1), fmt, False, gain, constant, units, rounded)
+            return LoweredProduct(weights.flatten(0, 1), fmt, False, gain, constant, units, rounded, biases)
 
         def codes(value, step):
             return Round.apply(rounded(value * rounded(torch.tensor(1 / step))), fmt.lowest, fmt.highest)
 
         w, r = self.integers()
         s_in, s_hidden = self.found.inputs.step, self.found.hidden.step
-        of_x = product(w, self.steps[0], self.bias.double().flatten(), s_in)
-        of_h = product(r, self.steps[1], torch.zeros(self.bias.numel(), dtype=torch.float64), s_hidden)
-        u = rounded(of_x.scaled(codes(x, s_in)) + of_x.offset).unflatten(2, self.bias.shape)
+        none = torch.zeros(self.bias.numel(), dtype=torch.float64)
+        of_h = product(r, self.steps[1], none, s_hidden)
+        if self.bias_bits:
+            biases = Round.apply(self.bias.double() / (self.steps[0] * s_in)[:, None], -2.0**31, 2.0**31)
+            u = product(w, self.steps[0], none, s_in, biases.flatten()).scaled(codes(x, s_in))
+        else:
+            of_x = product(w, self.steps[0], self.bias.double().flatten(), s_in)
+            u = rounded(of_x.scaled(codes(x, s_in)) + of_x.offset)
+        u = u.unflatten(2, self.bias.shape)
         ops = TorchOperations(self.cell, lambda operand: of_h.scaled(codes(operand, s_hidden)), self.vectors,
                               lowered=lowered, outputs=self.gate_output)
         return unroll(ops, self.cell, u, lengths, self.first)

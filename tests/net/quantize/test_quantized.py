@@ -89,8 +89,7 @@ def assert_same(ours, theirs):
         if field.name == "real":
             assert one.keys() == other.keys()
             for name in one:
-                wide = name == "bias_integers"
-                assert np.allclose(one[name], other[name], rtol=1e-4, atol=1e3 if wide else 1e-5), name
+                assert np.allclose(one[name], other[name], rtol=1e-4, atol=1e-5), name
         elif field.name == "float_operator":
             numbers = [{} if op is None else op.tensors() for op in (one, other)]
             assert type(one) is type(other)
