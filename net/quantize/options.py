@@ -43,6 +43,8 @@ class QuantizationOptions:
         weights_float:   Weights with exponents of their own in place of `weights_bits`, such as "E2M1"; empty without.
         input_float:     The same for the inputs of layers.
         symmetric:       Whether inputs leave out their lowest code; None for what the machine does.
+        full_weights:    Whether weights use all integers -2**(bits - 1)..2**(bits - 1) - 1, as the first source
+            document has them, or leave out the lowest one.
         layers:          Bits of weights and of inputs of single layers, by name.
         block:           Number of elements that share an exponent; None for the machine's.
         ptq_weights:     Method that finds the scales of weights before any training.
@@ -67,6 +69,7 @@ class QuantizationOptions:
     weights_float: str = ""
     input_float: str = ""
     symmetric: bool | None = None
+    full_weights: bool = False
     layers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     block: int | None = None
     ptq_weights: WeightMethod = WeightMethod.MMSE
@@ -182,11 +185,15 @@ class QuantizationOptions:
             ValueError: a width does not exist, a method does not support it, or options contradict each other.
         """
         given, bits = self.widths(), dict(self.layers)
+        if self.full_weights and self.preset and find_config(self.preset).weights.symmetric:
+            raise ValueError(f"--preset {self.preset} has no weight of -2**(bits - 1): leave --full-weights out, or "
+                             "name a machine whose weights are not symmetric")
         plain = Recipe(
             weights_bits=given.weights, input_bits=given.inputs, symmetric=(True, given.symmetric), bits=bits)
         made = replace(
-            plain, weights=self.weights, activations=self.activations, start=self.start, normalise=self.batch_norm,
-            input_kept=self.keep_input, methods=Methods(
+            plain, symmetric=(not self.full_weights, given.symmetric), weights=self.weights,
+            activations=self.activations, start=self.start, normalise=self.batch_norm, input_kept=self.keep_input,
+            methods=Methods(
                 weights=self.ptq_weights, rows=self.rows, activations=self.ptq_activations or ptq_activations))
         if self.arithmetic is NetworkArithmetic.INTEGER:
             if self.block is not None:
@@ -196,8 +203,8 @@ class QuantizationOptions:
         own = replace(made, methods=replace(made.methods, activations=self.ptq_activations or ActivationMethod.SEARCH))
         if own != plain or self.symmetric is not None or accumulator is not None:
             raise ValueError(
-                "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --rows, --weights, "
-                "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
+                "bfp finds its own exponents: --symmetric, --full-weights, --ptq-weights, --ptq-activations, --rows, "
+                "--weights, --activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
         return self._block_recipe(given)
 
     def _block_recipe(self, given: Widths) -> BlockRecipe:

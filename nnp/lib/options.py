@@ -80,6 +80,9 @@ OPTIONS = {
     "symmetric": Words(
         ("--symmetric/--full",), "Leave out the lowest code of inputs, as most machines do, or use all codes.",
         "full, or the machine's"),
+    "full_weights": Words(
+        ("--full-weights",), "Use all integers -2^(bits-1)..2^(bits-1)-1 for weights of layers without gates, for "
+                             "machines that have the lowest one; otherwise it is left out."),
     "ptq_weights": Words(("--ptq-weights",), "Method that finds the scales of weights before any training."),
     "ptq_activations": Words(
         ("--ptq-activations",), "Method that finds the ranges of inputs of layers before any training.",

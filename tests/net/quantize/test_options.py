@@ -54,3 +54,15 @@ def test_the_machine_decides_its_widths():
         QuantizationOptions(preset="vision", weights_bits=4).widths()
     with pytest.raises(ValueError, match="name the machine, such as --preset vision"):
         QuantizationOptions(weights_bits=4).choices()
+
+
+def test_weights_use_all_integers_where_the_machine_has_them():
+    """The first source document has weights in -2**(k - 1)..2**(k - 1) - 1."""
+    options = {"weights_bits": 4, "input_bits": 4}
+    assert QuantizationOptions(**options).recipe().symmetric == (True, False)
+    assert QuantizationOptions(**options, full_weights=True).recipe().symmetric == (False, False)
+    assert QuantizationOptions(preset="trainer", full_weights=True).recipe().symmetric[0] is False
+    with pytest.raises(ValueError, match="--preset ulx3s has no weight of -2"):
+        QuantizationOptions(preset="ulx3s", full_weights=True).recipe()
+    with pytest.raises(ValueError, match="--full-weights"):
+        QuantizationOptions(**options, full_weights=True, arithmetic=NetworkArithmetic.BFP).recipe()
