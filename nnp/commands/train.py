@@ -89,6 +89,11 @@ def mlp(
         ActivationMethod, typer.Option(help="Method that finds the ranges of inputs of layers before QAT.")
     ] = ActivationMethod.SEARCH,
     accumulator: Accumulator = None,
+    epochs: Annotated[int | None, typer.Option(
+        help="Most epochs of bfp-lazy.", min=1, show_default="12")] = None,
+    patience: Annotated[int, typer.Option(
+        help="Epochs of bfp-lazy in a row without a new smallest loss after which training ends; 0 for all epochs.",
+        min=0)] = 0,
     preset: Preset = "",
     log: Log = None,
     checkpoint: Checkpoint = None,
@@ -97,6 +102,8 @@ def mlp(
     check_accumulator(accumulator)
     methods = Methods(weights=weights, rows=rows, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
+        if epochs is not None or patience:
+            raise ValueError("--epochs and --patience are for --arithmetic bfp-lazy: leave them out")
         chosen = {}
         if preset:
             chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
@@ -107,7 +114,8 @@ def mlp(
             "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use "
             "`python -m concord.train.runs.data_parallel`")
     elif (methods, accumulator) == (Methods(), None):
-        _train("lazy_mlp", out, preset, log, None, seed=seed, folder=data, **_lazy_formats(preset))
+        _train("lazy_mlp", out, preset, log, None, seed=seed, folder=data, epochs=epochs or 12, patience=patience,
+               **_lazy_formats(preset))
     else:
         raise ValueError(
             "bfp-lazy trains from the start: --weights, --rows, --activations and --accumulator are for integer"

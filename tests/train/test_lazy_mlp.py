@@ -41,6 +41,17 @@ def test_mantissas_of_training_are_those_of_the_model():
         assert (layer.bias.view(np.float16) == bias.values).all()
 
 
+def test_training_ends_when_the_loss_has_converged():
+    """At a rate that moves nothing, no loss of the one batch is smaller than the first one."""
+    rng = np.random.default_rng(0)
+    images, labels = torch.from_numpy(rng.random((50, 20), np.float32)), rng.integers(0, 3, 50)
+    for patience, rate, wanted in ((2, 2.0**-40, 3), (0, 2.0**-40, 5), (2, 0.05, 5)):
+        net = build(lazy_mlp.layers((20, 9, 3)), UpdateRule.LAZY, Rates(learning_rate=rate, momentum=0.9), seed=1)
+        done = lazy_mlp.train_network(net, images, labels, epochs=5, rate=rate, seed=0, progress=lambda *_: None,
+                                      patience=patience)
+        assert done == wanted, (patience, rate)
+
+
 def test_an_exponent_that_the_machine_lacks():
     zeros = Parameters(np.zeros((3, 4), np.int64), np.zeros((3, 4), np.int64), 20, LazyFormat())
     bias = Parameters(np.zeros(3, np.int64), np.zeros(3, np.int64), 0, LazyFormat())

@@ -62,8 +62,20 @@ def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format:
 
 
 def train_network(net: TensorNetwork, images: torch.Tensor, labels: np.ndarray, *, epochs: int, rate: float, seed: int,
-                  progress: Progress) -> None:
-    """Train on batches, with a learning rate that falls along a half cosine from epoch to epoch."""
+                  progress: Progress, patience: int = 0) -> int:
+    """Train on batches, with a learning rate that falls along a half cosine from epoch to epoch.
+
+    Training ends after a number of epochs, or when it has converged (source: [0149] of the second hardware document).
+
+    Args:
+        epochs:   Most epochs.
+        patience: Number of epochs in a row without a new smallest mean loss after which training has converged; 0 for
+            all epochs.
+
+    Returns:
+        The number of epochs that were trained.
+    """
+    least, stale = np.inf, 0
     x, generator = inputs(images), torch.Generator().manual_seed(seed)
     for epoch in range(epochs):
         now = Rates(learning_rate=rate * (1 + np.cos(np.pi * epoch / epochs)) / 2)
@@ -74,6 +86,11 @@ def train_network(net: TensorNetwork, images: torch.Tensor, labels: np.ndarray, 
             phase="lazy update", epoch=epoch + 1, step=(epoch + 1) * len(losses), rate=now.learning_rate,
             loss=float(np.mean(losses))))
         progress("lazy update", epoch + 1, epochs, f"loss {np.mean(losses):.3f}")
+        stale = 0 if np.mean(losses) < least else stale + 1
+        least = min(least, np.mean(losses))
+        if patience and stale == patience:
+            return epoch + 1
+    return epochs
 
 
 def train_lazy_mlp(
@@ -88,6 +105,7 @@ def train_lazy_mlp(
     epochs: int = 12,
     rate: float = 0.03,
     momentum: float = 0.9,
+    patience: int = 0,
     samples: int | None = None,
     command: str = "nnp train mlp --arithmetic bfp-lazy",
     progress: Progress = silent,
@@ -96,9 +114,10 @@ def train_lazy_mlp(
 
     Args:
         block:    Native dimension of the machine that is to run the model.
-        epochs:   Epochs of training, for this network and for the FP32 network it is compared with.
+        epochs:   Most epochs of training, for this network and for the FP32 network it is compared with.
         rate:     Learning rate at the start.
         momentum: Momentum, which is kept in 16-bit mantissas.
+        patience: See `train_network`.
         Others:   See `train.runs.mlp.train_mlp`.
 
     Raises:
@@ -118,7 +137,8 @@ def train_lazy_mlp(
         loss=lambda index: cross_entropy(real(images[index]), labels[index]),
         optimiser=optimiser, count=len(labels), batch=BATCH, epochs=epochs, seed=seed, progress=progress)
     net = network(plan, UpdateRule.LAZY, Rates(learning_rate=rate, momentum=momentum), values=values)
-    train_network(net, images, train.labels, epochs=epochs, rate=rate, seed=seed, progress=progress)
+    done = train_network(net, images, train.labels, epochs=epochs, rate=rate, seed=seed, progress=progress,
+                         patience=patience)
     trained = {name: kept.kept.golden() for name, kept in net.parameters.items()}
     with torch.no_grad():
         fp32 = real(x)
@@ -135,7 +155,8 @@ def train_lazy_mlp(
         seed=seed,
         command=command,
         method=f"block floating point from the start: 8-bit parameters with 16-bit residuals under the lazy update, "
-               f"16-bit gradients and momentum, {epochs} epochs of SGD; no FP32 copy of the parameters",
+               f"16-bit gradients and momentum, {done} epochs of SGD{' until the loss converged' * (done < epochs)}; "
+               "no FP32 copy of the parameters",
     )
 
 
