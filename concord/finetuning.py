@@ -20,7 +20,6 @@ def finetune(
     epochs: tuple[int, int] = (4, 1),
     rate: float | None = None,
     seed: int = 0,
-    accumulator: int | None = None,
     order: str | None = None,
     out: str | os.PathLike | None = None,
     quiet: bool = True,
@@ -37,29 +36,31 @@ def finetune(
         epochs:      Epochs of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.
         rate:        Learning rate at the beginning; by default 0.01, and 0.0005 for recurrent networks.
         seed:        Seed of every random choice.
-        accumulator: Bits of the accumulator; ranges are enlarged until no sum overflows it. Any by default.
         order:       Order of the axes of a sample in data: "file", as the network's file takes them, or
             "machine", as the machine reads them (channels, rows, columns).
         out:         Model file to write; none by default.
         quiet:       Whether to print no progress.
-        options:     Further options of `nnp train FILE`, the fields of `net.quantize.options.QuantizationOptions`.
+        options:     Further options of `nnp train FILE`, the fields of `net.quantize.options.QuantizationOptions`
+            and of `train.overflow.options.OverflowOptions`, such as `accumulator`.
 
     Raises:
         ValueError: there is no such machine, data are missing or do not fit, an operation cannot be quantised, or
             training has diverged.
     """
+    from concord.lib import user_options
     from concord.lib.extras import needing
     from concord.lib.progress import shown
     from concord.net.quantize.options import QuantizationOptions
+    from concord.train.overflow.options import OverflowOptions
     from concord.workflows import training
     from rich.console import Console
 
     asked = {"preset": preset, "arithmetic": arithmetic, **options}
-    wished = QuantizationOptions.of(asked, ("epochs", "rate", "accumulator"))
+    wished, overflow = user_options.chosen(asked, (QuantizationOptions, OverflowOptions), ("epochs", "rate"))
     wished.check_trains()
-    chosen = wished.choices(accumulator)
+    chosen = wished.choices()
     training.check_rate(rate)
-    training.check_accumulator(accumulator, wished.batch_norm)
+    overflow.check(integers=not chosen.blocks, batch_norm=wished.batch_norm)
     if not (isinstance(epochs, Sequence) and len(epochs) == 2 and all(isinstance(count, Integral) for count in epochs)):
         raise ValueError(f"epochs are {epochs!r}: two whole numbers are needed, such as (4, 1)")
     runs = needing("train", "concord.train.runs.imported")
@@ -68,5 +69,5 @@ def finetune(
     with model_file(out, floating.name) as path, shown(Console(quiet=quiet)) as progress:
         made = runs.train_imported(
             path, network=floating, data=samples, choices=chosen, seed=seed, epochs=tuple(epochs), rate=rate,
-            accumulator=accumulator, command="concord.finetune", progress=progress)
+            overflow=overflow, command="concord.finetune", progress=progress)
     return Model(quantized=made, path=None if out is None else Path(out))

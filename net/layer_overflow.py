@@ -93,6 +93,11 @@ class Count:
         """Number of events of all kinds."""
         return self.events.partial + self.events.product + self.events.output
 
+    @property
+    def excess(self) -> int:
+        """Largest number of bits that a storage lacked, of any kind."""
+        return max(self.events.excess_partial, self.events.excess_product, self.events.excess_output)
+
 
 def count(weights: np.ndarray, codes: np.ndarray, start: np.ndarray, widths: Widths) -> Count:
     """Count the overflow events of start + weights @ codes.

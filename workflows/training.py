@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
 Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
-Accumulator = Annotated[
-    int | None, typer.Option(
-        "--accumulator", help="Bits of the accumulator; ranges are enlarged until no sum overflows it.",
-        show_default="any")]
 Log = Annotated[
     Path | None, typer.Option(
         "--log", help="Log of all epochs: a file if it ends with .csv, otherwise a folder for TensorBoard.")]
@@ -58,20 +54,6 @@ def check_rate(rate: float | None):
     """
     if rate is not None and not 0 < rate < 100:
         raise ValueError(f"--rate {rate:g}: a learning rate is above 0, such as 0.01")
-
-
-def check_accumulator(accumulator: int | None, batch_norm: bool = False):
-    """Refuse a value of --accumulator.
-
-    Raises:
-        ValueError: storage has no such width, or --batch-norm is given, too.
-    """
-    if accumulator is None:
-        return
-    if not 1 <= accumulator <= 64:
-        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
-    if batch_norm:
-        raise ValueError("--accumulator changes ranges, which --batch-norm's statistics do not follow: leave one out")
 
 
 @contextmanager

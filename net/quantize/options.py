@@ -1,13 +1,10 @@
 """The options of quantisation, from which the command line, the Python functions and TOML files are made."""
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
-from enum import StrEnum
-from pathlib import Path
-from typing import Any, Self, get_args, get_type_hints
+from dataclasses import dataclass, field, replace
+from typing import Self
 
+from concord.lib.user_options import UserOptions
 from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.recipe import (
     ActivationMethod,
@@ -31,7 +28,7 @@ from concord.spec.machine.machine_file import find_config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QuantizationOptions:
+class QuantizationOptions(UserOptions):
     """How a network is quantised, as a user says it; the fields have the names of options in Python and in TOML.
 
     Attributes:
@@ -87,35 +84,15 @@ class QuantizationOptions:
     equalize: bool = False
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], others: tuple[str, ...] = ()) -> Self:
-        """The options of these values by name; None stands for the default, and names stand for methods.
-
-        Args:
-            given:  The values.
-            others: Names of further arguments, for the advice about a name that is misspelt.
-
-        Raises:
-            ValueError: there is no such option or method, or a value is of the wrong type.
-        """
-        known = {item.name for item in fields(cls)}
-        if unknown := [name for name in given if name not in known]:
-            near = get_close_matches(unknown[0], [*known, *others], 1)
-            raise ValueError(f"there is no option {unknown[0]}: " + (
-                f"is {near[0]} meant?" if near else f"choose among {', '.join(sorted(known))}"))
-        hints = get_type_hints(cls)
-        return cls(**{name: _value(name, hints[name], value) for name, value in given.items() if value is not None})
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """The options of a TOML file, whose keys are the names of the fields; `layers` is a table.
-
-        Raises:
-            ValueError: there is no such file, it is no TOML, or it holds what is no option.
-        """
-        try:
-            return cls.of(tomllib.loads(path.read_text()))
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    def value(cls, name, kind, value):
+        if name != "layers":
+            return super(QuantizationOptions, cls).value(name, kind, value)
+        pairs = dict(value) if isinstance(value, Mapping) else {"": value}
+        for layer, bits in pairs.items():
+            if not (isinstance(bits, list | tuple) and len(bits) == 2 and all(type(count) is int for count in bits)):
+                raise ValueError(f"layers: bits of weights and of inputs are needed for each name, such as "
+                                 f"{layer or 'conv1'} = [8, 8], not {bits!r}")
+        return {layer: (bits[0], bits[1]) for layer, bits in pairs.items()}
 
     @property
     def gates(self) -> Gates:
@@ -172,14 +149,11 @@ class QuantizationOptions:
             found.check_integers()
         return replace(found, weights=found.weights - self.weights.odd - self.asymmetric)
 
-    def recipe(
-        self, ptq_activations: ActivationMethod = ActivationMethod.SEARCH, accumulator: int | None = None,
-    ) -> Recipe | BlockRecipe:
+    def recipe(self, ptq_activations: ActivationMethod = ActivationMethod.SEARCH) -> Recipe | BlockRecipe:
         """The recipe for integers or for block floating point that the options describe.
 
         Args:
             ptq_activations: Method that finds ranges where no option names one.
-            accumulator:     Bits of the accumulator for which ranges are enlarged; None for any.
 
         Raises:
             ValueError: a width does not exist, a method does not support it, or options contradict each other.
@@ -201,10 +175,10 @@ class QuantizationOptions:
             given.check_integers()
             return made
         own = replace(made, methods=replace(made.methods, activations=self.ptq_activations or ActivationMethod.SEARCH))
-        if own != plain or self.symmetric is not None or accumulator is not None:
+        if own != plain or self.symmetric is not None:
             raise ValueError(
                 "bfp finds its own exponents: --symmetric, --full-weights, --ptq-weights, --ptq-activations, --rows, "
-                "--weights, --activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
+                "--weights, --activations, --start, --batch-norm and --keep-input are for integer")
         return self._block_recipe(given)
 
     def _block_recipe(self, given: Widths) -> BlockRecipe:
@@ -230,8 +204,8 @@ class QuantizationOptions:
                              "under the rule frexp, which this machine does not have; speech has")
         return made
 
-    def choices(self, accumulator: int | None = None) -> Choices:
-        """How an imported network is quantised. The argument is that of `recipe`.
+    def choices(self) -> Choices:
+        """How an imported network is quantised.
 
         The inputs of its layers may have any sign and any tails, where the method `search` clips the lower end.
 
@@ -239,7 +213,7 @@ class QuantizationOptions:
             ValueError: there is no such machine, or options are missing or contradict each other.
         """
         self.require_widths()
-        made = self.recipe(ActivationMethod.ENDS, accumulator)
+        made = self.recipe(ActivationMethod.ENDS)
         if self.arithmetic is NetworkArithmetic.BFP and self.gates != Gates():
             raise ValueError("bfp finds its own exponents: --asymmetric, --shared, --gate-bits and --bias-bits are for "
                              "integer")
@@ -259,23 +233,3 @@ class QuantizationOptions:
 
 #: The options where nobody gave any.
 DEFAULTS = QuantizationOptions()
-
-
-def _value(name: str, kind: Any, value: Any) -> Any:
-    """A value in the type of its field."""
-    if name == "layers":
-        pairs = dict(value) if isinstance(value, Mapping) else {"": value}
-        for layer, bits in pairs.items():
-            if not (isinstance(bits, list | tuple) and len(bits) == 2 and all(type(count) is int for count in bits)):
-                raise ValueError(f"layers: bits of weights and of inputs are needed for each name, such as "
-                                 f"{layer or 'conv1'} = [8, 8], not {bits!r}")
-        return {layer: (bits[0], bits[1]) for layer, bits in pairs.items()}
-    types = [one for one in (get_args(kind) or (kind,)) if one is not type(None)]
-    (wanted,) = types
-    if issubclass(wanted, StrEnum):
-        if value not in list(wanted):
-            raise ValueError(f"{value!r}: choose one of {', '.join(wanted)}")
-        return wanted(value)
-    if type(value) is not wanted and not (wanted is str and isinstance(value, str)):
-        raise ValueError(f"{name}: {value!r} is no {wanted.__name__}")
-    return value

@@ -17,15 +17,14 @@ from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.options import GATES, UNTRAINED, quantizing
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
+from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows.imports import is_file, result, runs_on
 from concord.workflows.storage import written
 from concord.workflows.training import (
-    Accumulator,
     Checkpoint,
     Log,
     Out,
     Seed,
-    check_accumulator,
     command_line,
     epochs_of,
     followed,
@@ -72,6 +71,7 @@ class Arithmetic(StrEnum):
 
 @app.command()
 @sentences
+@quantizing()
 def mlp(
     out: Out = "fashion-mlp.safetensors",
     seed: Seed = 0,
@@ -88,7 +88,7 @@ def mlp(
     activations: Annotated[
         ActivationMethod, typer.Option(help="Method that finds the ranges of inputs of layers before QAT.")
     ] = ActivationMethod.SEARCH,
-    accumulator: Accumulator = None,
+    overflow: OverflowOptions = ANY_WIDTH,
     epochs: Annotated[int | None, typer.Option(
         help="Most epochs of bfp-lazy.", min=1, show_default="12")] = None,
     patience: Annotated[int, typer.Option(
@@ -99,7 +99,7 @@ def mlp(
     checkpoint: Checkpoint = None,
 ):
     """A multi-layer perceptron on Fashion-MNIST, or on images of your own."""
-    check_accumulator(accumulator)
+    overflow.check()
     methods = Methods(weights=weights, rows=rows, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
         if epochs is not None or patience:
@@ -107,25 +107,26 @@ def mlp(
         chosen = {}
         if preset:
             chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
-        _train("mlp", out, preset, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator,
+        _train("mlp", out, preset, log, checkpoint, seed=seed, folder=data, methods=methods, overflow=overflow,
                **chosen)
     elif checkpoint:
         raise ValueError(
             "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use "
             "`python -m concord.train.runs.data_parallel`")
-    elif (methods, accumulator) == (Methods(), None):
+    elif (methods, overflow) == (Methods(), ANY_WIDTH):
         _train("lazy_mlp", out, preset, log, None, seed=seed, folder=data, epochs=epochs or 12, patience=patience,
                **_lazy_formats(preset))
     else:
         raise ValueError(
-            "bfp-lazy trains from the start: --weights, --rows, --activations and --accumulator are for integer"
-        )
+            "bfp-lazy trains from the start: --weights, --rows, --activations and the options of overflows are for "
+            "integer")
 
 
 def _recurrent(cell: Cell):
     """Add the command that trains networks of a cell."""
 
     @sentences
+    @quantizing()
     def train(
         out: Out = f"vowels-{cell.name}.safetensors",
         seed: Seed = 0,
@@ -164,6 +165,7 @@ def _recurrent(cell: Cell):
         initial: Annotated[
             InitialState, typer.Option(help="Initial states, before the first time step.")
         ] = InitialState.ZERO,
+        overflow: OverflowOptions = ANY_WIDTH,
         log: Log = None,
         checkpoint: Checkpoint = None,
     ):
@@ -173,10 +175,11 @@ def _recurrent(cell: Cell):
                              "integer")
         if arithmetic is NetworkArithmetic.INTEGER and block is not None:
             raise ValueError("--block is for --arithmetic bfp")
+        overflow.check(integers=arithmetic is NetworkArithmetic.INTEGER)
         formats = _formats(arithmetic, preset, bits, block, asymmetric)
         _train("recurrent", out, preset, log, checkpoint, cell=cell.name, seed=seed, folder=data,
                hidden=hidden or (32,), both=bidirectional, epochs=epochs_of(epochs), gates=gates,
-               initial=initial, **formats)
+               initial=initial, overflow=overflow, **formats)
 
     train.__doc__ = f"{cell.title}, on JapaneseVowels, or on sequences of your own: 8 bits, or another width."
     app.command(cell.name)(train)
@@ -213,8 +216,8 @@ def image(
     seed: Seed = 0,
     data: Data = None,
     chosen: QuantizationOptions = DEFAULTS,
+    overflow: OverflowOptions = ANY_WIDTH,
     epochs: Epochs = "8,4,1",
-    accumulator: Accumulator = None,
     samples: Annotated[int, typer.Option(help="Number of training images.")] = 60_000,
     fp32: Annotated[
         Path | None, typer.Option("--fp32", help="File to write the FP32 parameters to, for `nnp quantize`.")
@@ -224,14 +227,14 @@ def image(
 ):
     """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
     chosen.check_trains()
-    check_accumulator(accumulator, chosen.batch_norm)
-    recipe = chosen.recipe(accumulator=accumulator)
+    overflow.check(integers=chosen.arithmetic is NetworkArithmetic.INTEGER, batch_norm=chosen.batch_norm)
+    recipe = chosen.recipe()
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:
         check_writable(fp32)
     _train("image", out, chosen.preset, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data,
-           epochs=epochs_of(epochs), accumulator=accumulator, samples=samples, fp32=fp32)
+           epochs=epochs_of(epochs), overflow=overflow, samples=samples, fp32=fp32)
 
 
 def _lazy_formats(preset: str) -> dict:

@@ -8,6 +8,7 @@ from concord.lib.extras import needing
 from concord.lib.files import check_writable
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
 from concord.nnp.lib.options import UNTRAINED, AxesOrder, OwnData, quantizing
+from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows import imports, training
 from concord.workflows.imports import opened
 from concord.workflows.storage import written
@@ -23,6 +24,7 @@ def train_file(
     data: OwnData = None,
     order: AxesOrder = None,
     chosen: QuantizationOptions = DEFAULTS,
+    overflow: OverflowOptions = ANY_WIDTH,
     out: training.Out = "trained.safetensors",
     seed: training.Seed = 0,
     epochs: Annotated[str, typer.Option(
@@ -30,7 +32,6 @@ def train_file(
         help="Epochs of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.")] = "4,1",
     rate: Annotated[float | None, typer.Option(
         "--rate", help="Learning rate at the beginning.", show_default="0.01, 0.0005 for recurrent networks")] = None,
-    accumulator: training.Accumulator = None,
     log: training.Log = None,
     checkpoint: training.Checkpoint = None,
 ):
@@ -39,9 +40,9 @@ def train_file(
     from rich.console import Console
 
     chosen.check_trains()
-    numbers, choices = training.epochs_of(epochs, "4,1"), chosen.choices(accumulator)
+    numbers, choices = training.epochs_of(epochs, "4,1"), chosen.choices()
     training.check_rate(rate)
-    training.check_accumulator(accumulator, chosen.batch_norm)
+    overflow.check(integers=not choices.blocks, batch_norm=chosen.batch_norm)
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing("train", "concord.train.runs.imported").train_imported
@@ -49,14 +50,14 @@ def train_file(
     samples = imports.data_set(data, network, imported, order)
     typer.echo(imports.requantized(network), nl=False)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": choices.recipe, "gates": choices.gates,
-                "accumulator": accumulator, "network": Path(file).name,
+                "overflow": overflow, "network": Path(file).name,
                 "data": digest(samples.train) if samples.train else data}
     with written(out) as path:
         check_writable(path)
         with training.followed(log, checkpoint, training.settings("imported", deciding)) as progress:
             model = train(
                 path, network=network, data=samples, choices=choices, seed=seed, epochs=numbers, rate=rate,
-                accumulator=accumulator, command=training.command_line(), progress=progress)
+                overflow=overflow, command=training.command_line(), progress=progress)
     Console().print(f"{out}: {imports.result(model)}", markup=False, soft_wrap=True, highlight=False)
     typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.runs_on(model, chosen.preset, out), nl=False)

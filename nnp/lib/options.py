@@ -1,4 +1,4 @@
-"""Options that several commands share; those of quantisation are one for each field of `QuantizationOptions`."""
+"""Options that several commands share; those of quantisation and of overflows are one for each field of a dataclass."""
 
 import inspect
 from collections.abc import Callable
@@ -9,8 +9,10 @@ from typing import Annotated, NamedTuple, get_type_hints
 
 import typer
 from concord.lib.input_axes import Order
+from concord.lib.user_options import UserOptions, number, read
 from concord.net.quantize.options import QuantizationOptions
 from concord.sim.machines.kinds import MachineKind
+from concord.train.overflow.options import OverflowOptions
 
 Machine = Annotated[MachineKind, typer.Option(
     "--machine",
@@ -110,36 +112,62 @@ OPTIONS = {
         "Equalise the channels between integer layers before quantising, where that brings the outputs for the "
         "calibration samples closer to those of the float network."),
 }
+#: The words of each field of `OverflowOptions`.
+OVERFLOW = {
+    "accumulator": Words(
+        ("--accumulator",), "Bits of partial sums; ranges are enlarged until none overflows on the calibration set.",
+        "any"),
+    "product_limit": Words(("--product-limit",), "Bits of single products, in the same way.", "32, or any"),
+    "output_limit": Words(
+        ("--output-limit",), "Bits of whole sums before they become binary16, in the same way.", "32, or any"),
+    "overflow_threshold": Words(
+        ("--overflow-threshold",), "Number of overflows of a product that are tolerated.", "0"),
+    "overflow_weights": Words(
+        ("--overflow-weights",), "Factor a1 by which ranges of weights grow in each round with an overflow, or auto: "
+        "by how often and by how much sums overflow.", "auto"),
+    "overflow_inputs": Words(
+        ("--overflow-inputs",), "Factor a2 by which ranges of inputs grow in the same way, or auto.", "auto"),
+    "overflow_share": Words(
+        ("--overflow-share",), "Share of a growth by auto that ranges of inputs take, 0 to 1.",
+        "by the kind of network"),
+    "overflow_shrink": Words(
+        ("--overflow-shrink",), "Smallest factor of one round that shrinks ranges where sums stay far inside; 1 for no "
+        "shrinking.", "by the kind of network"),
+}
+#: The words of each class of options.
+WORDS: dict[type[UserOptions], dict[str, Words]] = {QuantizationOptions: OPTIONS, OverflowOptions: OVERFLOW}
 #: Fields that matter only where a network is trained, only where it is not, and those for gates of recurrent layers.
 TRAINING = ("start", "batch_norm", "keep_input")
 UNTRAINED = ("equalize",)
 GATES = ("asymmetric", "shared", "gate_bits", "bias_bits")
-#: The parameter of a command that becomes these options.
-PARAMETER = "chosen"
 
 
 def quantizing(*, only: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
-    """A decorator that turns the parameter `chosen` of a command into options: one for each field, and a TOML file.
+    """A decorator that turns parameters whose class is in `WORDS` into options: one for each field, and a TOML file.
 
     Args:
         only:    Fields that the command has; empty for all.
         without: Fields that it does not have.
     """
-    names = [name for name in OPTIONS if name not in without and (name in only or not only)]
-
     def decorated(command: Callable) -> Callable:
         shape = inspect.signature(command, eval_str=True)
+        kinds = {name: one.annotation for name, one in shape.parameters.items() if one.annotation in WORDS}
+        names = {kind: [name for name in WORDS[kind] if name not in without and (name in only or not only)]
+                 for kind in kinds.values()}
         made = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-                for name, annotation in _annotations(names).items()]
+                for kind in kinds.values() for name, annotation in _annotations(kind, names[kind]).items()]
+        made.append(inspect.Parameter("options", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_FILE))
         parameters = []
         for parameter in shape.parameters.values():
-            parameters += made if parameter.name == PARAMETER else [
-                parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+            if parameter.name not in kinds:
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            elif parameter.name == next(iter(kinds)):
+                parameters += made
 
         @wraps(command)
         def wrapped(**given):
             options = {item.name: given.pop(item.name) for item in made}
-            return command(**given, **{PARAMETER: _options(options)})
+            return command(**given, **_options(options, kinds))
 
         wrapped.__signature__ = shape.replace(parameters=parameters)
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -148,31 +176,38 @@ def quantizing(*, only: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> 
     return decorated
 
 
-def _annotations(names: list[str]) -> dict[str, type]:
-    """The annotation of each option for typer, by the name of its parameter."""
-    hints, found = get_type_hints(QuantizationOptions), {}
-    defaults = {item.name: item.default for item in fields(QuantizationOptions)}
+_FILE = Annotated[Path | None, typer.Option(
+    "--options", metavar="FILE", help="TOML file of these options, by the names that Python has for them; options on "
+                                      "the command line come first.", show_default=False)]
+
+
+def _annotations(kind: type[UserOptions], names: list[str]) -> dict[str, type]:
+    """The annotation of each option of a class for typer, by the name of its parameter."""
+    hints, found = get_type_hints(kind), {}
+    defaults = {item.name: item.default for item in fields(kind)}
     for name in names:
-        words, default = OPTIONS[name], defaults[name]
+        words, default = WORDS[kind][name], defaults[name]
         plain = default is MISSING or default in (None, "", False)
+        wanted = list[str] if name == "layers" else hints[name]
+        derived = {"parser": number, "metavar": "NUMBER"} if wanted == float | None else {}
         option = typer.Option(*words.names, help=words.text, show_default=words.shown or (not plain and str(default)),
-                              metavar="MACHINE" if name == "preset" else None)
-        kind = list[str] if name == "layers" else hints[name]
-        found[name] = Annotated[kind | None, option]
-    found["options"] = Annotated[Path | None, typer.Option(
-        "--options", metavar="FILE", help="TOML file of these options, by the names that Python has for them; options "
-                                          "on the command line come first.", show_default=False)]
+                              **({"metavar": "MACHINE"} if name == "preset" else derived))
+        found[name] = Annotated[wanted | None, option]
     return found
 
 
-def _options(given: dict) -> QuantizationOptions:
-    """The options of a command line, over those of a file."""
+def _options(given: dict, kinds: dict[str, type[UserOptions]]) -> dict[str, UserOptions]:
+    """The options of a command line, over those of a file, by the names of the command's parameters."""
     path, layers = given.pop("options"), given.pop("layers", None)
-    base = QuantizationOptions.read(path) if path else QuantizationOptions()
-    chosen = {name: value for name, value in given.items() if value is not None}
-    if layers:
-        chosen["layers"] = {**base.layers, **dict(map(_layer_bits, layers))}
-    return replace(base, **chosen)
+    bases = read(path, tuple(kinds.values())) if path else [kind() for kind in kinds.values()]
+    found = {}
+    for (parameter, kind), base in zip(kinds.items(), bases, strict=True):
+        own = {item.name for item in fields(kind)}
+        asked = {name: value for name, value in given.items() if value is not None and name in own}
+        if layers and "layers" in own:
+            asked["layers"] = {**base.layers, **dict(map(_layer_bits, layers))}
+        found[parameter] = replace(base, **asked)
+    return found
 
 
 def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:

@@ -116,12 +116,6 @@ def test_ranges_of_a_quantized_network_are_found_anew():
     assert_golden(found, quantized(found, Choices()))
 
 
-def test_accumulators_are_not_for_networks_with_convolutions_and_recurrent_layers(tmp_path):
-    network = float_networks.convolutions_before_and_after()
-    with pytest.raises(ValueError, match="--accumulator is for feed-forward networks in integers"):
-        train_imported(tmp_path / "m", network=network, data=data_for(network), choices=Choices(), accumulator=16)
-
-
 def test_layers_have_the_names_of_their_nodes():
     found = given(float_networks.images())
     names = [layer.name for layer in quantized(found, Choices()).lower()[0]]

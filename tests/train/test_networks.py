@@ -22,6 +22,7 @@ from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.networks import NETWORKS, Residual, convolution
 from concord.train.network.quantized_network import behind_quantizers
+from concord.train.overflow.options import OverflowOptions
 from concord.train.runs import compare_starts, image
 from concord.train.runs.compare_starts import STARTS, Setting
 from concord.train.runs.image import Images, train_image
@@ -94,7 +95,7 @@ def test_an_image_model(tmp_path, monkeypatch):
         convolution(1, 4, 3, 4), Residual(convolution(4, 4, 3, relu=False), nn.Identity(), relu=True), nn.Flatten(),
         nn.Linear(4 * 49, 10)))
     made = train_image(tmp_path / "image.safetensors", network="small", recipe=recipe, epochs=(1, 1, 1), samples=100,
-                       accumulator=11)
+                       overflow=OverflowOptions(accumulator=11))
     again = load_model(tmp_path / "image.safetensors")
     assert again.sources == made.sources
     assert again.layers[0].weights_format.bits == 8

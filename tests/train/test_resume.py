@@ -13,6 +13,7 @@ from concord.train.lib import data
 from concord.train.lib.checkpoints import Checkpoints
 from concord.train.lib.fit import fit
 from concord.train.lib.observer import CsvLog, EpochRecord, Observer, TensorBoardLog, opened
+from concord.train.overflow.options import OverflowOptions
 from concord.train.runs import image, mlp, recurrent
 from torch import nn
 
@@ -37,7 +38,7 @@ def train_image(out, **options):
 
 
 def train_mlp(out, **options):
-    return mlp.train_mlp(out, hidden=(12,), epochs=(3, 3, 3), accumulator=10, **options)
+    return mlp.train_mlp(out, hidden=(12,), epochs=(3, 3, 3), overflow=OverflowOptions(accumulator=10), **options)
 
 
 def train_lstm(out, **options):

@@ -71,6 +71,10 @@ class QuantizedNetwork(nn.Module):
             lowered: Whether to compute in the machine's arithmetic, rather than in real numbers.
             before:  Name of the part before which to stop; empty for all parts.
         """
+        return self._run(x, lengths, lowered, before)[0]
+
+    def _run(self, x, lengths, lowered: bool, before: str) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """What `trace` returns, and the time steps of each result."""
         graph = self.plan.graph
         made = {INPUT: x if graph.sequence else x.reshape(len(x), *graph.plane)}
         times = {INPUT: torch.full((len(x),), x.shape[1]) if lengths is None else lengths}
@@ -84,7 +88,7 @@ class QuantizedNetwork(nn.Module):
                 made[part.name] = self.layers[part.name](*entering, times[part.name], lowered=lowered)
             else:
                 made[part.name] = operations.result(part, entering, times[part.sources[0]], lowered=lowered)
-        return made
+        return made, times
 
     def _entering(self, part: Part, index: int, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """What a part reads of a result: the sequence, its last time step, or an image in the part's own shape."""
@@ -101,11 +105,14 @@ class QuantizedNetwork(nn.Module):
         begins = types[part.node].sequence and not types[part.tensors[0]].sequence
         return torch.full((len(lengths),), types[part.node].steps) if begins else lengths
 
-    def codes(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """The codes that the rows of a layer multiply in the machine, see `QuantizedLayer.patches`."""
+    @torch.no_grad()
+    def entering(self, name: str, x: torch.Tensor, lengths: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
+        """What a layer reads in the machine's arithmetic, and its time steps, for a network's input as `trace` has it.
+        """
         part = self.plan.node(name)
-        made = self.trace(x, lowered=True, before=name)[part.sources[0]]
-        return self.layers[name].patches(self._entering(part, 0, made, torch.empty(0)))
+        made, times = self._run(x, lengths, True, name)
+        (source,) = part.sources
+        return self._entering(part, 0, made[source], times[source]), self._times(part, times[source])
 
     def bound(self):
         """Keep the parameters of the quantisers in their ranges."""

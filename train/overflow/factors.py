@@ -1,4 +1,4 @@
-"""Factors by which the ranges of one layer change, from the overflows of its sums, and the change itself.
+"""Factors by which the ranges of one product change, from the overflows of its sums.
 
 Source: S3, steps 203 and 205: by magnitude first, then by frequency; smaller where results stay far inside.
 """
@@ -6,10 +6,8 @@ Source: S3, steps 203 and 205: by magnitude first, then by frequency; smaller wh
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from concord.net.layer_overflow import Count, Widths
 from concord.train.overflow.record import RangeSteps
-from concord.train.qat.layer import QuantizedLayer
 
 MARGIN = 1.05  #: Ranges stay larger by this factor than those that overflowed. Shrinking by less is not done.
 
@@ -19,8 +17,8 @@ class ShrinkRoom:
     """How far ranges can shrink before more numbers clip.
 
     Attributes:
-        parameters: float64[rows], the largest weight of each row in steps, as a share of the largest integer.
-        inputs:     Largest code of the inputs in use, as a share of the largest code.
+        parameters: float64[ranges], the largest weight of each range in steps, as a share of the largest integer.
+        inputs:     Largest code of the inputs in use, as a share of the largest code. From 1 on, nothing shrinks.
         lowered:    Whether codes are unsigned, and lowered by half their range for the product. Partial sums then
             depend on the code 0, and only totals depend on the range of the inputs.
     """
@@ -32,41 +30,41 @@ class ShrinkRoom:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Factors:
-    """Ranges of one layer, as multiples of its first ranges, and the ranges under which it overflowed.
+    """Ranges of one product, as multiples of its first ranges, and the ranges under which it overflowed.
 
     Attributes:
-        rows:       Number of rows of the layer.
-        parameters: float64[rows], a1, the factor of the range of the weights of each row.
+        ranges:     Number of ranges of the weights.
+        shared:     Number of neighbouring rows that share a range.
+        parameters: float64[ranges], a1, the factor of each range of the weights.
         inputs:     a2, the factor of the range of the inputs.
-        overflowed: float64[rows], a1 * a2 with which each row last overflowed. No range shrinks to that again.
-        grown:      bool[rows], the rows that have grown since `begin`. They do not shrink before the next `begin`.
+        overflowed: float64[ranges], a1 * a2 with which each range last overflowed. No range shrinks to that again.
+        grown:      bool[ranges], the ranges that have grown since `begin`. They do not shrink before the next `begin`.
     """
 
-    rows: int
+    ranges: int
+    shared: int = 1
     parameters: np.ndarray = field(init=False)
     inputs: float = field(init=False, default=1.0)
     overflowed: np.ndarray = field(init=False)
     grown: np.ndarray = field(init=False)
 
     def __post_init__(self):
-        self.parameters, self.overflowed = np.ones(self.rows), np.zeros(self.rows)
+        self.parameters, self.overflowed = np.ones(self.ranges), np.zeros(self.ranges)
         self.begin()
 
     def begin(self):
         """Begin a run of the predictor, before which weights have changed."""
-        self.grown = np.zeros(self.rows, bool)
+        self.grown = np.zeros(self.ranges, bool)
 
     def change(
         self, count: Count, widths: Widths, room: ShrinkRoom, steps: RangeSteps
     ) -> tuple[np.ndarray, float] | None:
-        """Factors of the parameters[rows] and of the inputs for one round, or None if nothing is left to change.
+        """Factors of the parameters[ranges] and of the inputs for one round, or None if nothing is left to change.
 
         A round never both grows and shrinks, and what has grown does not shrink before the next `begin`. Each range
         that overflowed bars all smaller ones for good, so growing and shrinking end.
         """
-        inner, outer = _ratios(count, widths)
-        if not steps.rows:
-            inner, outer = np.full_like(inner, inner.max()), np.full_like(outer, outer.max())
+        inner, outer = (ratio.reshape(-1, self.shared).max(1) for ratio in _ratios(count, widths))
         if count.number > steps.threshold:
             factors = self._grow(inner, outer, count, room, steps)
         elif count.number:
@@ -79,7 +77,7 @@ class Factors:
         return factors
 
     def _grow(self, inner, outer, count, room, steps) -> tuple[np.ndarray, float]:
-        share = count.rows / (count.additions // self.rows)
+        share = count.rows.reshape(-1, self.shared).mean(1) / (count.additions // len(count.rows))
         gentle = 1 + np.maximum(steps.least, steps.step * np.sqrt(share))
 
         def wanted(ratio):
@@ -88,12 +86,18 @@ class Factors:
             return np.where(ratio > 1, growth, 1.0)
 
         ratio = np.maximum(inner, outer)
-        whole, parameters_only = wanted(ratio), wanted(inner) if room.lowered else np.ones(self.rows)
-        inputs = float((whole / parameters_only).max() ** steps.inputs)
         over = ratio > 1
+        whole, parameters_only = wanted(ratio), wanted(inner) if room.lowered else np.ones(self.ranges)
+        if steps.weights_factor is not None:
+            parameters_only = np.where(over, steps.weights_factor, 1.0)
+        inputs = float((whole / parameters_only).max() ** steps.inputs)
+        if steps.inputs_factor is not None:
+            inputs = steps.inputs_factor
         self.overflowed[over] = np.maximum(self.overflowed, self.parameters * self.inputs)[over]
         self.grown |= over
-        return np.maximum(1.0, np.maximum(parameters_only, whole / inputs)), inputs
+        if steps.weights_factor is None:
+            parameters_only = np.maximum(parameters_only, whole / inputs)
+        return np.maximum(1.0, parameters_only), inputs
 
     def _shrink(self, ratio, room, steps) -> tuple[np.ndarray, float] | None:
         now = self.parameters * self.inputs
@@ -102,8 +106,6 @@ class Factors:
         barred = MARGIN * self.overflowed / now
         wanted = np.maximum(np.maximum(steps.shrink, barred), ratio * 2.0 ** (steps.headroom / 2))
         parameters = np.where(inside, np.minimum(1.0, np.maximum(wanted, room.parameters)), 1.0)
-        if not steps.rows:
-            parameters[:] = parameters.max()
         # Inputs belong to all rows.
         rest = float((wanted / parameters).max())
         inputs = min(1.0, max(rest, room.inputs)) if inside.all() and room.inputs > 0 else 1.0
@@ -119,25 +121,3 @@ def _ratios(count: Count, widths: Widths) -> tuple[np.ndarray, np.ndarray]:
 
     inner = np.maximum(ratio(count.partial, widths.sum_bits), ratio(count.product, widths.product_bits))
     return inner, ratio(count.total, min(widths.sum_bits, widths.output_bits))
-
-
-def enlarge_parameters(layer: QuantizedLayer, factor: np.ndarray):
-    """Enlarge the range of the weights of each row by factor[rows]. The real weights stay, in fewer steps.
-
-    A factor below 1 shrinks the range, and integers grow. No weight clips if the factor is `weights_used` or more.
-    """
-    layer.weights.enlarge(torch.from_numpy(np.asarray(factor, np.float64)))
-
-
-def weights_used(layer: QuantizedLayer) -> np.ndarray:
-    """float64[rows]: the largest weight of each row in steps, as a share of the largest integer."""
-    with torch.no_grad():
-        weights = layer.weights
-        steps = weights.bent() * weights.per_weight(1 + weights.change.double())
-        return steps.abs().amax(1).double().numpy() / weights.grid.highest
-
-
-def enlarge_inputs(layer: QuantizedLayer, factor: float):
-    """Enlarge the range of the inputs. The real inputs stay, in fewer steps. A factor below 1 shrinks the range."""
-    with torch.no_grad():
-        layer.inputs.saturation.mul_(factor)

@@ -3,93 +3,105 @@
 Source: S3.b.
 """
 
-from collections.abc import Callable
-from dataclasses import asdict, replace
-from functools import reduce
+from dataclasses import asdict
+from math import log
 
 import numpy as np
 import torch
-from concord.net.layer_overflow import Count, Widths, count
-from concord.net.lowering.lowering import start_values
+from concord.net.layer_overflow import Count, Widths
+from concord.net.ops.recurrent import Recurrence
+from concord.net.ops.weighted import Convolution
 from concord.train.lib.fit import Progress, silent
 from concord.train.network.quantized_network import QuantizedNetwork
-from concord.train.overflow.factors import Factors, ShrinkRoom, enlarge_inputs, enlarge_parameters, weights_used
-from concord.train.overflow.record import COARSE, SLOWER, STEPS, LayerRecord, NetworkKind, OverflowRecord, RangeSteps
+from concord.train.overflow.factors import Factors
+from concord.train.overflow.options import OverflowOptions
+from concord.train.overflow.products import RangedProduct, products_of
+from concord.train.overflow.record import (
+    COARSE,
+    SLOWER,
+    NetworkKind,
+    OverflowRecord,
+    ProductRecord,
+    RangeSteps,
+)
+from torch import Tensor
 
 TOGETHER = 64  #: Number of samples that run at once, since a convolution has many patches.
 
 
 class Predictor:
-    """Predictor that counts the overflow events of layers, and changes their ranges until there are none.
+    """Predictor that counts the overflow events of products, and changes their ranges until there are none.
 
     Args:
         network: Network whose layers have integer weights and inputs.
         inputs:  float32[samples, ...], the calibration set.
         widths:  Widths of the machine's storage.
         steps:   How far ranges grow and shrink.
+        lengths: int64[samples], time steps of each sequence; all of them by default.
 
     Attributes:
-        factors: Factors of the ranges of each layer, by name.
-        rounds:  Number of changes of each layer, by name.
-        record:  Results of the last `run`, or None.
+        products: Products of each layer, by the name of the layer.
+        factors:  Factors of the ranges of each product, by its name.
+        rounds:   Number of changes of each product, by its name.
+        record:   Results of the last `run`, or None.
 
     Raises:
         ValueError: a layer has no integers.
     """
 
-    def __init__(self, network: QuantizedNetwork, inputs: torch.Tensor, widths: Widths, steps: RangeSteps):
-        for name, layer in network.layers.items():
-            if layer.weights is None or layer.inputs is None:
-                raise ValueError(f"layer {name!r} keeps FP32 weights or inputs, so it has no sums to keep in "
-                                 f"{widths.sum_bits} bits; give it bits, or leave out the accumulator")
-            if layer.norm:
-                raise ValueError(f"layer {name!r} keeps batch normalisation, whose statistics do not follow ranges "
-                                 "that grow; fold it, or leave out the accumulator")
-        self.network, self.inputs, self.widths, self.steps = network, inputs, widths, steps
-        self.factors = {name: Factors(rows=len(layer.weights.scale)) for name, layer in network.layers.items()}
-        self.rounds, self.record = dict.fromkeys(network.layers, 0), None
-        for name in self._trained:
-            weights = network.layers[name].weights
-            weights.weight.register_hook(_as_before(self.factors[name], weights.in_real_units))
-
-    @property
-    def _trained(self) -> list[str]:
-        """Names of the layers whose weights are trained; those of an average are 1 and have no range."""
-        return [name for name, layer in self.network.layers.items() if layer.weights.weight.requires_grad]
+    def __init__(self, network: QuantizedNetwork, inputs: Tensor, widths: Widths, steps: RangeSteps,
+                 lengths: Tensor | None = None):
+        self.network, self.inputs, self.lengths, self.widths, self.steps = network, inputs, lengths, widths, steps
+        self.products = dict(products_of(network, widths, rows=network.recipe.methods.rows == 1))
+        every = [product for products in self.products.values() for product in products]
+        self.factors = {product.name: Factors(ranges=len(product.steps), shared=product.shared) for product in every}
+        self.rounds, self.record = dict.fromkeys(self.factors, 0), None
+        for product in every:
+            product.follow(self.factors[product.name])
 
     def run(self) -> OverflowRecord:
-        """Change the ranges of every layer until it stays below its threshold, first layers first.
+        """Change the ranges of every product until it stays below its threshold, first layers first.
 
         A change of one layer does not affect the layers before it.
 
         Raises:
-            ValueError: a layer still overflows when the rounds are used up.
+            ValueError: a product still overflows when the rounds are used up.
         """
         made = []
-        for name, factors in self.factors.items():
-            before, after = self._settle(name)
-            made.append(LayerRecord(
-                name=name, parameters=(float(factors.parameters.min()), float(factors.parameters.max())),
-                inputs=factors.inputs, rounds=self.rounds[name], before=before.number, after=after.number,
-                bits=after.bits))
-        self.record = OverflowRecord(widths=self.widths, layers=tuple(made))
+        for layer, products in self.products.items():
+            entering = self._entering(layer, self.inputs, self.lengths)
+            for product in products:
+                self.factors[product.name].begin()
+            before = {product.name: self._counted(product, entering)[0].number for product in products}
+            # Hidden vectors depend on all products of a recurrent layer, so each is counted again after a change.
+            for _ in range(self.steps.rounds):
+                changed = [self._settle(product, layer, entering) for product in products]
+                if len(products) == 1 or not any(changed):
+                    break
+            made += [self._recorded(product, before[product.name], entering) for product in products]
+        self.record = OverflowRecord(widths=self.widths, products=tuple(made))
         return self.record
 
     def rate(self, rate: float) -> float:
         """A learning rate, which is reduced if the quantisation steps of convolutions have become coarse."""
-        grown = np.concatenate([self.factors[name].parameters for name in self._trained])
-        coarse = kind(self.network) is NetworkKind.CNN and np.log(grown).mean() > np.log(COARSE)
-        return rate * SLOWER if coarse else rate
+        if kind(self.network) is not NetworkKind.CNN:
+            return rate
+        grown = np.concatenate([self.factors[product.name].parameters
+                                for products in self.products.values() for product in products if product.trained])
+        return rate * SLOWER if np.log(grown).mean() > log(COARSE) else rate
 
-    def count(self, name: str, inputs: torch.Tensor | None = None) -> Count:
-        """Count the events of one layer, on the calibration set or on other inputs."""
-        return self._count(name, self._codes(name, self.inputs if inputs is None else inputs))
+    def count(self, name: str, inputs: Tensor | None = None, lengths: Tensor | None = None) -> Count:
+        """Count the events of one product, on the calibration set or on other inputs."""
+        layer, product = next((layer, product) for layer, products in self.products.items()
+                              for product in products if product.name == name)
+        given = (self.inputs, self.lengths) if inputs is None else (inputs, lengths)
+        return self._counted(product, self._entering(layer, *given))[0]
 
     def state_dict(self) -> dict:
         """Factors, ranges that overflowed, and the record of the last run."""
         factors = {name: {"parameters": found.parameters.tolist(), "inputs": found.inputs,
                           "overflowed": found.overflowed.tolist()} for name, found in self.factors.items()}
-        done = None if self.record is None else [asdict(layer) for layer in self.record.layers]
+        done = None if self.record is None else [asdict(product) for product in self.record.products]
         return {"factors": factors, "rounds": self.rounds, "record": done}
 
     def load_state_dict(self, state: dict):
@@ -99,87 +111,82 @@ class Predictor:
             found.parameters, found.overflowed = np.array(kept["parameters"]), np.array(kept["overflowed"])
             found.inputs = kept["inputs"]
         self.rounds, done = dict(state["rounds"]), state["record"]
-        self.record = None if done is None else OverflowRecord(widths=self.widths, layers=tuple(
-            LayerRecord(**{**layer, "parameters": tuple(layer["parameters"])}) for layer in done))
+        self.record = None if done is None else OverflowRecord(widths=self.widths, products=tuple(
+            ProductRecord(**{**product, "parameters": tuple(product["parameters"])}) for product in done))
 
-    def _settle(self, name: str) -> tuple[Count, Count]:
-        """Change one layer until nothing is left to change, and return its first count and its last."""
-        layer, factors, codes = self.network.layers[name], self.factors[name], self._codes(name, self.inputs)
-        steps = self.steps if name in self._trained else replace(self.steps, inputs=1.0)
-        factors.begin()
-        first = found = self._count(name, codes)
-        for _ in range(self.steps.rounds):
-            fmt = layer.input_format
-            used = (max(int(part.max()) for part in codes) + fmt.zero) / fmt.levels
-            room = ShrinkRoom(parameters=weights_used(layer), inputs=used, lowered=True)
-            change = factors.change(found, self.widths, room, steps)
+    def _settle(self, product: RangedProduct, layer: str, entering: list[tuple[Tensor, Tensor]]) -> bool:
+        """Change one product until nothing is left to change, and say whether anything has changed."""
+        factors, steps = self.factors[product.name], product.allowed(self.steps)
+        found, codes = self._counted(product, entering)
+        for changes in range(self.steps.rounds):
+            change = factors.change(found, self.widths, product.room(codes), steps)
             if change is None:
-                return first, found
-            if name not in self._trained and (change[0] > 1).any():
-                raise ValueError(f"layer {name!r} adds {codes[0].shape[-1]} codes of {fmt.bits} bits, which "
+                return changes > 0
+            if not product.trained and (change[0] > 1).any():
+                raise ValueError(f"layer {layer!r} adds {codes[0].shape[-1]} codes of {product.bits} bits, which "
                                  f"{self.widths.sum_bits} bits do not hold: use a wider accumulator, or fewer pixels")
-            enlarge_parameters(layer, change[0])
-            if change[1] != 1:
-                enlarge_inputs(layer, change[1])
-                codes = self._codes(name, self.inputs)
-            self.rounds[name] += 1
-            found = self._count(name, codes)
+            product.enlarge(*change)
+            if change[1] != 1:  # what enters may be in steps of the codes
+                entering[:] = self._entering(layer, self.inputs, self.lengths)
+            self.rounds[product.name] += 1
+            found, codes = self._counted(product, entering)
+        return True
+
+    def _recorded(self, product: RangedProduct, before: int, entering: list[tuple[Tensor, Tensor]]) -> ProductRecord:
+        """The record of a product whose ranges have changed.
+
+        Raises:
+            ValueError: it still overflows.
+        """
+        found, _ = self._counted(product, entering)
         if found.number > self.steps.threshold:
             raise ValueError(
-                f"layer {name!r} still overflows {found.number} times in {self.widths.sum_bits} bits "
-                f"after {self.steps.rounds} rounds: give it a wider accumulator, or more rounds"
-            )
-        return first, found
+                f"layer {product.name!r} still overflows {found.number} times in {self.widths.sum_bits} bits "
+                f"after {self.steps.rounds} rounds: give it a wider accumulator, or more rounds")
+        grown = product.grown
+        return ProductRecord(
+            name=product.name, parameters=(float(grown.min()), float(grown.max())),
+            inputs=self.factors[product.name].inputs, rounds=self.rounds[product.name], before=before,
+            after=found.number, bits=found.bits, excess=found.excess)
 
-    def _count(self, name: str, codes: list[np.ndarray]) -> Count:
-        """Count the events of one layer for its codes."""
-        layer = self.network.layers[name]
-        with torch.no_grad():
-            weights = layer.weights()[0].numpy().astype(np.int64)
-        weights = weights.reshape(len(codes[0]), len(weights) // len(codes[0]), -1)
-        start = start_values(weights, layer.input_format, True)
+    def _counted(self, product: RangedProduct, entering: list[tuple[Tensor, Tensor]]) -> tuple[Count, list[np.ndarray]]:
+        """The events of a product for what enters its layer, and the codes that the machine multiplies."""
+        codes = [product.codes(*part) for part in entering]
+        return product.count(codes, self.widths), codes
 
-        def of(part: np.ndarray) -> Count:
-            groups = zip(weights, part, start, strict=True)
-            return reduce(Count.beside, (count(*group, self.widths) for group in groups))
-
-        return reduce(Count.__add__, map(of, codes))
-
-    def _codes(self, name: str, inputs: torch.Tensor) -> list[np.ndarray]:
-        """The codes that the machine multiplies, int16[groups, samples * places, columns], some samples at a time."""
-        zero = self.network.layers[name].input_format.zero
-        with torch.no_grad():
-            return [(self.network.codes(name, part) - zero).to(torch.int16).numpy() for part in inputs.split(TOGETHER)]
+    def _entering(self, layer: str, inputs: Tensor, lengths: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+        """What a layer reads of a network's inputs, some samples at a time, and their time steps."""
+        parts = torch.arange(len(inputs)).split(TOGETHER)
+        return [self.network.entering(layer, inputs[index], None if lengths is None else lengths[index])
+                for index in parts]
 
 
 def kind(network: QuantizedNetwork) -> NetworkKind:
-    """Kind of a network: CNN if it has convolutions, DNN if all layers are dense."""
-    return NetworkKind.DNN if all(layer.geometry.dense for layer in network.layers.values()) else NetworkKind.CNN
+    """Kind of a network by its layers: that of its recurrent layers if it has any, else CNN if it has convolutions."""
+    operators = [part.op for part in network.plan.parts]
+    cells = {op.cell.name.split("-")[0] for op in operators if isinstance(op, Recurrence)}
+    for name in NetworkKind.LSTM, NetworkKind.GRU, NetworkKind.RNN:
+        if name in cells:
+            return name
+    return NetworkKind.CNN if any(isinstance(op, Convolution) for op in operators) else NetworkKind.DNN
 
 
 def settled(
-    network: QuantizedNetwork, inputs: torch.Tensor, widths: Widths, progress: Progress = silent
-) -> Predictor:
-    """A predictor with the default steps of a network's kind, after its first run, whose results are reported.
+    network: QuantizedNetwork, inputs: Tensor, options: OverflowOptions, progress: Progress = silent,
+    lengths: Tensor | None = None,
+) -> Predictor | None:
+    """A predictor after its first run, whose results are reported; None where the options name no width.
 
-    Rows that have scales of their own have factors of their own. Arguments and errors are those of `Predictor`.
+    Rows that have scales of their own have ranges of their own. Arguments and errors are those of `Predictor`.
     """
-    steps = replace(STEPS[kind(network)], rows=network.recipe.methods.rows == 1)
-    predictor = Predictor(network, inputs, widths, steps)
-    for layer in predictor.run().layers:
-        progress(f"overflow {layer.name}:", 1, 1, str(layer))
+    if not options.counts:
+        return None
+    predictor = Predictor(network, inputs, options.widths, options.steps(kind(network)), lengths)
+    for product in predictor.run().products:
+        progress(f"overflow {product.name}:", 1, 1, str(product))
     return predictor
 
 
-def _as_before(factors: Factors, in_real_units: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A hook that scales the gradients of weights whose quantisation steps have become a1 times as large.
-
-    Integers shall move as far as before. Gradients are therefore divided by a1, or multiplied by a1 for weights in real
-    units, which then move a1 times as far. Without that, coarse integers would hardly ever change.
-    """
-
-    def hook(gradient):
-        scale = torch.from_numpy(factors.parameters).to(gradient.dtype)[:, None]
-        return gradient * scale if in_real_units else gradient / scale
-
-    return hook
+def words_of(predictor: Predictor | None) -> str:
+    """What a predictor has changed, as the end of a sentence about training; empty for None."""
+    return f"; {predictor.record}" if predictor else ""

@@ -2,22 +2,25 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from concord.net.layer_overflow import Widths
+if TYPE_CHECKING:
+    from concord.net.layer_overflow import Widths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LayerRecord:
-    """Changes of one layer.
+class ProductRecord:
+    """Changes of one product.
 
     Attributes:
-        name:       Name of the layer.
-        parameters: Smallest and largest factor of the ranges of its rows, since training began.
+        name:       Name of the product: of its layer, and of the matrix where a layer has several.
+        parameters: Smallest and largest factor of the ranges of its weights, since training began.
         inputs:     Factor of the range of its inputs, since training began.
         rounds:     Number of changes, since training began.
         before:     Number of events on the calibration set when the predictor last began.
         after:      Number of events on the calibration set now.
         bits:       Bits of an accumulator that the calibration set needs now.
+        excess:     Largest number of bits that the storage lacks on the calibration set now.
     """
 
     name: str
@@ -27,6 +30,7 @@ class LayerRecord:
     before: int
     after: int
     bits: int
+    excess: int = 0
 
     def __str__(self) -> str:
         low, high = self.parameters
@@ -39,23 +43,23 @@ class LayerRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverflowRecord:
-    """Changes of all layers of a network.
+    """Changes of all products of a network.
 
     Attributes:
-        widths: Widths of the machine's storage.
-        layers: Records of the layers, in the order of the network.
+        widths:   Widths of the machine's storage.
+        products: Records of the products, in the order of the network.
     """
 
-    widths: Widths
-    layers: tuple[LayerRecord, ...]
+    widths: "Widths"
+    products: tuple[ProductRecord, ...]
 
     @property
     def events(self) -> int:
-        """Number of events on the calibration set, of all layers together."""
-        return sum(layer.after for layer in self.layers)
+        """Number of events on the calibration set, of all products together."""
+        return sum(product.after for product in self.products)
 
     def __str__(self) -> str:
-        return f"ranges for sums of {self.widths.sum_bits} bits ({'; '.join(map(str, self.layers))})"
+        return f"ranges for sums of {self.widths.sum_bits} bits ({'; '.join(map(str, self.products))})"
 
 
 class NetworkKind(StrEnum):
@@ -65,7 +69,8 @@ class NetworkKind(StrEnum):
     DNN = "dnn"  #: dense layers
     GCN = "gcn"  #: sums over neighbours in a graph
     RNN = "rnn"  #: plain recurrent layers
-    LSTM = "lstm"  #: gated recurrent layers
+    LSTM = "lstm"  #: recurrent layers with a cell state, with peepholes or without
+    GRU = "gru"  #: gated recurrent layers without a cell state
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,9 +84,10 @@ class RangeSteps:
         step:      Growth for a share of events of 1, after a round whose factor by magnitude was not enough.
         least:     Smallest growth of one round.
         headroom:  Number of bits that must stay free before a range counts as too large.
-        shrink:    Smallest factor of one round that shrinks.
-        rounds:    Most counts of one layer, each time the predictor runs.
-        rows:      Whether each row of a matrix has a factor of its own. Otherwise the matrix has one.
+        shrink:    Smallest factor of one round that shrinks; 1 for no shrinking.
+        rounds:    Most counts of one product, each time the predictor runs.
+        weights_factor: a1, the growth of the ranges of weights in each round with an overflow; None to derive it.
+        inputs_factor:  a2, the growth of the range of inputs in each such round; None to derive it.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -94,7 +100,8 @@ class RangeSteps:
     headroom: float = 1.0
     shrink: float = 0.5
     rounds: int = 40
-    rows: bool = True
+    weights_factor: float | None = None
+    inputs_factor: float | None = None
 
     def __post_init__(self):
         for name, allowed, fits in (
@@ -103,7 +110,10 @@ class RangeSteps:
             ("least", "above 0", self.least > 0),
             ("step", f"at least least = {self.least}", self.step >= self.least),
             ("headroom", "at least 0.5", self.headroom >= 0.5),
-            ("shrink", "between 0 and 1", 0 < self.shrink < 1),
+            ("shrink", "above 0 and at most 1", 0 < self.shrink <= 1),
+            ("weights_factor", "at least 1", self.weights_factor is None or self.weights_factor >= 1),
+            ("inputs_factor", "at least 1", self.inputs_factor is None or self.inputs_factor >= 1),
+            ("inputs_factor", "above 1 where weights_factor is 1", (self.weights_factor, self.inputs_factor) != (1, 1)),
             ("rounds", "at least 1", self.rounds >= 1),
         ):
             if not fits:
@@ -119,6 +129,7 @@ STEPS = {
     NetworkKind.GCN: RangeSteps(inputs=0.75, headroom=2.0),
     NetworkKind.RNN: RangeSteps(inputs=0.0, step=0.1, shrink=0.8),
     NetworkKind.LSTM: RangeSteps(inputs=0.0, step=0.1, shrink=0.8),
+    NetworkKind.GRU: RangeSteps(inputs=0.0, step=0.1, shrink=0.8),
 }
 #: If the quantisation steps of convolutions have grown more than COARSE times, in the geometric mean, the learning rate
 #: is multiplied by SLOWER, since the real weights then move further in one training step.

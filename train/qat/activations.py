@@ -56,6 +56,11 @@ class Activations(nn.Module):
         """float32 codes of y = (x - m) / s."""
         return CodesFunction.apply(y, self.saturation, self.levels)
 
+    @torch.no_grad()
+    def enlarge(self, factor: float):
+        """Enlarge the range: the same real inputs stand in fewer steps. A factor below 1 shrinks it."""
+        self.saturation.mul_(factor)
+
     def bound(self):
         """Keep saturation and offset in their ranges."""
         with torch.no_grad():
@@ -80,7 +85,7 @@ class SignedCodes(nn.Module):
     """Codes of hidden vectors, clip(round(x / s), lowest, highest), whose step s stays. Attributes as `Activations`."""
 
     learned_step = unsigned = positive = padded = False
-    damping = 1.0
+    damping, ceiling = 1.0, None
 
     def __init__(self, found: InputCodes):
         super().__init__()
@@ -92,6 +97,11 @@ class SignedCodes(nn.Module):
     def codes(self, y: torch.Tensor) -> torch.Tensor:
         """float32 codes of y = x / s."""
         return Round.apply(y, *self.ends)
+
+    def enlarge(self, factor: float):
+        """Enlarge the range, as `Activations.enlarge` does."""
+        self.step.mul_(factor)
+        self.saturation.mul_(factor)
 
     def bound(self):
         """No parameter is trained."""

@@ -28,13 +28,12 @@ class Directions(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor, **mode) -> torch.Tensor:
         """float[samples, time, inputs] to the hidden vectors of all time steps."""
-        made = []
-        for index, part in enumerate(self.parts):
-            if self.op.reverse or index:
-                made.append(backward(part(backward(x, lengths), lengths, **mode), lengths))
-            else:
-                made.append(part(x, lengths, **mode))
-        return torch.cat(made, 2)
+        made = [part(self.read(x, lengths, index), lengths, **mode) for index, part in enumerate(self.parts)]
+        return torch.cat([self.read(hidden, lengths, index) for index, hidden in enumerate(made)], 2)
+
+    def read(self, x: torch.Tensor, lengths: torch.Tensor, index: int) -> torch.Tensor:
+        """A sequence in the order in which one direction reads it."""
+        return backward(x, lengths) if self.op.reverse or index else x
 
     def bound(self):
         """No quantiser has parameters."""

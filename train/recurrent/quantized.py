@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from concord.net.cells.golden import operands
 from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.quantize.gated import Gated
 from concord.net.quantize.gates import IntegerScale
@@ -36,6 +37,10 @@ class QuantizedRecurrent(nn.Module):
         one:       The direction.
         found:     Its integers, from which training starts.
         choices:   Bits of the outputs and of the biases of gates.
+
+    Attributes:
+        steps:      float64[W or R, gate], the real value of one step of the weights.
+        code_steps: float64[x or h], the real value of one step of the codes.
     """
 
     #: Weights are in steps of their gate's scale, so that one learning rate suits every gate.
@@ -45,6 +50,7 @@ class QuantizedRecurrent(nn.Module):
         super().__init__()
         self.cell, self.found, self.gate_bits, self.bias_bits = op.cell, found, choices.outputs, choices.biases
         self.register_buffer("steps", torch.from_numpy(found.each("step")))
+        self.register_buffer("code_steps", torch.tensor([found.inputs.step, found.hidden.step], dtype=torch.float64))
         matrices = [matrix.astype(np.float64) for matrix in (one.input_weights, one.recurrent_weights)]
         self.input_weights, self.recurrent_weights = (
             nn.Parameter(in_steps(*given)) for given in zip(matrices, found.weights, found.affines, strict=True))
@@ -52,16 +58,31 @@ class QuantizedRecurrent(nn.Module):
         self.vectors = vectors_of(one.vectors)
         self.register_buffer("first", first_of(op))
 
+    @property
+    def matrices(self) -> tuple[nn.Parameter, nn.Parameter]:
+        """W and R in steps."""
+        return self.input_weights, self.recurrent_weights
+
+    @property
+    def products(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """The products of the machine as (matrix, gates): W for all gates, and R for each vector that it multiplies."""
+        every = tuple(gate.name for gate in self.cell.gates)
+        return (0, every), *((1, gates) for gates in operands(self.cell))
+
     def integers(self) -> tuple[torch.Tensor, torch.Tensor]:
         """q + z of W[gates, hidden, inputs] and R[gates, hidden, hidden]."""
-        pairs = zip((self.input_weights, self.recurrent_weights), self.found.affines, strict=True)
+        pairs = zip(self.matrices, self.found.affines, strict=True)
         return tuple(
             torch.stack([Round.apply(weights[gate], *affine.ends) for gate, affine in enumerate(affines)])
             for weights, affines in pairs
         )
 
-    def forward(self, x, lengths, *, lowered: bool):
-        """float[samples, time, inputs] to the hidden vectors of all time steps."""
+    def forward(self, x, lengths, *, lowered: bool, seen: list | None = None):
+        """float[samples, time, inputs] to the hidden vectors of all time steps.
+
+        Args:
+            seen: List to which the codes of every vector that R multiplies are appended, or None.
+        """
         rounded, hidden, fmt = binary16 if lowered else plain, self.bias.shape[1], self.found.inputs.format
 
         def product(weights, gate_steps, constant, s_in, biases=None):
@@ -69,23 +90,47 @@ class QuantizedRecurrent(nn.Module):
             units = {"s_in": s_in, "m_in": 0.0, "s_out": 1.0, "m_out": 0.0}
             return LoweredProduct(weights.flatten(0, 1), fmt, False, gain, constant, units, rounded, biases)
 
-        def codes(value, step):
-            return Round.apply(rounded(value * rounded(torch.tensor(1 / step))), fmt.lowest, fmt.highest)
+        def of_hidden(operand):
+            found = self.codes(operand, 1, rounded)
+            if seen is not None:
+                seen.append(found)
+            return of_h.scaled(found)
 
         w, r = self.integers()
-        s_in, s_hidden = self.found.inputs.step, self.found.hidden.step
+        s_in, s_hidden = self.code_steps.tolist()
         none = torch.zeros(self.bias.numel(), dtype=torch.float64)
         of_h = product(r, self.steps[1], none, s_hidden)
         if self.bias_bits:
-            biases = Round.apply(self.bias.double() / (self.steps[0] * s_in)[:, None], -2.0**31, 2.0**31)
-            u = product(w, self.steps[0], none, s_in, biases.flatten()).scaled(codes(x, s_in))
+            u = product(w, self.steps[0], none, s_in, self.biases().flatten()).scaled(self.codes(x, 0, rounded))
         else:
             of_x = product(w, self.steps[0], self.bias.double().flatten(), s_in)
-            u = rounded(of_x.scaled(codes(x, s_in)) + of_x.offset)
+            u = rounded(of_x.scaled(self.codes(x, 0, rounded)) + of_x.offset)
         u = u.unflatten(2, self.bias.shape)
-        ops = TorchOperations(self.cell, lambda operand: of_h.scaled(codes(operand, s_hidden)), self.vectors,
-                              lowered=lowered, outputs=self.gate_output)
+        ops = TorchOperations(self.cell, of_hidden, self.vectors, lowered=lowered, outputs=self.gate_output)
         return unroll(ops, self.cell, u, lengths, self.first)
+
+    def biases(self) -> torch.Tensor:
+        """float64[gates, hidden], integer biases in steps of the product with W, which starts from them."""
+        return Round.apply(self.bias.double() / (self.steps[0] * self.code_steps[0])[:, None], -2.0**31, 2.0**31)
+
+    def codes(self, value, matrix: int, rounded=binary16):
+        """The codes of x, which W multiplies (`matrix` is 0), or of what R multiplies (1)."""
+        fmt = self.found.inputs.format
+        return Round.apply(rounded(value * rounded(1 / self.code_steps[matrix])), fmt.lowest, fmt.highest)
+
+    @torch.no_grad()
+    def multiplied(self, x, lengths) -> dict[tuple[int, tuple[str, ...]], torch.Tensor]:
+        """The codes that each product of the machine multiplies, int16[samples * time, columns].
+
+        Time steps behind the end of a sequence are left out.
+        """
+        seen, on = [], torch.arange(x.shape[1]) < lengths[:, None]
+        self(x, lengths, lowered=True, seen=seen)
+        first, *others = self.products
+        found = {first: self.codes(x, 0)[on]}
+        for index, key in enumerate(others):
+            found[key] = torch.stack(seen[index::len(others)], 1)[on]
+        return {key: codes.to(torch.int16) for key, codes in found.items()}
 
     def gate_output(self, y, gate: str):
         """A gate's output to the nearest step, ties to even, as (y + centre) - centre has it in binary16."""
@@ -98,7 +143,12 @@ class QuantizedRecurrent(nn.Module):
     def gated(self) -> Gated:
         """The integers that training has found."""
         weights = tuple(codes.detach().numpy().astype(np.int64) for codes in self.integers())
-        return replace(self.found, weights=weights, vectors=arrays(self.vectors), **arrays({"bias": self.bias}))
+        affines = tuple(tuple(replace(affine, step=step) for affine, step in zip(*pair, strict=True))
+                        for pair in zip(self.found.affines, self.steps.tolist(), strict=True))
+        inputs, hidden = (replace(codes, step=step) for codes, step in zip(
+            (self.found.inputs, self.found.hidden), self.code_steps.tolist(), strict=True))
+        return replace(self.found, weights=weights, affines=affines, inputs=inputs, hidden=hidden,
+                       vectors=arrays(self.vectors), **arrays({"bias": self.bias}))
 
 
 def in_steps(weights: np.ndarray, integers: np.ndarray, affines: Sequence[IntegerScale]) -> torch.Tensor:

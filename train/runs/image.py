@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 from concord.datasets import dataset
-from concord.net.layer_overflow import Widths
 from concord.net.model import Model
 from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.recipe import Recipe
@@ -19,7 +18,8 @@ from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, check_epochs, cross_entropy, fit, reproducible, share, silent
 from concord.train.lib.networks import CLASSES, SHAPE, build
 from concord.train.network.quantized_network import behind_quantizers, check
-from concord.train.overflow.predictor import settled
+from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
+from concord.train.overflow.predictor import settled, words_of
 from concord.train.runs.qat_training import train_quantized
 from torch import nn
 
@@ -112,7 +112,7 @@ def train_image(
     seed: int = 0,
     folder: Path | None = None,
     epochs: tuple[int, int, int] = (8, 4, 1),
-    accumulator: int | None = None,
+    overflow: OverflowOptions = ANY_WIDTH,
     samples: int | None = None,
     fp32: Path | None = None,
     command: str = "nnp train image",
@@ -133,7 +133,7 @@ def train_image(
             cannot be made to fit.
     """
     check_epochs(epochs)
-    widths = None if accumulator is None else Widths(sum_bits=accumulator)
+    overflow.check(integers=isinstance(recipe, Recipe))
     reproducible(seed)
     check(build(network, seed), SHAPE, recipe, CLASSES)
     images = Images.load(samples or 60_000, folder)
@@ -141,9 +141,7 @@ def train_image(
     if fp32:
         networks.save(net, fp32)
     quantized = behind_quantizers(net, images.x[:CALIBRATION], recipe, progress=progress, machine=True)
-    predictor = None
-    if widths is not None:
-        predictor = settled(quantized, images.x[:CALIBRATION], widths, progress)
+    predictor = settled(quantized, images.x[:CALIBRATION], overflow, progress)
 
     def phase(lowered: bool, rate: float, count: int):
         train_quantized(
@@ -170,5 +168,5 @@ def train_image(
         seed=seed,
         command=command,
         method=f"{network}: FP32, {epochs[0]} epochs of SGD; {recipe}; {epochs[1]} epochs of QAT; {epochs[2]} epochs "
-               "more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""),
+               "more in the machine's arithmetic" + words_of(predictor),
     )

@@ -10,7 +10,6 @@ from concord.datasets import measures
 from concord.datasets.samples import NO_DATA, DataSet
 from concord.golden.mfu.softmax import softmax
 from concord.net.graph import Graph
-from concord.net.layer_overflow import Widths
 from concord.net.layers.joins import with_softmax
 from concord.net.model import Model
 from concord.net.ops.recurrent import Recurrence
@@ -21,7 +20,8 @@ from concord.train.lib.export import finish, floats, patterns
 from concord.train.lib.fit import Progress, check_epochs, reproducible, silent
 from concord.train.lib.samples import SampleTensors, loss_of, trainable
 from concord.train.network.quantized_network import QuantizedNetwork
-from concord.train.overflow.predictor import settled
+from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
+from concord.train.overflow.predictor import settled, words_of
 from concord.train.runs.qat_training import train_quantized
 
 #: Number of samples in a batch, and learning rates at the beginning: of SGD, and of Adam for recurrent networks.
@@ -73,7 +73,7 @@ def train_imported(
     seed: int = 0,
     epochs: tuple[int, int] = (4, 1),
     rate: float | None = None,
-    accumulator: int | None = None,
+    overflow: OverflowOptions = ANY_WIDTH,
     command: str = "nnp train",
     progress: Progress = silent,
 ) -> Model:
@@ -87,7 +87,7 @@ def train_imported(
         seed:        Seed of every random choice.
         epochs:      Epochs of QAT, and of QAT in the machine's arithmetic.
         rate:        Learning rate at the beginning; `RATE` or `RECURRENT_RATE` by default.
-        accumulator: See `train.runs.mlp.train_mlp`.
+        overflow:    See `train.runs.mlp.train_mlp`.
         command:     Command line that the model records.
         progress:    Shows steps of training.
 
@@ -99,15 +99,14 @@ def train_imported(
     found = source(network, data)
     arithmetic = prepared(network, choices, found.steps, scales_apart=True)
     samples = trainable(found.data, found.outputs)
-    if accumulator is not None and (network.has(Recurrence) or choices.blocks):
-        raise ValueError("--accumulator is for feed-forward networks in integers: leave it out")
+    overflow.check(integers=not choices.blocks)
     part = SampleTensors.of(with_classes(samples, found.data.task, found.outputs))
     test = found.test and SampleTensors.of(found.test)
     reproducible(seed)
     calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths, progress)
     net, task = QuantizedNetwork(arithmetic), found.data.task
-    predictor = None if accumulator is None else settled(
-        net, floats(found.calibration.inputs), Widths(sum_bits=accumulator), progress)
+    calibration = SampleTensors.of(found.calibration)
+    predictor = settled(net, calibration.x, overflow, progress, calibration.lengths)
     recurrent = network.has(Recurrence)
     rate = (RECURRENT_RATE if recurrent else RATE) if rate is None else rate
     rate = predictor.rate(rate) if predictor else rate
@@ -121,8 +120,8 @@ def train_imported(
         net.eval()
 
     phase(False, rate, epochs[0])
-    real = (test or SampleTensors.of(found.calibration)).outputs(net)
+    real = (test or calibration).outputs(net)
     phase(True, rate / (5 if recurrent else 10), epochs[1])
     method = (f"{network.name}: imported; {choices.words(network.sequence)}; {epochs[0]} epochs of QAT; {epochs[1]} "
-              "epochs more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""))
+              "epochs more in the machine's arithmetic" + words_of(predictor))
     return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)

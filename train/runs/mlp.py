@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from concord.net.layer_overflow import Widths
 from concord.net.lowering import block_lowering
 from concord.net.model import Model
 from concord.net.quantize.recipe import Methods, Recipe
@@ -18,7 +17,8 @@ from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, silent
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.overflow.predictor import settled
+from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
+from concord.train.overflow.predictor import settled, words_of
 from concord.train.runs.qat_training import train_quantized
 from torch import nn
 
@@ -74,7 +74,7 @@ def train_mlp(
     block: int | None = None,
     methods: Methods = MMSE,
     epochs: tuple[int, int, int] = (20, 8, 2),
-    accumulator: int | None = None,
+    overflow: OverflowOptions = ANY_WIDTH,
     samples: int | None = None,
     command: str = "nnp train mlp",
     progress: Progress = silent,
@@ -91,8 +91,8 @@ def train_mlp(
         block:          None for integer mode; else the native dimension for block floating point, without retraining.
         methods:        How the FP32 network is quantised before QAT.
         epochs:         Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
-        accumulator:    Bits of the machine's accumulator: ranges follow the overflows of serial sums on the calibration
-            set, after PTQ and after each epoch of QAT, so that none is left. None counts nothing.
+        overflow:       Widths of the machine's storage: ranges follow the overflows of serial sums on the calibration
+            set, after PTQ and after each epoch of QAT, so that none is left.
         samples:        Number of training samples to use, the first ones; None for all.
         command:        Command line that the model records.
         progress:       Shows steps of training.
@@ -100,9 +100,7 @@ def train_mlp(
     Raises:
         ValueError: the data are missing, a value left the range of binary16, or a sum cannot be made to fit.
     """
-    if accumulator is not None and block is not None:
-        raise ValueError(f"an accumulator of {accumulator} bits is for integer mode; leave out the block or the bits")
-    widths = None if accumulator is None else Widths(sum_bits=accumulator)
+    overflow.check(integers=block is None)
     sets = data.image_sets(folder)
     train, test = sets.train.first(samples or len(sets.train)), sets.test
     reproducible(seed)
@@ -114,7 +112,7 @@ def train_mlp(
         qat = behind_quantizers(net, images[:CALIBRATION], recipe(weights_format, input_format, methods),
                                 progress=progress, machine=True)
         real, lowered, words = _train_integers(
-            qat, images, labels, floats(test.inputs), widths, seed=seed, epochs=epochs[1:], progress=progress)
+            qat, images, labels, floats(test.inputs), overflow, seed=seed, epochs=epochs[1:], progress=progress)
         layers, _ = qat.lower()
     else:
         layers, real, lowered = blocks(net, weights_format, input_format, block), fp32, None
@@ -135,11 +133,11 @@ def train_mlp(
 
 
 def _train_integers(
-    qat: QuantizedNetwork, images, labels, x, widths: Widths | None, *, seed: int, epochs: tuple[int, int],
+    qat: QuantizedNetwork, images, labels, x, overflow: OverflowOptions, *, seed: int, epochs: tuple[int, int],
     progress: Progress,
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
     """Train with quantisers; return the outputs for x in real numbers and lowered, and the method in words."""
-    predictor = None if widths is None else settled(qat, images[:CALIBRATION], widths, progress)
+    predictor = settled(qat, images[:CALIBRATION], overflow, progress)
 
     def phase(lowered: bool, rate: float, count: int):
         train_quantized(qat, lambda index: cross_entropy(qat(images[index], lowered=lowered), labels[index]),
@@ -150,7 +148,7 @@ def _train_integers(
     real = _outputs(qat, x)
     phase(True, 0.001, epochs[1])
     words = (f"{qat.recipe}; {epochs[0]} epochs of QAT; {epochs[1]} epochs more in the machine's arithmetic"
-             + (f"; {predictor.record}" if predictor else ""))
+             + words_of(predictor))
     return real, _outputs(qat, x, lowered=True), words
 
 

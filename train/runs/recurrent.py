@@ -18,6 +18,8 @@ from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, check_epochs, cross_entropy, fit, reproducible, silent
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
+from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
+from concord.train.overflow.predictor import Predictor, settled, words_of
 from concord.train.qat import block_quantizer
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs.qat_training import train_quantized
@@ -72,13 +74,14 @@ def train_float(
 
 def retrain(
     net: QuantizedNetwork, samples: dataset.Samples, epochs: tuple[int, int], x, lengths, *, seed: int,
-    progress: Progress = silent,
+    progress: Progress = silent, predictor: Predictor | None = None,
 ) -> list[torch.Tensor]:
     """Quantisation-aware training, in real numbers and then in the machine's arithmetic.
 
     Args:
         epochs:     Number of epochs of each of the two phases.
         x, lengths: A test set.
+        predictor:  Predictor that changes the ranges of layers, or None.
 
     Returns:
         The network's outputs for the test set after each phase.
@@ -87,7 +90,8 @@ def retrain(
     for lowered, rate, count in zip((False, True), (5e-4, 1e-4), epochs, strict=True):
         noise = torch.Generator().manual_seed(seed)
         train_quantized(net, noisy_loss(net, samples, noise, lowered=lowered), len(samples), lowered=lowered,
-                        epochs=count, rate=rate, batch=BATCH, seed=seed, progress=progress, noise=noise)
+                        epochs=count, rate=rate, batch=BATCH, seed=seed, progress=progress, noise=noise,
+                        predictor=predictor)
         with torch.no_grad():
             outputs.append(net(x, lengths, lowered=lowered))
     return outputs
@@ -107,6 +111,7 @@ def train_recurrent(
     initial: InitialState = InitialState.ZERO,
     block: int | None = None,
     epochs: tuple[int, int, int] = (80, 10, 5),
+    overflow: OverflowOptions = ANY_WIDTH,
     samples: int | None = None,
     command: str = "nnp train",
     progress: Progress = silent,
@@ -131,6 +136,7 @@ def train_recurrent(
             of binary16.
     """
     _check(hidden, epochs)
+    overflow.check(integers=block is None)
     default = EIGHT_BITS if block is None else EIGHT_BIT_BLOCKS
     weights_format, input_format = weights_format or default, input_format or default
     CELLS[cell].check_gate_bits(gates.outputs)  # this and the next lines refuse before anything is trained
@@ -145,8 +151,10 @@ def train_recurrent(
     x, lengths, _ = tensors(test)
     with torch.no_grad():
         fp32 = net(x, lengths)
-    qat = behind_quantizers(net.graph(), tensors(train)[0], choices, tensors(train)[1], progress, machine=True)
-    real, lowered = retrain(qat, train, epochs[1:], x, lengths, **options)
+    given, times, _ = tensors(train)
+    qat = behind_quantizers(net.graph(), given, choices, times, progress, machine=True)
+    predictor = settled(qat, given, overflow, progress, times)
+    real, lowered = retrain(qat, train, epochs[1:], x, lengths, predictor=predictor, **options)
     layers, sources = qat.lower()
     first = "" if initial is InitialState.ZERO else f"first state {initial}, seed {seed}; "
     return finish(
@@ -163,6 +171,7 @@ def train_recurrent(
         method=(
             f"{'both directions; ' * both}{first}FP32, {epochs[0]} epochs of AdamW with noise on the input; "
             f"{choices.words(True)}; {epochs[1]} epochs of QAT; {epochs[2]} epochs more in the machine's arithmetic"
+            + words_of(predictor)
         ),
         sources=sources,
     )

@@ -1,0 +1,91 @@
+"""The options of overflow-aware training, from which the command line, the Python functions and TOML files are made.
+
+Source: S3.c, S3.e.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from concord.lib.user_options import UserOptions
+from concord.train.overflow.record import STEPS, NetworkKind, RangeSteps
+
+if TYPE_CHECKING:
+    from concord.net.layer_overflow import Widths
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OverflowOptions(UserOptions):
+    """How a network is trained for narrow storage, as a user says it; without a width, nothing is counted.
+
+    Attributes:
+        accumulator:        Bits of partial sums, 1 to 64; None for any, or 64 where another width is given.
+        product_limit:      Bits of products, 1 to 64; None for 32.
+        output_limit:       Bits of totals, 1 to 64; None for 32.
+        overflow_threshold: Number of events of a product on the calibration set that are tolerated; None for the
+            default of the network's kind, as below.
+        overflow_weights:   a1, the factor by which ranges of weights grow in each round with an overflow; None to
+            derive it from how often and by how much sums overflow.
+        overflow_inputs:    a2, the same for ranges of inputs.
+        overflow_share:     Share of a derived growth, as a power, that the ranges of inputs take, 0 to 1.
+        overflow_shrink:    Smallest factor of one round that shrinks ranges; 1 for no shrinking.
+    """
+
+    accumulator: int | None = None
+    product_limit: int | None = None
+    output_limit: int | None = None
+    overflow_threshold: int | None = None
+    overflow_weights: float | None = None
+    overflow_inputs: float | None = None
+    overflow_share: float | None = None
+    overflow_shrink: float | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether overflows are counted."""
+        return (self.accumulator, self.product_limit, self.output_limit) != (None, None, None)
+
+    @property
+    def widths(self) -> "Widths":
+        """The widths of storage."""
+        from concord.net.layer_overflow import Widths
+
+        limits = {"product_bits": self.product_limit, "output_bits": self.output_limit}
+        return Widths(sum_bits=self.accumulator or 64, **{name: bits for name, bits in limits.items() if bits})
+
+    def steps(self, kind: NetworkKind) -> RangeSteps:
+        """The default steps of a kind of network, with those that a user has given."""
+        given = {"threshold": self.overflow_threshold, "inputs": self.overflow_share, "shrink": self.overflow_shrink,
+                 "weights_factor": self.overflow_weights, "inputs_factor": self.overflow_inputs}
+        return replace(STEPS[kind], **{name: value for name, value in given.items() if value is not None})
+
+    def check(self, *, integers: bool = True, batch_norm: bool = False):
+        """Refuse what no training can do.
+
+        Args:
+            integers:   Whether the network is trained in integers.
+            batch_norm: Whether batch normalisation stays during training.
+
+        Raises:
+            ValueError: storage has no such width, a factor is out of range, or options contradict each other.
+        """
+        for name in "accumulator", "product_limit", "output_limit":
+            bits = getattr(self, name)
+            if bits is not None and not 1 <= bits <= 64:
+                raise ValueError(f"--{name.replace('_', '-')} {bits} is no width: storage has 1 to 64 bits")
+        given = [f"--{item.name.replace('_', '-')}" for item in fields(self)
+                 if getattr(self, item.name) != item.default]
+        if given and not self.counts:
+            raise ValueError(f"{given[0]} needs a width that sums can overflow: add --accumulator, such as "
+                             "--accumulator 16")
+        if given and not integers:
+            raise ValueError(f"{given[0]} is for integers, whose sums can overflow: leave it out")
+        if given and batch_norm:
+            raise ValueError(f"{given[0]} changes ranges, which --batch-norm's statistics do not follow: leave one out")
+        try:
+            self.steps(NetworkKind.DNN)
+        except ValueError as error:
+            raise ValueError(f"options of overflows: {error}") from error
+
+
+#: The options where nobody gave any.
+ANY_WIDTH = OverflowOptions()
