@@ -49,7 +49,7 @@ def data_of(network, count=24) -> DataSet:
 
 
 def behind(name: str, **gates) -> tuple[QuantizedNetwork, SampleTensors]:
-    """A network behind quantisers of 8 bits, and its calibration set."""
+    """A network with quantisers of 8 bits, and its calibration set."""
     network = NETWORKS[name]()
     found = source(network, data_of(network))
     arithmetic = prepared(network, Choices(gates=Gates(**gates)), found.steps)
