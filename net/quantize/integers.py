@@ -22,7 +22,6 @@ from concord.net.quantize.choices import Choices
 from concord.net.quantize.codes import InputCodes, Loss
 from concord.net.quantize.gated import Gated, lost_weights
 from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings, is_maximum
-from concord.net.quantize.recipe import Start
 from concord.net.quantize.simulated import Enters, simulated_recurrence
 from concord.net.quantize.weights import Grid
 from concord.spec.numbers.activation import Activation
@@ -105,9 +104,6 @@ class Integers:
                 raise ValueError(f"layer {part.name!r}: weights of {weights_bits} bits by {self.recipe.weights} "
                                  f"multiply as integers of {grid.bits}, but a machine's operands have 2 to 16: choose "
                                  "another width")
-            if self.recipe.start is Start.PTQ:
-                shared = part.op.weight[:self.recipe.methods.rows or None]
-                self.recipe.methods.weights.load().check(shared.size, grid, f"layer {part.name!r}: ")
         if self.machine and not 2 <= input_bits <= 16:
             raise ValueError(f"layer {part.name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to "
                              "16: choose another width")

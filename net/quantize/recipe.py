@@ -38,11 +38,11 @@ class WeightMethod(Method):
     """How post-training quantisation finds integers and scales of weights: each place holds a `WeightQuantizer`."""
 
     MMSE = (
-        "mmse", "net.quantize.weights:MMSE",
-        "minimises the squared error exactly: it tries every scale at which an integer changes")
-    UNIFORM = "uniform", "net.quantize.weights:UNIFORM", "the range, so that nothing clips"
+        "mmse", "net.quantize.weights:mmse",
+        "minimises the squared error: up to 10 bits exactly, by every scale at which an integer changes")
+    UNIFORM = "uniform", "net.quantize.weights:uniform", "the range, so that nothing clips"
     KMEANS = (
-        "kmeans", "net.quantize.weights:KMEANS",
+        "kmeans", "net.quantize.weights:kmeans",
         "finds as many clusters as there are integers, then the nearest integers")
 
 

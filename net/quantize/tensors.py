@@ -24,9 +24,6 @@ def weights(
 
     Returns:
         int32[rows, columns] and float64[rows]; zeros have scale 1, or 0 where 0 is no integer of the grid.
-
-    Raises:
-        ValueError: the method cannot search so many integers.
     """
     rows = np.asarray(rows, np.float64)
     grid = fmt if isinstance(fmt, Grid) else Grid.of(fmt)
@@ -34,7 +31,7 @@ def weights(
     codes, scales, quantizer = np.zeros(rows.shape, np.int32), np.ones(len(rows)), WeightMethod(method).load()
     for part in np.unique(parts):
         mine = parts == part
-        found, scale = quantizer.find(rows[mine].ravel(), grid)
+        found, scale = quantizer(rows[mine].ravel(), grid)
         codes[mine], scales[mine] = found.reshape(-1, rows.shape[1]), scale
     return codes, scales
 

@@ -75,27 +75,14 @@ class Grid:
 
 #: Most rounds of Lloyd's iteration, which ends long before.
 ROUNDS = 100
-#: Most steps, of all magnitudes together, that are searched: 10 bits for a row of 100,000 weights.
-MOST = 1 << 26
+#: Most integers above zero, and most steps of all magnitudes together, of which every one is tried.
+FINE, MOST = 1 << 9, 1 << 26
+#: Number of scales that are tried where there are more.
+TRIED = 257
 
-
-
-def any_size(count: int, grid: Grid, where: str = ""):
-    """Refuse nothing: the method can quantise any number of weights to any grid."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WeightQuantizer:
-    """One method that finds integers and a scale for weights that share a scale.
-
-    Attributes:
-        find:  Function of float64[n] weights and a grid that returns int32[n] integers and the scale.
-        check: Function of a number of weights, a grid and the beginning of a sentence, which raises ValueError where
-            `find` cannot quantise so many weights to that grid. It is called before slow work begins.
-    """
-
-    find: Callable[[np.ndarray, Grid], tuple[np.ndarray, float]]
-    check: Callable[[int, Grid, str], None] = any_size
+#: A method that finds integers and a scale for weights that share a scale: from float64[n] weights and a grid to
+#: int32[n] integers and the scale.
+WeightQuantizer = Callable[[np.ndarray, Grid], tuple[np.ndarray, float]]
 
 
 def mmse(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
@@ -106,38 +93,22 @@ def mmse(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
     |value_i| / (j + step / 2). For given integers the error is ||values||**2 - <values, q>**2 / <q, q>, so cumulative
     sums over the sorted steps try all.
 
+    Integers of more than 10 bits are too many for that: `_near_scale` tries some scales only.
+
     Args:
         values: float64[n], the weights.
         grid:   The integers that they may become.
 
     Returns:
         int32[n] integers, and the scale. If all values are 0, the scale is 1, or 0 where the grid has no 0.
-
-    Raises:
-        ValueError: the grid is too fine to be searched.
     """
-    searchable(values.size, grid)
     if not values.any():
         return np.full(values.shape, grid.least, np.int32), 1.0 - grid.least
-    codes = grid.nearest(values / _best_scale(values, grid))
+    integers = grid.highest // grid.step
+    search = _best_scale if integers < FINE and values.size * integers <= MOST else _near_scale
+    codes = grid.nearest(values / search(values, grid))
     # The scale that the integers want is the exact minimum for them.
     return codes, float(values @ codes / np.square(codes, dtype=np.float64).sum())
-
-
-def searchable(count: int, grid: Grid, where: str = ""):
-    """Refuse more weights that share a scale than `mmse` can search.
-
-    Args:
-        count: Number of weights that share a scale.
-        grid:  Their integers.
-        where: Beginning of the sentence, which names the layer.
-
-    Raises:
-        ValueError: the search would take too long.
-    """
-    if count * (grid.highest // grid.step) > MOST:
-        raise ValueError(f"{where}mmse cannot search {grid.count:,} integers for {count:,} weights that share a scale: "
-                         "use fewer bits, a scale for each row, or uniform")
 
 
 def _best_scale(row: np.ndarray, grid: Grid) -> float:
@@ -157,6 +128,19 @@ def _best_scale(row: np.ndarray, grid: Grid) -> float:
     best = int(np.argmax(np.where(last & (square > 0), product**2 / np.maximum(square, 1), 0)))
     below = thresholds[best + 1] if best + 1 < len(thresholds) else 0.0
     return (thresholds[best] + below) / 2
+
+
+def _near_scale(values: np.ndarray, grid: Grid) -> float:
+    """The scale of least error of TRIED ones, from the smallest that clips nothing down to where clips alone cost more.
+
+    With the scale s that clips nothing, the error is at most E. The largest magnitude m, clipped to m a / s by a scale
+    a, costs (m - m a / s)**2 of it, so the best scale lies above s (1 - sqrt(E) / m).
+    """
+    codes, scale = uniform(values, grid)
+    clipped = np.sqrt(np.square(values - scale * codes).sum()) / np.abs(values).max()
+    tried = scale * np.linspace(max(1 - clipped, 1 / TRIED), 1, TRIED)
+    errors = [np.square(values - one * grid.nearest(values / one)).sum() for one in tried]
+    return float(tried[int(np.argmin(errors))])
 
 
 def uniform(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
@@ -186,8 +170,3 @@ def kmeans(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
 def _nearest(values: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """Index of the nearest centroid of each value, the lower one of two at the same distance."""
     return np.searchsorted((centroids[1:] + centroids[:-1]) / 2, values)
-
-
-MMSE = WeightQuantizer(find=mmse, check=searchable)
-UNIFORM = WeightQuantizer(find=uniform)
-KMEANS = WeightQuantizer(find=kmeans, check=searchable)

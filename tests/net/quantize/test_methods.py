@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from concord.net.quantize import tensors as ptq
+from concord.net.quantize import weights as quantizers
 from concord.net.quantize.ranges import BINS, divergence, gaussian, quantized, search, unit_step
 from concord.net.quantize.recipe import ActivationMethod, WeightMethod
 from concord.net.quantize.weights import Grid, kmeans
@@ -177,9 +178,26 @@ def test_odd_integers_of_every_method(method):
     assert (scales > 0).all()
 
 
-def test_mmse_says_what_it_cannot_search():
-    with pytest.raises(ValueError, match="mmse cannot search 16,777,216 integers for 100 weights"):
-        ptq.weights(np.ones((1, 100)), Grid(-(1 << 23), (1 << 23) - 1))
+@pytest.mark.parametrize("bits", [2, 4, 8, 10])
+def test_some_scales_find_nearly_the_error_of_all_scales(bits, monkeypatch):
+    rows, fmt = np.random.default_rng(0).standard_t(4, (8, 200)), Format(bits=bits, symmetric=True)
+
+    def error() -> float:
+        codes, scales = ptq.weights(rows, fmt)
+        return np.square(rows - scales[:, None] * codes).sum()
+
+    least = error()
+    monkeypatch.setattr(quantizers, "FINE", 0)
+    assert least <= error() <= 1.05 * least
+
+
+@pytest.mark.parametrize("bits", [11, 16, 24])
+def test_many_integers_lose_no_more_than_the_range_does(bits):
+    rows, grid = np.random.default_rng(0).standard_t(4, (4, 784)), Grid(1 - (1 << bits - 1), (1 << bits - 1) - 1)
+    (codes, scales), (full, range_scales) = (ptq.weights(rows, grid, method) for method in ("mmse", "uniform"))
+    errors = [np.square(rows - one[:, None] * found).sum(1) for found, one in ((codes, scales), (full, range_scales))]
+    assert (errors[0] <= errors[1]).all()
+    assert abs(codes).max() == grid.highest
 
 
 def test_gaussian_steps_are_best_for_a_half_wave():
