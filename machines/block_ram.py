@@ -59,7 +59,7 @@ def memories(config: Config) -> Iterator[Ram]:
     yield Ram(unit="matrix_rf", bits=bits_for(config.groups), depth=tiles, count=engines)
     if config.vector_rf:  # an entry is written word by word, each with its share of the exponent
         share = -(-config.activations.exponent_bits // config.vector_words)
-        yield Ram(unit="vector_rf", bits=config.mfu_lanes * config.activations.bits + share,
+        yield Ram(unit="vector_rf", bits=config.mfu_lanes * config.activations.code_bits + share,
                   depth=config.vector_rf // engines, count=engines * config.vector_words)
     yield Ram(unit="bias_rf", bits=config.mfu_lanes * config.bias_bits, depth=config.bias_words)
     yield from _operands(config)
@@ -78,6 +78,6 @@ def _operands(config: Config) -> Iterator[Ram]:
     """Both halves of the operand buffer, for each engine."""
     row = max(config.lanes, config.mfu_lanes)
     steps = 1 << (-(-config.operand_columns // config.tile_engines) - 1).bit_length()
-    yield Ram(unit="operand_buffer", bits=config.activations.bits * row, depth=config.native_dim // row * 2 * steps,
-              count=config.tile_engines)
+    yield Ram(unit="operand_buffer", bits=config.activations.code_bits * row,
+              depth=config.native_dim // row * 2 * steps, count=config.tile_engines)
     yield Ram(unit="operand_buffer", bits=config.activations.exponent_bits, depth=2 * steps, count=config.tile_engines)

@@ -105,7 +105,7 @@ def _kibibytes(config: Config) -> list[float]:
     """Sizes of MatrixRf, VectorRf and all vector memories, without exponents."""
     words = sum(depth(config, mem) for mem in VRFS)
     bits = (config.matrix_tiles * config.native_dim**2 * config.weights.code_bits,
-            config.vector_rf * config.native_dim * config.activations.bits, words * config.mfu_lanes * 16)
+            config.vector_rf * config.native_dim * config.activations.code_bits, words * config.mfu_lanes * 16)
     return [count / 8192 for count in bits]
 
 

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.binary16_rounder import Binary16Rounder
+from concord.hw.lib.elements import mantissa
 from concord.hw.lib.payloads import Mode, lane_group
 from concord.spec.numbers.formats import Format
 
@@ -36,9 +37,9 @@ class Dequantizer(wiring.Component):
         fmt = self.fmt
         highest = fmt.bits - 1 - fmt.e_min
         scale = Mux(self.mode.integer, 0, highest - self.i.exponent)
-        for lane, (mantissa, number) in enumerate(zip(self.i.mantissas, self.o, strict=True)):
+        for lane, (code, number) in enumerate(zip(self.i.mantissas, self.o, strict=True)):
             rounder = Binary16Rounder(fmt.bits + 1, range(min(0, fmt.bits - 1 - fmt.e_max), max(0, highest) + 1))
             m.submodules[f"rounder{lane}"] = rounder
-            m.d.comb += [rounder.value.eq(mantissa + Mux(self.mode.unsigned, fmt.zero, 0)),
+            m.d.comb += [rounder.value.eq(mantissa(code, fmt) + Mux(self.mode.unsigned, fmt.zero, 0)),
                          rounder.scale.eq(scale), number.eq(rounder.o)]
         return m

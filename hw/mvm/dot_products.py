@@ -9,7 +9,8 @@ A pair of rows takes one multiplier for each lane: a low sum of at most `shift` 
 T1 = b * 2**shift + a and T2 = c * 2**shift + b: the low bits of T2 are those of b, which tells how much of the upper
 part of T1 is b, and how much is the rest of a.
 
-In lookup tables, rows are multiplied bit by bit, or weights that are powers of two shift the operand.
+In lookup tables, rows are multiplied bit by bit. Products of elements with exponents of their own are products of their
+significands, shifted by the sum of their exponents.
 """
 
 from collections.abc import Iterator
@@ -17,12 +18,12 @@ from typing import NamedTuple
 
 from amaranth import *
 from concord.hw.lib.arithmetic import adder_tree, extremes, gated_sum, shifted_sum, sum_or_difference, within
+from concord.hw.lib.elements import Element, element
 from concord.hw.lib.pipeline import delay
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
 PORT = 18  #: Number of bits of the factor of a multiplier, sign included.
-SHIFT_CYCLES = 2  #: Cycles of `shift_dot` beside those of the adder tree: the shift, and the sign of the sum.
 
 
 class Group(NamedTuple):
@@ -45,11 +46,15 @@ PAIR, TRIPLE, SINGLE = Group(2, 1, 1), Group(3, 2, 3), Group(1, 1, 0)
 def groups(config: Config, cycles: int) -> Iterator[Group]:
     """The groups of rows of one tile engine that `config.multipliers` suffice for; other rows use none.
 
+    Operands with exponents of their own leave all rows to lookup tables.
+
     Args:
         config: The machine.
         cycles: Largest number of cycles of a group.
     """
     rows, multipliers = config.native_dim, config.multipliers // (config.tile_engines * config.lanes)
+    if config.weights.precision or config.activations.precision:
+        return
     shared = SharedProducts((config.weights, config.activations), config.lanes)
     for group in PAIR, TRIPLE, SINGLE:
         while (shared.fits(group) and group.cycles <= cycles and group.rows <= rows
@@ -190,26 +195,27 @@ def _joined(m, planes, places, sums):
     return values, counts
 
 
-def mantissa(code, fmt: Format):
-    """The signed mantissa of the code of a weight, 0 or a power of two."""
-    sign, field = code[-1], code[:fmt.field_bits]
-    size = (Const(1, 1) << field)[1:]  # field 0 leaves nothing
-    return Mux(sign, -size, size)[:fmt.bits].as_signed()
+def float_cycles(fmts: tuple[Format, Format]) -> int:
+    """Cycles of `float_dot` beside those of the adder tree: products of significands, their shift, the sign of the sum.
+
+    The bits of the shorter significand gate the other one, and their sum takes a cycle for each level of adders.
+    """
+    return (min(fmt.precision for fmt in fmts if fmt.precision) - 1).bit_length() + 2
 
 
-def shift_dot(m: Module, platform, weights, operand: list, *, fmts: tuple[Format, Format]):
-    """sum over lanes of weights * operand, log2(lanes) + SHIFT_CYCLES cycles later.
+def float_dot(m: Module, platform, weights, operand: list, *, fmts: tuple[Format, Format]):
+    """sum over lanes of weights * operand, log2(lanes) + float_cycles(fmts) cycles later.
 
-    A term has the sign of its weight. The sum of two terms is one adder, which adds or subtracts, under the sign of the
-    first term: the sum of all lanes has the sign of lane 0, and is negated once.
+    Products are exact integers, whose signs are kept apart. The sum of two of them is one adder, which adds or
+    subtracts, under the sign of the first one: the sum of all lanes has the sign of lane 0, and is negated once.
 
     Args:
-        weights: Codes of one row, [lane].
-        operand: Mantissas of the vector, [lane].
-        fmts: Formats of weights and operand.
+        weights: Codes of one row, or mantissas, [lane].
+        operand: The same of the vector, [lane].
+        fmts: Formats of weights and operand, of which one or both have a precision.
     """
-    largest = fmts[0].highest * max(-fmts[1].lowest, fmts[1].highest)
-    terms = [(delay(m, _shifted(weight[:fmts[0].field_bits], x, largest), 1), delay(m, weight[-1], 1))
+    largest = fmts[0].lowest * fmts[1].lowest
+    terms = [_product(m, platform, element(weight, fmts[0]), element(x, fmts[1]), fmts, largest)
              for weight, x in zip(weights, operand, strict=True)]
     while len(terms) > 1:
         largest *= 2
@@ -219,12 +225,24 @@ def shift_dot(m: Module, platform, weights, operand: list, *, fmts: tuple[Format
     return delay(m, sum_or_difference(m, platform, C(0, len(value)), value, sign).as_signed(), 1)
 
 
-def _shifted(field, x, largest: int):
-    """x * 2**(field - 1), or 0 for field 0; no magnitude is above `largest`."""
-    value = Mux(field.any(), Mux(field[0], x.shift_left(1), x), 0)
-    for k in range(1, len(field)):
-        value = Mux(field[k], value.shift_left(1 << k), value)
-    return within(value[1:].as_signed(), -largest, largest)
+def _product(m, platform, weight: Element, x: Element, fmts, largest: int):
+    """Magnitude, or signed mantissa times magnitude, of a product, and what is left of its sign."""
+    cycles = float_cycles(fmts) - 1
+    few, many = (weight, x) if 0 < fmts[0].precision <= (fmts[1].precision or fmts[0].precision) else (x, weight)
+    bits, value = few.significand, many.significand
+    value = value if value.shape().signed else Cat(value, Const(0, 1)).as_signed()
+    sums = [gated_sum(m, platform, bits[k], value, bits[k + 1], value.shift_left(1)) if k + 1 < len(bits) else
+            Mux(bits[k], value, 0) for k in range(0, len(bits), 2)]
+    sums = [delay(m, each, 1) for each in sums] if len(bits) > 1 else sums
+    for level in range(1, cycles - 1):
+        sums = [delay(m, shifted_sum(sums[k], sums[k + 1], 1 << level) if k + 1 < len(sums) else sums[k], 1)
+                for k in range(0, len(sums), 2)]
+    shifts = [part.shift for part, fmt in zip((weight, x), fmts, strict=True) if fmt.precision]
+    amount, value = delay(m, sum(shifts[1:], shifts[0]), cycles - 1), sums[0]
+    for k in range(len(amount)):
+        value = within(Mux(amount[k], value.shift_left(1 << k), value), largest << len(shifts))
+    value = value[len(shifts):].as_signed()  # each element is twice as large as its significand and shift say
+    return delay(m, value, 1), delay(m, weight.sign ^ x.sign, cycles)
 
 
 def _sum(m, platform, one, sign, other, other_sign, largest):

@@ -100,4 +100,4 @@ class EntryReader(wiring.Component):
             came = data.View(entry(config), came)
             m.d.comb += [
                 self.o[j].exponent.eq(came.exponent), self.o[j].mantissas.as_value().eq(
-                    came.mantissas.as_value().word_select(group, config.lanes * config.activations.bits))]
+                    came.mantissas.as_value().word_select(group, config.lanes * config.activations.code_bits))]

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
+from concord.hw.lib.elements import without_minus_zero
 from concord.hw.lib.jobs import ENTRY_WRITERS, entry_job, entry_progress
 from concord.hw.lib.payloads import Mode, address_bits, entry_word
 from concord.hw.lib.queue import Queue
@@ -108,10 +109,10 @@ class EntryWriter(wiring.Component):
 
     def _write(self, m, unsigned):
         """Write a word from the quantiser, with its first word also the words that the entry may lack, or an entry."""
-        config, o = self.config, self.quantizer.o
-        words, size = config.vector_words, config.mfu_lanes * config.activations.bits
-        place, host = Signal(range(words)), self.host.p.entry.mantissas.as_value()
-        zero = Mux(unsigned, Const(-config.activations.zero, config.activations.bits), 0).replicate(config.mfu_lanes)
+        config, fmt, o = self.config, self.config.activations, self.quantizer.o
+        words, size = config.vector_words, config.mfu_lanes * fmt.code_bits
+        place, host = Signal(range(words)), without_minus_zero(self.host.p.entry.mantissas, fmt)
+        zero = Mux(unsigned, Const(-fmt.zero, fmt.code_bits), 0).replicate(config.mfu_lanes)
         m.d.comb += [
             o.ready.eq(1), self.host.ready.eq(~o.valid), self.write.valid.eq(o.valid | self.host.valid),
             self.write.words.eq(Cat(~o.valid | (place == 0) | (place == k) for k in range(words))),

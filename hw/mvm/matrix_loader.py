@@ -5,13 +5,13 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.arithmetic import low_high
+from concord.hw.lib.elements import magnitude
 from concord.hw.lib.payloads import Load, word
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.hw.mvm.quantizer import Quantizer
 from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.machine.config import Config
-from concord.spec.numbers.formats import Format
 
 TILES = 2  # tiles that may be between the input and the output of the quantiser
 
@@ -99,7 +99,7 @@ class MatrixLoader(wiring.Component):
         """Write the records of a tile, and after the last one its mark."""
         config = self.config
         known, marked = Signal(range(config.groups + 1)), Signal(range(config.groups + 1))
-        used = Cat(_magnitude(code, config.weights) for code in record(config)(item.record).mantissas).any()
+        used = Cat(magnitude(code, config.weights) for code in record(config)(item.record).mantissas).any()
         before = Mux((item.row == 0) & (item.group == 0), 0, known)
         m.d.comb += marked.eq(Mux(used & (item.group >= before), item.group + 1, before))
         loaded = Signal()
@@ -110,11 +110,3 @@ class MatrixLoader(wiring.Component):
                 known.eq(marked), self.mark.tile.eq(item.tile), self.mark.mark.eq(marked),
                 self.write.tile.eq(item.tile), self.write.row.eq(item.row), self.write.group.eq(item.group),
                 self.write.record.eq(item.record)]
-
-
-def _magnitude(code, fmt: Format):
-    """Bits of the code of an element that are all 0 for 0 alone; the sign of an element with its own exponent is not.
-
-    A host may send the code of -0.
-    """
-    return code[:-1] if fmt.precision else code

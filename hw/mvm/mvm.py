@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib import message_payloads
+from concord.hw.lib.elements import mantissa
 from concord.hw.lib.jobs import column_job, entry_job, entry_progress, entry_writers
 from concord.hw.lib.payloads import Load, Product, entry_reads, entry_word, operand_word, word
 from concord.hw.lib.pipeline import delay, delay_control
@@ -14,7 +15,6 @@ from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
 from concord.hw.mvm.column_walker import ColumnWalker
 from concord.hw.mvm.converter import Converter
-from concord.hw.mvm.dot_products import mantissa
 from concord.hw.mvm.entry_reader import EntryReader
 from concord.hw.mvm.entry_writer import EntryWriter
 from concord.hw.mvm.matrix_loader import MatrixLoader
@@ -217,9 +217,8 @@ class MatrixVectorMultiplier(wiring.Component):
         config = self.config
         per_row = config.lanes * config.tile_engines
         operands = [x for engine in self.engines for x in engine.operand.mantissas]
-        operands = [delay(m, x, TileEngine.weights_after) for x in operands]
-        fmt = config.weights
-        weights = [[mantissa(w, fmt) if fmt.precision else w for bank in matrix_rf.o for w in bank[r].mantissas]
+        operands = [mantissa(delay(m, x, TileEngine.weights_after), config.activations) for x in operands]
+        weights = [[mantissa(w, config.weights) for bank in matrix_rf.o for w in bank[r].mantissas]
                    for r in range(config.native_dim)]
         products = [x * weight for row in weights for x, weight in zip(operands, row, strict=True)]
         m.submodules.products = counter = OverflowCounter(len(products), len(products[0]), config.product_bits)

@@ -76,7 +76,7 @@ class OperandBuffer(wiring.Component):
     def _memories(self, m, taken, column, place, filling, reading):
         """One bank of mantissas and one of exponents for each engine."""
         config, fmt, engines = self.config, self.config.activations, self.config.tile_engines
-        row = max(config.lanes, config.mfu_lanes)  # mantissas of one memory row
+        row, word_bits = max(config.lanes, config.mfu_lanes), fmt.code_bits * config.mfu_lanes  # mantissas of one row
         per_row, per_group = row // config.mfu_lanes, row // config.lanes
         rows = config.native_dim // row
         high = bits_for(self.steps - 1) if self.steps > 1 else 0
@@ -85,10 +85,10 @@ class OperandBuffer(wiring.Component):
         sub, read_line = low_high(self.group, per_group)
         later = delay(m, sub, 1)
         for e in range(engines):
-            memory = Memory(shape=fmt.bits * row, depth=rows << high + 1, init=[], attrs=UNCHECKED)
+            memory = Memory(shape=fmt.code_bits * row, depth=rows << high + 1, init=[], attrs=UNCHECKED)
             exponents = Memory(shape=fmt.exponent_bits, depth=2 << high, init=[], attrs=UNCHECKED)
             m.submodules[f"mantissas{e}"], m.submodules[f"exponents{e}"] = memory, exponents
-            write, write_exponent = memory.write_port(granularity=fmt.bits * config.mfu_lanes), exponents.write_port()
+            write, write_exponent = memory.write_port(granularity=word_bits), exponents.write_port()
             read, read_exponent = memory.read_port(), exponents.read_port()
             here = taken & (bank == e)
             m.d.comb += [
@@ -99,6 +99,6 @@ class OperandBuffer(wiring.Component):
                 write_exponent.en.eq(here),
                 read.addr.eq(Cat(read_line, self.step[:high], reading)),
                 read_exponent.addr.eq(Cat(self.step[:high], reading)),
-                Value.cast(self.o[e].mantissas).eq(read.data.word_select(later, fmt.bits * config.lanes)),
+                Value.cast(self.o[e].mantissas).eq(read.data.word_select(later, fmt.code_bits * config.lanes)),
                 self.o[e].exponent.eq(read_exponent.data),
             ]

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
+from concord.hw.lib import elements
 from concord.hw.lib.float16 import Binary16, significand
 from concord.hw.lib.payloads import lane_group, operand_word
 from concord.hw.lib.pipeline import delay, delay_control
@@ -23,13 +24,13 @@ def quantized(fmt: Format, lanes: int) -> data.StructLayout:
 class Quantizer(wiring.Component):
     """Quantises blocks of `size` numbers: mantissa = clip(round(x * 2**((bits - 1) - E)), lowest, highest).
 
-    Mantissas that are powers of two (precision 1) leave as codes.
+    Elements with exponents of their own leave as codes.
 
     In integer mode mantissa = clip(round(x), lowest, highest), or clip(round(x), 0, levels) - zero if unsigned, and
     the exponent is 0. A block keeps one mode, and `unsigned` comes with `integer` only.
 
     Args:
-        fmt:   Format of the blocks, without a precision or with the precision 1.
+        fmt:   Format of the blocks.
         lanes: Number of elements of a word.
         size:  Number of elements of a block, a multiple of `lanes`.
         short: Whether `last` ends a block early. The elements that the block lacks count as zeros.
@@ -132,8 +133,9 @@ class Quantizer(wiring.Component):
 
         side = Cat(scales.o.p.exponent, end, scales.o.p.last & end)
         valid, unsigned = moving, scales.o.p.unsigned
-        lanes = [_distance(Binary16(lane), scales.o.p.base, self.fmt) for lane in words.o.p.lanes]
-        for function in (align, nearest, clip):
+        first, *others = _FLOATING if self.fmt.precision else _FIXED
+        lanes = [first(Binary16(lane), scales.o.p.base, self.fmt) for lane in words.o.p.lanes]
+        for function in others:
             side, valid, unsigned = later(side), later(valid, False), later(unsigned)
             lanes = [function(*map(later, lane), self.fmt, unsigned) for lane in lanes]
         m.d.comb += [
@@ -186,23 +188,15 @@ def nearest(sign, value, beyond, fmt, unsigned):
     """The magnitude, rounded to the nearest integer, ties to even, and the limit for its sign."""
     round_up = value[11] & (value[:11].any() | value[12])
     below, above = Mux(unsigned, 0, -fmt.lowest), Mux(unsigned, fmt.levels, fmt.highest)
-    rounded = _nearest_power(value) if fmt.precision else value[12:] + round_up
-    return sign, rounded, beyond, Mux(sign, below, above)
-
-
-def _nearest_power(value):
-    """The power of two next to a value with 12 fraction bits; 0 up to 1/2, and the larger one half way between two."""
-    leads = [value[k] & ~value[k + 1:].any() for k in range(12, len(value))]
-    stays = [lead & ~value[k + 11] for k, lead in enumerate(leads)]
-    rises = [~value[12:].any() & value[11] & value[:11].any(), *(lead & value[k + 11] for k, lead in enumerate(leads))]
-    return Cat(stay | rise for stay, rise in zip([*stays, Const(0)], rises, strict=True))
+    return sign, value[12:] + round_up, beyond, Mux(sign, below, above)
 
 
 def clip(sign, magnitude, beyond, limit, fmt, unsigned):
-    """The mantissa, clipped to its limit, or its code."""
+    """The mantissa, clipped to its limit."""
     clipped = Mux(beyond | (magnitude > limit), limit, magnitude)
-    if fmt.precision:  # the code of a power of two
-        power = clipped[:fmt.bits - 1]
-        fields = [Cat(power[k] for k in range(len(power)) if k + 1 >> bit & 1).any() for bit in range(fmt.field_bits)]
-        return Cat(*fields, sign & power.any())
     return ((clipped[:fmt.bits] ^ sign.replicate(fmt.bits)) + sign - Mux(unsigned, fmt.zero, 0))[:fmt.bits]
+
+
+#: The four steps from a number to a mantissa, and to the code of an element with an exponent of its own.
+_FIXED = _distance, align, nearest, clip
+_FLOATING = elements.distance, elements.normalise, elements.nearest, elements.clip

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.arithmetic import adder_tree
 from concord.hw.lib.pipeline import delay
-from concord.hw.mvm.dot_products import SHIFT_CYCLES, SharedProducts, groups, plane_cycles, plane_dot, shift_dot
+from concord.hw.mvm.dot_products import SharedProducts, float_cycles, float_dot, groups, plane_cycles, plane_dot
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.spec.machine.config import Config
@@ -23,7 +23,7 @@ class TileEngine(wiring.Component):
     """o[r] = sum over lanes of weights[r] * operand, in block mode times 2**(alignment + both stored exponents).
 
     The first rows use the hardware multipliers that the configuration has for the engine, the others lookup tables; the
-    results are the same, and come at the same time. Weights that are powers of two shift the operand.
+    results are the same, and come at the same time. Elements with exponents of their own come as codes.
 
     Args:
         config: The machine.
@@ -51,10 +51,10 @@ class TileEngine(wiring.Component):
     def joins(self) -> int:
         """Cycles in which rows in lookup tables join their planes, and rows in multipliers are taken apart.
 
-        Rows of powers of two have no planes: these are the cycles of their shifts and signs.
+        Elements with exponents of their own have no planes: these are the cycles of `float_cycles`.
         """
-        fmt = self.config.weights
-        return SHIFT_CYCLES if fmt.precision else plane_cycles(fmt.bits)
+        fmts = self.config.weights, self.config.activations
+        return float_cycles(fmts) if any(fmt.precision for fmt in fmts) else plane_cycles(fmts[0].bits)
 
     @property
     def dot_latency(self) -> int:
@@ -87,7 +87,7 @@ class TileEngine(wiring.Component):
         for group in chosen:
             taken = rows[len(dots):len(dots) + group.rows]
             dots += [delay(m, dot, self.joins - group.cycles) for dot in shared.dots(m, group, taken, vector, total)]
-        in_tables = shift_dot if fmts[0].precision else plane_dot
+        in_tables = float_dot if any(fmt.precision for fmt in fmts) else plane_dot
         return dots + [in_tables(m, platform, row, vector, fmts=fmts) for row in rows[len(dots):]]
 
     def _aligned(self, m, value, amount, integer):

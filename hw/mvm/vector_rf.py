@@ -75,7 +75,7 @@ class VectorRf(wiring.Component):
         Each word keeps a share of the bits of the exponent: no second memory is needed for it.
         """
         config, write, columns, words = self.config, self.write, self.columns[j], self.config.vector_words
-        size, share = config.activations.bits * config.mfu_lanes, -(-config.activations.exponent_bits // words)
+        size, share = config.activations.code_bits * config.mfu_lanes, -(-config.activations.exponent_bits // words)
         m.submodules[f"bank{j}"] = memory = Memory(
             shape=words * (size + share), depth=config.vector_rf // config.tile_engines, init=[], attrs=UNCHECKED)
         port, read = memory.write_port(granularity=size + share), memory.read_port()

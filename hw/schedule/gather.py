@@ -127,7 +127,7 @@ class Gather(wiring.Component):
             "mode": job.mode, "from_entries": job.memory == ENTRIES, "first": first, "last": last, "pool": job.pool}
         m.d.comb += [o[name].eq(delay(m, Value.cast(mark), 2)) for name, mark in marks.items()]
         mantissas = Value.cast(self.vector_rf.entry.mantissas).word_select(
-            delay(m, part, 1), config.mfu_lanes * config.activations.bits)
+            delay(m, part, 1), config.mfu_lanes * config.activations.code_bits)
         m.d.comb += [Value.cast(o.word).eq(delay(m, Value.cast(self.vectors.data), 1)),
                      Value.cast(o.lanes.mantissas).eq(delay(m, mantissas, 1)),
                      o.lanes.exponent.eq(delay(m, self.vector_rf.entry.exponent, 1))]

@@ -8,7 +8,7 @@ from concord.hw.lib.payloads import entry
 from concord.hw.mvm.column_walker import column_addresses
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.vector_rf import bank_read
-from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, stored
 from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.reference.hazards import EntryPipeline
 from concord.sim.stimulus import products
@@ -47,7 +47,7 @@ class Bench:
     def __init__(self, dut, chosen, stall: float):
         self.dut, self.chosen, self.rng = dut, chosen, np.random.default_rng(cocotb.RANDOM_SEED)
         fmt = CONFIG.activations
-        self.mantissas = mantissas(self.rng, fmt, (CONFIG.vector_rf, N))
+        self.mantissas = stored(mantissas(self.rng, fmt, (CONFIG.vector_rf, N)), fmt)
         self.exponents = self.rng.integers(0, fmt.e_max - fmt.e_min + 1, CONFIG.vector_rf)
         self.writers = EntryPipeline(CONFIG, cocotb.RANDOM_SEED)
         self.source = StreamSource(dut, "i", stall=stall)

@@ -9,17 +9,19 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import ENTRY_WRITERS, entry_job, entry_progress
 from concord.hw.lib.payloads import entry_word
 from concord.hw.mvm.vector_rf import entry_words
-from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, stored
 from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.stimulus.products import EntryWrites
 from concord.sim.stimulus.random_values import random_block
 
-TESTED = ("tiny", "serial", "wide")
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
+TESTED = ("tiny", "serial", "wide", "tiny_float")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(last_column, job.skip, 0)", "new": "Mux(last_column, 0, job.skip)"},
     {"old": "Mux(modes.ready, 1, turn + 1)", "new": "1"},
     {"old": "job.rising | last_turn", "new": "1"},
-    {"old": "Mux(unsigned, Const(-config.activations.zero", "new": "Mux(0, Const(-config.activations.zero"},
+    {"old": "Mux(unsigned, Const(-fmt.zero", "new": "Mux(0, Const(-fmt.zero"},
+    {"old": "code[-1] & code[:-1].any()", "new": "code[-1]", "file": "hw/lib/elements.py", "config": "tiny_float"},
     {"old": "self.host.ready.eq(~o.valid)", "new": "self.host.ready.eq(1)"},
 )
 
@@ -74,7 +76,7 @@ class ExpectedMemory:
             if written:
                 given = {"chain": number, "iteration": iteration, "address": address}
                 got = self.contents[address]
-                assert_equal("mantissas", [got[k][0] for k in range(N)], values, **given)
+                assert_equal("mantissas", [got[k][0] for k in range(N)], stored(values, CONFIG.activations), **given)
                 assert_equal("exponent", [got[k][1] for k in range(N)], np.full(N, exponent), **given)
                 self.part = 0
                 self.left.popleft()

@@ -11,6 +11,7 @@ from concord.sim.drivers.bench import CONFIG, assert_equal, loaded, pack, stored
 from concord.sim.drivers.stream import StreamSource, every_cycle, start, until
 from concord.sim.stimulus.random_values import legal
 
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(item.row == 0) & (item.group == 0)", "new": "item.group == 0"},

@@ -9,6 +9,7 @@ from concord.sim.reference.product_traffic import ProductTraffic
 from concord.sim.stimulus import products
 from concord.spec.isa.chain import Registers
 
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "delay(m, beat.integer, rotator.latency)", "new": "delay(m, beat.integer, rotator.latency + 1)"},

@@ -5,7 +5,7 @@ import numpy as np
 from amaranth.lib import data
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.quantizer import quantized
-from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, pack
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, pack, stored
 from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.stimulus.random_values import block_fields, mantissas
 
@@ -22,7 +22,7 @@ class Operand:
 
     def __init__(self, rng):
         fmt, columns = CONFIG.activations, int(rng.integers(1, CONFIG.operand_columns + 1))
-        self.mantissas = mantissas(rng, fmt, (columns, N))
+        self.mantissas = stored(mantissas(rng, fmt, (columns, N)), fmt)
         self.exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, columns)
         self.columns, self.taken = columns, 0
 

@@ -6,7 +6,7 @@ import numpy as np
 from amaranth.lib import data
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.operand_rotator import OperandRotator
-from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
+from concord.sim.drivers.bench import CONFIG, assert_equal, pack, stored, unpack
 from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.stimulus.random_values import mantissas
 
@@ -23,7 +23,7 @@ async def every_column_meets_its_tile(dut):
     """The tile of column e is tile + e, whose bank is its address modulo the engines; banks without a column get 0."""
     rng, cycles = np.random.default_rng(cocotb.RANDOM_SEED), 1000
     fmt, shape = CONFIG.activations, data.ArrayLayout(operand(CONFIG), ENGINES)
-    numbers = mantissas(rng, fmt, (cycles, ENGINES, CONFIG.lanes))
+    numbers = stored(mantissas(rng, fmt, (cycles, ENGINES, CONFIG.lanes)), fmt)
     exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (cycles, ENGINES))
     tile, columns = rng.integers(0, CONFIG.matrix_tiles, cycles), rng.integers(1, ENGINES + 1, cycles)
     i = pack(shape, {"mantissas": numbers, "exponent": exponents})

@@ -11,12 +11,16 @@ from concord.hw.mvm.quantizer import Quantizer, quantized
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, stored, unpack
 from concord.sim.drivers.stream import Sink, StreamSource, every_cycle, moments, start
 
-TESTED = ("tiny", "serial", "wide")
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
+TESTED = ("tiny", "serial", "wide", "tiny_float")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(value[:11].any() | value[12])", "new": "1"},
-    {"old": "ones = fraction[-fmt.precision:].all()", "new": "ones = 0", "test": "test_the_quantizer_of_powers_of_two"},
-    {"old": "value[11] & value[:11].any(), *(lead", "new": "value[11], *(lead",
-     "test": "test_the_quantizer_of_powers_of_two"},
+    {"old": "ones = fraction[-fmt.precision:].all()", "new": "ones = 0", "config": "tiny_float"},
+    {"old": "rest[:-1].any() | kept[0]", "new": "1", "file": "hw/lib/elements.py", "config": "tiny_float"},
+    {"old": "(bits << zeros)[:len(bits)]", "new": "bits", "file": "hw/lib/elements.py", "config": "tiny_float"},
+    {"old": "number.exponent.all()\n", "new": "Const(0)\n", "file": "hw/lib/elements.py", "config": "tiny_float"},
+    {"old": "below | ~bits[-1]", "new": "below", "file": "hw/lib/elements.py", "config": "tiny_float"},
+    {"old": "sign & clipped.any()", "new": "sign", "file": "hw/lib/elements.py", "config": "tiny_float"},
 )
 
 
@@ -89,6 +93,24 @@ async def matches_golden(dut, stall):
     # INVALID is flagged when a word is taken, and a block is measured before it leaves: both have happened by now.
     assert len(flagged) == sum(invalid(each) for each in word["word"])
     assert len(measured) == count
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(mode=[(0, 0), (1, 0), (1, 1)])
+async def numbers_of_every_kind(dut, mode):
+    """Of all 65,536 numbers, those that fit 4,096 words: 16 lanes see each one."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    bits = rng.permutation(1 << 16).astype(np.uint16)[:4096 * LANES].reshape(-1, SIZE)
+    count, (integer, unsigned) = len(bits) * WORDS, mode
+    i, o = StreamSource(dut, "i"), Sink(dut, "o")
+    await start(dut)
+    words = bits.reshape(-1, LANES)
+    i.put(*pack(operand_word(LANES), {"word": words, "last": np.zeros(count, int), **{
+        name: np.full(count, value) for name, value in (("integer", integer), ("unsigned", unsigned))}}))
+    got = unpack(quantized(CONFIG.activations, LANES), await o.receive(count))
+    mantissas, _ = golden(bits, *(np.full(len(bits), bool(value)) for value in mode), CONFIG.activations)
+    assert_equal("mantissas", got["mantissas"], stored(mantissas, CONFIG.activations).reshape(-1, LANES), number=words,
+                 block=bits.repeat(WORDS, 0))
 
 
 def pulses(dut, signal):

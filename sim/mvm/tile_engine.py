@@ -14,15 +14,16 @@ from concord.sim.drivers.bench import CONFIG, assert_equal, pack, stored, unpack
 from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.stimulus.random_values import mantissas
 
-TESTED = ("tiny", "serial", "wide")
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
+TESTED = ("tiny", "serial", "wide", "tiny_float")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "minus=top and places[k + 1] == 1", "new": "minus=False", "file": "hw/mvm/dot_products.py"},
     {"old": "(value >> self.shift) + Cat(value[self.shift - 1], Const(0, 1)).as_signed()", "new": "value >> self.shift",
      "file": "hw/mvm/dot_products.py"},
-    {"old": "Mux(field.any(), Mux(field[0]", "new": "Mux(1, Mux(field[0]", "file": "hw/mvm/dot_products.py",
-     "test": "test_weights_that_are_powers_of_two[tile_engine-tiny]"},
-    {"old": "sign ^ other_sign", "new": "other_sign", "file": "hw/mvm/dot_products.py",
-     "test": "test_weights_that_are_powers_of_two[tile_engine-tiny]"},
+    {"old": "value.shift_left(1)) if", "new": "value) if", "file": "hw/mvm/dot_products.py", "config": "tiny_float"},
+    {"old": "field[0] | ~normal", "new": "field[0]", "file": "hw/lib/elements.py", "config": "tiny_float"},
+    {"old": "sign ^ other_sign", "new": "other_sign", "file": "hw/mvm/dot_products.py", "config": "tiny_float"},
+    {"old": "weight.sign ^ x.sign", "new": "weight.sign", "file": "hw/mvm/dot_products.py", "config": "tiny_float"},
 )
 
 DUT = TileEngine(CONFIG)
@@ -50,8 +51,8 @@ async def matches_golden(dut):
 
     after = TileEngine.weights_after
     late = {"mantissas": np.roll(stored(weights, fmts[0]), after, 0), "exponent": np.roll(scales, after, 0)}
-    inputs = {"operand": pack(operand(CONFIG), {"mantissas": vector, "exponent": scale}), "integer": integer,
-              "weights": pack(data.ArrayLayout(record(CONFIG), n), late)}
+    inputs = {"operand": pack(operand(CONFIG), {"mantissas": stored(vector, fmts[1]), "exponent": scale}),
+              "integer": integer, "weights": pack(data.ArrayLayout(record(CONFIG), n), late)}
     got = unpack(data.ArrayLayout(signed(WIDTH), n), (await drive_pipeline(dut, inputs, ["o"], LATENCY))["o"])
     sums = lane_sums(weights[None], vector, lanes)[0, :, :, 0].astype(object)
     shift = np.where(integer[:, None], 0, CONFIG.alignment + scales + scale[:, None]).astype(object)

@@ -9,13 +9,13 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, column_job, entry_job, entry_progress, entry_writers
 from concord.hw.lib.payloads import entry, entry_reads, entry_word
 from concord.hw.mvm.mvm import events
-from concord.sim.drivers.bench import Packer, assert_equal
+from concord.sim.drivers.bench import Packer, assert_equal, stored
 from concord.sim.drivers.stream import StreamSource, every_cycle
 from concord.sim.reference.hazards import ahead
 from concord.sim.stimulus import products
 from concord.sim.stimulus.entry_chains import columns
 from concord.sim.stimulus.products import EntryWrites
-from concord.sim.stimulus.random_values import block_fields
+from concord.sim.stimulus.random_values import block_fields, legal
 from concord.spec.isa.chain import Chain
 from concord.spec.machine.config import Config
 
@@ -59,7 +59,7 @@ class EntryTraffic:
         """Let the host write every entry, and begin to serve the ports."""
         config, fmt, rng = self.config, self.config.activations, self.rng
         count = config.vector_rf
-        self.golden.mantissas[:] = rng.integers(fmt.lowest, fmt.highest + 1, (count, config.native_dim))
+        self.golden.mantissas[:] = legal(rng.integers(fmt.lowest, fmt.highest + 1, (count, config.native_dim)), fmt)
         self.golden.exponents[:] = rng.integers(0, fmt.e_max - fmt.e_min + 1, count)
         self.landed = [self.entry(address) for address in range(count)]
         await self.sources["host_write"].send(*(
@@ -69,7 +69,8 @@ class EntryTraffic:
 
     def entry(self, address: int) -> dict:
         """The entry that all chains so far leave at `address`."""
-        return block_fields(self.golden.mantissas[address], self.golden.exponents[address])
+        golden = self.golden
+        return block_fields(stored(golden.mantissas[address], self.config.activations), golden.exponents[address])
 
     def read(self, chain: Chain, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Plan the reads of a product, number `number` of all products, and return its mantissas and exponents."""

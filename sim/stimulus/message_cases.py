@@ -138,7 +138,7 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
 
 def entry_bits(config: Config) -> int:
     """Number of bits of an entry of VectorRf; its record has zeros after them."""
-    return config.native_dim * config.activations.bits + config.activations.exponent_bits
+    return config.native_dim * config.activations.code_bits + config.activations.exponent_bits
 
 
 def _biases(config, bits):

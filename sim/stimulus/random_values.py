@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.host.messages import bias_message, entries_message, packed_message, write_message
-from concord.golden.mvm.elements import nearest
+from concord.golden.mvm.elements import encode, nearest
 from concord.spec.isa.memories import VRFS, depth
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
@@ -32,13 +32,14 @@ def mantissas(rng: np.random.Generator, fmt: Format, shape) -> np.ndarray:
 
 
 def block_fields(mantissas: np.ndarray, exponent: int) -> dict:
-    """The fields of a block on the wires, such as an entry of VectorRf."""
+    """The fields of a block on the wires, such as an entry of VectorRf; elements with a precision are codes."""
     return {"mantissas": dict(enumerate(mantissas.tolist())), "exponent": int(exponent)}
 
 
 def random_block(rng: np.random.Generator, fmt: Format, size: int) -> dict:
     """The fields of a random block of `size` elements."""
-    return block_fields(mantissas(rng, fmt, size), rng.integers(fmt.e_max - fmt.e_min + 1))
+    values = mantissas(rng, fmt, size)
+    return block_fields(encode(values, fmt) if fmt.precision else values, rng.integers(fmt.e_max - fmt.e_min + 1))
 
 
 def legal(values: np.ndarray, fmt: Format) -> np.ndarray:

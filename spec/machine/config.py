@@ -22,6 +22,8 @@ _RANGES = {
     "softmax_words": (0, MOST_ELEMENTS // 2),
 }
 
+WIDEST_CODE = 8  #: Most bits of an element with an exponent of its own in hardware.
+
 #: Attributes whose default, 0, stands for a machine without the unit or memory. Records leave them out where they have
 #: it, so that the digest of such a machine, and thus its firmware, does not depend on them.
 _OPTIONAL = ("softmax_words",)
@@ -144,9 +146,8 @@ class Config:
                              f"sum of {self.native_dim} products needs {bits} bits, and golden holds {EXACT_BITS}; "
                              "choose elements with shorter exponent fields")
         if self.weights.precision and self.multipliers:
-            reason = ("are powers of two, so that operands are shifted" if self.weights.precision == 1 else
-                      "run on the golden model only, which has no hardware multipliers")
-            raise ValueError(f"multipliers = {self.multipliers} must be 0: weights of {self.weights.element} {reason}")
+            raise ValueError(f"multipliers = {self.multipliers} must be 0: weights of {self.weights.element} are "
+                             "multiplied in lookup tables")
 
     @classmethod
     def from_record(cls, record: dict) -> "Config":
@@ -183,11 +184,12 @@ class Config:
         Raises:
             ValueError: a sentence that names the attribute.
         """
-        if self.activations.precision or self.weights.precision > 1:
-            which = "activations" if self.activations.precision else "weights"
-            raise ValueError(f"{which} of {getattr(self, which).element} have an exponent for each element, and "
-                             "hardware only shifts by weights that are powers of two (precision 1); such a machine "
-                             "runs on the golden model only")
+        for name in ("weights", "activations"):
+            fmt = getattr(self, name)
+            if fmt.precision and fmt.code_bits > WIDEST_CODE:
+                raise ValueError(f"{name} of {fmt.element} are stored in {fmt.code_bits} bits, and hardware takes "
+                                 f"floats of at most {WIDEST_CODE} bits, such as E4M3 or E5M2; such a machine runs on "
+                                 "the golden model only")
         for name in ("native_dim", "lanes", "mfu_lanes", "tile_engines"):
             value = getattr(self, name)
             if value & value - 1:
@@ -242,6 +244,7 @@ def _digest(config: Config) -> int:
 
 
 _FULL8 = Format(bits=8)
+_E4M3 = Format.floating(4, 3, e_min=4, e_max=4)
 _SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
 _VISION = Config(
     native_dim=16, lanes=16, multipliers=112, mfu_lanes=8, weights=_SYMMETRIC8, activations=_SYMMETRIC8, acc_int=12,
@@ -299,6 +302,8 @@ PRESETS = {
         instructions=512, accumulator_rows=2048, operand_columns=64, clock_mhz=50, lazy_update=True),
     # For tests: `tiny` with a softmax unit for 12 elements.
     "tiny_softmax": replace(_TINY, softmax_words=6),
+    # For tests: `tiny` with weights and inputs of E4M3, floats of 8 bits up to 15.
+    "tiny_float": replace(_TINY, multipliers=0, weights=_E4M3, activations=_E4M3, acc_frac=36, acc_int=12),
     # For golden only: the published large shape.
     "brainwave_s10": Config(
         native_dim=400, lanes=40, tile_engines=6, mfu_lanes=40, weights=Format(bits=3), activations=Format(bits=3),

@@ -30,10 +30,14 @@ def quantizer(lanes: int) -> int:
 
 
 def tile_engine(config: Config) -> int:
-    """From a lane group to its products' sums: weights, adder tree, planes of bits, alignment by three bits a cycle."""
+    """From a lane group to its products' sums: weights, adder tree, planes of bits, alignment by three bits a cycle.
+
+    Products of floats take, in place of planes, a tree of the bits of the shorter significand, a shift, and a sign.
+    """
     shift = max(1, sum(fmt.e_max - fmt.e_min for fmt in (config.weights, config.activations)).bit_length())
-    planes = 2 if config.weights.precision else (config.weights.bits - 1).bit_length()
-    return 1 + (config.lanes - 1).bit_length() + planes + -(-shift // 3)
+    precisions = [fmt.precision for fmt in (config.weights, config.activations) if fmt.precision]
+    joins = (min(precisions) - 1).bit_length() + 2 if precisions else (config.weights.bits - 1).bit_length()
+    return 1 + (config.lanes - 1).bit_length() + joins + -(-shift // 3)
 
 
 def product(config: Config) -> int:

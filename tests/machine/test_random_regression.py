@@ -42,3 +42,9 @@ def test_random_programs():
     assert not found.failures, "\n".join(map(str, found.failures))
     assert found.programs >= 2000
     assert not any(found.missed.values()), found.missed
+
+
+def test_random_programs_of_a_machine_of_floats():
+    found = run_programs(("tiny_float",), 50)
+    assert not found.failures, "\n".join(map(str, found.failures))
+    assert found.programs == 50

@@ -31,21 +31,27 @@ def test_two_engines_count_sums_of_more_than_62_bits(name, changes):
     TESTBENCHES[name].run(replace(preset("tiny"), tile_engines=2, **changes))
 
 
-#: Machines whose weights are powers of two: in every exponent of a block, and with one lane.
-LOGARITHMIC = {
-    "tiny": replace(preset("tiny"), weights=Format.floating(3, 0), multipliers=0),
-    "serial": replace(preset("serial"), weights=Format.floating(2, 0, e_min=-3, e_max=4))}
+#: Machines of floats and powers of two: powers of two in every exponent of a block, on one side or on both, with one
+#: lane; floats of other shapes, some under an exponent that their block shares; and the widest beside mantissas.
+FLOATS = {
+    "serial": replace(preset("serial"), weights=Format.floating(2, 0, e_min=-3, e_max=4)),
+    "both": replace(preset("tiny"), weights=Format.floating(3, 0), activations=Format.floating(2, 0), multipliers=0),
+    "shared": replace(preset("wide"), weights=Format.floating(2, 1, e_min=-6, e_max=9), multipliers=0,
+                      activations=Format.floating(3, 2, e_min=-15, e_max=0), lanes=2, tile_engines=1),
+    "E5M2": replace(preset("tiny"), weights=Format(bits=8, e_min=0, e_max=1), multipliers=8,
+                    activations=Format.floating(5, 2, e_min=8, e_max=8))}
 
 
-@pytest.mark.parametrize(("name", "config"), [
-    *(("tile_engine", name) for name in LOGARITHMIC), ("matrix_loader", "tiny"), ("mvm", "tiny")])
-def test_weights_that_are_powers_of_two(name, config):
-    TESTBENCHES[name].run(LOGARITHMIC[config])
+@pytest.mark.parametrize(("name", "machine"), [
+    *(("tile_engine", name) for name in FLOATS), ("quantizer", "both"), ("mvm", "both")])
+def test_floats(name, machine):
+    TESTBENCHES[name].run(FLOATS[machine])
 
 
-def test_the_quantizer_of_powers_of_two():
-    config = replace(LOGARITHMIC["tiny"], activations=LOGARITHMIC["tiny"].weights)
-    TESTBENCHES["quantizer"].run(config)
+@pytest.mark.parametrize("fmt", [Format.floating(4, 3), Format.floating(5, 2)], ids=lambda fmt: fmt.element)
+def test_every_number_becomes_a_float(fmt):
+    TESTBENCHES["quantizer"].run(replace(preset("tiny_float"), acc_frac=44, weights=Format(bits=8), lanes=16,
+                                         mfu_lanes=16, native_dim=16, activations=replace(fmt, e_min=16, e_max=16)))
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

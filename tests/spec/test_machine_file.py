@@ -28,7 +28,7 @@ def test_the_text_of_a_machine_gives_it_back(name):
     config = PRESETS[name]
     assert config_from_text(full_text(config, name)) == config
     assert config_from_text(changes_text(config, "any")) == config
-    other = replace(config, clock_mhz=7, activations=replace(config.activations, rule=Rule.CEIL))
+    other = replace(config, clock_mhz=7, activations=replace(config.activations, e_max=15))
     assert config_from_text(changes_text(other, "any")) == other
     assert len(changes_text(other, "any").splitlines()) <= 4
 

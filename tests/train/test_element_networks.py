@@ -117,9 +117,10 @@ def test_imported_networks(command, tmp_path, monkeypatch):
     assert formats == {Format.floating(3, 0, e_min=-11, e_max=4)}
 
 
-def test_a_machine_of_floats_is_refused_by_verilog(tmp_path):
+def test_a_machine_of_wide_floats_is_refused_by_verilog(tmp_path):
     place = tmp_path / "floats.toml"
-    place.write_text('based_on = "tiny"\nmultipliers = 0\nweights = { bits = 5, symmetric = true, precision = 2 }\n')
+    place.write_text('based_on = "tiny"\nmultipliers = 0\nacc_frac = 48\n'
+                     'weights = { bits = 12, symmetric = true, precision = 9 }\n')
     result = CliRunner().invoke(app, ["verilog", "--preset", str(place), "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
     assert "such a machine runs on the golden model only" in " ".join(result.output.split())
