@@ -63,7 +63,7 @@ PROGRAMS = {
         "Throughput of several machines in a pipeline beside one, `--tiny` for MLPerf Tiny's architectures."),
     "bench_overflow": (
         "benchmarks.bench_overflow",
-        "ResNet-style networks and MLPs on accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."),
+        "Image and recurrent networks on accumulators of 16, 14 and 12 bits beside FP32: accuracy, events; `--share`."),
     "bench_scales": (
         "benchmarks.bench_scales",
         "8 bits after a scaler beside onnxruntime's, channels of equal range at 8 to 4 bits: accuracy; `--seeds`."),

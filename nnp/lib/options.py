@@ -133,6 +133,9 @@ OVERFLOW = {
     "overflow_shrink": Words(
         ("--overflow-shrink",), "Smallest factor of one round that shrinks ranges where sums stay far inside; 1 for no "
         "shrinking.", "by the kind of network"),
+    "overflow_every": Words(
+        ("--overflow-every",), "Number of training steps between two counts of overflows, beside the one after each "
+        "epoch.", "0"),
 }
 #: The words of each class of options.
 WORDS: dict[type[UserOptions], dict[str, Words]] = {QuantizationOptions: OPTIONS, OverflowOptions: OVERFLOW}

@@ -9,7 +9,7 @@ from concord.datasets import dataset
 from concord.datasets.dataset import DATA
 from concord.datasets.dataset import images as images_of
 from concord.golden.mvm.overflow import Events
-from concord.net.layer_overflow import Count, Widths, dry_run, wrapped
+from concord.net.layer_overflow import Count, Widths, dry_run
 from concord.net.model import Model, Provenance
 from concord.net.quantize.recipe import Methods, Recipe, WeightTraining
 from concord.nnp.main import app
@@ -313,21 +313,6 @@ def test_averages_keep_their_ones_and_get_wider_inputs():
     with pytest.raises(ValueError, match="layer '0' adds 16 codes of 8 bits, which 11 bits do not hold: use a wider"):
         settled(behind_quantizers(averages, x, Recipe(weights_bits=4, input_bits=8)), x,
                 OverflowOptions(accumulator=11))
-
-
-@pytest.mark.parametrize("sum_bits", [15, 12])
-def test_sums_that_wrap_are_goldens(sum_bits):
-    torch.manual_seed(0)
-    x = torch.rand(20, 1, 8, 8).half().float()
-    net = behind_quantizers(Convolutions(), x, Recipe(weights_bits=8, input_bits=8))
-    with torch.no_grad():
-        wide = net(x, lowered=True)
-        for layer in net.layers.values():
-            layer.sum_bits = sum_bits
-        narrow = net(x, lowered=True)
-    want = wrapped(lowered(net), export.patterns(x.flatten(1)), sum_bits)
-    assert np.array_equal(export.patterns(narrow), want)
-    assert not torch.equal(narrow, wide)
 
 
 def test_too_large_ranges_shrink_until_the_steps_are_used(images):

@@ -1,5 +1,6 @@
 """The overflow predictor of recurrent and mixed networks: it counts as golden does, until nothing overflows."""
 
+import csv
 from dataclasses import fields
 
 import numpy as np
@@ -20,6 +21,7 @@ from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
 from concord.tests import float_networks
 from concord.train.lib.export import patterns
+from concord.train.lib.observer import CsvLog, Observer
 from concord.train.lib.samples import SampleTensors
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.options import OverflowOptions
@@ -110,14 +112,29 @@ def test_a_machine_runs_codes_of_which_each_layer_has_its_own_steps():
     assert np.array_equal(made, golden.outputs(model, samples.inputs, samples.lengths))
 
 
-def test_training_ends_without_an_overflow(tmp_path):
+def test_training_ends_without_an_overflow_and_is_logged(tmp_path, monkeypatch):
     network = NETWORKS["lstm mixed"]()
     data = data_of(network)
-    model = train_imported(tmp_path / "m", network=network, data=data, choices=Choices(), epochs=(1, 1),
-                           overflow=OverflowOptions(accumulator=13))
+    runs, run = [], Predictor.run
+    monkeypatch.setattr(Predictor, "run", lambda predictor: runs.append(run(predictor)) or runs[-1])
+    model = train_imported(tmp_path / "m", network=network, data=data, choices=Choices(), epochs=(2, 1),
+                           overflow=OverflowOptions(accumulator=13, overflow_every=1), rate=0.02,
+                           progress=Observer(log=CsvLog(tmp_path / "log.csv")))
     uses = dry_run(model, data.train.inputs, data.train.lengths, Widths(sum_bits=13))
     assert sum(use.count.number for use in uses) == 0
-    assert "ranges for sums of 13 bits" in model.provenance.method
+    assert str(runs[-1]) in model.provenance.method
+    assert len(runs) == 1 + 3 * 2  # after PTQ, after each step and after each epoch; an epoch has one step
+    with (tmp_path / "log-products.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["phase"], line["epoch"]) for line in lines[::len(uses)]] == [
+        ("QAT", "1"), ("QAT", "2"), ("QAT, lowered", "1")]
+    assert [line["product"] for line in lines[:len(uses)]] == [use.product.name for use in uses]
+    for line, first, second in zip(lines, *([product for run in runs[1 + start::2] for product in run.products]
+                                            for start in (0, 1)), strict=True):
+        assert int(line["events"]) == first.before + second.before
+        assert int(line["excess"]) == max(first.excess, second.excess)
+        assert (int(line["left"]), int(line["bits"])) == (0, second.bits)
+    assert any(int(line["events"]) > 0 < int(line["excess"]) for line in lines)
 
 
 def test_fixed_factors_are_those_of_every_round():

@@ -33,7 +33,7 @@ def fit(
     seed: int,
     progress: Progress = silent,
     after_step: Callable[[], None] = lambda: None,
-    after_epoch: Callable[[], object] = lambda: None,
+    after_epoch: Callable[[], Mapping | None] = lambda: None,
     accuracy: Callable[[], float] | None = None,
     noise: torch.Generator | None = None,
     also: Mapping[str, Stateful] | None = None,
@@ -51,7 +51,7 @@ def fit(
         seed:        Seed of the order of samples.
         progress:    Shows steps. If it is an `Observer` with checkpoints, training resumes from them, to the bit.
         after_step:  Function called after each step, which keeps parameters in their bounds.
-        after_epoch: Function called after each epoch.
+        after_epoch: Function called after each epoch; it may return `figures` of `EpochRecord`.
         accuracy:    Function that measures the accuracy on the test set. It is called after each epoch if there is a
             log.
         noise:       Generator of the random numbers that `loss` draws.
@@ -84,9 +84,10 @@ def fit(
         if not math.isfinite(total):
             raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {total}, since training has diverged: try more "
                              "bits, a wider accumulator, or another seed")
-        after_epoch()
+        figures = after_epoch() or {}
         measured = _measured(net, accuracy) if accuracy and observer.measures else None
-        record = EpochRecord(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured)
+        record = EpochRecord(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured,
+                             figures=figures)
         observer.end(record, state)
         progress(phase, done, epochs * steps, f"loss {record.loss:.3f}")
 

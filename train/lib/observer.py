@@ -4,7 +4,7 @@ import csv
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +27,10 @@ class EpochRecord:
         rate:     Learning rate of the last batch, of the first group of parameters.
         loss:     Mean loss of the training samples.
         accuracy: Share of the test set that is classified correctly, or None where it was not measured.
+        figures:  Figures of each product that the overflow predictor follows, by its name: "events", overflows on the
+            calibration set before its ranges were changed; "excess", the most bits that its storage lacked; "left",
+            overflows after the change; "bits", which an accumulator needs then; "weights" and "inputs", the largest
+            factors of the ranges since training began.
     """
 
     phase: str
@@ -35,6 +39,7 @@ class EpochRecord:
     rate: float
     loss: float
     accuracy: float | None = None
+    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Stateful(Protocol):
@@ -132,6 +137,8 @@ class Observer:
             self.log.write(record)
 
 
+#: Columns of the figures of products.
+FIGURES = ("events", "excess", "left", "bits", "weights", "inputs")
 COLUMNS = ("phase", "epoch", "step", "learning rate", "loss", "accuracy")
 
 
@@ -147,26 +154,33 @@ def opened(path: Path) -> Log:
 class CsvLog:
     """A CSV file, into which each line is written as soon as its epoch is done.
 
+    Figures of products go to a file beside it, `epochs-products.csv` for `epochs.csv`, with a line for each.
+
     Args:
         path: The file. If it exists, the first epoch replaces it.
     """
 
     def __init__(self, path: Path):
-        self.path, self.begun = Path(path), False
+        self.path, self.begun = Path(path), set()
+        self.products = self.path.with_name(f"{self.path.stem}-products.csv")
 
     def write(self, record: EpochRecord):
-        if not self.begun:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._append(COLUMNS, "w")
-            self.begun = True
-        self._append((record.phase, record.epoch, record.step, record.rate, record.loss, record.accuracy), "a")
+        self._append(self.path, COLUMNS, [
+            (record.phase, record.epoch, record.step, record.rate, record.loss, record.accuracy)])
+        if record.figures:
+            self._append(self.products, ("phase", "epoch", "step", "product", *FIGURES), [
+                (record.phase, record.epoch, record.step, name, *(found[key] for key in FIGURES))
+                for name, found in record.figures.items()])
 
     def close(self):
         """Every line is written already."""
 
-    def _append(self, values: tuple, mode: str):
-        with self.path.open(mode, newline="") as file:
-            csv.writer(file).writerow(values)
+    def _append(self, path: Path, columns: tuple, lines: list[tuple]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        first = [] if path in self.begun else [columns]
+        with path.open("w" if first else "a", newline="") as file:
+            csv.writer(file).writerows([*first, *lines])
+        self.begun.add(path)
 
 
 class TensorBoardLog:
@@ -189,9 +203,10 @@ class TensorBoardLog:
             self.writer = self.module.SummaryWriter(str(self.folder), flush_secs=5)
         phase = re.sub(r"\W+", "-", record.phase.lower())
         values = {"learning rate": record.rate, "loss": record.loss, "accuracy": record.accuracy}
+        values |= {f"{name}/{key}": found[key] for name, found in record.figures.items() for key in FIGURES}
         for name, value in values.items():
             if value is not None:
-                self.writer.add_scalar(f"{phase}/{name.replace(' ', '-')}", value, record.step)
+                self.writer.add_scalar(f"{phase}/{re.sub(r'[ ,]+', '-', name)}", value, record.step)
 
     def close(self):
         if self.writer:

@@ -27,6 +27,7 @@ class OverflowOptions(UserOptions):
             derive it from how often and by how much sums overflow.
         overflow_inputs:    a2, the same for ranges of inputs.
         overflow_share:     Share of a derived growth, as a power, that the ranges of inputs take, 0 to 1.
+        overflow_every:     Number of training steps between two counts; None for one count after each epoch alone.
         overflow_shrink:    Smallest factor of one round that shrinks ranges; 1 for no shrinking.
     """
 
@@ -38,6 +39,7 @@ class OverflowOptions(UserOptions):
     overflow_inputs: float | None = None
     overflow_share: float | None = None
     overflow_shrink: float | None = None
+    overflow_every: int | None = None
 
     @property
     def counts(self) -> bool:
@@ -55,6 +57,7 @@ class OverflowOptions(UserOptions):
     def steps(self, kind: NetworkKind) -> RangeSteps:
         """The default steps of a kind of network, with those that a user has given."""
         given = {"threshold": self.overflow_threshold, "inputs": self.overflow_share, "shrink": self.overflow_shrink,
+                 "every": self.overflow_every,
                  "weights_factor": self.overflow_weights, "inputs_factor": self.overflow_inputs}
         return replace(STEPS[kind], **{name: value for name, value in given.items() if value is not None})
 

@@ -56,6 +56,7 @@ class Predictor:
         every = [product for products in self.products.values() for product in products]
         self.factors = {product.name: Factors(ranges=len(product.steps), shared=product.shared) for product in every}
         self.rounds, self.record = dict.fromkeys(self.factors, 0), None
+        self._trained, self._figures = 0, {}
         for product in every:
             product.follow(self.factors[product.name])
 
@@ -72,7 +73,7 @@ class Predictor:
             entering = self._entering(layer, self.inputs, self.lengths)
             for product in products:
                 self.factors[product.name].begin()
-            before = {product.name: self._counted(product, entering)[0].number for product in products}
+            before = {product.name: self._counted(product, entering)[0] for product in products}
             # Hidden vectors depend on all products of a recurrent layer, so each is counted again after a change.
             for _ in range(self.steps.rounds):
                 changed = [self._settle(product, layer, entering) for product in products]
@@ -81,6 +82,25 @@ class Predictor:
             made += [self._recorded(product, before[product.name], entering) for product in products]
         self.record = OverflowRecord(widths=self.widths, products=tuple(made))
         return self.record
+
+    def step(self):
+        """Follow a step of training: run if it is one of those after which to run."""
+        self._trained += 1
+        if self.steps.every and self._trained % self.steps.every == 0:
+            self._note()
+
+    def epoch(self) -> dict[str, dict[str, float]]:
+        """Run at the end of an epoch, and return what all runs of the epoch found, see `figures` of `EpochRecord`."""
+        self._note()
+        found, self._trained, self._figures = self._figures, 0, {}
+        return found
+
+    def _note(self):
+        """Run, and add what is found to the figures of this epoch."""
+        for name, figures in self.run().figures.items():
+            before = self._figures.get(name, {"events": 0, "excess": 0})
+            self._figures[name] = figures | {"events": before["events"] + figures["events"],
+                                             "excess": max(before["excess"], figures["excess"])}
 
     def rate(self, rate: float) -> float:
         """A learning rate, which is reduced if the quantisation steps of convolutions have become coarse."""
@@ -132,7 +152,7 @@ class Predictor:
             found, codes = self._counted(product, entering)
         return True
 
-    def _recorded(self, product: RangedProduct, before: int, entering: list[tuple[Tensor, Tensor]]) -> ProductRecord:
+    def _recorded(self, product: RangedProduct, before: Count, entering: list[tuple[Tensor, Tensor]]) -> ProductRecord:
         """The record of a product whose ranges have changed.
 
         Raises:
@@ -146,8 +166,8 @@ class Predictor:
         grown = product.grown
         return ProductRecord(
             name=product.name, parameters=(float(grown.min()), float(grown.max())),
-            inputs=self.factors[product.name].inputs, rounds=self.rounds[product.name], before=before,
-            after=found.number, bits=found.bits, excess=found.excess)
+            inputs=self.factors[product.name].inputs, rounds=self.rounds[product.name], before=before.number,
+            after=found.number, bits=found.bits, excess=before.excess)
 
     def _counted(self, product: RangedProduct, entering: list[tuple[Tensor, Tensor]]) -> tuple[Count, list[np.ndarray]]:
         """The events of a product for what enters its layer, and the codes that the machine multiplies."""

@@ -20,7 +20,7 @@ class ProductRecord:
         before:     Number of events on the calibration set when the predictor last began.
         after:      Number of events on the calibration set now.
         bits:       Bits of an accumulator that the calibration set needs now.
-        excess:     Largest number of bits that the storage lacks on the calibration set now.
+        excess:     Largest number of bits that the storage lacked when the predictor last began.
     """
 
     name: str
@@ -58,6 +58,13 @@ class OverflowRecord:
         """Number of events on the calibration set, of all products together."""
         return sum(product.after for product in self.products)
 
+    @property
+    def figures(self) -> dict[str, dict[str, float]]:
+        """What a log keeps of each product, by its name, see `figures` of `EpochRecord`."""
+        return {product.name: {"events": product.before, "excess": product.excess, "left": product.after,
+                               "bits": product.bits, "weights": product.parameters[1], "inputs": product.inputs}
+                for product in self.products}
+
     def __str__(self) -> str:
         return f"ranges for sums of {self.widths.sum_bits} bits ({'; '.join(map(str, self.products))})"
 
@@ -86,6 +93,7 @@ class RangeSteps:
         headroom:  Number of bits that must stay free before a range counts as too large.
         shrink:    Smallest factor of one round that shrinks; 1 for no shrinking.
         rounds:    Most counts of one product, each time the predictor runs.
+        every:     Number of training steps between two runs of the predictor; 0 for one run after each epoch alone.
         weights_factor: a1, the growth of the ranges of weights in each round with an overflow; None to derive it.
         inputs_factor:  a2, the growth of the range of inputs in each such round; None to derive it.
 
@@ -100,6 +108,7 @@ class RangeSteps:
     headroom: float = 1.0
     shrink: float = 0.5
     rounds: int = 40
+    every: int = 0
     weights_factor: float | None = None
     inputs_factor: float | None = None
 
@@ -111,6 +120,7 @@ class RangeSteps:
             ("step", f"at least least = {self.least}", self.step >= self.least),
             ("headroom", "at least 0.5", self.headroom >= 0.5),
             ("shrink", "above 0 and at most 1", 0 < self.shrink <= 1),
+            ("every", "at least 0", self.every >= 0),
             ("weights_factor", "at least 1", self.weights_factor is None or self.weights_factor >= 1),
             ("inputs_factor", "at least 1", self.inputs_factor is None or self.inputs_factor >= 1),
             ("inputs_factor", "above 1 where weights_factor is 1", (self.weights_factor, self.inputs_factor) != (1, 1)),

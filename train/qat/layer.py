@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from concord.golden.mvm.overflow import wrap
 from concord.net.arithmetic.integer import largest_sum
 from concord.net.lowering import lowering
 from concord.net.quantize.integers import Integers, Rows
@@ -47,14 +46,13 @@ class QuantizedLayer(nn.Module):
         after:      Layer in whose steps the result is, or None for real units.
         in_steps:   Whether the input arrives in steps of the code.
         activation: Activation function of the result in real units.
-        sum_bits:   Bits of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
     """
 
     def __init__(self, part: Part, rows: Rows, recipe: Recipe):
         super().__init__()
         self.geometry = Geometry.of(part)
         self.name, self.after, self.in_steps = part.name, None, False
-        self.activation, self.sum_bits = part.activation, None
+        self.activation = part.activation
         self.weights, self.inputs = self._quantizer(part, rows, recipe), activations(
             rows.inputs, recipe, part.shapes[0])
         self.line = rows.line
@@ -111,8 +109,6 @@ class QuantizedLayer(nn.Module):
         if not exact:
             codes, integers = codes.double(), integers.double()
         sums = self.geometry.product(codes, integers, None, self._border()) + 0.0
-        if self.sum_bits is not None:
-            sums = wrap(sums.long(), self.sum_bits).to(sums.dtype)
         row_sums = total(integers).double()
         gain, constant = self.folded(gain, row_sums)
         scale, offset = lowering.requantization(

@@ -34,12 +34,18 @@ def train_quantized(
         count:     Number of samples.
         lowered:   Whether `loss` computes in the machine's arithmetic, rather than in real numbers.
         rate:      Learning rate at the beginning.
-        predictor: Predictor that changes the ranges of layers after each epoch, so that sums fit; or None.
+        predictor: Predictor that changes the ranges of layers after each epoch, and between, so that sums fit; or None.
         accuracy:  Function that measures the accuracy on the test set, see `fit`.
         noise:     Generator of the random numbers that `loss` draws.
     """
-    following = {"after_epoch": predictor.run, "also": {"predictor": predictor}} if predictor else {}
+    following = {"after_epoch": predictor.epoch, "also": {"predictor": predictor}} if predictor else {}
+
+    def after_step():
+        net.bound()
+        if predictor:
+            predictor.step()
+
     groups = net.groups(rate)
     optimiser = torch.optim.Adam(groups) if net.plan.graph.has(Recurrence) else torch.optim.SGD(groups, momentum=0.9)
     fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=optimiser, loss=loss, count=count, batch=batch,
-        epochs=epochs, seed=seed, progress=progress, after_step=net.bound, accuracy=accuracy, noise=noise, **following)
+        epochs=epochs, seed=seed, progress=progress, after_step=after_step, accuracy=accuracy, noise=noise, **following)
