@@ -73,6 +73,9 @@ PROGRAMS = {
     "bench_train": (
         "benchmarks.bench_train",
         "Ways to start quantisation-aware training beside each other; `--speed`."),
+    "figure11": (
+        "benchmarks.figure11",
+        "Three starts of QAT in seven settings, as the first source document's figure 11: writes docs/figure11.md."),
     "bench_twins": (
         "benchmarks.bench_twins",
         "Software twins in numpy and PyTorch beside golden, batches of 1 and 64."),

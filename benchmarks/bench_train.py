@@ -135,7 +135,7 @@ def picture(results: list, path: Path):
              {name: curves(results, setting, name) for name in STARTS})
     grid.flat[0].legend()
     grid.flat[-1].set_axis_off()
-    made.savefig(path, dpi=130)
+    made.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(made)
 
 
