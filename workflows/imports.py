@@ -203,3 +203,22 @@ def opened(
         return load(file), None
     imported = needing("front", "concord.frontends.onnx.read").read(file, shape, output)
     return imported.network, imported
+
+
+def opened_or_kept(file: Path) -> tuple["Graph", "Imported | None"]:
+    """The network in float32 that a model was quantised from, and None; of any other file, what `opened` gives.
+
+    Raises:
+        ValueError: the file cannot be read, or holds a model without that network.
+    """
+    from concord.lib import tensor_file
+    from concord.net import model_file
+    from concord.net.float_network import float_network
+
+    if not tensor_file.holds(model_file.KIND, file):
+        return opened(file)
+    network = float_network(model_file.load_model(file))
+    if network is None:
+        raise ValueError(f"{file}: the model does not hold the network that it was quantised from; name the file of "
+                         "that network")
+    return network, None

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def quantize(
     network: Annotated[str, typer.Argument(
         metavar="FILE|NETWORK",
-        help="ONNX file, or what `nnp import` wrote of one. Or one of mlp, resnet, resnet-small, mobilenet, "
-             "mobilenet-small, inception and inception-small, or module:callable, which makes a torch.nn.Module.")],
+        help="ONNX file, what `nnp import` wrote of one, or a model, whose float network is quantised. "
+             "Or one of mlp, resnet, resnet-small, mobilenet, mobilenet-small, inception and inception-small, "
+             "or module:callable, which makes a torch.nn.Module.")],
     parameters: Annotated[Path | None, typer.Argument(
         help="Safetensors file of the FP32 parameters, for a NETWORK.", show_default=False)] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file.")] = Path("quantized.safetensors"),
@@ -69,9 +70,7 @@ def quantize(
 def _file(file: Path, data: str | None, calibration: Path | None, order: "Order | None", out: Path,
           chosen: QuantizationOptions, anew: bool):
     """Quantise the network of a file, or keep its integers."""
-    from concord.workflows.imports import opened
-
-    found = opened(file)
+    found = imports.opened_or_kept(file)
     kept, choices, given = imports.decided(found[0], chosen, anew, calibration is not None)
     samples = imports.data_set(data, *found, order) if data else None
     if kept:

@@ -117,6 +117,30 @@ def test_imported_networks(command, tmp_path, monkeypatch):
     assert formats == {Format.floating(3, 0, e_min=-11, e_max=4)}
 
 
+def test_a_model_is_quantised_again_from_its_float_network(tmp_path, monkeypatch):
+    file.save(float_networks.perceptron(), tmp_path / "net.safetensors")
+    np.savez(tmp_path / "data.npz", x_train=np.random.default_rng(0).normal(size=(30, 12)), y_train=np.arange(30) % 3)
+    monkeypatch.chdir(tmp_path)
+    common = ("--data", "data.npz", "--arithmetic", "bfp")
+    done("quantize", "net.safetensors", *common, "--weights-bits", "3", "--input-bits", "3", "-o", "m.safetensors")
+    made = []
+    for source in ("net.safetensors", "m.safetensors"):
+        done("quantize", source, *common, "--weights-float", "E4M3", "--input-float", "E4M3", "-o", "f.safetensors")
+        made.append([layer.mantissas for layer in load_model("f.safetensors").layers])
+    for left, right in zip(*made, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_a_model_without_float_network_is_refused(tmp_path):
+    model = networks.mlp(np.random.default_rng(0), preset("speech"), [9, 7], block=True)
+    model = replace(model, layers=tuple(replace(layer, float_operator=None, real={}) for layer in model.layers))
+    save_model(model, tmp_path / "m.safetensors")
+    result = CliRunner().invoke(app, ["quantize", str(tmp_path / "m.safetensors"), "--arithmetic", "bfp",
+                                      "--preset", "speech"])
+    assert result.exit_code == 2
+    assert "the model does not hold the network that it was quantised from" in " ".join(result.output.split())
+
+
 def test_a_machine_of_wide_floats_is_refused_by_verilog(tmp_path):
     place = tmp_path / "floats.toml"
     place.write_text('based_on = "tiny"\nmultipliers = 0\nacc_frac = 48\n'
