@@ -40,7 +40,7 @@ class YosysScript:
         wide:    Whether Yosys joins LUT4s by the multiplexers of their slices into functions of up to seven inputs.
                  Paths are then shorter, and take up to a quarter more LUT4.
         purge:   Whether wires that nothing uses lose their names before they are mapped to LUT4. Yosys fails on the
-                 shifts of weights that are powers of two without it.
+                 shifts of floats without it.
     """
 
     flatten: bool
@@ -101,16 +101,18 @@ def table(rows: dict[str, Counter], title: str) -> Table:
     return result
 
 
-INPUT_BITS = (8,)
-RANGE = {"e_min": -11, "e_max": 4}
-WEIGHTS = (  #: Mantissas of 4 and 8 bits, and powers of two of 3, 4 and 5 bits.
-    *(Format(bits=bits, symmetric=True, **RANGE) for bits in (4, 8)),
-    *(Format.floating(field, 0, **RANGE) for field in (2, 3, 4)))
+SHARED, ALONE = {"e_min": -11, "e_max": 4}, {"e_min": 4, "e_max": 4}  #: Exponents of blocks; of long floats.
+EIGHT, FOUR = (Format(bits=bits, symmetric=True, **SHARED) for bits in (8, 4))
+E2M0, E3M0, E4M0, E2M1, E3M2 = (Format.floating(*each, **SHARED) for each in ((2, 0), (3, 0), (4, 0), (2, 1), (3, 2)))
+E4M3, E5M2 = (Format.floating(*each, **ALONE) for each in ((4, 3), (5, 2)))
+#: Weights and inputs of tile engines that are compared.
+PAIRS = ((EIGHT, EIGHT), (FOUR, EIGHT), (FOUR, FOUR), (E2M0, EIGHT), (E3M0, EIGHT), (E4M0, EIGHT), (E3M0, E3M0),
+         (E2M1, EIGHT), (E2M1, E2M1), (E3M2, E3M2), (E4M3, EIGHT), (E4M3, E4M3), (E5M2, EIGHT), (E5M2, E3M2))
 
 
-def engine(weights: Format, input_bits: int, lanes: int) -> Config:
+def engine(weights: Format, inputs: Format, lanes: int) -> Config:
     """A machine whose tile engine has `lanes` lanes and as many rows."""
-    base, inputs = preset("vision"), Format(bits=input_bits, symmetric=True, **RANGE)
+    base = preset("vision")
     fraction = weights.bits - 1 + inputs.bits - 1 - weights.e_min - inputs.e_min  # the least that drops no bit
     return replace(base, native_dim=lanes, lanes=lanes, mfu_lanes=min(base.mfu_lanes, lanes), multipliers=0,
                    weights=weights, activations=inputs, acc_int=13, acc_frac=fraction)
@@ -119,15 +121,14 @@ def engine(weights: Format, input_bits: int, lanes: int) -> Config:
 def report(console: Console, lanes: int = 8):
     """Synthesise the engines of `lanes` lanes and as many rows, and print a table of their cells."""
     began = time.monotonic()
-    for bits in INPUT_BITS:
-        table = Table("weights", "bits stored", "LUT4", "LUT4 of a product", "FF",
-                      title=f"Tile engine of {lanes} x {lanes} products, inputs of {bits} bits, on an ECP5")
-        for weights in WEIGHTS:
-            text = verilog(TileEngine(engine(weights, bits, lanes)), "top", Ecp5())
-            cells = costs(sum(synthesise(text, YosysScript(flatten=True, purge=True)).values(), Counter()))
-            table.add_row(weights.element, str(weights.code_bits), f"{cells['LUT4']:,}",
-                          f"{cells['LUT4'] / lanes**2:.1f}", f"{cells['FF']:,}")
-        console.print(table)
+    table = Table("weights", "inputs", "bits stored", "LUT4", "LUT4 of a product", "FF",
+                  title=f"Tile engine of {lanes} x {lanes} products on an ECP5")
+    for weights, inputs in PAIRS:
+        text = verilog(TileEngine(engine(weights, inputs, lanes)), "top", Ecp5())
+        cells = costs(sum(synthesise(text, YosysScript(flatten=True, purge=True)).values(), Counter()))
+        table.add_row(weights.element, inputs.element, f"{weights.code_bits}, {inputs.code_bits}",
+                      f"{cells['LUT4']:,}", f"{cells['LUT4'] / lanes**2:.1f}", f"{cells['FF']:,}")
+    console.print(table)
     console.print(f"{time.monotonic() - began:.0f} s")
 
 
@@ -143,7 +144,8 @@ def main(
     try:
         config = find_config(preset_name)
         config.require_hardware()
-        text, purge = verilog(component(unit, config), "top", Ecp5()), config.weights.precision > 0
+        text = verilog(component(unit, config), "top", Ecp5())
+        purge = config.weights.precision > 0 or config.activations.precision > 0
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     began = time.monotonic()
