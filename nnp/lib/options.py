@@ -133,6 +133,9 @@ OVERFLOW = {
     "overflow_shrink": Words(
         ("--overflow-shrink",), "Smallest factor of one round that shrinks ranges where sums stay far inside; 1 for no "
         "shrinking.", "by the kind of network"),
+    "overflow_by": Words(
+        ("--overflow-by",), "What changes where sums overflow: ranges grow, or the largest weights are replaced by "
+        "smaller ones (data)."),
     "overflow_every": Words(
         ("--overflow-every",), "Number of training steps between two counts of overflows, beside the one after each "
         "epoch.", "0"),

@@ -26,7 +26,7 @@ from concord.train.lib.samples import SampleTensors
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.options import OverflowOptions
 from concord.train.overflow.predictor import Predictor, kind
-from concord.train.overflow.record import STEPS, NetworkKind, RangeSteps
+from concord.train.overflow.record import STEPS, Adjusted, NetworkKind, RangeSteps
 from concord.train.runs.imported import train_imported
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -137,6 +137,24 @@ def test_training_ends_without_an_overflow_and_is_logged(tmp_path, monkeypatch):
     assert any(int(line["events"]) > 0 < int(line["excess"]) for line in lines)
 
 
+@pytest.mark.parametrize("name", ["lstm", "lstm mixed"])
+def test_weights_that_overflow_are_replaced_by_smaller_ones(name):
+    net, given = behind(name)
+    options = OverflowOptions(accumulator=13, overflow_by=Adjusted.DATA)
+    steps = {key: value.clone() for key, value in net.state_dict().items() if "step" in key or "scale" in key}
+    made = Predictor(net, given.x, options.widths, options.steps(kind(net)), given.lengths)
+    assert made.run().events == 0
+    want, outputs = uses_of(net, given, options.widths)
+    assert not any(count.number for count in want.values())
+    assert np.array_equal(patterns(given.outputs(net, lowered=True)), outputs)
+    assert steps
+    assert all(net.state_dict()[key].equal(value) for key, value in steps.items())
+    changed = [product for product in made.record.products if product.rounds]
+    assert changed
+    assert all(product.parameters[0] < 1 for product in changed)
+    assert "parameters clipped to 0." in str(made.record)
+
+
 def test_fixed_factors_are_those_of_every_round():
     net, given = behind("lstm")
     options = OverflowOptions(accumulator=14, overflow_weights=2.0, overflow_inputs=1.0, overflow_shrink=1.0)
@@ -161,6 +179,7 @@ def test_every_option_is_on_the_command_line_in_python_and_in_toml(tmp_path):
 @pytest.mark.parametrize(("options", "said"), [
     ({"product_limit": 65}, "--product-limit 65 is no width"),
     ({"overflow_share": 0.5}, "--overflow-share needs a width that sums can overflow: add --accumulator"),
+    ({"accumulator": 16, "overflow_by": Adjusted.DATA, "overflow_share": 0.5}, "leave out --overflow-share"),
     ({"accumulator": 16, "overflow_weights": 0.5}, "weights_factor = 0.5 must be at least 1"),
     ({"accumulator": 16, "overflow_weights": 1.0, "overflow_inputs": 1.0}, "must be above 1 where weights_factor is 1"),
 ])

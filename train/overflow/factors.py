@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from concord.net.layer_overflow import Count, Widths
-from concord.train.overflow.record import RangeSteps
+from concord.train.overflow.record import Adjusted, RangeSteps
 
 MARGIN = 1.05  #: Ranges stay larger by this factor than those that overflowed. Shrinking by less is not done.
 
@@ -67,11 +67,11 @@ class Factors:
         inner, outer = (ratio.reshape(-1, self.shared).max(1) for ratio in _ratios(count, widths))
         if count.number > steps.threshold:
             factors = self._grow(inner, outer, count, room, steps)
-        elif count.number:
+        elif count.number or steps.by is Adjusted.DATA:
             return None
         else:
             factors = self._shrink(np.maximum(inner, outer), room, steps)
-        if factors is not None:
+        if factors is not None and steps.by is Adjusted.RANGES:
             self.parameters *= factors[0]
             self.inputs *= factors[1]
         return factors

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from concord.lib.user_options import UserOptions
-from concord.train.overflow.record import STEPS, NetworkKind, RangeSteps
+from concord.train.overflow.record import STEPS, Adjusted, NetworkKind, RangeSteps
 
 if TYPE_CHECKING:
     from concord.net.layer_overflow import Widths
@@ -27,6 +27,7 @@ class OverflowOptions(UserOptions):
             derive it from how often and by how much sums overflow.
         overflow_inputs:    a2, the same for ranges of inputs.
         overflow_share:     Share of a derived growth, as a power, that the ranges of inputs take, 0 to 1.
+        overflow_by:        What changes where sums overflow: ranges, or data, the weights themselves.
         overflow_every:     Number of training steps between two counts; None for one count after each epoch alone.
         overflow_shrink:    Smallest factor of one round that shrinks ranges; 1 for no shrinking.
     """
@@ -39,6 +40,7 @@ class OverflowOptions(UserOptions):
     overflow_inputs: float | None = None
     overflow_share: float | None = None
     overflow_shrink: float | None = None
+    overflow_by: Adjusted = Adjusted.RANGES
     overflow_every: int | None = None
 
     @property
@@ -56,8 +58,9 @@ class OverflowOptions(UserOptions):
 
     def steps(self, kind: NetworkKind) -> RangeSteps:
         """The default steps of a kind of network, with those that a user has given."""
-        given = {"threshold": self.overflow_threshold, "inputs": self.overflow_share, "shrink": self.overflow_shrink,
-                 "every": self.overflow_every,
+        share = 0.0 if self.overflow_by is Adjusted.DATA else self.overflow_share
+        given = {"threshold": self.overflow_threshold, "inputs": share, "shrink": self.overflow_shrink,
+                 "every": self.overflow_every, "by": self.overflow_by,
                  "weights_factor": self.overflow_weights, "inputs_factor": self.overflow_inputs}
         return replace(STEPS[kind], **{name: value for name, value in given.items() if value is not None})
 
@@ -80,6 +83,11 @@ class OverflowOptions(UserOptions):
         if given and not self.counts:
             raise ValueError(f"{given[0]} needs a width that sums can overflow: add --accumulator, such as "
                              "--accumulator 16")
+        ranges = [name for name in ("overflow_inputs", "overflow_share", "overflow_shrink")
+                  if getattr(self, name) is not None]
+        if self.overflow_by is Adjusted.DATA and ranges:
+            raise ValueError(f"--overflow-by data replaces weights and leaves ranges as they are: leave out "
+                             f"--{ranges[0].replace('_', '-')}")
         if given and not integers:
             raise ValueError(f"{given[0]} is for integers, whose sums can overflow: leave it out")
         if given and batch_norm:

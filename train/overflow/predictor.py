@@ -19,6 +19,7 @@ from concord.train.overflow.products import RangedProduct, products_of
 from concord.train.overflow.record import (
     COARSE,
     SLOWER,
+    Adjusted,
     NetworkKind,
     OverflowRecord,
     ProductRecord,
@@ -145,7 +146,10 @@ class Predictor:
             if not product.trained and (change[0] > 1).any():
                 raise ValueError(f"layer {layer!r} adds {codes[0].shape[-1]} codes of {product.bits} bits, which "
                                  f"{self.widths.sum_bits} bits do not hold: use a wider accumulator, or fewer pixels")
-            product.enlarge(*change)
+            if steps.by is Adjusted.DATA:
+                product.clip(product.used() / change[0])
+            else:
+                product.enlarge(*change)
             if change[1] != 1:  # what enters may be in steps of the codes
                 entering[:] = self._entering(layer, self.inputs, self.lengths)
             self.rounds[product.name] += 1
@@ -163,9 +167,10 @@ class Predictor:
             raise ValueError(
                 f"layer {product.name!r} still overflows {found.number} times in {self.widths.sum_bits} bits "
                 f"after {self.steps.rounds} rounds: give it a wider accumulator, or more rounds")
-        grown = product.grown
+        by = product.allowed(self.steps).by
+        grown = product.grown if by is Adjusted.RANGES else product.used()
         return ProductRecord(
-            name=product.name, parameters=(float(grown.min()), float(grown.max())),
+            name=product.name, by=by, parameters=(float(grown.min()), float(grown.max())),
             inputs=self.factors[product.name].inputs, rounds=self.rounds[product.name], before=before.number,
             after=found.number, bits=found.bits, excess=before.excess)
 

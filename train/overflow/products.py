@@ -11,7 +11,7 @@ from concord.net.layer_overflow import Count, Widths, count
 from concord.net.lowering.lowering import start_values
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.factors import Factors, ShrinkRoom
-from concord.train.overflow.record import RangeSteps
+from concord.train.overflow.record import Adjusted, RangeSteps
 from concord.train.qat.layer import QuantizedLayer
 from concord.train.recurrent.directions import Directions
 from concord.train.recurrent.quantized import QuantizedRecurrent
@@ -73,6 +73,14 @@ class RangedProduct(ABC):
         """
 
     @abstractmethod
+    def used(self) -> np.ndarray:
+        """float64[ranges]: the largest weight of each range in steps, as a share of the largest integer."""
+
+    @abstractmethod
+    def clip(self, shares: np.ndarray):
+        """Replace weights above shares[ranges] of the largest integer by smaller ones, in the same steps."""
+
+    @abstractmethod
     def follow(self, factors: Factors):
         """Let gradients follow the factors of the ranges."""
 
@@ -131,15 +139,19 @@ class LayerProduct(RangedProduct):
     def room(self, codes):
         inputs, fmt, unsigned = self.layer.inputs, self.layer.input_format, self.layer.inputs.unsigned
         used = _largest(codes) + fmt.zero if unsigned else np.inf  # the range of signed codes never shrinks
-        return ShrinkRoom(parameters=self.used().reshape(-1, self.rows).max(1), inputs=used / inputs.levels,
+        return ShrinkRoom(parameters=self.used(), inputs=used / inputs.levels,
                           lowered=unsigned)
 
-    def used(self) -> np.ndarray:
-        """float64[rows]: the largest weight of each row in steps, as a share of the largest integer."""
+    def used(self):
         with torch.no_grad():
             weights = self.layer.weights
             steps = weights.bent() * weights.per_weight(1 + weights.change.double())
-            return steps.abs().amax(1).double().numpy() / weights.grid.highest
+            largest = steps.abs().amax(1).double().numpy() / weights.grid.highest
+        return largest.reshape(-1, self.rows).max(1)
+
+    def clip(self, shares):
+        weights = self.layer.weights
+        weights.clip(torch.from_numpy(np.repeat(shares * weights.grid.highest, self.rows)))
 
     def enlarge(self, parameters, inputs):
         if (parameters != 1).any():
@@ -164,7 +176,7 @@ class LayerProduct(RangedProduct):
 
     def allowed(self, steps):
         if not self.trained:
-            return replace(steps, inputs=1.0, weights_factor=None)
+            return replace(steps, inputs=1.0, weights_factor=None, by=Adjusted.RANGES)
         # The largest code of these inputs is the clip of a relu6, and stays where it is.
         return steps if self.layer.inputs.ceiling is None else replace(steps, inputs=0.0, inputs_factor=None)
 
@@ -213,13 +225,26 @@ class GatesProduct(RangedProduct):
 
     def room(self, codes):
         matrix, part = self.key[0], self.part
-        ends = [max(map(abs, part.found.affines[matrix][place].ends)) for place in self.places]
-        with torch.no_grad():
-            largest = part.matrices[matrix][self.places].abs().amax((1, 2)).double().numpy()
         # The first range of the codes contains every h, and it is the smallest one.
         first = (part.found.inputs, part.found.hidden)[matrix].step
-        return ShrinkRoom(parameters=np.ones(len(ends)) if self.tied else largest / ends,
+        return ShrinkRoom(parameters=np.ones(len(self.places)) if self.tied else self.used(),
                           inputs=first / part.code_steps[matrix].item(), lowered=False)
+
+    @property
+    def highest(self) -> np.ndarray:
+        """float64[gates], the largest magnitude of an integer of each gate."""
+        affines = self.part.found.affines[self.key[0]]
+        return np.array([max(map(abs, affines[place].ends)) for place in self.places], np.float64)
+
+    def used(self):
+        with torch.no_grad():
+            return self.part.matrices[self.key[0]][self.places].abs().amax((1, 2)).double().numpy() / self.highest
+
+    def clip(self, shares):
+        with torch.no_grad():
+            weights = self.part.matrices[self.key[0]]
+            limit = torch.from_numpy(shares * self.highest).float()[:, None, None]
+            weights[self.places] = weights[self.places].clamp(-limit, limit)
 
     def enlarge(self, parameters, inputs):
         matrix, factor = self.key[0], torch.from_numpy(np.asarray(parameters, np.float64))

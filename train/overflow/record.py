@@ -8,19 +8,28 @@ if TYPE_CHECKING:
     from concord.net.layer_overflow import Widths
 
 
+class Adjusted(StrEnum):
+    """What changes where sums overflow."""
+
+    RANGES = "ranges"  #: ranges of weights and inputs grow, so that the same numbers stand in fewer steps
+    DATA = "data"  #: the largest weights of each range are replaced by smaller ones, in the same steps
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProductRecord:
     """Changes of one product.
 
     Attributes:
         name:       Name of the product: of its layer, and of the matrix where a layer has several.
-        parameters: Smallest and largest factor of the ranges of its weights, since training began.
+        parameters: Smallest and largest factor of the ranges of its weights, since training began; where data were
+            replaced, the largest weights of each range, as shares of the range.
         inputs:     Factor of the range of its inputs, since training began.
         rounds:     Number of changes, since training began.
         before:     Number of events on the calibration set when the predictor last began.
         after:      Number of events on the calibration set now.
         bits:       Bits of an accumulator that the calibration set needs now.
         excess:     Largest number of bits that the storage lacked when the predictor last began.
+        by:         What was changed.
     """
 
     name: str
@@ -31,12 +40,14 @@ class ProductRecord:
     after: int
     bits: int
     excess: int = 0
+    by: Adjusted = Adjusted.RANGES
 
     def __str__(self) -> str:
         low, high = self.parameters
         factor = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+        changed = f"parameters x {factor}" if self.by is Adjusted.RANGES else f"parameters clipped to {factor}"
         return (
-            f"{self.name}: parameters x {factor}, inputs x {self.inputs:.3g} in {self.rounds} rounds, "
+            f"{self.name}: {changed}, inputs x {self.inputs:.3g} in {self.rounds} rounds, "
             f"{self.after} events, {self.bits} bits"
         )
 
@@ -93,6 +104,7 @@ class RangeSteps:
         headroom:  Number of bits that must stay free before a range counts as too large.
         shrink:    Smallest factor of one round that shrinks; 1 for no shrinking.
         rounds:    Most counts of one product, each time the predictor runs.
+        by:        What changes where sums overflow. With data, nothing shrinks ranges.
         every:     Number of training steps between two runs of the predictor; 0 for one run after each epoch alone.
         weights_factor: a1, the growth of the ranges of weights in each round with an overflow; None to derive it.
         inputs_factor:  a2, the growth of the range of inputs in each such round; None to derive it.
@@ -108,6 +120,7 @@ class RangeSteps:
     headroom: float = 1.0
     shrink: float = 0.5
     rounds: int = 40
+    by: Adjusted = Adjusted.RANGES
     every: int = 0
     weights_factor: float | None = None
     inputs_factor: float | None = None

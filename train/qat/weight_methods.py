@@ -51,10 +51,13 @@ class DoReFa(TrainedWeights):
     def bent(self):
         return torch.tanh(self.weight.detach())
 
+    def unbent(self, bent):
+        return torch.atanh(bent)
+
     def of_weight(self, of_bent):
         return of_bent * (1 - self.bent().square())
 
     @torch.no_grad()
     def enlarge(self, factor):
         super().enlarge(factor)
-        self.weight.copy_(torch.atanh(torch.tanh(self.weight) / factor.to(self.weight.dtype)[:, None]))
+        self.weight.copy_(self.unbent(self.bent() / factor.to(self.weight.dtype)[:, None]))

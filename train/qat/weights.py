@@ -77,6 +77,14 @@ class TrainedWeights(nn.Module):
         self.scale.mul_(factor)
         self.unit.mul_(factor)
 
+    @torch.no_grad()
+    def clip(self, limit: torch.Tensor):
+        """Replace weights of more than limit[rows] steps by the limit, where a step stays worth the same."""
+        bent = self.bent()
+        steps = (bent * self.per_weight(1 + self.change.double())).abs()
+        share = (limit[:, None] / steps.clamp(min=1e-30)).clamp(max=1.0)
+        self.weight.copy_(self.unbent((bent * share).to(bent.dtype)))
+
     def begin(self, codes, fraction) -> torch.Tensor:
         """The weights whose integers are `codes`."""
         raise NotImplementedError
@@ -92,6 +100,10 @@ class TrainedWeights(nn.Module):
     def bent(self) -> torch.Tensor:
         """The weights after the curve that they pass before they are scaled to steps."""
         return self.weight.detach()
+
+    def unbent(self, bent: torch.Tensor) -> torch.Tensor:
+        """The weights that the curve takes to `bent`."""
+        return bent
 
     def of_weight(self, of_bent) -> torch.Tensor:
         """The gradient of `weight`, from that of `bent`."""
