@@ -60,13 +60,18 @@ def read_measured() -> list[Measured]:
 def _tile_engine(config: Config) -> Sequence[float]:
     """Bits of the adders of planes in lookup tables, adders after multipliers, bits of shifters that align sums.
 
-    Weights that are powers of two have shifters and one tree of adders in place of the planes.
+    Floats have products of significands, shifters and one tree of adders in place of the planes.
     """
     weights, inputs, adders = config.weights.bits, config.activations.bits, config.lanes - 1
     align = config.native_dim * (weights + inputs) * shift_bits(config)
-    if config.weights.precision:
-        shifters = config.lanes * config.weights.field_bits * inputs
-        return config.native_dim * (shifters + adders * (weights + inputs)), 0, align
+    floats = [fmt for fmt in (config.weights, config.activations) if fmt.precision]
+    if floats:
+        short = min(fmt.precision for fmt in floats)
+        long = sum(fmt.precision or fmt.bits for fmt in (config.weights, config.activations)) - short
+        product, whole = long + short * (short > 1), weights + inputs - len(floats)
+        levels = max(fmt.field_bits for fmt in floats) + len(floats) - 1
+        shifters = sum(min(whole, product + (2 << k) - 1) for k in range(levels))
+        return config.native_dim * (config.lanes * ((short - 1) * long + shifters) + adders * whole), 0, align
     planes = (config.native_dim - sum(group.rows for group in _groups(config))) * weights
     return (planes * adders * (inputs + 2), sum(group.multipliers for group in _groups(config)) * adders,
             align)
