@@ -50,8 +50,8 @@ def test_floats(name, machine):
 
 @pytest.mark.parametrize("fmt", [Format.floating(4, 3), Format.floating(5, 2)], ids=lambda fmt: fmt.element)
 def test_every_number_becomes_a_float(fmt):
-    TESTBENCHES["quantizer"].run(replace(preset("tiny_float"), acc_frac=44, weights=Format(bits=8), lanes=16,
-                                         mfu_lanes=16, native_dim=16, activations=replace(fmt, e_min=16, e_max=16)))
+    TESTBENCHES["quantizer"].run(replace(preset("tiny_float"), acc_frac=55, weights=Format(bits=8), lanes=16,
+                                         mfu_lanes=16, native_dim=16, activations=replace(fmt, e_min=0, e_max=0)))
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
