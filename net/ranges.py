@@ -64,9 +64,10 @@ class _WatchedBlocks(_Watched, BlockOperations):
 def measured(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> dict[str, Ranges]:
     """The ranges of each layer for a batch, by its name.
 
-    "input" and "output" are in real units. Of a recurrent layer, a gate's ranges are "f.input" (W x,
-    with integer biases), "f.recurrent" (R h), "f.sum" (what enters the activation function) and "f.output"; where block floating point rounds the sum of
-    both products only, it has no ranges of them apart. The other states have ranges by their names.
+    "input" and "output" are in real units. Of a recurrent layer, a gate's ranges are "f.input" (W x, with integer
+    biases), "f.recurrent" (R h), "f.sum" (what enters the activation function) and "f.output"; where block floating
+    point rounds the sum of both products only, it has no ranges of them apart. The other states have ranges by their
+    names.
 
     Args:
         model:   The model.
