@@ -37,6 +37,7 @@ class Commands(TyperGroup):
                 alone.command(cmd_name)(sentences(found))
                 found = alone
             self.commands[cmd_name] = get_command(found)
+            self.commands[cmd_name].name = cmd_name  # a group has none of its own
         return self.commands[cmd_name]
 
 

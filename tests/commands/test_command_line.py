@@ -64,6 +64,11 @@ def test_help_loads_nothing_heavy():
     assert "fsspec" not in loaded.stdout
 
 
+def test_help_names_every_command():
+    named = [line.split()[1] for line in nnp("--help").stdout.splitlines() if line.startswith("│ ") and line[2] != " "]
+    assert [name for name in named if not name.startswith("-")] == list(COMMANDS)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command):
     result = nnp(command, "--help")
