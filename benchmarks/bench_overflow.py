@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial, reduce
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
 import torch
 import typer
 from concord.datasets.samples import Samples
+from concord.frontends.onnx.read import read
 from concord.lib.processes import side_by_side
 from concord.net import network as golden
 from concord.net.cells.registry import CELLS
@@ -30,7 +32,8 @@ from concord.net.quantize.choices import Choices
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib import data
 from concord.train.lib.export import patterns
-from concord.train.lib.fit import cross_entropy, reproducible, share
+from concord.train.lib.fit import cross_entropy, fit, reproducible, share
+from concord.train.lib.networks import CLASSES
 from concord.train.lib.samples import SampleTensors
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.overflow.options import OverflowOptions
@@ -95,6 +98,50 @@ def vowels(cell: str, plan: ExperimentPlan, seed: int, folder: Path | None) -> F
     return FloatNetwork(net.graph(), SampleTensors.of(sets.train), SampleTensors.of(sets.test), len(sets.train))
 
 
+class GraphClassifier(nn.Module):
+    """Two graph convolutions A (x W) and a dense layer.
+
+    The nodes are the 49 patches of 4 x 4 pixels of an image. A patch reads itself and its neighbours with the weights
+    of Kipf and Welling (2017), D**-1/2 (A + 1) D**-1/2.
+    """
+
+    def __init__(self, features: int = 4):
+        super().__init__()
+        row, column = np.divmod(np.arange(49), 7)
+        near = (np.abs(row[:, None] - row) + np.abs(column[:, None] - column) <= 1).astype(np.float32)
+        scale = near.sum(1) ** -0.5
+        self.register_buffer("graph", torch.from_numpy(scale[:, None] * near * scale))
+        self.one, self.two = nn.Linear(16, features), nn.Linear(features, features)
+        self.last = nn.Linear(49 * features, CLASSES)
+
+    def forward(self, x):
+        """float32[samples, 10] of float32[samples, 49, 16]."""
+        x = torch.relu(self.graph @ self.one(x))
+        return self.last(torch.relu(self.graph @ self.two(x)).flatten(1))
+
+
+def graphs(plan: ExperimentPlan, seed: int, folder: Path | None) -> FloatNetwork:
+    """An FP32 network of graph convolutions, by way of a file in ONNX."""
+    found = Images.load(plan.samples, folder)
+    x, test = (part.view(-1, 7, 4, 7, 4).transpose(2, 3).reshape(-1, 49, 16) for part in (found.x, found.test_x))
+    net = GraphClassifier()
+    fit(phase="FP32 training", net=net, loss=lambda index: cross_entropy(net(x[index]), found.labels[index]),
+        optimiser=torch.optim.Adam(net.parameters(), lr=0.005), count=len(x), batch=BATCH, epochs=plan.epochs[0],
+        seed=seed)
+    with TemporaryDirectory() as place:
+        torch.onnx.export(net.eval(), x[:1], f"{place}/g.onnx", dynamo=False)
+        imported = read(f"{place}/g.onnx")
+    order = np.argsort(imported.numbers[0].reshape(-1))
+
+    def samples(part: torch.Tensor, labels: torch.Tensor) -> SampleTensors:
+        flat = part.flatten(1)[:, order]
+        return SampleTensors(x=flat.view(-1, *imported.network.shape), lengths=None, samples=Samples(
+            inputs=patterns(flat), lengths=None, labels=labels.numpy(), classes=()))
+
+    return FloatNetwork(imported.network, samples(x, found.labels),
+                        samples(test[:plan.counted], found.test_labels[:plan.counted]), CALIBRATION)
+
+
 VOWELS = {"settings": ((8, 16), (8, 14), (8, 12)), "epochs": (80, 6, 2), "batch": 30, "rates": (5e-4, 1e-4)}
 PLANS = {
     "resnet": ExperimentPlan(title="ResNet-style", make=partial(images, "resnet"), settings=((8, 16), (8, 14)),
@@ -104,6 +151,8 @@ PLANS = {
             (bits, accumulator) for bits in (8, 4) for accumulator in (16, 14, 12)), batch=128, epochs=(10, 4, 1)),
     **{name: ExperimentPlan(title=CELLS[name].title, make=partial(vowels, name), **VOWELS)
        for name in ("rnn", "lstm", "gru")},
+    "gcn": ExperimentPlan(title="graph convolutions", make=partial(graphs), settings=((8, 16), (8, 14), (8, 12)),
+                          samples=10_000, epochs=(5, 2, 1), counted=2_000),
 }
 #: Largest loss against FP32 in points, in the mean over the seeds, by the bits of the accumulator.
 NEAR, BINDING = 1.0, (16, 14)

@@ -112,6 +112,33 @@ class Linear(Weighted):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class NodeLinear(Linear):
+    """A product with the vector of all nodes of a graph: with the graph's matrix, or with one matrix at each node.
+
+    A graph convolution is both, one after the other. Weights are those of the whole vector, and training keeps their
+    zeros, which are the structure of the graph. Each node's own copy of a matrix is trained apart.
+
+    Attributes:
+        weight:   float32[outputs, inputs].
+        bias:     float32[outputs].
+        grid:     Integers that the weights stand for, or None.
+        constant: Whether training keeps all weights, which are the graph's own.
+    """
+
+    constant: bool = False
+
+    kind = "nodes"
+
+    def attributes(self):
+        return {**Weighted.attributes(self), "constant": self.constant}
+
+    @classmethod
+    def restored(cls, attributes, tensors):
+        return cls(weight=tensors["weight"], bias=tensors["bias"], grid=restored_grid(attributes, tensors),
+                   constant=bool(attributes["constant"]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Convolution(Weighted):
     """y = weight * x + bias at each place of the window.
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from concord.net.layer_overflow import Count, Widths
 from concord.net.ops.recurrent import Recurrence
-from concord.net.ops.weighted import Convolution
+from concord.net.ops.weighted import Convolution, NodeLinear
 from concord.train.lib.fit import Progress, silent
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.factors import Factors
@@ -108,7 +108,7 @@ class Predictor:
         if kind(self.network) is not NetworkKind.CNN:
             return rate
         grown = np.concatenate([self.factors[product.name].parameters
-                                for products in self.products.values() for product in products if product.trained])
+                                for products in self.products.values() for product in products if not product.ones])
         return rate * SLOWER if np.log(grown).mean() > log(COARSE) else rate
 
     def count(self, name: str, inputs: Tensor | None = None, lengths: Tensor | None = None) -> Count:
@@ -143,7 +143,7 @@ class Predictor:
             change = factors.change(found, self.widths, product.room(codes), steps)
             if change is None:
                 return changes > 0
-            if not product.trained and (change[0] > 1).any():
+            if product.ones and (change[0] > 1).any():
                 raise ValueError(f"layer {layer!r} adds {codes[0].shape[-1]} codes of {product.bits} bits, which "
                                  f"{self.widths.sum_bits} bits do not hold: use a wider accumulator, or fewer pixels")
             if steps.by is Adjusted.DATA:
@@ -187,8 +187,10 @@ class Predictor:
 
 
 def kind(network: QuantizedNetwork) -> NetworkKind:
-    """Kind of a network by its layers: that of its recurrent layers if it has any, else CNN if it has convolutions."""
+    """Kind of a network by its layers: of a graph's if it has any, of its recurrent ones, of convolutions, or dense."""
     operators = [part.op for part in network.plan.parts]
+    if any(isinstance(op, NodeLinear) for op in operators):
+        return NetworkKind.GCN
     cells = {op.cell.name.split("-")[0] for op in operators if isinstance(op, Recurrence)}
     for name in NetworkKind.LSTM, NetworkKind.GRU, NetworkKind.RNN:
         if name in cells:

@@ -12,7 +12,7 @@ from concord.net.lowering.lowering import start_values
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.factors import Factors, ShrinkRoom
 from concord.train.overflow.record import Adjusted, RangeSteps
-from concord.train.qat.layer import QuantizedLayer
+from concord.train.qat.layer import QuantizedAverage, QuantizedLayer
 from concord.train.recurrent.directions import Directions
 from concord.train.recurrent.quantized import QuantizedRecurrent
 
@@ -26,10 +26,10 @@ class RangedProduct(ABC):
         shared: Number of neighbouring rows that share a range.
 
     Attributes:
-        trained: Whether weights are trained; those of an average are 1 and have no range.
+        ones: Whether weights are those of an average, which are 1 and have no range.
     """
 
-    trained = True
+    ones = False
 
     def __init__(self, name: str, steps: torch.Tensor, shared: int):
         self.name, self.shared, self._first = name, shared, steps.numpy().copy()
@@ -111,7 +111,7 @@ class LayerProduct(RangedProduct):
 
     def __init__(self, name: str, layer: QuantizedLayer, *, rows: bool):
         self.layer, self.rows = layer, 1 if rows else len(layer.weights.scale)
-        self.trained = layer.weights.weight.requires_grad
+        self.ones = isinstance(layer, QuantizedAverage)
         super().__init__(name, self.steps, self.rows)
 
     @property
@@ -171,11 +171,11 @@ class LayerProduct(RangedProduct):
             scale = torch.from_numpy(np.repeat(factors.parameters, self.rows)).to(gradient.dtype)[:, None]
             return gradient * scale if weights.in_real_units else gradient / scale
 
-        if self.trained:
+        if weights.weight.requires_grad:
             weights.weight.register_hook(hook)
 
     def allowed(self, steps):
-        if not self.trained:
+        if self.ones:
             return replace(steps, inputs=1.0, weights_factor=None, by=Adjusted.RANGES)
         # The largest code of these inputs is the clip of a relu6, and stays where it is.
         return steps if self.layer.inputs.ceiling is None else replace(steps, inputs=0.0, inputs_factor=None)

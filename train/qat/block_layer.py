@@ -19,6 +19,7 @@ from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16
 from concord.train.qat.block_quantizer import BlocksFunction
 from concord.train.qat.geometry import Geometry
+from concord.train.qat.weights import keep_structure
 from torch import nn
 from torch.nn import functional
 
@@ -55,6 +56,7 @@ class BlockLayer(nn.Module):
     def _begin(self, part: Part):
         """Take over the numbers that are trained."""
         self.weight, self.bias = (nn.Parameter(torch.from_numpy(one.copy())) for one in (part.op.weight, part.op.bias))
+        keep_structure(part.op, self.weight)
         if not self.geometry.dense:
             self.columns = torch.from_numpy(
                 seen(len(self.weight), part.shapes[0][0], self.geometry.groups))[:, :, None, None]

@@ -20,7 +20,7 @@ from concord.train.qat.activations import Activations, SignedCodes, activations
 from concord.train.qat.affine import affine, total
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.normalisation import Normalisation
-from concord.train.qat.weights import TrainedWeights, weights
+from concord.train.qat.weights import TrainedWeights, keep_structure, weights
 from torch import nn
 
 #: Learning rate of saturations and offsets, as a share of that of weights.
@@ -59,6 +59,7 @@ class QuantizedLayer(nn.Module):
         if self.weights is None:
             self.weight = nn.Parameter(torch.from_numpy(rows.op.weight.copy()), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(torch.from_numpy(rows.constant).float())
+        keep_structure(part.op, self.weights.weight if self.weights else self.weight)
         self.norm = None
         if recipe.normalise and part.spread and not recipe.frozen:
             with torch.no_grad():

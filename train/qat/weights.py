@@ -5,6 +5,8 @@ Source: S0, adjusted start.
 
 import numpy as np
 import torch
+from concord.net.ops.operator import Operator
+from concord.net.ops.weighted import NodeLinear
 from concord.net.quantize.integers import Rows
 from concord.net.quantize.recipe import Recipe, Start
 from concord.net.quantize.weights import Grid
@@ -133,6 +135,15 @@ class TrainedRows(Function):
     @staticmethod
     def backward(ctx, of_integers, of_gain):
         return *ctx.kind.back(of_integers, of_gain, ctx.kept), None
+
+
+def keep_structure(op: Operator, weight: nn.Parameter):
+    """Keep the zeros of the weights of a graph from training, or all of them where they are the graph's own."""
+    if isinstance(op, NodeLinear):
+        zeros = torch.from_numpy(op.weight == 0)
+        weight.requires_grad_(not op.constant)
+        if not op.constant:
+            weight.register_hook(lambda gradient: gradient.masked_fill(zeros, 0))
 
 
 def weights(real: np.ndarray, rows: Rows, recipe: Recipe, fold: np.ndarray | float = 1.0) -> TrainedWeights:

@@ -6,13 +6,13 @@ import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, single
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, HostValue, Value, misplaced
-from concord.frontends.onnx.lib.views import ZERO, SampleForm, View
+from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, check_size
 from concord.frontends.onnx.nodes.arithmetic import affine
 from concord.frontends.onnx.nodes.layout import UNLESS
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.grid import IntegerGrid
 from concord.net.ops.pointwise import Sigmoid
-from concord.net.ops.weighted import Convolution, Linear
+from concord.net.ops.weighted import Convolution, Linear, NodeLinear
 
 
 def gemm(step: FileNode, build: Builder) -> list[Value]:
@@ -36,9 +36,15 @@ def gemm(step: FileNode, build: Builder) -> list[Value]:
 
 
 def matmul(step: FileNode, build: Builder) -> list[Value]:
-    """x @ weight."""
+    """x @ weight, or matrix @ x for the matrix of a graph and the features of its nodes."""
     if isinstance(step.get(0), np.ndarray):
-        raise Refused("it multiplies a constant by the input, and not the input by a constant", "transpose both")
+        matrix, view = step.weights(0, "matrix"), step.view(1)
+        if matrix.ndim != 2 or len(view.shape) != 3 or view.shape[1] != matrix.shape[1]:
+            raise Refused(f"it multiplies a constant {list(matrix.shape)} by the input {list(view.shape)}",
+                          "the matrix of a graph is [nodes, nodes], and what it multiplies [samples, nodes, features]")
+        made = at_each_row(step, build, view.at(view.numbers.swapaxes(1, 2)), matrix.T, np.zeros(len(matrix)),
+                           constant=True)
+        return [made.at(made.numbers.swapaxes(1, 2))]
     weight = step.weights(1, "weight")
     if weight.ndim != 2:
         raise Refused(f"its weight has the shape {list(weight.shape)}, not [inputs, outputs]",
@@ -70,6 +76,8 @@ def linear(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias:
         return _each_step(step, build, view, weight, bias, grid)
     if form is SampleForm.IMAGE and len(rows) == view.source.order[:, 0].size > view.source.samples:
         return _each_pixel(step, build, view, weight, bias, grid)
+    if form is SampleForm.VECTOR and len(rows) > view.source.samples and grid is None:
+        return at_each_row(step, build, view, weight, bias)
     made = of_vectors(step, build, view.at(rows if view.numbers.ndim > 1 else view.numbers), weight, bias,
                       grid)
     return made.at(made.numbers.reshape(*view.shape[:-1], -1))
@@ -82,6 +90,24 @@ def of_vectors(step: FileNode, build: Builder, view: View, weight: np.ndarray, b
     op = _linear(_columns(weight, places, source.shape[0]), bias, grid, axis)
     made = build.add(step, op, [source], SampleForm.VECTOR, (weight.shape[1],))
     return View(source=made, numbers=made.order)
+
+
+def at_each_row(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, *,
+                constant: bool = False) -> View:
+    """A dense layer of each of the vectors that a sample holds, as one product with the whole sample.
+
+    Args:
+        view:     Input [samples, rows, inputs].
+        constant: Whether training keeps the weights.
+        Others:   As for `linear`.
+    """
+    source, places = build.vector(view)
+    rows, outputs = places.reshape(-1, len(weight)), weight.shape[1]
+    check_size((len(rows) * outputs, source.shape[0]))
+    matrix = single(np.concatenate([_columns(weight, row, source.shape[0]) for row in rows]))
+    op = NodeLinear(weight=matrix, bias=single(np.tile(bias, len(rows))), constant=constant)
+    made = build.add(step, op, [source], SampleForm.VECTOR, (len(matrix),))
+    return View(source=made, numbers=made.order.reshape(*view.shape[:-1], outputs))
 
 
 def _pixels(view: View, rows: np.ndarray) -> View:
