@@ -129,6 +129,9 @@ def test_the_graphs_own_weights_stay_and_its_kind_has_defaults(tmp_path):
                 layer = net.layers[part.name]
                 weight = layer.weight if hasattr(layer, "weight") else layer.weights.weight
                 trained[part.op.constant].append(weight.requires_grad)
+                if part.op.constant:
+                    scales = layer.parameters() if recipe != Choices() else layer.weights.parameters()
+                    assert not any(one.requires_grad for one in scales)
                 if weight.requires_grad:
                     assert (weight.grad[torch.from_numpy(part.op.weight == 0)] == 0).all()
                     assert weight.grad.any()

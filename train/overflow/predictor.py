@@ -104,8 +104,8 @@ class Predictor:
                                              "excess": max(before["excess"], figures["excess"])}
 
     def rate(self, rate: float) -> float:
-        """A learning rate, which is reduced if the quantisation steps of convolutions have become coarse."""
-        if kind(self.network) is not NetworkKind.CNN:
+        """A learning rate, reduced if the quantisation steps of convolutions, of images or graphs, became coarse."""
+        if kind(self.network) not in (NetworkKind.CNN, NetworkKind.GCN):
             return rate
         grown = np.concatenate([self.factors[product.name].parameters
                                 for products in self.products.values() for product in products if not product.ones])

@@ -56,7 +56,7 @@ class BlockLayer(nn.Module):
     def _begin(self, part: Part):
         """Take over the numbers that are trained."""
         self.weight, self.bias = (nn.Parameter(torch.from_numpy(one.copy())) for one in (part.op.weight, part.op.bias))
-        keep_structure(part.op, self.weight)
+        keep_structure(part.op, self.weight, self.bias)
         if not self.geometry.dense:
             self.columns = torch.from_numpy(
                 seen(len(self.weight), part.shapes[0][0], self.geometry.groups))[:, :, None, None]

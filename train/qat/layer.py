@@ -59,7 +59,8 @@ class QuantizedLayer(nn.Module):
         if self.weights is None:
             self.weight = nn.Parameter(torch.from_numpy(rows.op.weight.copy()), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(torch.from_numpy(rows.constant).float())
-        keep_structure(part.op, self.weights.weight if self.weights else self.weight)
+        trained = [self.weights.weight, self.weights.change] if self.weights else [self.weight]
+        keep_structure(part.op, *trained, self.constant)
         self.norm = None
         if recipe.normalise and part.spread and not recipe.frozen:
             with torch.no_grad():

@@ -137,13 +137,14 @@ class TrainedRows(Function):
         return *ctx.kind.back(of_integers, of_gain, ctx.kept), None
 
 
-def keep_structure(op: Operator, weight: nn.Parameter):
-    """Keep the zeros of the weights of a graph from training, or all of them where they are the graph's own."""
-    if isinstance(op, NodeLinear):
+def keep_structure(op: Operator, weight: nn.Parameter, *others: nn.Parameter):
+    """Keep the zeros of the weights of a graph from training, or all parameters where they are the graph's own."""
+    if isinstance(op, NodeLinear) and op.constant:
+        for one in (weight, *others):
+            one.requires_grad_(False)
+    elif isinstance(op, NodeLinear):
         zeros = torch.from_numpy(op.weight == 0)
-        weight.requires_grad_(not op.constant)
-        if not op.constant:
-            weight.register_hook(lambda gradient: gradient.masked_fill(zeros, 0))
+        weight.register_hook(lambda gradient: gradient.masked_fill(zeros, 0))
 
 
 def weights(real: np.ndarray, rows: Rows, recipe: Recipe, fold: np.ndarray | float = 1.0) -> TrainedWeights:
