@@ -123,14 +123,6 @@ class Gates:
         return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}{outputs}{biases}"
 
 
-class InitialState(StrEnum):
-    """Values of h and c of an LSTM before the first time step."""
-
-    ZERO = "zero"  #: all zero
-    UNIFORM = "uniform"  #: random, evenly over -1..1
-    NORMAL = "normal"  #: random, normal of standard deviation 0.1
-
-
 class WeightTraining(Method):
     """How weights are trained behind their quantiser: each place holds a class of `train.qat.weights.TrainedWeights`.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from concord.nnp.lib.options import Cut, Machines, Model, Preset
+from concord.nnp.lib.options import Cut, FirstState, Machines, Model, Preset
 from concord.workflows.storage import file_name, read_model
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def compile_model(
         "--explain", help="Print each layer's chains, places in memories, beats and estimated clock cycles.")] = False,
     machines: Machines = 1,
     cut: Cut = "",
+    first_state: FirstState = "",
     weights_from: Annotated[Path | None, typer.Option(
         "--weights-from", metavar="TWIN", show_default=False,
         help="Tensors of a trained twin, as its `save` writes them; MODEL is then the firmware that `nnp twin` read, "
@@ -45,11 +46,12 @@ def compile_model(
     from concord.firmware.firmware_file import save_cascade
     from concord.lib.files import check_writable
     from concord.workflows.cascades import Wish, compile_cascade
+    from concord.workflows.first_states import started
     from concord.workflows.presets import golden_only
     from rich.console import Console
 
     if weights_from:
-        if preset or explain or precise or machines > 1 or cut:
+        if preset or explain or precise or machines > 1 or cut or first_state:
             raise ValueError("--weights-from keeps the program and the machine of the firmware: besides it, only -o "
                              "and --listing may be given")
         _with_weights(Path(model), weights_from, output, listing)
@@ -60,7 +62,7 @@ def compile_model(
                          "or --machines")
     if output:
         check_writable(output)
-    loaded = read_model(model)
+    loaded = started(read_model(model), first_state)
     name, compiled = compile_cascade(loaded, preset, wish, model)
     cascade = compiled.cascade
     if precise:

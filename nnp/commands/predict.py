@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import AxesOrder, First, Inputs, Model, Quiet, Samples, TestData
+from concord.nnp.lib.options import AxesOrder, First, FirstState, Inputs, Model, Quiet, Samples, TestData
 from concord.workflows.storage import read_model
 
 
@@ -15,6 +15,7 @@ def predict(
     order: AxesOrder = None,
     samples: Samples = None,
     first: First = 0,
+    first_state: FirstState = "",
     output: Annotated[Path | None, typer.Option(
         "--out", "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     quiet: Quiet = False,
@@ -24,12 +25,13 @@ def predict(
     from concord.net import network
     from concord.net.layers.joins import Softmax
     from concord.verification.inputs import InputSource, read
+    from concord.workflows.first_states import started
     from concord.workflows.results import line, summary, write_outputs
 
     source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
     if output:
         check_writable(output)
-    loaded = read_model(model)
+    loaded = started(read_model(model), first_state)
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)

@@ -9,8 +9,9 @@ from concord.lib.extras import needing
 from concord.lib.files import check_writable
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
+from concord.net.first_states import InitialState
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.net.quantize.recipe import ActivationMethod, Gates, InitialState, Methods, WeightMethod
+from concord.net.quantize.recipe import ActivationMethod, Gates, Methods, WeightMethod
 from concord.net.quantize.widths import NetworkArithmetic, integer_formats
 from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib.errors import sentences

@@ -51,6 +51,10 @@ AxesOrder = Annotated[Order | None, typer.Option(
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, not a line for each sample.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of worker processes.", min=1)]
 First = Annotated[int, typer.Option("--first", help="Index of the first sample.")]
+FirstState = Annotated[str, typer.Option(
+    "--first-state", metavar="STATE", show_default="that of the model",
+    help="State of recurrent layers before the first time step: zero, uniform or normal, with a seed as uniform:7, or "
+         "an .npz file with an array for each layer and state, such as lstm1.hidden; what it does not name stays.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Path or URL of a quantised model.", show_default=False)]
 
 

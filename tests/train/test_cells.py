@@ -9,11 +9,12 @@ from concord.net import float_network as reference
 from concord.net import network
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
+from concord.net.first_states import InitialState
 from concord.net.layers.recurrent import BlockRecurrent
 from concord.net.model_file import load_model, save_model
 from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.quantize.choices import Choices
-from concord.net.quantize.recipe import Gates, InitialState
+from concord.net.quantize.recipe import Gates
 from concord.nnp.main import app
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format

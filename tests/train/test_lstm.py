@@ -14,20 +14,21 @@ from concord.golden.lib import float16
 from concord.net import float_network as reference
 from concord.net import network
 from concord.net.cells.registry import CELLS
+from concord.net.first_states import InitialState, drawn
 from concord.net.lowering import lowering
 from concord.net.model_file import load_model
 from concord.net.quantize import gates as scales
 from concord.net.quantize import tensors as ptq
 from concord.net.quantize.codes import signed
 from concord.net.quantize.gated import Gated
-from concord.net.quantize.recipe import Gates, InitialState
+from concord.net.quantize.recipe import Gates
 from concord.nnp.main import app
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
 from concord.spec.numbers.formats import Format
 from concord.train.lib import export
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
-from concord.train.recurrent.float_network import FloatClassifier, initial_states
+from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.recurrent.quantized import QuantizedRecurrent
 from concord.train.runs import recurrent as lstm
 from typer.testing import CliRunner
@@ -327,7 +328,7 @@ def test_a_first_state_is_the_machines_too(process, utterances):
     assert np.array_equal(export.patterns(got), network.forward(model, utterances.inputs, lengths)[-1].outputs)
     assert reference.forward(model, utterances.inputs, lengths)[-1] == pytest.approx(fp32.numpy(), abs=1e-4)
     assert model.layers[0].initial["cell"].any() == model.layers[1].initial["hidden"].any() == (process != "zero")
-    values = [np.stack(list(initial_states(process, CELLS["lstm"], 500, seed).values())) for seed in (1, 1, 2)]
+    values = [np.stack(list(drawn(process, CELLS["lstm"], 500, seed).values())) for seed in (1, 1, 2)]
     assert np.array_equal(values[0], values[1])
     assert np.array_equal(values[1], values[2]) == (process == "zero")
     spread = {"zero": 0, "uniform": 3**-0.5, "normal": 0.1}[process]

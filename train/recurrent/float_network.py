@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from concord.net.cells.cell import Cell
+from concord.net.first_states import InitialState, drawn
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.weighted import Linear
-from concord.net.quantize.recipe import InitialState
 from concord.train.recurrent.directions import Directions, last
 from concord.train.recurrent.operations import (
     TorchOperations,
@@ -67,7 +67,7 @@ class FloatClassifier(nn.Module):
         sizes = (inputs, *(size * (1 + both) for size in hidden))
         self.layers = nn.ModuleList()
         for index, (i, o) in enumerate(zip(sizes, hidden, strict=False)):
-            first = initial_states(initial, cell, o, (seed, index))
+            first = drawn(initial, cell, o, (seed, index))
             op = Recurrence(cell=cell, first=first, directions=tuple(random_direction(cell, i, o)
                                                                      for _ in range(1 + both)))
             self.layers.append(Directions(op, [FloatRecurrent(op, one) for one in op.directions]))
@@ -101,15 +101,3 @@ def random_direction(cell: Cell, inputs: int, hidden: int) -> Direction:
     bias = np.repeat(np.array([[gate.first_bias] for gate in cell.gates], np.float32), hidden, axis=1)
     return Direction(input_weights=weights, recurrent_weights=recurrent, bias=bias, vectors={
         name: np.zeros(hidden, np.float32) for name in cell.vectors})
-
-
-def initial_states(process: InitialState, cell: Cell, hidden: int, seed) -> dict[str, np.ndarray]:
-    """float32[hidden], binary16 numbers in -1..1, for each state of a cell by its name: the same for one seed."""
-    rng = np.random.default_rng(seed)
-    shape = len(cell.states), hidden
-    values = {
-        InitialState.ZERO: lambda: np.zeros(shape),
-        InitialState.UNIFORM: lambda: rng.uniform(-1, 1, shape),
-        InitialState.NORMAL: lambda: rng.normal(0, 0.1, shape).clip(-1, 1),
-    }[process]()
-    return dict(zip(cell.states, values.astype(np.float16).astype(np.float32), strict=True))

@@ -10,9 +10,10 @@ import torch
 from concord.datasets import dataset
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
+from concord.net.first_states import InitialState
 from concord.net.model import Model
 from concord.net.quantize.choices import BlockFormats, Choices
-from concord.net.quantize.recipe import Gates, InitialState, Recipe
+from concord.net.quantize.recipe import Gates, Recipe
 from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
