@@ -66,6 +66,18 @@ def tool(imported: Imported) -> str:
     return "qonnx" if _needs_qonnx(imported.model) else "onnxruntime"
 
 
+def whole_outputs(imported: Imported, tensor: np.ndarray) -> list[np.ndarray]:
+    """All outputs of a file in onnxruntime, those that the host computes at its end too, for a tensor as it takes it.
+
+    Raises:
+        ModuleNotFoundError: onnxruntime is not installed.
+    """
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(imported.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {imported.entry.name: tensor})
+
+
 def run_file(imported: Imported, x: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """What the tool gives for samples, float64[samples, outputs] in the order of the network and in that of the file.
 
