@@ -9,7 +9,7 @@ import tomli_w
 from concord.datasets.dataset import names
 from concord.datasets.description import ORIGIN
 from concord.datasets.read import digest
-from concord.datasets.samples import DataSet, Samples, Task
+from concord.datasets.samples import UNLABELLED, DataSet, Samples, Task
 from concord.lib.input_axes import InputAxes, Order, words
 
 
@@ -111,7 +111,7 @@ def relabelled(data: DataSet, takes: Interface, place: str) -> DataSet:
         return data
     found = [name if theirs else str(number) for number, name in enumerate(data.classes)]
     used = {int(label) for part in data.parts().values() if part is not None and part.labels is not None
-            for label in np.unique(part.labels)}
+            for label in np.unique(part.labels) if label != UNLABELLED or part.steps == 1}
     numbers = {number: mine.index(name) if name in mine else -1 for number, name in enumerate(found)}
     if lost := [found[number] for number in sorted(used) if numbers[number] < 0]:
         raise ValueError(f"{place}: the label {lost[0]!r} is none of the classes of {takes.name}, {_listed(mine)}; "
@@ -148,6 +148,9 @@ def _reordered(inputs: np.ndarray, index: np.ndarray | None) -> np.ndarray:
 
 def _renumbered(part: Samples, table: np.ndarray, classes: tuple[str, ...]) -> Samples:
     labels = part.labels
+    if part.steps > 1:
+        return replace(part, labels=np.where(labels == UNLABELLED, UNLABELLED, table[labels]).astype(np.int32),
+                       classes=classes)
     kind = np.uint8 if len(classes) <= 256 else np.int32
     return replace(part, labels=None if labels is None else table[labels].astype(kind), classes=classes)
 

@@ -1,11 +1,12 @@
 """Labels of a data set: classes, real numbers, or marks of anomalies."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from concord.datasets import dataset
 from concord.datasets.raw import Raw
-from concord.datasets.samples import Task
+from concord.datasets.samples import UNLABELLED, Task
 from concord.lib.names import cleaned
 
 #: Most classes of a data set.
@@ -13,11 +14,16 @@ CLASSES = 65_536
 
 
 def task_of(parts: Mapping[str, Raw]) -> Task:
-    """The task that labels are usually for: texts, integers and one-hot rows are classes, other numbers targets."""
+    """The task that labels are usually for: texts, integers and one-hot rows are classes, other numbers targets.
+
+    Integers or texts for each time step of sequences are classes, too.
+    """
     found = [raw.labels for raw in parts.values() if raw.labels is not None]
     if not found:
         return Task.NONE
     if all(labels.dtype.kind in "biuSU" and labels.ndim == 1 or _one_hot(labels) for labels in map(_squeezed, found)):
+        return Task.CLASSIFICATION
+    if all(_of_steps(raw) and raw.labels.dtype.kind in "biuSU" for raw in parts.values() if raw.labels is not None):
         return Task.CLASSIFICATION
     return Task.REGRESSION
 
@@ -63,20 +69,24 @@ def _classes(
         values = {part: _numbered(parts[part], found, names) for part, found in values.items()}
     for part, found in values.items():
         limit = len(names) if given else CLASSES
-        for index in np.flatnonzero((found < 0) | (found >= limit))[:1]:
-            raise ValueError(f"{_where(parts[part], index)}: label {found[index]} is not one of the classes "
-                             f"0..{limit - 1}" + ("" if given else "; for real numbers say `task = \"regression\"`"))
+        for index in np.argwhere((found < (UNLABELLED if found.ndim > 1 else 0)) | (found >= limit))[:1]:
+            raise ValueError(f"{_where(parts[part], index[0])}: label {found[tuple(index)]} is not one of the classes "
+                             f"0..{limit - 1}" + f", or {UNLABELLED} for a time step without one" * (found.ndim > 1)
+                             + ("" if given else "; for real numbers say `task = \"regression\"`"))
     count = max((int(found.max()) + 1 for found in values.values() if len(found)), default=0)
     names = (*names, *dataset.names(count)[len(names):])
     kind = np.uint8 if len(names) <= 256 else np.int32
-    return {part: found.astype(kind) for part, found in values.items()}, names
+    return {part: found.astype(kind if found.ndim == 1 else np.int32) for part, found in values.items()}, names
 
 
 def _class_values(raw: Raw) -> np.ndarray:
-    """Classes as integers or texts, of [samples]."""
+    """Classes as integers or texts, of [samples], or of [samples, time]."""
     labels = _squeezed(raw.labels)
     if _one_hot(labels):
         return labels.argmax(axis=1)
+    if labels.ndim == 2 and _of_steps(raw):
+        flat = np.repeat(np.arange(len(labels)), labels.shape[1])
+        return _class_values(replace(raw.part(flat), labels=labels.reshape(-1))).reshape(labels.shape)
     if labels.ndim != 1:
         raise ValueError(f"{raw.place}: classes are one label for each sample, not labels {list(labels.shape)}; for "
                          "several real numbers say `task = \"regression\"`")
@@ -97,12 +107,11 @@ def _class_values(raw: Raw) -> np.ndarray:
 def _numbered(raw: Raw, texts: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """The index of each text in `names`."""
     places = {name: index for index, name in enumerate(names)}
-    found = [places.get(str(text), -1) for text in texts.tolist()]
-    if -1 in found:
-        index = found.index(-1)
-        raise ValueError(f"{_where(raw, index)}: {str(texts[index])!r} is not one of the classes "
+    found = np.array([places.get(str(text), -1) for text in texts.reshape(-1).tolist()], np.int64).reshape(texts.shape)
+    for index in np.argwhere(found < 0)[:1]:
+        raise ValueError(f"{_where(raw, index[0])}: {str(texts[tuple(index)])!r} is not one of the classes "
                          f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}")
-    return np.array(found, np.int64)
+    return found
 
 
 def _targets(raw: Raw) -> np.ndarray:
@@ -119,6 +128,11 @@ def _targets(raw: Raw) -> np.ndarray:
 def _squeezed(labels: np.ndarray) -> np.ndarray:
     """Labels [samples] where they are [samples, 1]."""
     return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+
+
+def _of_steps(raw: Raw) -> bool:
+    """Whether there is a label for each time step of a sequence of vectors."""
+    return raw.labels.ndim == 2 and raw.inputs.ndim == 3 and raw.labels.shape == raw.inputs.shape[:2]
 
 
 def _one_hot(labels: np.ndarray) -> bool:

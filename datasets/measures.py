@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
-from concord.datasets.samples import Samples, Task
+from concord.datasets.samples import UNLABELLED, Samples, Task
 
 
 def measure(task: Task, outputs: np.ndarray, samples: Samples) -> dict[str, float]:
@@ -40,15 +40,16 @@ def first(task: Task, outputs: np.ndarray, samples: Samples) -> float | None:
     return next(iter(measure(task, outputs, samples).values()), None)
 
 
-def predictions(task: Task, outputs: np.ndarray) -> np.ndarray:
+def predictions(task: Task, outputs: np.ndarray, steps: int = 1) -> np.ndarray:
     """What a model keeps of the outputs of a float network, see `Model.fp32_predictions`.
 
     Args:
         task:    What the network does.
         outputs: Real[samples, outputs].
+        steps:   Number of time steps that have a class each.
     """
     if task is Task.CLASSIFICATION:
-        return classified(outputs).astype(np.uint8 if outputs.shape[1] <= 256 else np.int32)
+        return classified(outputs, steps).astype(np.uint8 if outputs.shape[1] // steps <= 256 else np.int32)
     return np.asarray(outputs, np.float32)
 
 
@@ -57,13 +58,17 @@ def measure_predictions(task: Task, kept: np.ndarray, samples: Samples) -> dict[
     if samples.labels is None or not len(kept):
         return {}
     if task is Task.CLASSIFICATION:
-        return {"accuracy": float((kept == samples.labels).mean())}
+        return _right(kept, samples)
     return measure(task, kept, samples)
 
 
-def classified(outputs: np.ndarray) -> np.ndarray:
-    """int[samples]: the first of the largest outputs of each sample."""
-    return np.asarray(outputs).argmax(axis=1)
+def classified(outputs: np.ndarray, steps: int = 1) -> np.ndarray:
+    """int[samples]: the first of the largest outputs of each sample; int[samples, steps] of each of its time steps.
+
+    The outputs of several time steps are those of an image of one row: of each class, those of all time steps.
+    """
+    outputs = np.asarray(outputs)
+    return outputs.argmax(axis=1) if steps == 1 else outputs.reshape(len(outputs), -1, steps).argmax(axis=1)
 
 
 def scored(outputs: int, samples: Samples) -> bool:
@@ -90,10 +95,21 @@ def scores(outputs: np.ndarray, samples: Samples) -> np.ndarray:
 
 def _accuracy(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     """Share of the samples whose largest output is that of their class."""
-    if samples.labels.max(initial=0) >= outputs.shape[1]:
-        raise ValueError(f"a sample has class {samples.labels.max()}, but the network has {outputs.shape[1]} outputs, "
+    classes, left = divmod(outputs.shape[1], samples.steps)
+    if left:
+        raise ValueError(f"a sample has the classes of {samples.steps} time steps, but the network has "
+                         f"{outputs.shape[1]} outputs, which are not as many for each")
+    if samples.labels.max(initial=0) >= classes:
+        raise ValueError(f"a sample has class {samples.labels.max()}, but the network has {classes} outputs, "
                          "one for each class; with a single output choose `task = \"anomaly\"`")
-    return {"accuracy": float((classified(outputs) == samples.labels).mean())}
+    return _right(classified(outputs, samples.steps), samples)
+
+
+def _right(found: np.ndarray, samples: Samples) -> dict[str, float]:
+    """Share of the classes that are right, of samples or of time steps that have one."""
+    known = samples.labels != UNLABELLED if samples.steps > 1 else slice(None)
+    right = (found == samples.labels)[known]
+    return {"accuracy": float(right.mean()) if right.size else float("nan")}
 
 
 def _regression(outputs: np.ndarray, samples: Samples) -> dict[str, float]:

@@ -9,6 +9,8 @@ from concord.lib.input_axes import Order
 
 #: What a model has as the name of its data set where it has none; no data set has this name.
 NO_DATA = "none"
+#: The class of a time step that has none, such as one of the padding: it is neither trained nor measured.
+UNLABELLED = -1
 
 
 class Task(StrEnum):
@@ -27,7 +29,8 @@ class Samples:
     Attributes:
         inputs:  uint16[samples, inputs], binary16 patterns; for sequences [samples, time, inputs], padded with +0.
         lengths: int64[samples], time steps of each sequence; None if all are equal, or the data are vectors.
-        labels:  int[samples], class of each sample; float32[samples, outputs] for regression; None if unknown.
+        labels:  int[samples], class of each sample, or int[samples, time], class of each of its time steps, UNLABELLED
+            where there is none; float32[samples, outputs] for regression; None if unknown.
         classes: Names of the classes; may be empty.
     """
 
@@ -47,6 +50,12 @@ class Samples:
     def one(self, index: int) -> np.ndarray:
         """One sample, without the padding after its last time step."""
         return self.inputs[index] if self.lengths is None else self.inputs[index, : self.lengths[index]]
+
+    @property
+    def steps(self) -> int:
+        """Number of classes of one sample: that of its time steps where each has one, else 1."""
+        return self.labels.shape[1] if self.labels is not None and (
+            self.labels.ndim == 2 and self.labels.dtype.kind == "i") else 1
 
     def first(self, count: int) -> "Samples":
         """The first `count` samples."""

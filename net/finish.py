@@ -72,7 +72,7 @@ def finish(
         return measures.first(task, outputs, test) if tested else None
 
     def kept(outputs: np.ndarray) -> np.ndarray:
-        return measures.predictions(task, outputs) if tested else np.zeros(0, np.uint8)
+        return measures.predictions(task, outputs, test.steps) if tested else np.zeros(0, np.uint8)
 
     def model(golden: float | None) -> Model:
         return Model(

@@ -65,7 +65,8 @@ class Model(Wired[Layer]):
             before it in the list.
         provenance:       Origin of the model.
         fp32_predictions: What the FP32 network gives for each sample of the test set: for classification its class,
-            uint8[samples], int32[samples] where there are more than 256; or its outputs, float32[samples, outputs].
+            uint8[samples], int32[samples] where there are more than 256, or [samples, time] where each time step has
+            one; or its outputs, float32[samples, outputs].
         quantized_predictions: The same of the quantised network in float arithmetic, after post-training quantisation
             or in quantisation-aware training.
         axes:             Axes of an input, in the file of the network and as the layers take them; None where the

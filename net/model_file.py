@@ -110,9 +110,9 @@ def _predictions(key: str, arrays: dict[str, np.ndarray], task: Task) -> np.ndar
     """What a float network gives for the test set, in the form that `Model` has for the task."""
     found = arrays.get(f"predictions.{key}")
     form = None if found is None else (str(found.dtype), found.ndim)
-    classes = form in (("uint8", 1), ("int32", 1))
+    classes = form in (("uint8", 1), ("int32", 1), ("uint8", 2), ("int32", 2))
     if not (classes if task is Task.CLASSIFICATION else form == ("float32", 2) or classes and not len(found)):
-        needed = "uint8[samples]" if task is Task.CLASSIFICATION else "float32[samples, outputs]"
+        needed = "uint8[samples], or [samples, time]," if task is Task.CLASSIFICATION else "float32[samples, outputs]"
         raise ValueError(f"predictions.{key}: {needed} is needed; train again")
     return found
 

@@ -238,9 +238,12 @@ def _check_labels(network: Firmware | Model, data: DataSet, place: str):
     """Refuse labels that the network's outputs cannot have."""
     labels = data.test.labels
     match data.task:
-        case Task.CLASSIFICATION if labels.max() >= network.outputs:
-            raise ValueError(f"{place}: the test set has class {labels.max()}, {network.name} has {network.outputs} "
-                             "outputs; name another one with --data")
+        case Task.CLASSIFICATION if network.outputs % data.test.steps:
+            raise ValueError(f"{place}: a sample has a class for each of {data.test.steps} time steps, {network.name} "
+                             f"has {network.outputs} outputs; name another test set with --data")
+        case Task.CLASSIFICATION if labels.max() >= network.outputs // data.test.steps:
+            raise ValueError(f"{place}: the test set has class {labels.max()}, {network.name} has "
+                             f"{network.outputs // data.test.steps} outputs; name another one with --data")
         case Task.REGRESSION if labels.shape[1] != network.outputs:
             raise ValueError(f"{place}: each sample has {labels.shape[1]} targets, {network.name} has "
                              f"{network.outputs} outputs; name the columns of the targets as `labels` in a TOML file")

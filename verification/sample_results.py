@@ -5,8 +5,8 @@ import io
 from dataclasses import dataclass
 
 import numpy as np
-from concord.datasets.measures import measure, measure_predictions, scored, scores
-from concord.datasets.samples import Samples, Task
+from concord.datasets.measures import classified, measure, measure_predictions, scored, scores
+from concord.datasets.samples import UNLABELLED, Samples, Task
 from concord.net import network
 from concord.net.float_network import float_network
 from concord.net.model import Model
@@ -46,8 +46,11 @@ def confusion(verified: Verified) -> np.ndarray:
     none = np.zeros((0, 0), int)
     if verified.samples.labels is None or verified.task is not Task.CLASSIFICATION:
         return none
-    labels, found = verified.samples.labels, network.classes(verified.other.outputs)
-    count = max(len(verified.samples.classes), int(max(labels.max(), found.max())) + 1)
+    labels, found = verified.samples.labels, _answers(verified, verified.other.outputs)
+    if verified.samples.steps > 1:
+        known = labels != UNLABELLED
+        labels, found = labels[known], found[known]
+    count = max(len(verified.samples.classes), int(max(labels.max(initial=0), found.max(initial=0))) + 1)
     if count > CLASSES:
         return none
     matrix = np.zeros((count, count), int)
@@ -99,12 +102,19 @@ def table(verified: Verified) -> str:
 
 def _classes(verified: Verified) -> dict:
     """Columns of classes."""
-    return {
+    found = {
         **({} if verified.samples.labels is None else {"label": verified.samples.labels}),
         **{f"{name} class": kept for name, kept in _kept(verified).items()},
-        "golden class": network.classes(verified.golden.outputs),
-        "machine class": network.classes(verified.other.outputs),
+        "golden class": _answers(verified, verified.golden.outputs),
+        "machine class": _answers(verified, verified.other.outputs),
     }
+    return found if verified.samples.steps == 1 else {
+        name: [" ".join(map(str, row)) for row in classes.tolist()] for name, classes in found.items()}
+
+
+def _answers(verified: Verified, outputs: np.ndarray) -> np.ndarray:
+    """int[samples], the class of each sample; or int[samples, time], that of each time step."""
+    return classified(real(outputs), verified.samples.steps)
 
 
 def _targets(verified: Verified) -> dict:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from concord.datasets.measures import measure, scored, scores, text
-from concord.datasets.samples import Samples, Task
+from concord.datasets.measures import classified, measure, scored, scores, text
+from concord.datasets.samples import UNLABELLED, Samples, Task
 from concord.lib.files import write_all
 
 
@@ -39,12 +39,23 @@ def line(
     if task is Task.ANOMALY and scored(len(outputs), samples):
         score = scores(real(outputs)[None], samples.part(slice(place, place + 1)))[0]
         return f"{index}: score {score:.4g}" + (" (is an anomaly)" if label else "")
+    if (steps := _steps(outputs, classes, samples)) > 1:
+        kinds = classified(real(outputs)[None], steps)[0]
+        said = "" if label is None else f" ({(kinds == label).sum()} of {(label != UNLABELLED).sum()} right)"
+        return f"{index}: {' '.join(_class(classes, kind) for kind in kinds)}{said}"
     kind = int(real(outputs).argmax())
     if not classes:
         return f"{index}: output {kind} is the largest, {values(outputs[kind:kind + 1])}"
     wrong = label is not None and label != kind
     said = f", probability {values(outputs[kind:kind + 1])}" if probable else ""
     return f"{index}: {kind} {_class(classes, kind)}{said}" + (f" (is {_class(classes, label)})" if wrong else "")
+
+
+def _steps(outputs: np.ndarray, classes: Sequence[str], samples: Samples) -> int:
+    """Number of time steps that have a class each: by the labels, or by the number of outputs for each class."""
+    if samples.labels is not None or len(classes) < 2 or len(outputs) % len(classes):
+        return samples.steps
+    return len(outputs) // len(classes)
 
 
 def values(outputs: np.ndarray) -> str:
@@ -64,7 +75,8 @@ def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICAT
     if not found:
         return f"{len(results)} samples"
     if task is Task.CLASSIFICATION:
-        return f"{found['accuracy']:.2%} of {len(results)} right"
+        count = f"{(samples.labels != UNLABELLED).sum():,} time steps" if samples.steps > 1 else len(results)
+        return f"{found['accuracy']:.2%} of {count} right"
     return f"{described(found)} of {len(results)} samples"
 
 
@@ -73,8 +85,13 @@ def described(measures: dict[str, float]) -> str:
     return ", ".join(f"{name} {text(name, value)}" for name, value in measures.items())
 
 
-def write_outputs(path: Path, results: np.ndarray):
-    """Write the outputs uint16[samples, outputs] as a .npy file of binary16; real numbers as float64."""
+def write_outputs(path: Path, results: np.ndarray, classes: Sequence[str], samples: Samples):
+    """Write the outputs uint16[samples, outputs] as a .npy file of binary16; real numbers as float64.
+
+    Where each time step has a class, they are [samples, classes, time steps].
+    """
+    if (steps := _steps(results[0], classes, samples)) > 1:
+        results = results.reshape(len(results), -1, steps)
     stream = io.BytesIO()
     np.save(stream, results.view(np.float16) if results.dtype == np.uint16 else results)
     write_all(path.parent, {path.name: stream.getvalue()})

@@ -63,12 +63,16 @@ def end(build: Builder, view: View, tensor: str) -> Ending:
     """The end of a network that gives a tensor.
 
     Raises:
-        Refused: it is a part of what the last node gives, or a whole sequence.
+        Refused: it is a part of what the last node gives, or a sequence of any length.
     """
     source = view.source
     if source.form is SampleForm.SEQUENCE and view.numbers.size == source.order.size > source.samples * source.shape[1]:
-        raise Refused("the output holds every time step, but the machine gives the last one", "let the network end "
-                      "with the last time step, such as output[:, -1] or h_n of PyTorch, or choose another by --output")
+        if source.open_time:
+            raise Refused("the output holds every time step, and the file leaves their number open", "export the "
+                          "network with a fixed number of time steps, give the sizes by `nnp import --shape`, or let "
+                          "it end with the last time step, such as output[:, -1] or h_n of PyTorch")
+        view = build.image_of_steps(view)
+        source = view.source
     if source.form is SampleForm.IMAGE and view.numbers.ndim > 2:
         places = view.places
         whole = np.array_equal(np.sort(places, axis=None), np.arange(source.order.size))

@@ -32,6 +32,8 @@ def time_steps_as_images(graph: Graph, steps: int | None) -> Graph:
                                  grid=op.grid)
             forms.add(Node(name=node.name, op=op, sources=tuple(map(forms.image, node.sources))))
             forms.images[node.name] = node.name
+        elif isinstance(node.op, ToImage) and node.sources[0] in forms.images:
+            forms.sequences[node.name] = forms.images[node.sources[0]]
         else:
             forms.add(Node(name=node.name, op=node.op, sources=tuple(map(forms.sequence, node.sources))))
             pixels = isinstance(node.op, ToSequence) and node.op.time is TimeAxis.COLUMNS

@@ -79,7 +79,7 @@ def source(
     chosen = chosen or calibrating(data)
     outputs = prod(network.shapes[network.output.name])
     check_labels(data, outputs)
-    chosen, test = (None if part is None else with_classes(part, data.task, outputs) for part in (chosen, data.test))
+    chosen, test = (part and with_classes(part, data.task, outputs) for part in (chosen, data.test))
     found = NetworkWithData(network=network, data=data, calibration=chosen, test=test, outputs=outputs)
     plan(network, found.steps)
     return found
@@ -112,10 +112,14 @@ def check_labels(data: DataSet, outputs: int):
         if labels is None or not len(labels):
             continue
         where = f"{data.name}, {name} samples"
-        if data.task is Task.CLASSIFICATION and labels.max() >= outputs:
-            row = int(np.argmax(labels))
-            raise ValueError(f"{where}: sample {row} has class {labels[row]}, but the network has the outputs "
-                             f"0..{outputs - 1}; check the labels" + ' or choose `task = "anomaly"`' * (outputs == 1))
+        classes, left = divmod(outputs, part.steps)
+        if data.task is Task.CLASSIFICATION and left:
+            raise ValueError(f"{where}: a sample has a class for each of {part.steps} time steps, but the network has "
+                             f"{outputs} outputs, which are not as many for each; give one class for each sample")
+        if data.task is Task.CLASSIFICATION and labels.max() >= classes:
+            row = int(np.argmax(labels)) // part.steps
+            raise ValueError(f"{where}: sample {row} has class {labels.max()}, but the network has the outputs "
+                             f"0..{classes - 1}; check the labels" + ' or choose `task = "anomaly"`' * (classes == 1))
         if data.task is Task.REGRESSION and labels.shape[1] != outputs:
             whole = labels.shape[1] == 1 and bool((labels >= 0).all() and (labels == np.rint(labels)).all())
             classes = '; labels that are classes are saved as integers, or called `task = "classification"`' * whole
@@ -127,10 +131,11 @@ def check_labels(data: DataSet, outputs: int):
 
 
 def with_classes(samples: Samples, task: Task, outputs: int) -> Samples:
-    """Samples with a name for each output of a classifier."""
-    if task is not Task.CLASSIFICATION or len(samples.classes) >= outputs:
+    """Samples with a name for each class of a classifier: for each output, of one time step if each has a class."""
+    count = outputs // samples.steps
+    if task is not Task.CLASSIFICATION or len(samples.classes) >= count:
         return samples
-    more = (f"class {index}" for index in range(len(samples.classes), outputs))
+    more = (f"class {index}" for index in range(len(samples.classes), count))
     return replace(samples, classes=(*samples.classes, *more))
 
 

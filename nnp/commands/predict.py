@@ -42,4 +42,4 @@ def predict(
             typer.echo(line(index, results[place], loaded.classes, given.samples, place, given.task, probable=probable))
     typer.echo(summary(results, given.samples, given.task))
     if output:
-        write_outputs(output, results)
+        write_outputs(output, results, loaded.classes, given.samples)

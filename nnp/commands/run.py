@@ -94,7 +94,7 @@ def run(
         typer.echo(f"nnp: {' and '.join(invalid)}: a quantiser met a NaN, which counts as 0, or an infinity, which "
                    "counts as the largest number; results of such samples mean nothing", err=True)
     if output:
-        write_outputs(output, np.stack(results))
+        write_outputs(output, np.stack(results), loaded.classes, given.samples)
     if check:
         typer.echo(f"{check.differing} of {len(results)} samples differ from the twin of {twin}")
     if check and check.differing:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from concord.datasets.samples import DataSet, Samples, Task
+from concord.datasets.samples import UNLABELLED, DataSet, Samples, Task
 from concord.train.lib.export import floats
 from torch import nn
 from torch.nn import functional
@@ -90,8 +90,9 @@ def loss_of(task: Task, part: SampleTensors) -> Loss:
     A mean square is divided by the variance of the targets, so that one learning rate suits all units.
     """
     if task is Task.CLASSIFICATION:
-        labels = torch.from_numpy(part.samples.labels.astype(np.int64))
-        return lambda made, index: functional.cross_entropy(made, labels[index])
+        labels, steps = torch.from_numpy(part.samples.labels.astype(np.int64)), part.samples.steps
+        return lambda made, index: functional.cross_entropy(
+            made if steps == 1 else made.unflatten(1, (-1, steps)), labels[index], ignore_index=UNLABELLED)
     targets = part.x.flatten(1) if task is Task.ANOMALY else torch.from_numpy(
         np.array(part.samples.labels, np.float32))
     variance = max(targets.var(unbiased=False).item(), 1e-12)
