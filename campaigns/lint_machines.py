@@ -46,7 +46,8 @@ def _attributes(rng: Random) -> dict:
         **{name: depth() for name in ("initial_vrf", "addsub_vrf", "multiply_vrf", "net_in", "net_out", "mvmq_words",
                                       "bias_words", "accumulator_rows", "operand_columns")},
         "chain_queue": rng.randint(1, 9), "message_bytes": rng.choice((4, 8, 16)),
-        "lazy_update": rng.random() < 0.2, "softmax_words": rng.choice((0, 0, 5))}
+        "lazy_update": rng.random() < 0.2, "softmax_words": rng.choice((0, 0, 5)),
+        "more_functions": rng.random() < 0.2}
 
 
 def _format(rng: Random) -> Format:

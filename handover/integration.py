@@ -117,13 +117,15 @@ def ports(dut: Component, streams: list[str]) -> list[ModulePort]:
 
 def codes(unit: Component) -> dict[str, list[tuple[int, str, str]]]:
     """Code, name and meaning of each value of the enumerations and stages in the attribute `codes` of a unit."""
+    more = getattr(unit, "more", False)
     return {STAGES[it] if isinstance(it, Stage) else it.__name__:
-            _stage_codes(it) if isinstance(it, Stage) else described(it) for it in getattr(unit, "codes", ())}
+            _stage_codes(it, more=more) if isinstance(it, Stage) else described(it)
+            for it in getattr(unit, "codes", ())}
 
 
-def _stage_codes(stage: Stage) -> list[tuple[int, str, str]]:
+def _stage_codes(stage: Stage, *, more: bool) -> list[tuple[int, str, str]]:
     """Code, name and meaning of all that a stage of a multi-function unit can be told."""
-    rows = [(operation.code, operation.name.lower(), operation.meaning) for operation in operations(stage)]
+    rows = [(operation.code, operation.name.lower(), operation.meaning) for operation in operations(stage, more=more)]
     return [(BYPASS, "bypass", "value, its bits unchanged"), *rows]
 
 

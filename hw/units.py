@@ -26,10 +26,9 @@ OPTIONAL = {
 
 #: Arguments of units that take less than the configuration, or more.
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
-    **dict.fromkeys(("activation", "adder", "base_registers", "exponential", "loop_stack", "multiplier"),
-                    lambda _: ()),
-    **dict.fromkeys(("multifunction", "pooling"), lambda config: (config.mfu_lanes,)),
+    **dict.fromkeys(("adder", "base_registers", "exponential", "loop_stack", "multiplier"), lambda _: ()),
     **dict.fromkeys(("queue", "reserved_queue"), lambda config: (16 * config.mfu_lanes, config.net_in)),
+    "activation": lambda config: (config.more_functions,),
     "beat_sequencer": lambda config: (config, config.mvmq_words),
     "binary16_rounder": lambda config: (config.sum_bits,),
     "counters": lambda config: (counted(config),),
@@ -38,7 +37,9 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "exponent_search": lambda _: (LazyFormat(),),
     "lazy_update": lambda config: (LazyFormat(), config.mfu_lanes),
     "mode_table": lambda config: (config.matrix_tiles,),
+    "multifunction": lambda config: (config.mfu_lanes, config.more_functions),
     "overflow": lambda config: (config.native_dim, config.sum_bits, config.output_bits),
+    "pooling": lambda config: (config.mfu_lanes,),
     "quantizer": lambda config: (config.activations, config.mfu_lanes, config.native_dim),
     "read_ahead": lambda config: (config, 1),
     "result_sequencer": lambda config: (config, config.net_in),

@@ -67,7 +67,8 @@ def memories(config: Config) -> Iterator[Ram]:
     yield Ram(unit="net_in", bits=word, depth=config.net_in)
     yield Ram(unit="net_out", bits=word + _REMAINING, depth=config.net_out)
     yield Ram(unit="instruction_fetch", bits=WORD, depth=config.instructions)
-    yield Ram(unit="mfu_pipeline", bits=36, depth=512, count=2 * config.mfu_lanes)  # tables of activation functions
+    yield Ram(unit="mfu_pipeline", bits=36, depth=2048 if config.more_functions else 512,
+              count=2 * config.mfu_lanes)  # tables of activation functions
     yield Ram(unit="counters", bits=36, depth=64)
     if config.softmax_words:  # the table of exp, and the message
         yield Ram(unit="softmax", bits=27, depth=128)

@@ -108,7 +108,7 @@ UNITS: dict[str, Features] = {
     "matrix_loader": _words,
     "entry_writer": _words,
     "vector_memories": _words,
-    "mfu_pipeline": lambda c: (c.mfu_lanes,),
+    "mfu_pipeline": lambda c: (c.mfu_lanes, c.mfu_lanes * c.more_functions),
     "copy": _lanes,
     "writeback": _words,
     "operand_fetch": _lanes,

@@ -20,7 +20,7 @@ from concord.sim.stimulus.functional_coverage import all_bins, bins
 from concord.sim.stimulus.programs import Case, random_illegal, random_program
 from concord.spec.host.registers import Register
 
-CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_softmax", "tiny_float")
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_softmax", "tiny_float", "tiny_vector")
 TESTED = ()  # tests/host and tests/machine run the whole machine
 
 PROGRAMS = int(os.environ.get("PROGRAMS", "40"))

@@ -14,7 +14,7 @@ from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import find_config, machine_name
 
 #: Presets that were made for tests, which come after those that were made for a purpose.
-FOR_TESTS = ("tiny", "tiny_softmax", "tiny_float", "serial", "wide")
+FOR_TESTS = ("tiny", "tiny_softmax", "tiny_vector", "tiny_float", "serial", "wide")
 
 
 def smallest_first(hardware: bool = False) -> list[str]:

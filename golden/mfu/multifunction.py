@@ -39,6 +39,10 @@ FUNCTIONS = implemented({
     Operation.V_SIGM: PointWise(activation.sigmoid, _sigmoid),
     Operation.V_TANH: PointWise(activation.tanh, np.tanh),
     Operation.VV_MUL: PointWise(float16.mul, np.multiply),
+    Operation.V_EXP: PointWise(activation.exp, np.exp),
+    Operation.V_RECIP: PointWise(activation.reciprocal, np.reciprocal),
+    Operation.V_RSQRT: PointWise(activation.rsqrt, lambda x: 1 / np.sqrt(x)),
+    Operation.V_SQRT: PointWise(activation.sqrt, np.sqrt),
 })
 #: The function of each activation in real numbers.
 CURVES = {Activation.NONE: lambda x: x} | {kind: FUNCTIONS[each].real for kind, each in ACTIVATIONS.items()}

@@ -69,7 +69,7 @@ class ChainBuilder(wiring.Component):
                     m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
                 with m.Case(Op.V_WR):
                     self._write(m)
-                for op, spec in isa.SPECS.items():
+                for op, spec in isa.specs(self.config).items():
                     if spec.operation:
                         with m.Case(op):
                             self._operation(m, spec)

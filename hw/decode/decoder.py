@@ -157,7 +157,7 @@ class Decoder(wiring.Component):
             place.length.eq(place.length + 1), place.written.eq(write | (f.op == Op.M_WR)),
             place.writes.eq(place.writes + write), place.open.eq(f.op != Op.END_CHAIN),
             place.closed.eq(place.closed | (f.op == Op.M_WR) | (write & (f.mem == Mem.MVM_Q)))]
-        for op, spec in isa.SPECS.items():
+        for op, spec in isa.specs(self.config).items():
             if spec.operation:
                 with m.If(f.op == op):
                     m.d.sync += place.position.eq(spec.position + 1)

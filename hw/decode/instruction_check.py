@@ -109,7 +109,7 @@ class InstructionCheck(wiring.Component):
     def _strange(self, m, f):
         """Whether the opcode is unknown, or a field that it does not take is not zero."""
         taken = {name: Signal(name=f"takes_{name}") for name in isa.FIELDS if name != "op"}
-        known = {op: spec for op, spec in isa.SPECS.items() if op != Op.V_SOFTMAX or self.config.softmax_words}
+        known = isa.specs(self.config)
         with m.Switch(f.op):
             for op, spec in known.items():
                 with m.Case(op):
@@ -120,7 +120,8 @@ class InstructionCheck(wiring.Component):
     def _misplaced(self, f):
         """Whether the instruction may not follow the chain so far."""
         c, place = self.chain, self.place
-        stages = Cat((f.op == op) & (place.position > s.position) for op, s in isa.SPECS.items() if s.operation)
+        stages = Cat((f.op == op) & (place.position > s.position) for op, s in isa.specs(self.config).items()
+                     if s.operation)
         again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(VRFS)).any() | (
             (f.mem == Mem.NET_Q) & c.net) | ((f.mem == Mem.VECTOR_RF) & c.entries.valid)
         push = f.mem == Mem.MVM_Q

@@ -153,7 +153,7 @@ def issue_job(config: Config) -> data.StructLayout:
         "stride_out": payloads.address_bits(config),
         "operands": data.ArrayLayout(reader(config), len(payloads.OPERANDS)),
         "targets": data.ArrayLayout(payloads.write(config), len(payloads.OPERANDS)),
-        "control": payloads.Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait, **entries})
+        "control": payloads.controls(config), "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait, **entries})
 
 
 def write_job(config: Config) -> data.StructLayout:

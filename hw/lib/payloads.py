@@ -61,11 +61,6 @@ Fetched = data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1})
 
 Load = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1})  #: One native tile for MatrixRf, and its mode.
 
-#: Control of one multi-function unit: the code of each stage, under the name of the stage, and a `Tap` for each tap.
-Control = data.StructLayout({stage.name.lower(): code_bits(stage) for stage in Stage} | {
-    "tap": data.ArrayLayout(TAP_BITS, TAPS)})
-Controls = data.ArrayLayout(Control, MFUS)
-
 Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Value to write: a tap, or the final value.
 
 Mode = data.StructLayout({"integer": 1, "unsigned": 1})  #: Mode in which entries of VectorRf are written or read.
@@ -73,6 +68,21 @@ Mode = data.StructLayout({"integer": 1, "unsigned": 1})  #: Mode in which entrie
 Product = data.StructLayout({  #: One `mv_mul`; `from_entries`: its columns lie in VectorRf.
     "tile": ADDRESS_BITS, **dict.fromkeys(("columns", "row_tiles", "words", "rows", "iterations"), REGISTER_BITS),
     "from_entries": 1, "integer": 1, "unsigned": 1, "out_scale": signed(6), "bias": 1, "bias_address": ADDRESS_BITS})
+
+
+def control(*, more: bool) -> data.StructLayout:
+    """Control of one multi-function unit: the code of each stage under its name, and a `Tap` for each tap.
+
+    Args:
+        more: Whether the activation stage has the functions of machines with `more_functions`.
+    """
+    return data.StructLayout({stage.name.lower(): code_bits(stage, more=more) for stage in Stage} | {
+        "tap": data.ArrayLayout(TAP_BITS, TAPS)})
+
+
+def controls(config: Config) -> data.ArrayLayout:
+    """Control of all multi-function units of a machine."""
+    return data.ArrayLayout(control(more=config.more_functions), MFUS)
 
 
 def access(config: Config) -> data.StructLayout:
@@ -134,7 +144,7 @@ def chain(config: Config) -> data.StructLayout:
         "window": window(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
-        "entries": entry_write(config), "control": Controls, **softmax_mark(config)})
+        "entries": entry_write(config), "control": controls(config), **softmax_mark(config)})
 
 
 def softmax_mark(config: Config) -> dict[str, int]:

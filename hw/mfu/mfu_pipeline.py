@@ -3,10 +3,11 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
+from concord.hw.lib.payloads import OPERANDS, address_bits, controls, word
 from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.schedule.writeback import results
+from concord.spec.isa.operations import MFUS
 from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
@@ -31,10 +32,10 @@ class MfuPipeline(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        self.units = MultiFunctionUnit(config.mfu_lanes), MultiFunctionUnit(config.mfu_lanes)
+        self.units = [MultiFunctionUnit(config.mfu_lanes, config.more_functions) for _ in range(MFUS)]
         addresses = data.ArrayLayout(address_bits(config), len(OPERANDS))
         super().__init__({
-            "go": In(1), "control": In(Controls), "addresses": In(addresses),
+            "go": In(1), "control": In(controls(config)), "addresses": In(addresses),
             "word": In(word(config)), "reads": Out(addresses),
             "operands": In(data.ArrayLayout(word(config), len(OPERANDS))),
             "o": Out(results(config)), "valid": Out(1)})

@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import Control
+from concord.hw.lib.payloads import control
 from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
@@ -16,11 +16,12 @@ class MultiFunctionUnit(wiring.Component):
 
     Args:
         lanes: Numbers in one word.
+        more:  Whether the activation stage has the functions of machines with `more_functions`.
 
     Members:
         value: In(16 x lanes). The chain's value.
         tap: In(2 words). Values that the taps carry into the unit.
-        control: In(Control). Codes of the stages for this word, with `value`, and for each tap the `Tap` it carries on.
+        control: In(control). Codes of the stages for this word, with `value`, and for each tap the `Tap` it carries on.
         addend: In(16 x lanes). The operand of the add stage, with `value`.
         factor: In(16 x lanes). The operand of the multiply stage, `factor_at` cycles after `value`.
         value_out: Out(16 x lanes). The value after the multiply stage.
@@ -33,11 +34,11 @@ class MultiFunctionUnit(wiring.Component):
     factor_at = FloatAdder.latency + Activation.latency
     latency = factor_at + FloatMultiplier.latency
 
-    def __init__(self, lanes: int):
-        self.lanes = lanes
+    def __init__(self, lanes: int, more: bool = False):
+        self.lanes, self.more = lanes, more
         word = data.ArrayLayout(16, lanes)
         super().__init__({
-            "value": In(word), "tap": In(data.ArrayLayout(word, TAPS)), "control": In(Control),
+            "value": In(word), "tap": In(data.ArrayLayout(word, TAPS)), "control": In(control(more=more)),
             "addend": In(word), "factor": In(word),
             "value_out": Out(word), "tap_out": Out(data.ArrayLayout(word, TAPS))})
 
@@ -48,7 +49,7 @@ class MultiFunctionUnit(wiring.Component):
         act, mul = delay(m, self.control.act, FloatAdder.latency), delay(m, self.control.mul, self.factor_at)
         for lane in range(self.lanes):
             m.submodules[f"adder{lane}"] = adder = FloatAdder()
-            m.submodules[f"activation{lane}"] = activation = Activation()
+            m.submodules[f"activation{lane}"] = activation = Activation(self.more)
             m.submodules[f"multiplier{lane}"] = multiplier = FloatMultiplier()
             m.d.comb += [
                 adder.a.eq(self.value[lane]), adder.b.eq(self.addend[lane]), adder.op.eq(self.control.add),

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.jobs import TICKET, blocked, issue_job, progress, waiting
-from concord.hw.lib.payloads import MVM, OPERANDS, Controls, address_bits, word
+from concord.hw.lib.payloads import MVM, OPERANDS, address_bits, controls, word
 from concord.hw.lib.pipeline import delay_control
 from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
 from concord.spec.isa.instructions import STAGES
@@ -49,7 +49,7 @@ class Issue(wiring.Component):
             "fetch": In(TICKET), "vectors": Out(vector_reads(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
             "net_room": In(1), "landed": In(1), "go": Out(1), "word": Out(word(config)),
-            "control": Out(Controls),
+            "control": Out(controls(config)),
             "addresses": Out(data.ArrayLayout(address_bits(config), len(OPERANDS))),
             "stages": Out(STAGES), "reads": Out(len(OPERANDS)), "to_net": Out(1), "popped": Out(1),
             "waits_operand": Out(1), "waits_output": Out(1), "starved": Out(1), **entries})

@@ -82,7 +82,7 @@ def _is_coded(value) -> bool:
 def _names(codes: Stage | type[IntEnum]) -> dict[int, str]:
     """The names of the codes of a stage, or of an enumeration."""
     if isinstance(codes, Stage):
-        return {BYPASS: "BYPASS"} | {operation.code: operation.name for operation in operations(codes)}
+        return {BYPASS: "BYPASS"} | {operation.code: operation.name for operation in operations(codes, more=True)}
     return {int(code): code.name for code in codes}
 
 

@@ -3,7 +3,7 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
+from concord.hw.lib.payloads import OPERANDS, address_bits, controls, word
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.schedule.writeback import results
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
@@ -51,12 +51,13 @@ async def matches_golden(dut, rate):
     memories = [numbers(rng, depth(CONFIG, VRFS[v])) for v in OPERANDS]
     addresses = np.stack([rng.integers(0, len(memory), count) for memory in memories], 1)
     value, go = numbers(rng, count), rng.random(count) < rate
-    control = {stage.name.lower(): rng.choice(codes(stage), (count, MFUS)) for stage in Stage}
+    control = {stage.name.lower(): rng.choice(codes(stage, more=CONFIG.more_functions), (count, MFUS))
+               for stage in Stage}
     control["tap"] = rng.integers(0, len(Tap), (count, MFUS, TAPS))
     await start(dut, "go", "control", "addresses", "word", "operands")
     words = pack(word(CONFIG), value)
     shown = await stream(dut, {
-        "go": go, "control": pack(Controls, control), "addresses": pack(ADDRESSES, addresses),
+        "go": go, "control": pack(controls(CONFIG), control), "addresses": pack(ADDRESSES, addresses),
         "word": [0, *words]}, memories)
 
     assert_equal("valid", [valid for valid, _ in shown[LATENCY:]], go)

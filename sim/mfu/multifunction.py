@@ -3,7 +3,7 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.hw.lib.payloads import Control
+from concord.hw.lib.payloads import control as control_shape
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
 from concord.sim.drivers.stream import drive_pipeline
@@ -14,7 +14,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},
 )
 
-LANES = CONFIG.mfu_lanes
+LANES, MORE = CONFIG.mfu_lanes, CONFIG.more_functions
 WORD = data.ArrayLayout(16, LANES)
 BROUGHT = data.ArrayLayout(WORD, TAPS)
 
@@ -28,14 +28,14 @@ async def matches_golden(dut):
     for word in (value, addend, factor):
         word[calm] = word[calm] & 0x8FFF | 0x3000
     taps = rng.integers(0, 1 << 16, (count, TAPS, LANES), dtype=np.uint16)
-    control = {stage.name.lower(): rng.choice(codes(stage), count) for stage in Stage}
+    control = {stage.name.lower(): rng.choice(codes(stage, more=MORE), count) for stage in Stage}
     control["tap"] = rng.integers(0, len(Tap), (count, TAPS))
     want, want_taps = multifunction(value, addend, factor, taps, **control)
 
     late = np.roll(factor, MultiFunctionUnit.factor_at, axis=0)
     late[:MultiFunctionUnit.factor_at] = 0x5555
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
-              "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
+              "tap": pack(BROUGHT, taps), "control": pack(control_shape(more=MORE), control)}
     got = await drive_pipeline(dut, inputs, ["value_out", "tap_out"], MultiFunctionUnit.latency)
     done = np.arange(count) < count - MultiFunctionUnit.factor_at  # words whose factor came before the stream ended
     given = {"value": value, "addend": addend, "factor": factor}

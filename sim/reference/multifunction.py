@@ -41,7 +41,7 @@ def stage(which: Stage, codes, value, operand=None):
         uint16[...] in the shape of `value`.
     """
     result = value.copy()
-    for operation in operations(which):
+    for operation in operations(which, more=True):
         words = codes == operation.code
         result[words] = compute(operation, value[words], None if operand is None else operand[words])
     return result

@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.lib.jobs import issue_job, progress
-from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits
+from concord.hw.lib.payloads import MVM, NET, OPERANDS, address_bits, controls
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import StreamSource, clock, start
@@ -26,7 +26,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 LATENCY, DUE = timing.MFU_PIPELINE, timing.OPERANDS_DUE
 CHAIN = Packer(chain_layout(CONFIG))
-JOB, CONTROL, PROGRESS = Packer(issue_job(CONFIG)), Packer(Controls), Packer(progress(CONFIG))
+JOB, CONTROL, PROGRESS = Packer(issue_job(CONFIG)), Packer(controls(CONFIG)), Packer(progress(CONFIG))
 ADDRESSES = Packer(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 

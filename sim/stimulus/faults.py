@@ -4,7 +4,7 @@ from concord.sim.stimulus.entry_faults import entry_faults
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.check import check
-from concord.spec.isa.instructions import BASES, LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg
+from concord.spec.isa.instructions import BASES, LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg, specs
 from concord.spec.isa.memories import MEMORY_NAMES, VRFS, Mem, depth
 from concord.spec.machine.config import Config
 
@@ -84,8 +84,8 @@ def _sane(config):
 
 
 def _illegal(generator):
-    rng = generator.rng
-    order = [op.name.lower() + " 0" * bool(spec.operand) for op, spec in SPECS.items() if spec.operation]
+    rng, known = generator.rng, specs(generator.config)
+    order = [op.name.lower() + " 0" * bool(spec.operand) for op, spec in known.items() if spec.operation]
     later, earlier = sorted(rng.integers(0, len(order), 2))[::-1]
     operations = [*order[later:later + 1], *order[earlier:earlier + 1]]
     return [
@@ -105,6 +105,7 @@ def _illegal(generator):
         "m_rd NetQ\nend_chain", "m_rd NetQ\nm_wr MatrixRf, 0\nm_wr MatrixRf, 1", "v_rd NetQ\nend_chain",
         "v_rd NetQ\nv_wr NetQ\nv_relu0\nend_chain",
         "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[1:WRITES + 2]),
+        *(f"v_rd NetQ\n.word {op}" for op in SPECS if op not in known),
     ]
 
 

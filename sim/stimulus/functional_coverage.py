@@ -22,6 +22,7 @@ from concord.spec.isa.instructions import (
     OperandKind,
     Reg,
     decode,
+    specs,
 )
 from concord.spec.isa.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
 from concord.spec.isa.rules import Violation
@@ -64,7 +65,7 @@ def all_bins(config: Config) -> set[str]:
     """Every bin that programs of this machine can hit."""
     found = {f"error {error.name}" for error in errors(config)} | set(_SHAPES)
     found |= {f"s_wr {REGISTER_NAMES[reg]}" for reg in Reg} | {"loop", "end_loop", "end", "end_chain"}
-    for op, spec in SPECS.items():
+    for op, spec in specs(config).items():
         for mem in spec.mems or ((spec.operand,) if spec.operand else ()):
             if not depth(config, mem):
                 continue

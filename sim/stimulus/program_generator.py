@@ -7,14 +7,13 @@ import numpy as np
 from concord.sim.stimulus.placement import Placement, changed, movement, with_base
 from concord.spec.isa.chain import Registers
 from concord.spec.isa.check import Sequencer
-from concord.spec.isa.instructions import LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instruction, Op, Reg, encode
+from concord.spec.isa.instructions import LOOP_DEPTH, REGISTER_BITS, STAGES, Instruction, Op, Reg, encode, specs
 from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.isa.rules import Violation
 from concord.spec.machine.config import Config
 
 _HOT = 10  #: Most tiles lie below this one, so that chains use the same tiles.
 _SOURCES = (*VRFS, Mem.NET_Q)
-_STAGES = [[op for op, spec in SPECS.items() if spec.operation and spec.position == k] for k in range(STAGES)]
 
 
 class ProgramGenerator:
@@ -30,6 +29,8 @@ class ProgramGenerator:
     def __init__(self, config: Config, rng: np.random.Generator, modes: list[bool], budget: int):
         self.config, self.rng, self.modes, self.budget = config, rng, modes, budget
         self.place = Placement(config, rng)
+        self._stages = [[op for op, spec in specs(config).items() if spec.operation and spec.position == k]
+                        for k in range(STAGES)]
         self.program: list[int] = []
         self._open = 0
         self._known, self._state = None, None  # A program, and the state at its end.
@@ -203,7 +204,7 @@ class ProgramGenerator:
 
     def _operations(self, shape: Registers) -> list[Instruction]:
         density = self.rng.choice((0.2, 0.5, 1.0))
-        chosen = [self.rng.choice(ops) for ops in _STAGES if self.rng.random() < density]
+        chosen = [self.rng.choice(ops) for ops in self._stages if self.rng.random() < density]
         return [self.place.operation(shape, Op(op)) for op in chosen]
 
     def _whole(self, shape, source, operations, *, entries: int = 3) -> list[int]:

@@ -6,6 +6,7 @@ from itertools import product
 
 from concord.spec.isa.memories import ADDRESSED, OPERAND_MEMORIES, QUEUES, Mem
 from concord.spec.isa.operations import MFUS, Operation, Stage, position
+from concord.spec.machine.config import Config
 
 WORD = 64  #: Bits of one instruction.
 LOOP_DEPTH = 4  #: Largest number of loops inside each other.
@@ -151,6 +152,7 @@ class Spec:
         operation: The point-wise operation, None for other instructions.
         mfu:       Number of the MFU that computes the operation.
         operand:   Memory of the second operand, or None where the operation has none.
+        needs:     Attribute of the configuration of machines that have the opcode; empty if all machines have it.
     """
 
     kind: OperandKind
@@ -158,6 +160,7 @@ class Spec:
     operation: Operation | None = None
     mfu: int = 0
     operand: Mem | None = None
+    needs: str = ""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -187,7 +190,7 @@ def opcode(operation: Operation, mfu: int) -> Op:
 
 def _pointwise(operation: Operation, mfu: int) -> Spec:
     if not operation.operand:
-        return Spec(OperandKind.NONE, operation=operation, mfu=mfu)
+        return Spec(OperandKind.NONE, operation=operation, mfu=mfu, needs="more_functions" * operation.more)
     return Spec(OperandKind.OPERAND, operation=operation, mfu=mfu, operand=OPERAND_MEMORIES[operation.stage][mfu])
 
 
@@ -205,8 +208,13 @@ SPECS = {
     Op.END: Spec(OperandKind.NONE),
     Op.V_POOL_MAX: Spec(OperandKind.NONE),
     Op.S_ADD: Spec(OperandKind.INCREMENT),
-    Op.V_SOFTMAX: Spec(OperandKind.NONE),
+    Op.V_SOFTMAX: Spec(OperandKind.NONE, needs="softmax_words"),
 }
+
+
+def specs(config: Config) -> dict[Op, Spec]:
+    """The opcodes that a machine has, in the order of SPECS."""
+    return {op: spec for op, spec in SPECS.items() if not spec.needs or getattr(config, spec.needs)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ class Operation(Enum):
         function: Name of what it computes, in the vocabularies of twins and in networks.
         meaning:  New value of the chain, as the instruction page describes it.
         swapped:  Whether the function takes the operand first, and then the value.
+        more:     Whether only machines with `more_functions` have the operation.
     """
 
     VV_ADD = Stage.ADD, 1, True, (4, 12), "add", "value + operand"
@@ -61,11 +62,15 @@ class Operation(Enum):
     V_SIGM = Stage.ACT, 2, False, (9, 17), "sigmoid", "logistic sigmoid of value"
     V_TANH = Stage.ACT, 3, False, (10, 18), "tanh", "hyperbolic tangent of value"
     VV_MUL = Stage.MUL, 1, True, (11, 19), "multiply", "value * operand"
+    V_EXP = Stage.ACT, 4, False, (30, 34), "exp", "exponential of value", False, True
+    V_RECIP = Stage.ACT, 5, False, (31, 35), "reciprocal", "1 / value", False, True
+    V_RSQRT = Stage.ACT, 6, False, (32, 36), "rsqrt", "1 / square root of value", False, True
+    V_SQRT = Stage.ACT, 7, False, (33, 37), "sqrt", "square root of value", False, True
 
     def __init__(self, stage: Stage, code: int, operand: bool, opcodes: tuple[int, ...], function: str, meaning: str,
-                 swapped: bool = False):
+                 swapped: bool = False, more: bool = False):
         self.stage, self.code, self.operand, self.opcodes = stage, code, operand, opcodes
-        self.function, self.meaning, self.swapped = function, meaning, swapped
+        self.function, self.meaning, self.swapped, self.more = function, meaning, swapped, more
 
 
 def position(stage: Stage, mfu: int) -> int:
@@ -78,19 +83,19 @@ def next_mfu(stage: Stage, behind: int) -> int | None:
     return next((mfu for mfu in range(MFUS) if position(stage, mfu) > behind), None)
 
 
-def operations(stage: Stage) -> tuple[Operation, ...]:
-    """The operations of a stage, in the order of the table."""
-    return tuple(operation for operation in Operation if operation.stage is stage)
+def operations(stage: Stage, *, more: bool = False) -> tuple[Operation, ...]:
+    """The operations of a stage, in the order of the table; with those of `more_functions` only if there are `more`."""
+    return tuple(operation for operation in Operation if operation.stage is stage and operation.more <= more)
 
 
-def codes(stage: Stage) -> tuple[int, ...]:
-    """All codes of a stage: BYPASS and the codes of its operations."""
-    return BYPASS, *(operation.code for operation in operations(stage))
+def codes(stage: Stage, *, more: bool = False) -> tuple[int, ...]:
+    """All codes of a stage: BYPASS and the codes of its `operations`."""
+    return BYPASS, *(operation.code for operation in operations(stage, more=more))
 
 
-def code_bits(stage: Stage) -> int:
+def code_bits(stage: Stage, *, more: bool = False) -> int:
     """Number of bits of a stage's code on wires."""
-    return max(codes(stage)).bit_length()
+    return max(codes(stage, more=more)).bit_length()
 
 
 def implemented(functions: Mapping[Operation, Function], *stages: Stage) -> dict[Operation, Function]:
@@ -110,6 +115,6 @@ def implemented(functions: Mapping[Operation, Function], *stages: Stage) -> dict
     return {operation: functions[operation] for operation in wanted}
 
 
-_NAMED = {operation.function: operation for operation in operations(Stage.ACT)}
+_NAMED = {operation.function: operation for operation in operations(Stage.ACT, more=True)}
 #: The operation of each activation function of networks, except the identity.
 ACTIVATIONS = {kind: _NAMED[kind] for kind in Activation if kind is not Activation.NONE}

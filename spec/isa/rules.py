@@ -24,6 +24,11 @@ SOURCES = (Op.V_RD, Op.M_RD)
 #: Opcodes that stand outside a chain, or begin one.
 OUTSIDE = (*SOURCES, Op.S_WR, Op.S_ADD, Op.LOOP, Op.END_LOOP, Op.END)
 _WITH_MEMORY = (OperandKind.VECTOR, OperandKind.MATRIX_SOURCE, OperandKind.MATRIX_TARGET)
+#: Sentence on an opcode that a machine lacks, by the attribute that says so.
+_LACKING = {
+    "softmax_words": "this machine has no softmax unit, because its softmax_words is 0",
+    "more_functions": "this machine has no {name}, because its more_functions is false: the preset tiny_vector has it",
+}
 
 
 class Violation(Exception):
@@ -53,8 +58,9 @@ def check_word(config: Config, word: int, address: int) -> Instruction:
     if not config.vector_rf and (instruction.op == Op.V_POOL_MAX or memories and instruction.mem == Mem.VECTOR_RF):
         raise Violation(Error.RANGE, address,
                         "this machine has neither VectorRf nor a pooling unit, because its vector_rf is 0")
-    if instruction.op == Op.V_SOFTMAX and not config.softmax_words:
-        raise Violation(Error.ILLEGAL, address, "this machine has no softmax unit, because its softmax_words is 0")
+    needs = SPECS[instruction.op].needs
+    if needs and not getattr(config, needs):
+        raise Violation(Error.ILLEGAL, address, _LACKING[needs].format(name=instruction.op.name.lower()))
     return instruction
 
 

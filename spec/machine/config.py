@@ -24,9 +24,9 @@ _RANGES = {
 
 WIDEST_CODE = 8  #: Most bits of an element with an exponent of its own in hardware.
 
-#: Attributes whose default, 0, stands for a machine without the unit or memory. Records leave them out where they have
-#: it, so that the digest of such a machine, and thus its firmware, does not depend on them.
-_OPTIONAL = ("softmax_words",)
+#: Attributes whose default, 0 or False, stands for a machine without the unit or memory. Records leave them out where
+#: they have it, so that the digest of such a machine, and thus its firmware, does not depend on them.
+_OPTIONAL = ("softmax_words", "more_functions")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +69,7 @@ class Config:
         lazy_update:      Whether the machine has the lazy-update unit, which trains parameters that the host sends.
         softmax_words:    Largest number of words of an output that `v_softmax` takes; 0 for a machine without softmax
                           unit.
+        more_functions:   Whether the activation stages compute exp, reciprocal, reciprocal root and root, too.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -104,6 +105,7 @@ class Config:
     clock_mhz: int = 50
     lazy_update: bool = False
     softmax_words: int = 0
+    more_functions: bool = False
 
     def __post_init__(self):
         check_types(self)
@@ -302,6 +304,8 @@ PRESETS = {
         instructions=512, accumulator_rows=2048, operand_columns=64, clock_mhz=50, lazy_update=True),
     # For tests: `tiny` with a softmax unit for 12 elements.
     "tiny_softmax": replace(_TINY, softmax_words=6),
+    # For tests: `tiny` with exp, reciprocal and roots.
+    "tiny_vector": replace(_TINY, more_functions=True),
     # For tests: `tiny` with weights and inputs of E4M3, floats of 8 bits up to 15.
     "tiny_float": replace(_TINY, multipliers=0, weights=_E4M3, activations=_E4M3, acc_frac=36, acc_int=12),
     # For golden only: the published large shape.

@@ -34,7 +34,7 @@ def compared(case):
     assert bool(machine.status & Status.INVALID_VECTOR) == slow.invalid, case.text
 
 
-@pytest.mark.parametrize("name", ["tiny", "serial", "wide", "tiny_softmax"])
+@pytest.mark.parametrize("name", ["tiny", "serial", "wide", "tiny_softmax", "tiny_vector"])
 def test_random_programs(name):
     for seed in range(12):
         compared(random_program(preset(name), np.random.default_rng([7, seed])))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.hw.lib.binary16_rounder import Binary16Rounder
-from concord.hw.lib.payloads import Control
+from concord.hw.lib.payloads import control as control_shape
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multifunction import MultiFunctionUnit
@@ -57,12 +57,13 @@ def test_multiplier():
     assert_equal("o", got, stage(Stage.MUL, ops, a, b), op=(ops, Stage.MUL), a=a, b=b)
 
 
-def test_activation_on_every_input():
-    every = np.tile(EVERY, len(codes(Stage.ACT)))
-    ops = np.repeat(codes(Stage.ACT), EVERY.size)
+@pytest.mark.parametrize("more", [False, True])
+def test_activation_on_every_input(more):
+    every = np.tile(EVERY, len(codes(Stage.ACT, more=more)))
+    ops = np.repeat(codes(Stage.ACT, more=more), EVERY.size)
     want = stage(Stage.ACT, ops, every)
     order = np.random.default_rng(0).permutation(every.size)
-    got = PipelineHarness(Activation(), "activation")(a=every[order], op=ops[order])["o"]
+    got = PipelineHarness(Activation(more), "activation")(a=every[order], op=ops[order])["o"]
     assert_equal("o", got, want[order], op=(ops[order], Stage.ACT), a=every[order])
 
 
@@ -117,7 +118,7 @@ def test_multifunction_unit(lanes):
     dut = MultiFunctionUnit(lanes)
     late = np.roll(factor, dut.factor_at, axis=0)
     got = PipelineHarness(dut, "multifunction")(
-        value=value, addend=addend, factor=late, tap=taps, control=pack_rows(Control, control))
+        value=value, addend=addend, factor=late, tap=taps, control=pack_rows(control_shape(more=False), control))
     done = np.arange(count) < count - dut.factor_at  # words whose factor came before the stream ended
     given = {"value": value, "addend": addend, "factor": factor, "tap": (control["tap"], Tap)}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage}

@@ -326,6 +326,16 @@ def test_a_softmax_ends_any_chain_on_its_way_to_the_host(text):
     assert violation.error == Error.ILLEGAL
 
 
+@pytest.mark.parametrize("name", ["v_exp1", "v_recip0", "v_rsqrt1", "v_sqrt0"])
+def test_more_functions_are_legal_where_a_machine_has_them(name):
+    text = chain("v_rd NetQ", name, "v_wr NetQ")
+    assert found(text, preset("tiny_vector")) is None
+    violation = check(assemble(text), TINY)
+    assert violation.sentence == (
+        f"this machine has no {name}, because its more_functions is false: the preset tiny_vector has it")
+    assert violation.error == Error.ILLEGAL
+
+
 def test_tiles_may_hold_a_mode_before_the_program():
     text = chain("v_rd NetQ", "mv_mul 3, integer", "v_wr NetQ")
     modes = [False] * TINY.matrix_tiles

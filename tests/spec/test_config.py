@@ -141,6 +141,14 @@ def test_a_machine_without_softmax_unit_has_the_record_and_digest_of_machines_th
     assert Config.from_record(json.loads(json.dumps(with_unit.record()))) == with_unit
 
 
+def test_a_machine_without_more_functions_has_the_record_and_digest_of_machines_that_know_none():
+    tiny, more = preset("tiny"), preset("tiny_vector")
+    assert "more_functions" not in tiny.record()
+    assert more.record()["more_functions"] is True
+    assert more.digest != tiny.digest
+    assert Config.from_record(json.loads(json.dumps(more.record()))) == more
+
+
 def test_a_softmax_has_a_largest_number_of_elements():
     assert replace(preset("vision"), softmax_words=512).softmax_words == 512
     with pytest.raises(ValueError, match=r"^softmax_words = 513 is too large: .* 512 words of 8 lanes would do$"):

@@ -16,8 +16,15 @@ KINDS = set(Activation) - {Activation.NONE}
 
 @pytest.mark.parametrize("stage", Stage)
 def test_the_codes_of_a_stage_are_different(stage):
-    assert len(set(codes(stage))) == len(codes(stage)) == 1 + len(operations(stage))
-    assert max(codes(stage)) < 1 << code_bits(stage)
+    for more in False, True:
+        found = codes(stage, more=more)
+        assert len(set(found)) == len(found) == 1 + len(operations(stage, more=more))
+        assert max(found) < 1 << code_bits(stage, more=more)
+
+
+def test_more_functions_are_codes_of_the_activation_stage_alone():
+    assert {each.name for each in Operation if each.more} == {"V_EXP", "V_RECIP", "V_RSQRT", "V_SQRT"}
+    assert (code_bits(Stage.ACT), code_bits(Stage.ACT, more=True)) == (2, 3)
 
 
 def test_an_operation_without_a_function_is_refused():
@@ -31,7 +38,7 @@ def test_every_operation_has_functions_in_golden_and_gates():
 
 @pytest.mark.parametrize("operation", Operation)
 def test_the_bits_of_an_operation_are_its_real_result_rounded(operation):
-    """Sigmoid and tanh are within one unit in the last place, all others are rounded to nearest."""
+    """Functions of the activation stage but relu are within one unit in the last place, others rounded to nearest."""
     value, operand = np.random.default_rng(operation.code).integers(0, 1 << 16, (2, 200_000)).astype(np.uint16)
     with np.errstate(all="ignore"):
         wanted = to_bits(compute_real(operation, to_real(value), to_real(operand)))
@@ -39,7 +46,7 @@ def test_the_bits_of_an_operation_are_its_real_result_rounded(operation):
     numbers = ~(is_nan(value) | is_nan(operand)) & ~is_nan(wanted)
     units = np.abs(wanted[numbers].astype(int) - found[numbers])
     zeros = (wanted[numbers] | found[numbers]) & 0x7FFF == 0
-    assert units[~zeros].max() <= (operation in (Operation.V_SIGM, Operation.V_TANH))
+    assert units[~zeros].max() <= (operation.stage is Stage.ACT and operation is not Operation.V_RELU)
 
 
 @pytest.mark.parametrize("framework", FORMS)

@@ -8,6 +8,7 @@ from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
 from concord.tests.twin.test_vocabulary import pairs
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Script
+from concord.twin.source.frameworks import CURVES
 from concord.twin.vocabulary import numpy_functions
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -57,12 +58,13 @@ def test_operations_on_numbers_round_once(name, golden):
 
 
 @pytest.mark.parametrize(("name", "golden"), [
-    ("relu", float16.relu), ("sigmoid", activation.sigmoid), ("tanh", activation.tanh)])
+    ("relu", float16.relu), *((name, getattr(activation, name)) for name in CURVES)])
 def test_curves(name, golden):
     bits = np.arange(1 << 16, dtype=np.uint16)
     bits = bits[~float16.is_nan(bits)]
     found = results_of(one(PARTS[0], call("y", name, "a")), np.stack([bits, bits], 1).view(np.float16))[:, 0]
-    assert np.array_equal(found, golden(bits))
+    defined = ~float16.is_nan(golden(bits))  # the bits of a NaN are the runtime's
+    assert np.array_equal(found[defined], golden(bits)[defined])
 
 
 def test_what_onnx_cannot_say_is_said():

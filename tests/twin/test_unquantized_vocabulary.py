@@ -40,6 +40,11 @@ def test_curves_clips_and_softmax(framework):
     sigmoid = [1 / (1 + math.exp(-a)) if a > -700 else 0.0 for a in numbers[0].tolist()]
     np.testing.assert_allclose(np.asarray(found.sigmoid(given))[0], sigmoid, rtol=1e-14, atol=1e-300)
     np.testing.assert_allclose(np.asarray(found.tanh(given)), np.tanh(numbers), rtol=1e-14)
+    positive = np.abs(numbers[1:]) + 0.5
+    for name, wanted in (("exp", np.exp(positive)), ("reciprocal", 1 / positive), ("rsqrt", positive**-0.5),
+                         ("sqrt", positive**0.5)):
+        got = getattr(found, name)(value(framework, positive))
+        np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-14, err_msg=name)
     np.testing.assert_array_equal(np.asarray(found.clip(given, lowest=-0.5, highest=math.inf)),
                                   np.maximum(numbers, -0.5))
     for row, softmax in zip(numbers.tolist(), np.asarray(found.softmax(given)), strict=True):

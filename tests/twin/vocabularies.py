@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from concord.golden.mfu import activation
+from concord.twin.source.frameworks import CURVES
 from concord.twin.source.vocabulary import vocabulary
 from concord.twin.vocabulary import unquantized as real_functions
 from concord.twin.vocabulary import word_functions
@@ -33,11 +34,12 @@ def functions(framework: str, *, unquantized: bool = False) -> ModuleType | Simp
     sys.modules[made.__name__] = made  # PyTorch's compiler imports modules by their names
     exec("\n".join([f"import {framework}", *selection.imports, *selection.functions]), vars(made))
     if not unquantized:
-        for name in "sigmoid", "tanh":
+        for name in CURVES:
             table = getattr(activation, name)(np.arange(1 << 16)).view(np.float16)
             module = imported(framework)
-            setattr(made, name, made.Curve(module.convert_to_tensor(table) if framework == "tensorflow" else
-                                           module.from_numpy(table), getattr(module, name)))
+            table, smooth = ((module.convert_to_tensor(table), module.math) if framework == "tensorflow" else
+                             (module.from_numpy(table), module))
+            setattr(made, name, made.Curve(table, getattr(smooth, name)))
     return made
 
 

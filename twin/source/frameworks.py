@@ -51,7 +51,7 @@ _CAST = r"(?<!def )\bcast\((\w+), ([\w.]+)\)"
 #: What makes +0 of -0 in numpy eight times as fast; compilers of other frameworks may leave a sum with 0 out.
 _POSITIVE = (r"\bxp\.where\((\w+) != 0, \1, 0\)", r"(\1 + 0.0)")
 #: Functions that tables of all binary16 numbers define.
-CURVES = ("sigmoid", "tanh")
+CURVES = ("sigmoid", "tanh", "exp", "reciprocal", "rsqrt", "sqrt")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +140,7 @@ FORMS = {
                  "from safetensors.numpy import save_file"),
         functions=("stored", "binary16"), base="tf.Module",
         made=("super().__init__()", "tensors = load_file(file)"), helpers=("Curve",),
-        curve='self.{name} = Curve(tensors.pop("{name}"), tf.{name})',
+        curve='self.{name} = Curve(tensors.pop("{name}"), tf.math.{name})',
         kept=("self.names, self.parameters, self.roundings = tuple(tensors), {}, {}",
               "for name, values in tensors.items():", "    setattr(self, name, stored(values))"),
         saves=_TENSORFLOW_SAVES, trains=True, method="__call__", result="float32",

@@ -70,6 +70,10 @@ class Functions(OnnxNodes):
 
     sigmoid = partialmethod(_curve, activation.sigmoid)
     tanh = partialmethod(_curve, activation.tanh)
+    exp = partialmethod(_curve, activation.exp)
+    reciprocal = partialmethod(_curve, activation.reciprocal)
+    rsqrt = partialmethod(_curve, activation.rsqrt)
+    sqrt = partialmethod(_curve, activation.sqrt)
 
     def _clipped(self, x: OnnxValue, lowest: float, highest: float) -> OnnxValue:
         """x with 0 for a NaN, clipped."""

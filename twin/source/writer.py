@@ -73,12 +73,12 @@ def tensors(script: Script) -> dict[str, np.ndarray]:
     """
     stored = arrays(script)
     named = {attribute(name): values for name, values in stored.items()}
-    taken = {routine.name for routine in script.routines} | set(CURVES)
+    used = [name for name in CURVES if name in _used(script) and not script.unquantized]
+    taken = {routine.name for routine in script.routines}.union(used)
     if len(named) < len(stored) or taken & named.keys():
         raise ValueError(f"the twin of {script.name} has two things of one name: "
                          f"{', '.join(sorted(taken & named.keys()) or stored)}")
-    curves = {name: getattr(activation, name)(_PATTERNS).view(np.float16) for name in CURVES
-              if name in _used(script) and not script.unquantized}
+    curves = {name: getattr(activation, name)(_PATTERNS).view(np.float16) for name in used}
     return {name: np.ascontiguousarray(values) for name, values in (named | curves).items()}
 
 

@@ -65,6 +65,10 @@ def curve(table):
 
 sigmoid = curve(activation.sigmoid(np.arange(1 << 16)).view(np.float16))
 tanh = curve(activation.tanh(np.arange(1 << 16)).view(np.float16))
+exp = curve(activation.exp(np.arange(1 << 16)).view(np.float16))
+reciprocal = curve(activation.reciprocal(np.arange(1 << 16)).view(np.float16))
+rsqrt = curve(activation.rsqrt(np.arange(1 << 16)).view(np.float16))
+sqrt = curve(activation.sqrt(np.arange(1 << 16)).view(np.float16))
 
 
 def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):

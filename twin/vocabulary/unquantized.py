@@ -29,6 +29,26 @@ def tanh(a):
     return xp.tanh(a)
 
 
+def exp(a):
+    """The exponential."""
+    return xp.exp(a)
+
+
+def reciprocal(a):
+    """1 / a."""
+    return 1 / a
+
+
+def rsqrt(a):
+    """1 / sqrt(a)."""
+    return 1 / xp.sqrt(a)
+
+
+def sqrt(a):
+    """The square root."""
+    return xp.sqrt(a)
+
+
 def softmax(a):
     """exp(a) / sum(exp(a)) along the last axis."""
     powers = np.exp(a - a.max(-1, keepdims=True))
