@@ -12,7 +12,7 @@ from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
 from concord.compiler.kinds.product import BlockAverageKind, IntegerProductKind, ProductKind
 from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
-from concord.compiler.kinds.weightless import ConcatenationKind, PoolKind, SumKind
+from concord.compiler.kinds.weightless import ConcatenationKind, CurveKind, PoolKind, SumKind
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
@@ -20,13 +20,14 @@ from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
-from concord.net.layers.joins import Add, Concat, SequenceConcat, Softmax
+from concord.net.layers.joins import Add, Concat, Curve, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, MaxPool
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
 from concord.spec.machine.config import Config
+from concord.spec.numbers.activation import Activation
 
 
 class InputKind(CompiledKind):
@@ -87,7 +88,8 @@ KINDS: dict[type[Layer], CompiledKind] = {
     MaxPool: PoolKind(),
     ImageToSequence: StepsKind(),
     SequenceToImage: HiddenImageKind(),
-    Add: SumKind(),
+    **dict.fromkeys((Add, Multiply), SumKind()),
+    Curve: CurveKind(),
     Concat: ConcatenationKind(),
     SequenceConcat: SequencesKind(),
     Softmax: SoftmaxKind(),
@@ -109,7 +111,8 @@ def problems(model: Model, config: Config, neighbours: Neighbours = ALONE) -> li
 
 def of_layer(layer: Layer, config: Config, *, images: bool) -> list[Reason]:
     """Each reason why a machine cannot run a layer, wherever it stands in a network with or without images."""
-    return kind_of(layer).limits(layer, config, images=images)
+    function = getattr(layer, "activation", Activation.NONE)
+    return kind_of(layer).limits(layer, config, images=images) + limits.activation(config, function)
 
 
 def _problems(model: Model, config: Config, neighbours: Neighbours) -> Mapping[str, list[Reason]]:

@@ -18,7 +18,8 @@ BANKED = ("matrix_tiles", "vector_rf")
 #: Queues between units that work at the same time, which hold two of what the program moves at once.
 DOUBLED = ("net_in", "net_out", "mvmq_words")
 #: Other attributes that grow, or become what the model needs. Less of them saves little.
-OTHERS = ("operand_columns", "accumulator_rows", "bias_bits", "softmax_words", "weights", "activations")
+OTHERS = ("operand_columns", "accumulator_rows", "bias_bits", "softmax_words", "more_functions", "weights",
+          "activations")
 #: Words of a block RAM at its widest: a bank with fewer takes as many block RAMs.
 SHALLOW = 512
 MOST = 65_536  #: Largest depth of a machine.

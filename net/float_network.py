@@ -12,7 +12,7 @@ from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
-from concord.net.layers.joins import Add, Concat, Softmax
+from concord.net.layers.joins import Add, Concat, Curve, Multiply, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, MaxPool
 from concord.net.layers.recurrent import Recurrent
@@ -20,17 +20,17 @@ from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
 from concord.net.ops.operator import Operator, TensorType
-from concord.net.ops.pointwise import Relu, Sigmoid, Tanh
+from concord.net.ops.pointwise import ACTIVATIONS, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Flatten, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Flatten, Multiplication, ToImage, ToSequence
 from concord.net.ops.scale import Affine
 from concord.net.ops.weighted import Convolution, Linear
 from concord.spec.numbers.activation import Activation
 
 #: Beginning of the names of the float network's numbers in `real` of layers of earlier files.
 _FP32 = "fp32_"
-_CURVES = {Activation.RELU: Relu, Activation.SIGMOID: Sigmoid, Activation.TANH: Tanh}
+_CURVES = {each.activation: each for each in ACTIVATIONS}
 
 
 def float_network(model: Model) -> Graph | None:
@@ -52,7 +52,7 @@ def separated(model: Model) -> Model:
 def result_of(graph: Graph, layer: str) -> str:
     """The name of the tensor that is the result of a layer: that of its activation function, if it has one."""
     readers = graph.readers(layer)
-    return readers[0].name if len(readers) == 1 and isinstance(readers[0].op, Relu | Sigmoid | Tanh) else layer
+    return readers[0].name if len(readers) == 1 and isinstance(readers[0].op, ACTIVATIONS) else layer
 
 
 def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[np.ndarray]:
@@ -147,6 +147,8 @@ class _Builder:
 
     def _curve(self, layer: Layer) -> Operator | None:
         """The activation function of a layer, which can be the clip of the quantiser of its only reader."""
+        if isinstance(layer, Curve):
+            return None  # it is one itself
         readers = self.model.readers(layer.name)
         own = getattr(layer, "activation", Activation.NONE)
         hidden = layer.sequence and layer.makes_sequence  # the curves of a cell are its own
@@ -204,7 +206,8 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     BlockAverage: lambda layer: AveragePooling(window=layer.window, count_padding=True),
     Conv: _conv, BlockConv: _conv,
     MaxPool: lambda layer: MaxPooling(window=layer.window),
-    Add: lambda layer: Addition(), Concat: lambda layer: Concatenation(),
+    Multiply: lambda layer: Multiplication(), Add: lambda layer: Addition(),
+    Curve: lambda layer: _CURVES[layer.activation](), Concat: lambda layer: Concatenation(),
     ImageToSequence: lambda layer: ToSequence(time=layer.time),
     SequenceToImage: lambda layer: ToImage(steps=layer.steps),
 }

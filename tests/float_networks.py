@@ -12,10 +12,10 @@ from concord.net.graph import INPUT, Graph, Node
 from concord.net.graph_file import KIND
 from concord.net.ops.grid import IntegerGrid, Quantize
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid, Tanh
+from concord.net.ops.pointwise import Exp, HardSigmoid, Reciprocal, Relu, Rsqrt, Sigmoid, Sqrt, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Flatten, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Flatten, Multiplication, ToImage, ToSequence
 from concord.net.ops.scale import Affine, BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
 from safetensors import safe_open
@@ -121,6 +121,31 @@ def before_layers() -> Graph:
     chain.conv("b", 4, 4, padding=(1, 1, 1, 1)).add(Addition(), "s", ("b", "a")).add(Tanh(), "t", ("s",))
     chain.add(Concatenation(), "c", ("t", "s")).norm("n2", 8).add(Relu(), "r2")
     return chain.conv("d", 5, 8, (1, 1)).add(GlobalAverage(), "mean").dense("fc", 4, 5).network("before")
+
+
+def gated_images() -> Graph:
+    """Products of images: SiLU, and a gate whose product has an activation function."""
+    chain = Chain((2, 6, 7)).conv("a", 5, 2, padding=(1, 1, 1, 1)).add(Sigmoid(), "s").add(Multiplication(), "silu",
+                                                                                         ("a", "s"))
+    chain.conv("b", 6, 5).conv("c", 6, 5, sources=("silu",)).add(Tanh(), "t")
+    chain.add(Multiplication(), "gated", ("b", "t")).add(Relu(), "r").add(GlobalAverage(), "mean")
+    return chain.dense("fc", 4, 6).network("gated_images")
+
+
+def gated_vectors() -> Graph:
+    """Products of vectors: SiLU, a gate, a square, and three tensors."""
+    chain = Chain((7,)).dense("a", 9, 7).add(Sigmoid(), "s").add(Multiplication(), "silu", ("a", "s"))
+    chain.dense("b", 6, 9).dense("c", 6, 9, sources=("silu",)).add(Sigmoid(), "g")
+    chain.add(Multiplication(), "gated", ("b", "g")).add(Multiplication(), "square", ("gated", "gated"))
+    chain.add(Multiplication(), "three", ("square", "b", "g")).add(Tanh(), "t")
+    return chain.dense("fc", 4, 6).network("gated_vectors")
+
+
+def more_functions() -> Graph:
+    """The functions of machines with `more_functions`, in layers, behind others, and in products."""
+    chain = Chain((7,)).dense("a", 9, 7).add(Exp(), "e").dense("b", 6, 9).add(Exp(), "f").add(Sqrt(), "root")
+    chain.add(Reciprocal(), "inverse", ("f",)).add(Addition(), "sum", ("root", "inverse")).add(Rsqrt(), "turned")
+    return chain.dense("fc", 4, 6).network("more_functions")
 
 
 def line() -> Graph:

@@ -11,6 +11,7 @@ from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
 from concord.net.layers.joins import Softmax
 from concord.net.model import INPUT, Model
+from concord.spec.isa.operations import activations
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import config_from_text
 from concord.spec.numbers.activation import Activation
@@ -150,7 +151,7 @@ def _cell(rng) -> Cell:
 
 def _convolution(made: ImageNetworkMaker, at: str, outputs: int, groups: int = 1) -> str:
     size, options = geometry(made.rng, made.shapes[at])
-    activation = Activation(made.rng.choice(list(Activation)))
+    activation = Activation(made.rng.choice(activations()))
     return made.conv(at, outputs, size, groups=groups, activation=activation, **options)
 
 

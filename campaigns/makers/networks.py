@@ -9,6 +9,7 @@ from concord.net.layers.joins import Add, Concat
 from concord.net.layers.layer import Layer
 from concord.net.lowering import block_lowering, lowering
 from concord.net.model import INPUT, Model, Provenance
+from concord.spec.isa.operations import activations
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
 
@@ -96,7 +97,7 @@ def dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outp
         s_in=3 / config.activations.levels,
         m_in=float(rng.choice([0.0, -0.25])),
         quantize_input=bool(rng.integers(2)),
-        activation=Activation(rng.choice(list(Activation))),
+        activation=Activation(rng.choice(activations())),
     )
 
 
@@ -138,7 +139,7 @@ def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int
         weights_format=config.weights,
         input_format=config.activations,
         block=config.native_dim,
-        activation=Activation(rng.choice(list(Activation))),
+        activation=Activation(rng.choice(activations())),
     )
 
 

@@ -10,6 +10,8 @@ from concord.compiler.graph.nodes import PlannedNode, Value
 from concord.compiler.graph.wiring import BACKWARD, RecurrentLoop, Wiring
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
+from concord.golden.lib import float16
+from concord.golden.mfu.multifunction import activate
 from concord.net.layers.joins import Add
 from concord.net.layers.layer import Layer
 from concord.net.wired import INPUT, Wired
@@ -168,9 +170,10 @@ class PlannedNetwork(Wired[PlannedNode]):
         """The node of a layer, after all checks of what enters it and of what it makes."""
         kind = self._kind_of(layer)
         value = kind.made(self, layer, sources)
-        if value.lanes > value.shape[0] and getattr(layer, "activation", None) is Activation.SIGMOID:
-            self.problem(layer, "its sigmoid gives 1/2 in the gaps between the parts of a concatenation: give each "
-                                f"part a multiple of {self.config.native_dim} channels")
+        function = getattr(layer, "activation", Activation.NONE)
+        if value.lanes > value.shape[0] and (at_zero := float16.to_real(activate(function, np.zeros(1, np.uint16)))[0]):
+            self.problem(layer, f"its {function} gives {at_zero:g} in the gaps between the parts of a concatenation: "
+                                f"give each part a multiple of {self.config.native_dim} channels")
         for sentence in kind.objections(self, layer, sources[0]):
             self.problem(layer, sentence)
         return PlannedNode(layer=layer, kind=kind, sources=sources, value=value)

@@ -120,7 +120,7 @@ def _adds_nothing(network: PlannedNetwork, node: PlannedNode) -> bool:
     if node.activation is Activation.RELU:
         return True
     adds = network.consumers(node.value)
-    if len(adds) != 1 or not isinstance(adds[0][0].layer, Add):
+    if len(adds) != 1 or not isinstance(adds[0][0].layer, Add) or adds[0][0].layer.operation is not Operation.VV_ADD:
         return False
     makers = [network.maker(source) for source in adds[0][0].sources if source is not node.value]
     return adds[0][0].activation is Activation.RELU or not any(

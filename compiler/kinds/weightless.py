@@ -1,7 +1,8 @@
-"""Layers without weights: sums, concatenations and maximum pooling.
+"""Layers without weights: sums and products of tensors, functions of them, concatenations and maximum pooling.
 
-A sum follows the term that is computed last, in the same pass and if possible in the same chain; the other term waits
-in a vector memory. A concatenation has no chain: its parts are written where its readers want them.
+A sum or product of two tensors follows the one that is computed last, in the same pass and if possible in the same
+chain; the other one waits in a vector memory. A concatenation has no chain: its parts are written where its readers
+want them.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.native_vectors import flattened, joined
 from concord.net.layers.joins import Concat
 from concord.spec.isa.memories import OPERAND_MEMORIES
-from concord.spec.isa.operations import Stage, next_mfu, position
+from concord.spec.isa.operations import Operation, Stage, next_mfu, position
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
 
@@ -28,7 +29,7 @@ _EXACT = 2048
 
 
 class SumKind(CompiledKind):
-    """The sum of two tensors. Its anchor is the term that is computed last."""
+    """The sum or product of two tensors. Its anchor is the term that is computed last."""
 
     def limits(self, layer, config, *, images):
         return [] if images else limits.vector_rows(layer.outputs)
@@ -49,10 +50,12 @@ class SumKind(CompiledKind):
 
     def computed(self, network: PlannedNetwork, node):
         anchor, other = _terms(network, node)
-        return position(Stage.ADD, 0 if _apart(network, anchor, other) else _fused(network, node, anchor) or 0)
+        stage = node.layer.operation.stage
+        return position(stage, 0 if _apart(network, anchor, other) else _fused(network, node, anchor) or 0)
 
     def minus_zero(self, network: PlannedNetwork, node):
-        return any(maker.kind.minus_zero(network, maker) for maker in map(network.maker, node.sources))
+        return node.layer.operation is not Operation.VV_ADD or any(
+            maker.kind.minus_zero(network, maker) for maker in map(network.maker, node.sources))
 
     def demand(self, demands: Demands, node):
         """One term is computed last, and the sum follows in its pass; the other one waits in a vector memory."""
@@ -64,7 +67,7 @@ class SumKind(CompiledKind):
         else:
             fused = _fused(network, node, anchor)
             demands.sinks[anchor.name].followed = True
-        view = demands.numbers_of(other, OPERAND_MEMORIES[Stage.ADD][fused or 0])
+        view = demands.numbers_of(other, OPERAND_MEMORIES[node.layer.operation.stage][fused or 0])
         demands.readings[node.name] = Reading(view=view, anchor=anchor, fused=fused)
 
     def plan(self, planner: Planner, node):
@@ -92,11 +95,30 @@ def _fused(network: PlannedNetwork, node: PlannedNode, anchor: Value) -> int | N
     maker = network.maker(anchor)
     if any(result.value is anchor for result in network.results) or len(network.consumers(anchor)) > 1:
         return None
-    mfu = next_mfu(Stage.ADD, maker.kind.last(network, maker))
+    stage = node.layer.operation.stage
+    mfu = next_mfu(stage, maker.kind.last(network, maker))
     if mfu is None or (node.activation is not Activation.NONE
-                       and next_mfu(Stage.ACT, position(Stage.ADD, mfu)) is None):
+                       and next_mfu(Stage.ACT, position(stage, mfu)) is None):
         return None
     return mfu
+
+
+class CurveKind(CompiledKind):
+    """An activation function of a tensor, in a chain that reads its numbers."""
+
+    def limits(self, layer, config, *, images):
+        return [] if images else limits.vector_rows(layer.outputs)
+
+    def made(self, network: PlannedNetwork, layer, sources):
+        return replace(sources[0], name=layer.name)
+
+    def demand(self, demands: Demands, node):
+        demands.readings[node.name] = Reading(view=demands.numbers_of(node.sources[0]))
+
+    def plan(self, planner: Planner, node):
+        chain = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view))
+        chain.activate(node.activation)
+        planner.begin(node, chain)
 
 
 class ConcatenationKind(CompiledKind):

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from concord.compiler.lib import tiling
 from concord.golden.mvm.elements import representable
+from concord.spec.isa.operations import activations
 from concord.spec.machine.config import Config
+from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import WIDEST_FIXED, Format
 
 
@@ -168,6 +170,16 @@ def softmax(config: Config, elements: int) -> list[Reason]:
                  f"softmax_words = {words} in a machine of your own, or quantise the network for this machine, which "
                  "leaves the softmax to the host",
         attribute="softmax_words", needed=words, available=config.softmax_words)]
+
+
+def activation(config: Config, function: Activation) -> list[Reason]:
+    """Check that the machine has an activation function."""
+    if function in activations(more=config.more_functions):
+        return []
+    return [Reason(
+        sentence=f"its activation function is {function}, and the machine's more_functions is false: set "
+                 "more_functions = true in a machine of your own, or use the preset tiny_vector",
+        attribute="more_functions", needed=True, available=False)]
 
 
 def _holding(fmt: Format, low: int, high: int) -> Format:

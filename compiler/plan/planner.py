@@ -136,7 +136,7 @@ class Planner:
         fused = self.demands.readings[adds[0].name].fused if adds else None
         if fused is not None:
             add = adds[0]
-            chain.apply(Operation.VV_ADD, fused, self.demands.readings[add.name].view)
+            chain.apply(add.layer.operation, fused, self.demands.readings[add.name].view)
             chain.activate(add.activation)
             self.complete(add, chain, parts or (RowPart(row=0, rows=node.value.lanes),))
             return
@@ -180,9 +180,9 @@ class Planner:
         return self._whole and value.pixels > 1 and not isinstance(self.passes[-1], TimeLoop)
 
     def add(self, add: PlannedNode, view: NumbersView):
-        """Plan a sum as a chain of its own, whose source is its anchor."""
+        """Plan a sum or product as a chain of its own, whose source is its anchor."""
         chain = OpenChain(source=FromNumbers(view=view))
-        chain.apply(Operation.VV_ADD, 0, self.demands.readings[add.name].view)
+        chain.apply(add.layer.operation, 0, self.demands.readings[add.name].view)
         chain.activate(add.activation)
         self.complete(add, chain)
 

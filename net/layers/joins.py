@@ -1,13 +1,14 @@
-"""Layers that join tensors, and the softmax at the end of a network."""
+"""Layers that join tensors, functions of single numbers, and the softmax at the end of a network."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from concord.golden.lib import float16
-from concord.golden.mfu.multifunction import activate
+from concord.golden.mfu.multifunction import activate, compute
 from concord.golden.mfu.softmax import softmax
 from concord.net.arithmetic.integer import IntegerProduct
 from concord.net.layers.layer import Layer, Trace
+from concord.spec.isa.operations import Operation
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.softmax import MOST_ELEMENTS
 
@@ -27,6 +28,7 @@ class Add(Layer):
     activation: Activation = Activation.NONE
 
     title = "sum"
+    operation: ClassVar[Operation] = Operation.VV_ADD
 
     @property
     def takes(self) -> tuple[int, int]:
@@ -37,7 +39,39 @@ class Add(Layer):
         return self.inputs
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
-        return Trace(outputs=activate(self.activation, float16.add(*x)))
+        return Trace(outputs=activate(self.activation, compute(self.operation, *x)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Multiply(Add):
+    """The product of two tensors, element by element, rounded. Attributes are those of `Add`."""
+
+    title = "product of tensors"
+    operation = Operation.VV_MUL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Curve(Layer):
+    """An activation function of a vector that other layers read without it.
+
+    Attributes:
+        name:       Name of the layer, unique in its model.
+        inputs:     Number of elements of the vector.
+        activation: The activation function.
+    """
+
+    name: str
+    inputs: int
+    activation: Activation
+
+    title = "activation function"
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        return Trace(outputs=activate(self.activation, x[0]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

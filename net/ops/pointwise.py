@@ -25,7 +25,8 @@ class Pointwise(Operator):
     positive: ClassVar[bool] = False
 
     def real(self, x, lengths):
-        return CURVES[self.activation](x)
+        with np.errstate(all="ignore"):  # as on the machine, 1 / 0 is infinite
+            return CURVES[self.activation](x)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -68,6 +69,41 @@ class Tanh(Pointwise):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Exp(Pointwise):
+    """y = exp(x)."""
+
+    kind = "exp"
+    activation = Activation.EXP
+    positive = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Reciprocal(Pointwise):
+    """y = 1 / x."""
+
+    kind = "reciprocal"
+    activation = Activation.RECIPROCAL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Rsqrt(Pointwise):
+    """y = 1 / sqrt(x)."""
+
+    kind = "rsqrt"
+    activation = Activation.RSQRT
+    positive = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Sqrt(Pointwise):
+    """y = sqrt(x)."""
+
+    kind = "sqrt"
+    activation = Activation.SQRT
+    positive = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HardSigmoid(Pointwise):
     """y = max(0, min(1, alpha * x + beta))."""
 
@@ -95,4 +131,4 @@ class HardSwish(Pointwise):
 
 
 #: Operators that are activation functions of the machine.
-ACTIVATIONS = (Relu, Sigmoid, Tanh)
+ACTIVATIONS = (Relu, Sigmoid, Tanh, Exp, Reciprocal, Rsqrt, Sqrt)

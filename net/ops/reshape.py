@@ -97,6 +97,24 @@ class Addition(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Multiplication(Operator):
+    """The product of tensors of one shape, element by element."""
+
+    kind = "mul"
+    takes = Takes.EITHER
+    several = True
+
+    def shape(self, *inputs):
+        if len(set(inputs)) > 1:
+            raise ValueError(f"it multiplies {' and '.join(str(list(one)) for one in inputs)}; their shapes must be "
+                             "equal")
+        return inputs[0]
+
+    def real(self, *inputs, lengths):
+        return prod(inputs[1:], start=inputs[0])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Concatenation(Operator):
     """Images joined along channels, vectors along elements."""
 

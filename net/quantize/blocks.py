@@ -18,7 +18,7 @@ from concord.net.layers.layer import Layer
 from concord.net.lowering import block_lowering
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize import tensors
 from concord.net.quantize.choices import Choices
@@ -186,7 +186,7 @@ def entering(plan: Plan, block: int) -> dict[str, np.ndarray | None]:
     made: dict[str, np.ndarray] = {}
     found, images = {}, any(len(part.made) == 3 for part in plan.parts)
     for part in plan.parts:
-        joins = isinstance(part.op, Addition | Concatenation)
+        joins = isinstance(part.op, Addition | Concatenation | Multiplication)
         flat = isinstance(part.op, Linear) or joins and len(part.made) == 1
         parts = [_of(name, shape, made, block, flat) for name, shape in zip(part.sources, part.shapes, strict=True)]
         if isinstance(part.op, QUANTIZED):

@@ -12,7 +12,7 @@ from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import HardSwish, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import Addition, Flatten, ToSequence
+from concord.net.ops.reshape import Addition, Flatten, Multiplication, ToSequence
 from concord.net.ops.scale import BatchNorm, Scale
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.passes.fold import fold_scales, nothing_stays
@@ -29,7 +29,7 @@ QUANTIZED = (*WEIGHTED, *AVERAGES)
 #: directions is a layer, which joins both. A scale that is left is one of the network's input.
 PASSING = (Flatten, Last, Scale)
 #: Operators whose layer can apply an activation function to its result.
-CARRYING = (*QUANTIZED, Addition, MaxPooling)
+CARRYING = (*QUANTIZED, Addition, Multiplication, MaxPooling)
 
 
 class Unsupported(ValueError):
@@ -181,7 +181,7 @@ class _Planner:
             self.named[node.name] = self.named[node.sources[0]]
         elif isinstance(op, Pointwise):
             self._activate(node)
-        elif isinstance(op, Addition) and len(node.sources) > 2:
+        elif isinstance(op, Addition | Multiplication) and len(node.sources) > 2:
             self._add_all(node)
         else:
             self._add(node, op, self.names[node.name], tuple(self.named[name] for name in node.sources), node.sources)
@@ -197,7 +197,7 @@ class _Planner:
         self.named[node.name] = name
 
     def _add_all(self, node: Node):
-        """A sum of more than two terms as sums of two."""
+        """A sum or product of more than two tensors as ones of two."""
         total, name = node.sources[0], self.names[node.name]
         source = self.named[total]
         for index, term in enumerate(node.sources[1:], 1):
@@ -216,9 +216,14 @@ class _Planner:
                       (self.named[node.sources[0]],), node.sources, function, ceiling)
             return
         part = self.parts.get(self.named[node.sources[0]])
+        carrying = part is not None and isinstance(part.op, CARRYING) and part.activation is Activation.NONE
+        if (not carrying or not self._alone(node)) and not self.graph.types[node.name].sequence and ceiling is None:
+            # A layer of its own computes the function of a vector that others read without it.
+            self._add(node, node.op, self.names[node.name], (self.named[node.sources[0]],), node.sources, function)
+            return
         if part is not None and part.activation is not Activation.NONE:
             raise Unsupported(f"{node.name!r}: a {function} behind a {part.activation}; leave one of them out")
-        if part is None or not isinstance(part.op, CARRYING) or not self._alone(node):
+        if not carrying or not self._alone(node):
             raise Unsupported(f"{node.name!r}: a {function} must follow a layer, pooling or sum that is not used "
                               "without it")
         self.parts[part.name] = replace(part, activation=function, ceiling=ceiling)

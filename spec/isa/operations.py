@@ -118,3 +118,8 @@ def implemented(functions: Mapping[Operation, Function], *stages: Stage) -> dict
 _NAMED = {operation.function: operation for operation in operations(Stage.ACT, more=True)}
 #: The operation of each activation function of networks, except the identity.
 ACTIVATIONS = {kind: _NAMED[kind] for kind in Activation if kind is not Activation.NONE}
+
+
+def activations(*, more: bool = False) -> list[Activation]:
+    """The activation functions of a machine; with those of `more_functions` only if there are `more`."""
+    return [Activation.NONE, *(kind for kind, operation in ACTIVATIONS.items() if operation.more <= more)]

@@ -37,6 +37,10 @@ class Activation(StrEnum):
     RELU = "relu"
     SIGMOID = "sigmoid"
     TANH = "tanh"
+    EXP = "exp"
+    RECIPROCAL = "reciprocal"
+    RSQRT = "rsqrt"
+    SQRT = "sqrt"
 
 
 class Curve(IntEnum):

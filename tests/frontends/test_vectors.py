@@ -80,6 +80,20 @@ def test_a_convolution_that_makes_an_image_of_a_vector(tmp_path):
         read(written(tmp_path, graph))
 
 
+def test_functions_and_products_of_tensors(tmp_path):
+    graph = OnnxGraph(("batch", 6))
+    a = graph.add("Gemm", graph.weight(6, 5), graph.weight(5))
+    graph.add("Sigmoid")
+    silu = graph.add("Mul", a)
+    graph.add("Exp")
+    graph.add("Sqrt")
+    graph.add("Reciprocal")
+    graph.add("Mul", silu)
+    graph.add("Gemm", graph.weight(5, 3), graph.weight(3))
+    kinds = [node.op.kind for node in equal(written(tmp_path, graph)).network.nodes]
+    assert kinds == ["dense", "sigmoid", "mul", "exp", "sqrt", "reciprocal", "mul", "dense"]
+
+
 def test_squeeze_and_excite_is_refused_for_its_product_alone(tmp_path):
     graph = OnnxGraph(("batch", 3, 8, 8))
     image = graph.add("Conv", graph.weight(4, 3, 3, 3))
@@ -91,7 +105,7 @@ def test_squeeze_and_excite_is_refused_for_its_product_alone(tmp_path):
     graph.add("Mul", image)
     graph.add("Conv", graph.weight(5, 4, 3, 3))
     with pytest.raises(ValueError, match="1 node of 8 cannot be computed\n  n6_Mul .Mul.: it multiplies "
-                                         "two tensors that both depend on the input; [^\n]*$"):
+                                         "tensors of the shapes [^\n]*; make the shapes equal$"):
         read(written(tmp_path, graph))
 
 

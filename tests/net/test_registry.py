@@ -10,7 +10,7 @@ from concord.compiler.support import KINDS as COMPILED
 from concord.compiler.support import of_layer
 from concord.net import network
 from concord.net.arithmetic.windows import TimeAxis
-from concord.net.layers.joins import Add, Concat, SequenceConcat, Softmax
+from concord.net.layers.joins import Add, Concat, Curve, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer, Unknown
 from concord.net.layers.pooling import MaxPool
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
@@ -20,6 +20,7 @@ from concord.net.lowering import block_lowering, image_lowering
 from concord.net.model import INPUT, Model
 from concord.net.model_file import load_model, save_model
 from concord.spec.machine.config import preset
+from concord.spec.numbers.activation import Activation
 from concord.tests.net import test_block_conv, test_images
 
 CONFIG = preset("tiny")
@@ -35,6 +36,8 @@ MAKERS = {
         block=CONFIG.native_dim),
     "MaxPool": lambda rng: MaxPool(name="layer", shape=(2, 4, 4), size=(2, 2), stride=(2, 2)),
     "Add": lambda rng: Add(name="layer", inputs=6),
+    "Multiply": lambda rng: Multiply(name="layer", inputs=6),
+    "Curve": lambda rng: Curve(name="layer", inputs=6, activation=Activation.TANH),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),
     "SequenceConcat": lambda rng: SequenceConcat(name="layer", sizes=(6, 6)),
     "ImageToSequence": lambda rng: ImageToSequence(name="layer", shape=(2, 3, 4), time=TimeAxis.ROWS),

@@ -1,39 +1,22 @@
-"""The activation functions in PyTorch: one row for each, which modules, traced calls and gradients are read from."""
+"""The activation functions in PyTorch: the machine's bits, with gradients."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from concord.golden.mfu.multifunction import activate
 from concord.spec.numbers.activation import Activation
-from torch import nn
 from torch.autograd import Function
-from torch.nn import functional
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TorchCurve:
-    """An activation function.
-
-    Attributes:
-        module: Module that computes it.
-        calls:  Functions, and names of methods, that compute it.
-        slope:  Derivative, from the argument and the result; None where PyTorch's own function returns the machine's
-            bits, except for the sign of zero.
-    """
-
-    module: type[nn.Module]
-    calls: tuple[object, ...]
-    slope: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
-
-
-CURVES = {
-    Activation.RELU: TorchCurve(
-        module=nn.ReLU, calls=(functional.relu, torch.relu, torch.relu_, "relu", "relu_")),
-    Activation.SIGMOID: TorchCurve(
-        module=nn.Sigmoid, calls=(functional.sigmoid, torch.sigmoid, "sigmoid"), slope=lambda x, y: y * (1 - y)),
-    Activation.TANH: TorchCurve(
-        module=nn.Tanh, calls=(functional.tanh, torch.tanh, "tanh"), slope=lambda x, y: 1 - y * y),
+#: Derivative of each activation function, from the argument and the result; None where PyTorch's own function returns
+#: the machine's bits, except for the sign of zero.
+CURVES: dict[Activation, Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None] = {
+    Activation.RELU: None,
+    Activation.SIGMOID: lambda x, y: y * (1 - y),
+    Activation.TANH: lambda x, y: 1 - y * y,
+    Activation.EXP: lambda x, y: y,
+    Activation.RECIPROCAL: lambda x, y: -y * y,
+    Activation.RSQRT: lambda x, y: -y * y * y / 2,
+    Activation.SQRT: lambda x, y: 1 / (2 * y),
 }
 
 
@@ -44,7 +27,7 @@ class CurveFunction(Function):
     def forward(ctx, x, kind):
         bits = x.half().numpy().view("uint16")
         y = torch.from_numpy(activate(kind, bits).view("float16")).float()
-        ctx.save_for_backward(CURVES[kind].slope(x, y))
+        ctx.save_for_backward(CURVES[kind](x, y))
         return y
 
     @staticmethod
@@ -60,6 +43,6 @@ def curve(kind: Activation, lowered: bool) -> Callable[[torch.Tensor], torch.Ten
     function = getattr(torch, kind)
     if not lowered:
         return function
-    if CURVES[kind].slope is None:
+    if CURVES[kind] is None:
         return lambda x: function(x) + 0.0  # -0 becomes +0
     return lambda x: CurveFunction.apply(x, kind)

@@ -6,9 +6,10 @@ import torch
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.graph import Graph
 from concord.net.ops.operator import Operator
+from concord.net.ops.pointwise import Pointwise
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last
-from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.quantize.plan import Part
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16
@@ -25,8 +26,8 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
         lengths: int64[samples], time steps of the first input, if it is a sequence.
         lowered: Whether inputs are binary16 numbers, and so is the result.
     """
-    made = RESULTS[type(part.op)](part.op, x, lengths)
-    if lowered and isinstance(part.op, Addition):
+    made = x[0] if isinstance(part.op, Pointwise) else RESULTS[type(part.op)](part.op, x, lengths)
+    if lowered and isinstance(part.op, Addition | Multiplication):
         made = binary16(made)
     return curve(part.activation, lowered)(made)
 
@@ -41,6 +42,10 @@ def last_of(tensor: str, graph: Graph) -> Last:
 
 def _sum(op: Addition, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
     return x[0] + x[1]
+
+
+def _product(op: Multiplication, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    return x[0] * x[1]
 
 
 def _joined(op: Concatenation, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
@@ -68,4 +73,5 @@ def _last(op: Last, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tenso
 
 #: The result of each operator without quantisers.
 RESULTS: dict[type[Operator], Callable[[Operator, list[torch.Tensor], torch.Tensor], torch.Tensor]] = {
-    Addition: _sum, Concatenation: _joined, MaxPooling: _largest, ToImage: _image, ToSequence: _sequence, Last: _last}
+    Addition: _sum, Multiplication: _product,
+    Concatenation: _joined, MaxPooling: _largest, ToImage: _image, ToSequence: _sequence, Last: _last}

@@ -6,10 +6,22 @@ from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileCodes, FileNode, Value
 from concord.frontends.onnx.lib.views import View
 from concord.frontends.onnx.nodes import quantized
-from concord.net.ops.pointwise import HardSigmoid, HardSwish, Pointwise, Relu, Sigmoid, Tanh
+from concord.net.ops.pointwise import (
+    Exp,
+    HardSigmoid,
+    HardSwish,
+    Pointwise,
+    Reciprocal,
+    Relu,
+    Sigmoid,
+    Sqrt,
+    Tanh,
+)
 
 #: The operators of ONNX that are one activation function.
-ACTIVATIONS = {"HardSwish": HardSwish, "Relu": Relu, "Sigmoid": Sigmoid, "Tanh": Tanh}
+ACTIVATIONS = {
+    "Exp": Exp, "HardSwish": HardSwish, "Reciprocal": Reciprocal, "Relu": Relu, "Sigmoid": Sigmoid, "Sqrt": Sqrt,
+    "Tanh": Tanh}
 
 
 def activation(step: FileNode, build: Builder) -> list[Value]:

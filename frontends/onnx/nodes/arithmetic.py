@@ -9,8 +9,8 @@ from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
 from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
-from concord.net.ops.reshape import Addition, Concatenation
+from concord.net.ops.pointwise import HardSigmoid, HardSwish
+from concord.net.ops.reshape import Addition, Concatenation, Multiplication
 from concord.net.ops.scale import Affine, BatchNorm
 
 
@@ -45,22 +45,18 @@ def neg(step: FileNode, build: Builder) -> list[Value]:
 
 
 def mul(step: FileNode, build: Builder) -> list[Value]:
-    """A product with a constant, or x times the hard sigmoid of x."""
+    """A product with a constant, of two tensors, or x times the hard sigmoid of x."""
     _check_real(step)
     constant = next((index for index, value in enumerate(step.values) if isinstance(value, np.ndarray)), None)
     if constant is not None:
         return [affine(step, build, step.view(1 - constant), step.weights(constant, "constant"), np.zeros(1))]
     for x, gate in (step.values, step.values[::-1]):
         maker = build.maker(gate.source)
-        gated = maker and isinstance(maker.op, Sigmoid | HardSigmoid) and maker.sources == (x.source.name,)
-        if gated and np.array_equal(x.places, gate.places):
-            if isinstance(maker.op, Sigmoid):
-                raise Refused("it computes x * sigmoid(x), SiLU, which the machine does not have",
-                              "use Relu or HardSwish and train on")
-            if np.isclose(maker.op.alpha, 1 / 6, rtol=1e-6) and maker.op.beta == 0.5:
-                return [build.same(step, HardSwish(), x)]
-    raise Refused("it multiplies two tensors that both depend on the input", "the machine multiplies by constants "
-                  "outside recurrent layers: use another form, such as a sum")
+        gated = maker and isinstance(maker.op, HardSigmoid) and maker.sources == (x.source.name,)
+        if gated and np.array_equal(x.places, gate.places) and (
+                np.isclose(maker.op.alpha, 1 / 6, rtol=1e-6) and maker.op.beta == 0.5):
+            return [build.same(step, HardSwish(), x)]
+    return [_join(step, build, Multiplication(), *step.values)]
 
 
 def div(step: FileNode, build: Builder) -> list[Value]:
@@ -154,18 +150,24 @@ def _channels(view: View, value: np.ndarray, default: float) -> np.ndarray | Non
 
 
 def _sum(step: FileNode, build: Builder, a: View, b: View) -> View:
+    return _join(step, build, Addition(), a, b)
+
+
+def _join(step: FileNode, build: Builder, op: Operator, a: View, b: View) -> View:
+    """The sum or product of two tensors, element by element."""
+    does = "adds" if isinstance(op, Addition) else "multiplies"
     if a.shape != b.shape:
-        raise misplaced(f"it adds tensors of the shapes {list(a.shape)} and {list(b.shape)}", "make the shapes equal")
+        raise misplaced(f"it {does} tensors of the shapes {list(a.shape)} and {list(b.shape)}", "make the shapes equal")
     for view in (a, b):
         check_not_padded(view)
     if a.source.form is not b.source.form:
         a, b = build.flat(a), build.flat(b)
     if a.source.shape != b.source.shape or not np.array_equal(a.places, b.places):
-        raise misplaced("it adds two tensors whose elements lie in different orders", "add them before one of them is "
+        raise misplaced(f"it {does} two tensors whose elements lie in different orders", "do so before one of them is "
                         "flattened, transposed or cut")
     sources = [a.source, b.source]
     mixed = any(source.backward or source.mixed for source in sources)
-    made = build.add(step, Addition(), sources, a.source.form, a.source.shape, mixed=mixed)
+    made = build.add(step, op, sources, a.source.form, a.source.shape, mixed=mixed)
     return View(source=made, numbers=a.places)
 
 

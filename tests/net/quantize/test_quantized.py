@@ -14,7 +14,7 @@ from concord.net.layers.convolution import Conv
 from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.pointwise import Relu, Tanh
-from concord.net.ops.reshape import Concatenation, Flatten
+from concord.net.ops.reshape import Concatenation
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.options import QuantizationOptions
@@ -46,7 +46,8 @@ RECIPES = {
     "8 bits": WIDE, "4 bits": Recipe(methods=Methods(rows=0)), "from FP32": Recipe(start=Start.FP32),
     "odd": Recipe(weights=WeightTraining.LSQ_ODD, activations=ActivationTraining.PACT), "blocks": BFP}
 FEED_FORWARD = (float_networks.images, float_networks.residual, float_networks.line, float_networks.before_layers,
-                float_networks.perceptron)
+                float_networks.perceptron, float_networks.gated_images, float_networks.gated_vectors,
+                float_networks.more_functions)
 RECURRENT = {
     **{name: (cell, {}) for name, cell in CELLS.items()}, "both": (lstm.LSTM, {"both": True}),
     "both gru": (gru.AFTER, {"both": True}), "mixed": (rnn.RELU, {"second": gru.BEFORE})}
@@ -214,8 +215,8 @@ def test_both_ends_and_all_steps_of_one_layer_can_be_read():
 
 @pytest.mark.parametrize(("network", "message"), [
     (Chain((5,), sequence=True).recurrent(lstm.LSTM, "one", 4, 5).network(), "output: a sequence; put a dense layer"),
-    (Chain((2, 4, 4)).add(Flatten(), "f").add(Relu(), "r").dense("d", 3, 32).network(), "'r': a relu must follow"),
-    (Chain((4,)).dense("d", 3, 4).add(Relu(), "r").add(Tanh(), "t").network(), "'t': a tanh behind a relu"),
+    (Chain((5,)).add(Relu(ceiling=6.0), "r").dense("d", 3, 5).network(), "'r': a relu must follow"),
+    (Chain((4,)).dense("d", 3, 4).add(Tanh(), "t").add(Relu(ceiling=6.0), "r").network(), "'r': a relu behind a tanh"),
 ])
 def test_what_no_layer_computes_is_refused(network, message):
     with pytest.raises(Unsupported, match=message):
