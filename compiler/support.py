@@ -10,7 +10,13 @@ from concord.compiler.emit.sources import FromPlace
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
-from concord.compiler.kinds.product import BlockAverageKind, IntegerProductKind, ProductKind
+from concord.compiler.kinds.product import (
+    BlockAverageKind,
+    BlockResultKind,
+    IntegerProductKind,
+    ProductKind,
+    ResultKind,
+)
 from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
 from concord.compiler.kinds.weightless import ConcatenationKind, CurveKind, PoolKind, SumKind
 from concord.compiler.lib import limits
@@ -22,7 +28,7 @@ from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.joins import Add, Concat, Curve, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pooling import Average, BlockAverage, MaxPool
+from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
@@ -85,6 +91,8 @@ KINDS: dict[type[Layer], CompiledKind] = {
     **dict.fromkeys((BlockDense, BlockConv), ProductKind()),
     BlockAverage: BlockAverageKind(),
     **dict.fromkeys((IntegerRecurrent, BlockRecurrent), RecurrentKind()),
+    QuantizedResult: ResultKind(),
+    BlockQuantizedResult: BlockResultKind(),
     MaxPool: PoolKind(),
     ImageToSequence: StepsKind(),
     SequenceToImage: HiddenImageKind(),

@@ -14,14 +14,14 @@ from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.joins import Add, Concat, Curve, Multiply, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pooling import Average, BlockAverage, MaxPool
+from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
 from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
 from concord.net.ops.operator import Operator, TensorType
 from concord.net.ops.pointwise import ACTIVATIONS, Relu
-from concord.net.ops.pooling import AveragePooling, MaxPooling
+from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, Concatenation, Flatten, Multiplication, ToImage, ToSequence
 from concord.net.ops.scale import Affine
@@ -138,6 +138,8 @@ class _Builder:
                 tensor = self._add(f"{tensor}:last", Last(backward=backward), (tensor,))
             found.append(tensor)
         shapes = [self.types[tensor].shape for tensor in found]
+        if isinstance(layer, QuantizedResult | BlockQuantizedResult) and len(shapes[0]) == 1:
+            shapes[0] = (*shapes[0], 1, 1)
         if hasattr(layer, "shape") and shapes[0] != tuple(layer.shape):
             return None
         flat = isinstance(layer, Dense | BlockDense) or len({len(shape) for shape in shapes}) > 1 or (
@@ -202,6 +204,7 @@ def _recurrent(layer: Recurrent) -> Recurrence:
 #: The operator of a layer, by its class.
 _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     Dense: _dense, BlockDense: _dense, Recurrent: _recurrent,
+    QuantizedResult: lambda layer: ProductResult(), BlockQuantizedResult: lambda layer: ProductResult(),
     Average: lambda layer: AveragePooling(window=layer.window, count_padding=True),
     BlockAverage: lambda layer: AveragePooling(window=layer.window, count_padding=True),
     Conv: _conv, BlockConv: _conv,

@@ -169,8 +169,8 @@ class FromPool:
         if isinstance(self.source, CodeMap):
             step, pitch = self.source.step, self.source.pitch
             address = self.source.address(row, column) + part.row // config.native_dim
-            first = Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, inc=region.inc, integer=1,
-                                unsigned=int(self.codes.unsigned))
+            first = Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, inc=region.inc,
+                                integer=int(self.codes.integer), unsigned=int(self.codes.unsigned))
         else:
             value = self.source.numbers.value
             step = self.source.stride

@@ -5,7 +5,7 @@ A chain computes the product, applies the constants of the layer's arithmetic, a
 
 import numpy as np
 from concord.compiler.emit.chains import OpenChain
-from concord.compiler.emit.sources import FromProduct, FromWords, Multiplied
+from concord.compiler.emit.sources import FromPool, FromProduct, FromWords, Multiplied
 from concord.compiler.emit.storage import CodeMap, NumbersView
 from concord.compiler.graph import kernels
 from concord.compiler.graph.kernels import Kernel
@@ -103,6 +103,23 @@ class IntegerProductKind(ProductKind):
         return bool((node.layer.offset == float16.SIGN).any())
 
 
+class ResultKind(IntegerProductKind):
+    """Quantised results of products: their codes are read as numbers, which are multiplied by S; then T is added."""
+
+    def operands(self, layer, config):
+        return limits.integer_operands(layer, config, [layer.weights])
+
+    def plan(self, planner: Planner, node: PlannedNode):
+        chain, real, shift = _read_codes(planner, node), planner.build.content(node.layer), 2.0**-node.layer.p
+        for what, operation in self.operations(planner.demands.network, node).items():
+            values, content = getattr(node.layer, what), getattr(real, what)
+            if what == "scale":  # the codes are not shifted, so that S is
+                values, content = _shifted(values, shift), _shifted(content, shift)
+            planner.operate(chain, operation, node, values, what, content)
+        chain.activate(node.activation)
+        planner.begin(node, chain)
+
+
 class BlockAverageKind(ProductKind):
     """Averages in block floating point: sums of pixels, which are multiplied by S."""
 
@@ -111,6 +128,31 @@ class BlockAverageKind(ProductKind):
 
     def minus_zero(self, network: PlannedNetwork, node):
         return True
+
+
+class BlockResultKind(BlockAverageKind):
+    """Quantised results in block floating point, which are read as numbers."""
+
+    def operations(self, network: PlannedNetwork, node):
+        return {}
+
+    def plan(self, planner: Planner, node: PlannedNode):
+        chain = _read_codes(planner, node)
+        chain.activate(node.activation)
+        planner.begin(node, chain)
+
+
+def _read_codes(planner: Planner, node: PlannedNode) -> OpenChain:
+    """A chain that begins with the codes of a quantised result as numbers."""
+    reading = planner.demands.readings[node.name]
+    return OpenChain(source=FromPool(source=reading.map, window=node.layer.window, codes=reading.kernel.codes))
+
+
+def _shifted(values: np.ndarray, shift: float) -> np.ndarray:
+    """Binary16 patterns or real numbers, multiplied by a power of two."""
+    if values.dtype == np.uint16:
+        return float16.to_bits(float16.to_real(values) * shift)
+    return values * shift
 
 
 def _adds_nothing(network: PlannedNetwork, node: PlannedNode) -> bool:

@@ -38,6 +38,22 @@ class Average(Conv):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class QuantizedResult(Average):
+    """The result of a product, quantised before anything else is computed with it: y = activation(q * S + T).
+
+    It is the average of single pixels; the machine reads their codes as numbers, and multiplies nothing with a tile.
+
+    Source: summary of the fourth document, whose second precision is that of the product's result.
+    """
+
+    title = "quantised result, integer"
+
+    def __post_init__(self):
+        Average.__post_init__(self)
+        _check_single(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockAverage(BlockConv):
     """Block floating point average: y = binary16(sum of the window's quantised numbers * identity) * scale.
 
@@ -71,6 +87,30 @@ class BlockAverage(BlockConv):
         return float16.mul(y, self.scale)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockQuantizedResult(BlockAverage):
+    """The result of a product in block floating point, quantised before anything else is computed with it.
+
+    It is the average of single pixels with weights of 1, see `QuantizedResult`.
+    """
+
+    title = "quantised result, block floating point"
+
+    def __post_init__(self):
+        BlockAverage.__post_init__(self)
+        _check_single(self)
+        if (self.scale != ONE).any():
+            raise ValueError(f"layer {self.name!r}: its weights are not 1, because the exponents of their format end "
+                             "below; choose a format with larger exponents")
+
+
+def _check_single(layer: Windows):
+    """Refuse a quantised result that is not that of each pixel."""
+    if layer.window.size != (1, 1) or any(layer.window.padding) or layer.window.stride != (1, 1):
+        raise ValueError(f"layer {layer.name!r}: a quantised result has windows of one pixel, at each pixel; export "
+                         "the model again")
+
+
 def identity(fmt: Format) -> tuple[int, int]:
     """Mantissa and exponent of 1 in a format, or of the largest power of two where its exponents end below.
 
@@ -92,6 +132,8 @@ def _check(layer: Conv | BlockConv, weights: np.ndarray, one: int):
                          "in a group of its own; export the model again")
 
 
+#: 1 in binary16.
+ONE = np.uint16(0x3C00)
 #: Minus infinity, so that a maximum ignores the padding.
 LOWEST = np.uint16(0xFC00)
 

@@ -9,7 +9,7 @@ from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.joins import Add, Concat, Curve, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pooling import Average, BlockAverage, MaxPool
+from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 
@@ -30,8 +30,8 @@ class LayerKind:
 #: The kinds by their names in model files. A recurrent layer has the name of its cell.
 KINDS = {
     **{layer.__name__: LayerKind(layer=layer) for layer in (
-        Dense, BlockDense, Conv, BlockConv, Average, BlockAverage, MaxPool, Add, Multiply, Curve, Concat,
-        SequenceConcat, ImageToSequence, SequenceToImage, Softmax)},
+        Dense, BlockDense, Conv, BlockConv, Average, QuantizedResult, BlockAverage, BlockQuantizedResult, MaxPool, Add,
+        Multiply, Curve, Concat, SequenceConcat, ImageToSequence, SequenceToImage, Softmax)},
     **{name.upper(): LayerKind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": LayerKind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

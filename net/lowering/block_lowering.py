@@ -137,6 +137,7 @@ def block_average(
     block: int,
     places: np.ndarray | None = None,
     activation: Activation = Activation.NONE,
+    kind: type[BlockAverage] = BlockAverage,
     **geometry,
 ) -> BlockAverage:
     """The average of each window of `size` rows and columns, padding included; arguments as in `block_conv`."""
@@ -146,7 +147,7 @@ def block_average(
     exponents = np.full((channels, *size, block_count(at, block)), weights_format.e_min, np.int8)
     exponents[np.arange(channels), ..., at // block] = exponent
     one = mantissa * 2.0 ** (exponent - (weights_format.bits - 1))
-    layer = BlockAverage(
+    layer = kind(
         name=name,
         weights_format=weights_format,
         input_format=input_format,

@@ -75,6 +75,25 @@ class AveragePooling(Pooling):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ProductResult(AveragePooling):
+    """The result of a product, which is quantised by itself: an image as it is, a vector as an image of one pixel.
+
+    In real numbers it is the mean of single pixels, and so changes nothing.
+    """
+
+    window: Window = Window(size=(1, 1))
+    count_padding: bool = True
+
+    kind = "product_result"
+
+    def shape(self, x):
+        return (*x, 1, 1) if len(x) == 1 else checks.image(x)
+
+    def real(self, x, lengths):
+        return x[..., None, None] if x.ndim == 2 else x
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class GlobalAverage(Operator):
     """The mean of each channel of an image, a vector."""
 

@@ -15,8 +15,10 @@ from concord.net.arithmetic.native_vectors import spread
 from concord.net.graph import INPUT
 from concord.net.layers.convolution import Along, seen
 from concord.net.layers.layer import Layer
+from concord.net.layers.pooling import BlockAverage, BlockQuantizedResult
 from concord.net.lowering import block_lowering
 from concord.net.ops.operator import Operator, Shape
+from concord.net.ops.pooling import ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
@@ -101,7 +103,8 @@ class Blocks:
             return (block_lowering.block_dense(weights=op.weight, bias=op.bias, **same),)
         same |= {"shape": part.shapes[0], "stride": window.stride, "padding": window.padding}
         if not isinstance(op, Convolution):
-            return (block_lowering.block_average(size=window.size, **same),)
+            kind = BlockQuantizedResult if isinstance(op, ProductResult) else BlockAverage
+            return (block_lowering.block_average(size=window.size, kind=kind, **same),)
         along = Along.PATCH if self.patch(part) else Along.CHANNELS
         return (block_lowering.block_conv(
             weights=op.weight, bias=op.bias, dilation=window.dilation, groups=op.groups, along=along, **same),)

@@ -1,11 +1,12 @@
 """How an imported network is quantised, in integers or in blocks. The command line reads this without PyTorch."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar
 
 from concord.net.quantize.recipe import Gates, Recipe
+from concord.net.quantize.results import ENDING, IN_BINARY16, Results
 from concord.spec.numbers.formats import Format
 
 
@@ -23,6 +24,7 @@ class BlockRecipe:
         weights_element: (exponent, fraction) bits of weights whose elements have exponents of their own, in place of
             weights_bits; None for mantissas without. See `Format.floating`.
         input_element:   The same of the inputs.
+        results:         Bits of the results of products that are quantised by themselves.
     """
 
     weights_bits: int = 4
@@ -33,6 +35,7 @@ class BlockRecipe:
     bits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     weights_element: tuple[int, int] | None = None
     input_element: tuple[int, int] | None = None
+    results: Results = IN_BINARY16
 
     def __post_init__(self):
         for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
@@ -59,7 +62,7 @@ class BlockRecipe:
             f"block floating point in blocks of {self.block}, mantissas of {weights.element} for weights and "
             f"{entering} for inputs, exponents {self.exponents[0]}..{self.exponents[1]}"
             + (f" for weights and {self.input_exponents[0]}..{self.input_exponents[1]} for inputs" if apart else "")
-            + "".join(f", {name} {w} and {i} bits" for name, (w, i) in self.bits.items())
+            + "".join(f", {name} {w} and {i} bits" for name, (w, i) in self.bits.items()) + self.results.words
         )
 
 
@@ -77,6 +80,7 @@ class BlockFormats:
     inputs: Format
     block: int
     bits: ClassVar[Mapping[str, tuple[int, int]]] = MappingProxyType({})
+    results: ClassVar[Results] = IN_BINARY16
 
     def formats(self, name: str) -> tuple[Format, Format]:
         """Formats of the weights and of the inputs of a layer."""
@@ -110,6 +114,12 @@ class Choices:
     gates: Gates = Gates()
     softmax: int = 0
     equalize: bool = False
+
+    def with_results(self, names: Sequence[str]) -> "Choices":
+        """The choices with the bits of quantised results, by the names of the parts that these are."""
+        recipe = self.recipe
+        bits = {name: (recipe.weights_bits, recipe.results.of(name.removesuffix(ENDING))) for name in names}
+        return replace(self, recipe=replace(recipe, bits={**bits, **recipe.bits})) if bits else self
 
     @property
     def blocks(self) -> bool:

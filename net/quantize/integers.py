@@ -10,10 +10,10 @@ import numpy as np
 from concord.net.arithmetic.line import Line
 from concord.net.layers.convolution import Conv
 from concord.net.layers.layer import Layer
-from concord.net.layers.pooling import Average
+from concord.net.layers.pooling import Average, QuantizedResult
 from concord.net.lowering import image_lowering, lowering
 from concord.net.ops.operator import Operator
-from concord.net.ops.pooling import MaxPooling
+from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Concatenation, Flatten, ToImage
 from concord.net.quantize import codes, tensors
@@ -225,8 +225,9 @@ class Integers:
             return (dense,)
         window, channels = part.window, part.shapes[0][0]
         kernels = op.weight.shape if weighted else (channels, 1, *window.size)
+        kind = Conv if weighted else QuantizedResult if isinstance(op, ProductResult) else Average
         return (image_lowering.convolution(
-            dense, shape=part.shapes[0], kernels=kernels, kind=Conv if weighted else Average, line=rows.line,
+            dense, shape=part.shapes[0], kernels=kernels, kind=kind, line=rows.line,
             stride=window.stride, padding=window.padding, dilation=window.dilation,
             groups=op.groups if weighted else channels),)
 

@@ -16,6 +16,7 @@ from concord.net.quantize.recipe import (
     WeightMethod,
     WeightTraining,
 )
+from concord.net.quantize.results import Results
 from concord.net.quantize.widths import (
     NetworkArithmetic,
     Widths,
@@ -56,6 +57,9 @@ class QuantizationOptions(UserOptions):
         shared:          Whether the two matrices of a gate share one scale.
         gate_bits:       Bits of the outputs of gates, 2 to 9; 0 keeps binary16.
         bias_bits:       Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 keeps binary16.
+        output_bits:     Bits to which the result of each product is quantised before anything else is computed with it;
+            None for results in binary16.
+        output_layers:   The same of single layers, by name; None for binary16.
         equalize:        Whether channels are equalised before post-training quantisation, as far as it helps.
     """
 
@@ -81,10 +85,14 @@ class QuantizationOptions(UserOptions):
     shared: bool = False
     gate_bits: int = 0
     bias_bits: int = 0
+    output_bits: int | None = None
+    output_layers: Mapping[str, int | None] = field(default_factory=dict)
     equalize: bool = False
 
     @classmethod
     def value(cls, name, kind, value):
+        if name == "output_layers":
+            return _output_layers(value)
         if name != "layers":
             return super(QuantizationOptions, cls).value(name, kind, value)
         pairs = dict(value) if isinstance(value, Mapping) else {"": value}
@@ -98,6 +106,11 @@ class QuantizationOptions(UserOptions):
     def gates(self) -> Gates:
         """How the gates of recurrent layers become integers."""
         return Gates(asymmetric=self.asymmetric, shared=self.shared, outputs=self.gate_bits, biases=self.bias_bits)
+
+    @property
+    def results(self) -> Results:
+        """Bits of the results of products that are quantised by themselves."""
+        return Results(bits=self.output_bits, layers=dict(self.output_layers))
 
     @property
     def only_widths(self) -> Self:
@@ -163,7 +176,8 @@ class QuantizationOptions(UserOptions):
             raise ValueError(f"--preset {self.preset} has no weight of -2**(bits - 1): leave --full-weights out, or "
                              "name a machine whose weights are not symmetric")
         plain = Recipe(
-            weights_bits=given.weights, input_bits=given.inputs, symmetric=(True, given.symmetric), bits=bits)
+            weights_bits=given.weights, input_bits=given.inputs, symmetric=(True, given.symmetric), bits=bits,
+            results=self.results)
         made = replace(
             plain, symmetric=(not self.full_weights, given.symmetric), weights=self.weights,
             activations=self.activations, start=self.start, normalise=self.batch_norm, input_kept=self.keep_input,
@@ -188,7 +202,8 @@ class QuantizationOptions(UserOptions):
             ValueError: networks cannot be trained in the machine's block floating point, or --block contradicts it.
         """
         elements = {"weights_element": given.weights_element, "input_element": given.input_element}
-        common = {"weights_bits": given.weights, "input_bits": given.inputs, "bits": dict(self.layers), **elements}
+        common = {"weights_bits": given.weights, "input_bits": given.inputs, "bits": dict(self.layers), **elements,
+                  "results": self.results}
         if not self.preset:
             weights, inputs = map(shared_exponents, elements.values())
             return BlockRecipe(**common, exponents=weights, input_exponents=None if inputs == weights else inputs,
@@ -229,6 +244,16 @@ class QuantizationOptions(UserOptions):
         """
         if self.equalize:
             raise ValueError("--equalize is for `nnp quantize` and `nnp verify`, which do not train: leave it out")
+
+
+def _output_layers(value) -> dict[str, int | None]:
+    """The bits of the results of single layers, as TOML and Python give them; "none" stands for binary16."""
+    pairs = dict(value) if isinstance(value, Mapping) else {"": value}
+    for layer, bits in pairs.items():
+        if not layer or not (bits in (None, "none") or type(bits) is int):
+            raise ValueError(f"output_layers: bits, or \"none\", are needed for each name, such as "
+                             f"{layer or 'conv1'} = 8, not {bits!r}")
+    return {layer: None if bits == "none" else bits for layer, bits in pairs.items()}
 
 
 #: The options where nobody gave any.

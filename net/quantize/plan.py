@@ -10,7 +10,7 @@ from concord.net.graph import INPUT, Graph, Node
 from concord.net.names import layer_names
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import HardSwish, Pointwise
-from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
+from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Addition, Flatten, Multiplication, ToSequence
 from concord.net.ops.scale import BatchNorm, Scale
@@ -19,6 +19,8 @@ from concord.net.passes.fold import fold_scales, nothing_stays
 from concord.net.passes.simplify import hard_sigmoids_as_lines, without_quantizers
 from concord.net.passes.time_images import time_steps_as_images
 from concord.net.quantize.apart import line_of, stays
+from concord.net.quantize.results import IN_BINARY16, Results
+from concord.net.quantize.results_apart import results_apart
 from concord.net.wired import Wired
 from concord.spec.numbers.activation import Activation
 
@@ -108,7 +110,8 @@ def is_maximum(part: Part) -> bool:
     return isinstance(part.op, MaxPooling)
 
 
-def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False) -> Plan:
+def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False,
+         results: Results = IN_BINARY16) -> Plan:
     """The layers of a float network, whose weights may stand for integers already.
 
     Args:
@@ -116,6 +119,7 @@ def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False
         steps:        Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
         scales_apart: Whether scales of the network's input stay ahead of the quantisers that read them, see
             `Part.line`, as far as `apart.stays` says. Otherwise all are folded into layers.
+        results:      The products whose results are quantised by themselves.
 
     Raises:
         Unsupported: some operations cannot be quantised; the message has a line for each.
@@ -130,7 +134,7 @@ def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False
     if graph.types[graph.output.name].sequence:
         raise Unsupported(f"output: a sequence; put a dense layer behind the last time step of {graph.output.name!r}")
     norms = _norms(graph)
-    graph = fold_scales(graph, batch_norm=True, stays=kept)
+    graph = results_apart(fold_scales(graph, batch_norm=True, stays=kept), results)
     planner = _Planner(graph, norms)
     for node in graph.nodes:
         planner.take(node)
@@ -191,7 +195,8 @@ class _Planner:
         shapes, norm = self.graph.shapes, self.norms.get(node.name)
         self.parts[name] = Part(
             name=name, node=node.name, op=op, sources=tuple(sources), tensors=tuple(tensors),
-            shapes=tuple(shapes[one] for one in tensors), made=shapes[node.name], activation=activation,
+            shapes=(shapes[node.name],) if isinstance(op, ProductResult) else tuple(shapes[one] for one in tensors),
+            made=shapes[node.name], activation=activation,
             ceiling=ceiling, line=line_of(tensors[0], shapes[tensors[0]][0], self.graph),
             **({} if norm is None else {"fold": norm.line()[0], "spread": norm.spread}))
         self.named[node.name] = name

@@ -13,7 +13,7 @@ from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.pointwise import Pointwise
-from concord.net.ops.pooling import MaxPooling
+from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Addition, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.quantize.blocks import Blocks
@@ -60,7 +60,8 @@ def prepared(
         ValueError: a method cannot do a width, the choices name a layer that is not there, or are for another kind of
             network.
     """
-    made = plan(network, steps, scales_apart=scales_apart and not choices.blocks)
+    made = plan(network, steps, scales_apart=scales_apart and not choices.blocks, results=choices.recipe.results)
+    choices = choices.with_results([part.name for part in made.parts if isinstance(part.op, ProductResult)])
     recipe = choices.recipe
     if not made.graph.has(Recurrence) and choices.gates != Gates():
         raise ValueError("--asymmetric, --shared, --gate-bits and --bias-bits are for recurrent networks: leave them "

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 
+from concord.net.quantize.results import IN_BINARY16, Results
 from concord.spec.numbers.formats import Format
 
 
@@ -200,6 +201,7 @@ class Recipe:
         input_kept:      Whether the range of the network's own input is not trained. The range of images is known,
             and the gradient of the first layer by its input takes long.
         bits:            (weights_bits, input_bits) by name of the layers that differ.
+        results:         Bits of the results of products that are quantised by themselves.
     """
 
     weights_bits: int | None = 4
@@ -214,6 +216,7 @@ class Recipe:
     normalise: bool = False
     input_kept: bool = False
     bits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    results: Results = IN_BINARY16
 
     def __post_init__(self):
         for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
@@ -239,7 +242,7 @@ class Recipe:
             f"{self.activations}, from {begun if self.start is Start.PTQ else 'FP32'}"
             + ", batch normalisation kept under training" * self.normalise
             + ", range of the input kept" * self.input_kept
-            + "".join(f", {name} {width(w)} and {width(i)}" for name, (w, i) in self.bits.items())
+            + "".join(f", {name} {width(w)} and {width(i)}" for name, (w, i) in self.bits.items()) + self.results.words
         )
 
     def bits_of(self, name: str) -> tuple[int | None, int | None]:

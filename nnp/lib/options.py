@@ -111,6 +111,11 @@ OPTIONS = {
     "bias_bits": Words(
         ("--bias-bits",), "Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 for biases in "
                           "binary16, which a multi-function unit adds."),
+    "output_bits": Words(
+        ("--output-bits",), "Bits to which the result of each product is quantised before its activation function: as "
+                            "many as the machine's inputs have.", "binary16"),
+    "output_layers": Words(
+        ("--output-layer",), "Bits of the result of one layer, as NAME=BITS or NAME=none. May be repeated."),
     "equalize": Words(
         ("--equalize",),
         "Equalise the channels between integer layers before quantising, where that brings the outputs for the "
@@ -198,7 +203,7 @@ def _annotations(kind: type[UserOptions], names: list[str]) -> dict[str, type]:
     for name in names:
         words, default = WORDS[kind][name], defaults[name]
         plain = default is MISSING or default in (None, "", False)
-        wanted = list[str] if name == "layers" else hints[name]
+        wanted = list[str] if name in REPEATED else hints[name]
         derived = {"parser": number, "metavar": "NUMBER"} if wanted == float | None else {}
         option = typer.Option(*words.names, help=words.text, show_default=words.shown or (not plain and str(default)),
                               **({"metavar": "MACHINE"} if name == "preset" else derived))
@@ -208,14 +213,15 @@ def _annotations(kind: type[UserOptions], names: list[str]) -> dict[str, type]:
 
 def _options(given: dict, kinds: dict[str, type[UserOptions]]) -> dict[str, UserOptions]:
     """The options of a command line, over those of a file, by the names of the command's parameters."""
-    path, layers = given.pop("options"), given.pop("layers", None)
+    path, repeated = given.pop("options"), {name: given.pop(name, None) for name in REPEATED}
     bases = read(path, tuple(kinds.values())) if path else [kind() for kind in kinds.values()]
     found = {}
     for (parameter, kind), base in zip(kinds.items(), bases, strict=True):
         own = {item.name for item in fields(kind)}
         asked = {name: value for name, value in given.items() if value is not None and name in own}
-        if layers and "layers" in own:
-            asked["layers"] = {**base.layers, **dict(map(_layer_bits, layers))}
+        for name, parse in REPEATED.items():
+            if repeated[name] and name in own:
+                asked[name] = {**getattr(base, name), **dict(map(parse, repeated[name]))}
         found[parameter] = replace(base, **asked)
     return found
 
@@ -227,3 +233,15 @@ def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:
     if len(parts) != 2 or not all(part.isdigit() for part in parts):
         raise ValueError(f"--layer {text!r}: NAME=WEIGHTS,INPUTS is needed, such as 0_0=8,8")
     return name, (int(parts[0]), int(parts[1]))
+
+
+def _output_bits(text: str) -> tuple[str, int | None]:
+    """The name of a layer and the bits of its result, from the value of --output-layer."""
+    name, _, bits = text.partition("=")
+    if not name or bits != "none" and not bits.isdigit():
+        raise ValueError(f"--output-layer {text!r}: NAME=BITS or NAME=none is needed, such as conv1=8")
+    return name, None if bits == "none" else int(bits)
+
+
+#: Options that may be repeated, with what reads each value.
+REPEATED = {"layers": _layer_bits, "output_layers": _output_bits}

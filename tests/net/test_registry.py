@@ -1,6 +1,6 @@
 """The registry of layers: every kind is saved, loaded and run, and the compiler accepts or refuses it."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from concord.net import network
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.layers.joins import Add, Concat, Curve, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer, Unknown
-from concord.net.layers.pooling import MaxPool
+from concord.net.layers.pooling import BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.registry import KINDS, kind_of
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
@@ -24,6 +24,13 @@ from concord.spec.numbers.activation import Activation
 from concord.tests.net import test_block_conv, test_images
 
 CONFIG = preset("tiny")
+
+
+def shallow(layer: Layer) -> dict:
+    """The fields of a layer by name."""
+    return {item.name: getattr(layer, item.name) for item in fields(layer)}
+
+
 MAKERS = {
     "Dense": lambda rng: networks.dense(rng, CONFIG, "layer", 6, 4),
     "BlockDense": lambda rng: networks.block_dense(rng, CONFIG, "layer", 6, 4),
@@ -34,6 +41,11 @@ MAKERS = {
     "BlockAverage": lambda rng: block_lowering.block_average(
         name="layer", shape=(2, 4, 4), size=(2, 3), weights_format=CONFIG.weights, input_format=CONFIG.activations,
         block=CONFIG.native_dim),
+    "QuantizedResult": lambda rng: QuantizedResult(**shallow(image_lowering.average(
+        name="layer", shape=(2, 4, 4), size=(1, 1), input_format=CONFIG.activations, unsigned=True, s_in=0.1))),
+    "BlockQuantizedResult": lambda rng: block_lowering.block_average(
+        name="layer", shape=(2, 4, 4), size=(1, 1), weights_format=CONFIG.weights, input_format=CONFIG.activations,
+        block=CONFIG.native_dim, kind=BlockQuantizedResult),
     "MaxPool": lambda rng: MaxPool(name="layer", shape=(2, 4, 4), size=(2, 2), stride=(2, 2)),
     "Add": lambda rng: Add(name="layer", inputs=6),
     "Multiply": lambda rng: Multiply(name="layer", inputs=6),

@@ -22,6 +22,7 @@ from concord.tests.float_networks import Chain
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 from concord.net.names import layer_names
 from concord.net.quantize.choices import Choices
+from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.plan import Unsupported, plan
 from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.source import NetworkWithData, source
@@ -145,6 +146,18 @@ def test_block_floating_point_equals_golden(name):
     choices = Choices(recipe=BlockRecipe(weights_bits=6, input_bits=6, block=8))
     net = quantized(found, choices)
     step(found, net, False)
+    assert_golden(found, net)
+
+
+@pytest.mark.parametrize("arithmetic", ["integer", "bfp"])
+@pytest.mark.parametrize("make", [float_networks.perceptron, float_networks.residual])
+def test_quantized_results_are_trained_and_equal_golden(make, arithmetic):
+    found = given(make())
+    net = quantized(found, QuantizationOptions(preset="vision", arithmetic=arithmetic, output_bits=8).choices())
+    assert any(name.endswith("_result") for name in net.layers)
+    assert_golden(found, net)
+    for lowered in (False, True):
+        step(found, net, lowered)
     assert_golden(found, net)
 
 

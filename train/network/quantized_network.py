@@ -97,7 +97,7 @@ class QuantizedNetwork(nn.Module):
             return x
         if source is not None and graph.types[source.node].sequence:
             x = last(x, lengths, operations.last_of(tensor, graph).backward)
-        return x.reshape(len(x), *graph.shapes[tensor])
+        return x.reshape(len(x), *part.shapes[index])
 
     def _times(self, part: Part, lengths: torch.Tensor) -> torch.Tensor:
         """Time steps of the result of a part; a sequence made of an image has as many as the image has columns."""

@@ -1,0 +1,116 @@
+"""Results of products that are quantised before anything else is computed with them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.campaigns.makers import networks
+from concord.compiler.network import compile_network, full_precision
+from concord.compiler.support import problems
+from concord.firmware.unquantized import UnquantizedMachine
+from concord.golden.lib import float16
+from concord.net import float_network, network
+from concord.net.layers.convolution import BlockConv, Conv
+from concord.net.layers.dense import BlockDense, Dense
+from concord.net.layers.pooling import BlockQuantizedResult, QuantizedResult
+from concord.net.quantize.options import QuantizationOptions
+from concord.nnp.lib.options import _output_bits
+from concord.spec.isa.instructions import Op, decode
+from concord.spec.machine.config import preset
+from concord.spec.numbers.activation import Activation
+from concord.tests import float_networks
+from concord.tests.compiled import agree_on_random
+from concord.tests.net.quantize.test_quantized import quantized
+
+VISION, ULX3S = preset("vision"), preset("ulx3s")
+RESULTS = QuantizedResult | BlockQuantizedResult
+
+
+def model_of(graph, machine="vision", **options):
+    """The model of a network for a machine."""
+    options = {"output_bits": preset(machine).activations.bits} | options
+    made, _ = quantized(graph, QuantizationOptions(preset=machine, **options).choices())
+    return networks.model(made.layers, sources=made.sources)
+
+
+@pytest.mark.parametrize("arithmetic", ["integer", "bfp"])
+@pytest.mark.parametrize("make", [float_networks.perceptron, float_networks.residual, float_networks.sequences])
+def test_every_result_is_quantised_and_the_machine_agrees(make, arithmetic):
+    model = model_of(make(), arithmetic=arithmetic)
+    products = [layer for layer in model.layers if isinstance(layer, Dense | Conv | BlockDense | BlockConv)
+                and not isinstance(layer, RESULTS) and layer.multiplications]
+    assert products
+    for layer in products:
+        (reader,) = model.readers(layer.name)
+        assert isinstance(reader, RESULTS)
+        assert layer.activation is Activation.NONE
+    if not model.recurrent:
+        agree_on_random(VISION, model)
+
+
+def test_codes_are_read_without_a_product():
+    plain, made = (compile_network(model_of(float_networks.residual(), output_bits=bits), VISION).firmware
+                   for bits in (None, 8))
+    assert len(made.tiles.mantissas) <= len(plain.tiles.mantissas)
+    assert _windows(made) > _windows(plain)
+
+
+def _windows(firmware) -> int:
+    """Number of chains that read codes as numbers."""
+    return sum(decode(word).op is Op.V_POOL_MAX for word in firmware.instruction_words.tolist())
+
+
+def test_a_result_has_the_levels_of_its_bits():
+    model = model_of(float_networks.perceptron(), machine="ulx3s")
+    traces = network.forward(model, networks.inputs(np.random.default_rng(1), 300, model.inputs))
+    last = next(index for index, layer in reversed(list(enumerate(model.layers))) if isinstance(layer, RESULTS))
+    assert len(np.unique(traces[last].codes)) == 15  # of 4 bits, symmetric
+    values = float16.to_real(traces[last].outputs)
+    assert max(len(np.unique(column)) for column in values.T) <= 15
+    agree_on_random(ULX3S, model)
+
+
+def test_single_layers_are_chosen_by_name():
+    graph = float_networks.perceptron()
+    first, *others = [layer.name for layer in model_of(graph, output_bits=None).layers]
+    names = {layer.name for layer in model_of(graph, output_layers={first: None}).layers}
+    assert names == {first, *others, *(f"{name}_result" for name in others)}
+    names = {layer.name for layer in model_of(graph, output_bits=None, output_layers={first: 8}).layers}
+    assert names == {first, *others, f"{first}_result"}
+    with pytest.raises(ValueError, match="there is no product 'nobody' whose result could be quantised"):
+        model_of(graph, output_layers={"nobody": 8})
+    with pytest.raises(ValueError, match="99 bits: choose"):
+        model_of(graph, output_bits=99)
+    assert any("its input codes are 4-bit" in str(one) or "symmetric 4-bit" in str(one)
+               for one in problems(model_of(graph, output_bits=4), VISION))
+    assert any("the machine has no VectorRf" in str(one) for one in problems(model_of(graph), preset("speech")))
+
+
+def test_full_precision_is_the_float_network():
+    model = model_of(float_networks.perceptron())
+    assert float_network.float_network(model) is not None
+    firmware = compile_network(model, VISION).firmware
+    machine = UnquantizedMachine(replace(firmware, full_precision=full_precision(model, firmware)))
+    x = networks.inputs(np.random.default_rng(2), 3, model.inputs)
+    wanted = float_network.forward(model, x)[-1]
+    found = np.stack([machine.infer(sample) for sample in x])
+    np.testing.assert_allclose(found, wanted, atol=1e-9 * np.abs(wanted).max())
+
+
+def test_options_of_single_layers():
+    assert _output_bits("conv1=8") == ("conv1", 8)
+    assert _output_bits("conv1=none") == ("conv1", None)
+    for text in "conv1", "=8", "conv1=many":
+        with pytest.raises(ValueError, match="NAME=BITS or NAME=none is needed"):
+            _output_bits(text)
+    kind = QuantizationOptions.__annotations__["output_layers"]
+    assert QuantizationOptions.value("output_layers", kind, {"a": "none", "b": 4}) == {"a": None, "b": 4}
+    with pytest.raises(ValueError, match="are needed for each name, such as a = 8, not 'x'"):
+        QuantizationOptions.value("output_layers", kind, {"a": "x"})
+
+
+@pytest.mark.parametrize("change", [{"stride": (2, 2)}, {"padding": (1, 1, 1, 1)}])
+def test_only_single_pixels_are_results(change):
+    layer = next(layer for layer in model_of(float_networks.residual()).layers if isinstance(layer, RESULTS))
+    with pytest.raises(ValueError, match="a quantised result has windows of one pixel"):
+        replace(layer, **change)
