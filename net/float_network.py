@@ -12,7 +12,7 @@ from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
-from concord.net.layers.joins import Add, Concat, Curve, Multiply, Softmax
+from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Multiply, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
@@ -23,7 +23,7 @@ from concord.net.ops.operator import Operator, TensorType
 from concord.net.ops.pointwise import ACTIVATIONS, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Flatten, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
 from concord.net.ops.scale import Affine
 from concord.net.ops.weighted import Convolution, Linear
 from concord.spec.numbers.activation import Activation
@@ -140,10 +140,12 @@ class _Builder:
         shapes = [self.types[tensor].shape for tensor in found]
         if isinstance(layer, QuantizedResult | BlockQuantizedResult) and len(shapes[0]) == 1:
             shapes[0] = (*shapes[0], 1, 1)
-        if hasattr(layer, "shape") and shapes[0] != tuple(layer.shape):
+        wanted = getattr(layer, "shape", getattr(layer, "image", None))
+        if wanted is not None and shapes[0] != tuple(wanted):
             return None
         flat = isinstance(layer, Dense | BlockDense) or len({len(shape) for shape in shapes}) > 1 or (
             len({shape[1:] for shape in shapes}) > 1)
+        flat = flat and not isinstance(layer, GatedChannels)
         return tuple(self._add(f"{tensor}:flat", Flatten(), (tensor,)) if flat and len(shape) == 3 else tensor
                      for tensor, shape in zip(found, shapes, strict=True))
 
@@ -210,7 +212,8 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     Conv: _conv, BlockConv: _conv,
     MaxPool: lambda layer: MaxPooling(window=layer.window),
     Multiply: lambda layer: Multiplication(), Add: lambda layer: Addition(),
-    Curve: lambda layer: _CURVES[layer.activation](), Concat: lambda layer: Concatenation(),
+    GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
+    Concat: lambda layer: Concatenation(),
     ImageToSequence: lambda layer: ToSequence(time=layer.time),
     SequenceToImage: lambda layer: ToImage(steps=layer.steps),
 }

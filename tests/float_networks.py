@@ -15,7 +15,7 @@ from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Exp, HardSigmoid, Reciprocal, Relu, Rsqrt, Sigmoid, Sqrt, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Flatten, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
 from concord.net.ops.scale import Affine, BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
 from safetensors import safe_open
@@ -130,6 +130,15 @@ def gated_images() -> Graph:
     chain.conv("b", 6, 5).conv("c", 6, 5, sources=("silu",)).add(Tanh(), "t")
     chain.add(Multiplication(), "gated", ("b", "t")).add(Relu(), "r").add(GlobalAverage(), "mean")
     return chain.dense("fc", 4, 6).network("gated_images")
+
+
+def excited() -> Graph:
+    """Squeeze-and-excitation, whose gate is a vector, then an image of one pixel."""
+    chain = Chain((2, 6, 7)).conv("a", 5, 2, padding=(1, 1, 1, 1)).add(Tanh(), "r").add(GlobalAverage(), "mean")
+    chain.dense("squeezed", 3, 5).add(Relu(), "rs").dense("excited", 5, 3).add(Sigmoid(), "gate")
+    chain.add(ChannelGating(), "gated", ("r", "gate")).add(Tanh(), "t").conv("b", 6, 5).max_pool("p")
+    chain.average_pool("mean2", (2, 2), count_padding=True).conv("c", 6, 6, (1, 1)).add(Sigmoid(), "s")
+    return chain.add(ChannelGating(), "again", ("p", "s")).add(Flatten(), "f").dense("fc", 4, 24).network("excited")
 
 
 def gated_vectors() -> Graph:

@@ -50,7 +50,7 @@ class OpenChain:
         """Add an operation."""
         self.position = position(operation.stage, mfu)
         self.steps.append(ChainStep(op=opcode(operation, mfu), at=at))
-        if isinstance(at, NumbersView):
+        if isinstance(at, NumbersView) and not at.still:
             self.stride = at.stride
 
     def activate(self, kind: Activation) -> bool:
@@ -125,6 +125,8 @@ def _instruction(config: Config, step: ChainStep, region: Region, part: RowPart)
     match step.at:
         case Place():
             return Instruction(op=step.op, a=step.at.address + words)
+        case NumbersView(still=True):
+            return Instruction(op=step.op, a=step.at.address(0) + words)
         case NumbersView():
             address = step.at.address(region.pixel(step.at.numbers)) + words
             return Instruction(op=step.op, mem=mem, a=address, inc=region.inc, base=region.base(step.at))

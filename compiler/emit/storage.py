@@ -186,12 +186,14 @@ class NumbersView:
         word:    First word of a pixel.
         words:   Distance between the tensor's pixels, if the numbers have a single one; None for that of the numbers.
         codes:   How products make codes of the numbers, which are scaled for it; None for the tensor's own numbers.
+        still:   Whether the only pixel of the numbers is the operand of all pixels of another tensor.
     """
 
     numbers: TensorNumbers
     word: int = 0
     words: int | None = None
     codes: TensorCodes | None = None
+    still: bool = False
 
     @property
     def buffer(self) -> Buffer:

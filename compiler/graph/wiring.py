@@ -12,7 +12,7 @@ from concord.compiler.graph.nodes import CompiledKind
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, needed
 from concord.net.layers.convolution import BlockConv, Conv
-from concord.net.layers.joins import Concat, SequenceConcat, Softmax
+from concord.net.layers.joins import Concat, GatedChannels, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, MaxPool
 from concord.net.layers.recurrent import Recurrent
@@ -22,7 +22,7 @@ from concord.net.wired import INPUT, Wired
 from concord.spec.isa.memories import Mem
 
 #: Classes of layers that have images.
-IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, ImageToSequence, SequenceToImage)
+IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, ImageToSequence, SequenceToImage, GatedChannels)
 #: Name of the network's input when it comes in reverse order, from the last time step to the first one.
 BACKWARD = "(backward)"
 

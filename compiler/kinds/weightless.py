@@ -121,6 +121,32 @@ class CurveKind(CompiledKind):
         planner.begin(node, chain)
 
 
+class GatedKind(CompiledKind):
+    """The product of an image and a vector of its channels, in a chain that reads the image pixel by pixel."""
+
+    def made(self, network: PlannedNetwork, layer, sources):
+        image, gate = sources
+        if not np.array_equal(image.places, gate.places):
+            network.problem(layer, "its image and its vector lie in different order: let the parts of a concatenation "
+                                   f"in front be multiples of {network.config.native_dim} channels")
+        return replace(image, name=layer.name)
+
+    def computed(self, network: PlannedNetwork, node):
+        return position(Stage.MUL, 0)
+
+    def demand(self, demands: Demands, node):
+        image, gate = node.sources
+        demands.numbers_of(gate, OPERAND_MEMORIES[Stage.MUL][0])
+        demands.readings[node.name] = Reading(view=demands.numbers_of(image))
+
+    def plan(self, planner: Planner, node):
+        gate = planner.demands.numbers_of(node.sources[1], OPERAND_MEMORIES[Stage.MUL][0])
+        chain = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view))
+        chain.apply(Operation.VV_MUL, 0, replace(gate, still=True))
+        chain.activate(node.activation)
+        planner.begin(node, chain)
+
+
 class ConcatenationKind(CompiledKind):
     """The parts of a tensor one after the other: images along channels, or flattened images, or vectors in words."""
 

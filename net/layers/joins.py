@@ -1,6 +1,7 @@
 """Layers that join tensors, functions of single numbers, and the softmax at the end of a network."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -48,6 +49,42 @@ class Multiply(Add):
 
     title = "product of tensors"
     operation = Operation.VV_MUL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class GatedChannels(Layer):
+    """The product of an image and a vector that has a number for each channel, rounded.
+
+    Attributes:
+        name:       Name of the layer, unique in its model.
+        image:      Channels, rows and columns of the image, which enters first.
+        activation: Activation function of the result.
+    """
+
+    name: str
+    image: tuple[int, int, int]
+    activation: Activation = Activation.NONE
+
+    title = "product with a number for each channel"
+
+    @property
+    def inputs(self) -> int:
+        """Number of elements of the image."""
+        return prod(self.image)
+
+    @property
+    def takes(self) -> tuple[int, int]:
+        return self.inputs, self.image[0]
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        image = x[0].reshape(len(x[0]), self.image[0], -1)
+        gates = np.broadcast_to(x[1][..., None], image.shape)
+        made = activate(self.activation, compute(Operation.VV_MUL, image, gates))
+        return Trace(outputs=made.reshape(len(made), -1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -115,6 +115,24 @@ class Multiplication(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ChannelGating(Operator):
+    """The product of an image and a vector that has a number for each channel: squeeze-and-excitation."""
+
+    kind = "channel_gating"
+    several = True
+
+    def shape(self, *inputs):
+        if len(inputs) != 2 or len(inputs[0]) != 3 or inputs[1] not in ((inputs[0][0],), (inputs[0][0], 1, 1)):
+            raise ValueError(f"it takes an image and a number for each of its channels, not "
+                             f"{' and '.join(str(list(one)) for one in inputs)}")
+        return inputs[0]
+
+    def real(self, *inputs, lengths):
+        image, gate = inputs
+        return image * gate.reshape(*image.shape[:2], 1, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Concatenation(Operator):
     """Images joined along channels, vectors along elements."""
 

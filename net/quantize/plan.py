@@ -12,7 +12,7 @@ from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import HardSwish, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import Addition, Flatten, Multiplication, ToSequence
+from concord.net.ops.reshape import Addition, ChannelGating, Flatten, Multiplication, ToSequence
 from concord.net.ops.scale import BatchNorm, Scale
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.passes.fold import fold_scales, nothing_stays
@@ -31,7 +31,7 @@ QUANTIZED = (*WEIGHTED, *AVERAGES)
 #: directions is a layer, which joins both. A scale that is left is one of the network's input.
 PASSING = (Flatten, Last, Scale)
 #: Operators whose layer can apply an activation function to its result.
-CARRYING = (*QUANTIZED, Addition, Multiplication, MaxPooling)
+CARRYING = (*QUANTIZED, Addition, Multiplication, ChannelGating, MaxPooling)
 
 
 class Unsupported(ValueError):

@@ -8,14 +8,14 @@ from math import prod
 import numpy as np
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.layers.joins import Add, Concat, Curve, Multiply, SequenceConcat
+from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.pointwise import Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers
@@ -207,6 +207,8 @@ def _plain(part: Part, plan: Plan) -> Layer:
             return Add(name=part.name, inputs=prod(shape), activation=part.activation)
         case Multiplication():
             return Multiply(name=part.name, inputs=prod(shape), activation=part.activation)
+        case ChannelGating():
+            return GatedChannels(name=part.name, image=shape, activation=part.activation)
         case Pointwise():
             return Curve(name=part.name, inputs=prod(shape), activation=part.activation)
         case Concatenation():

@@ -30,7 +30,8 @@ def input_first() -> Graph:
 
 
 NETWORKS = {make.__name__: make for make in (
-    float_networks.gated_images, float_networks.gated_vectors, float_networks.more_functions, input_first)}
+    float_networks.gated_images, float_networks.excited, float_networks.gated_vectors,
+    float_networks.more_functions, input_first)}
 
 
 def machine(name: str) -> Config:

@@ -94,18 +94,35 @@ def test_functions_and_products_of_tensors(tmp_path):
     assert kinds == ["dense", "sigmoid", "mul", "exp", "sqrt", "reciprocal", "mul", "dense"]
 
 
-def test_squeeze_and_excite_is_refused_for_its_product_alone(tmp_path):
+def squeeze_and_excite(gate: str) -> OnnxGraph:
+    """A gate of the channels of an image, from its means."""
     graph = OnnxGraph(("batch", 3, 8, 8))
     image = graph.add("Conv", graph.weight(4, 3, 3, 3))
     graph.add("GlobalAveragePool")
     graph.add("Conv", graph.weight(2, 4, 1, 1), graph.weight(2))
     graph.add("Relu")
     graph.add("Conv", graph.weight(4, 2, 1, 1), graph.weight(4))
-    graph.add("HardSigmoid")
+    graph.add(gate)
     graph.add("Mul", image)
     graph.add("Conv", graph.weight(5, 4, 3, 3))
-    with pytest.raises(ValueError, match="1 node of 8 cannot be computed\n  n6_Mul .Mul.: it multiplies "
-                                         "tensors of the shapes [^\n]*; make the shapes equal$"):
+    return graph
+
+
+@pytest.mark.parametrize("gate", ["Sigmoid", "HardSigmoid"])
+def test_squeeze_and_excite(tmp_path, gate):
+    kinds = [node.op.kind for node in equal(written(tmp_path, squeeze_and_excite(gate))).network.nodes]
+    assert kinds.count("channel_gating") == 1
+
+
+def test_a_gate_of_channels_in_another_order_is_refused(tmp_path):
+    graph = OnnxGraph(("batch", 3, 8, 8))
+    image = graph.add("Conv", graph.weight(4, 3, 3, 3))
+    graph.add("GlobalAveragePool")
+    graph.add("Slice", graph.constant(np.array([3])), graph.constant(np.array([-9])), graph.constant(np.array([1])),
+              graph.constant(np.array([-1])))
+    graph.add("Mul", image)
+    with pytest.raises(ValueError, match="n3_Mul .Mul.: it multiplies an image by numbers that are not those of its "
+                                         "channels, in order; "):
         read(written(tmp_path, graph))
 
 

@@ -9,7 +9,7 @@ from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Pointwise
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last
-from concord.net.ops.reshape import Addition, Concatenation, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.quantize.plan import Part
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16
@@ -27,7 +27,7 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
         lowered: Whether inputs are binary16 numbers, and so is the result.
     """
     made = x[0] if isinstance(part.op, Pointwise) else RESULTS[type(part.op)](part.op, x, lengths)
-    if lowered and isinstance(part.op, Addition | Multiplication):
+    if lowered and isinstance(part.op, Addition | Multiplication | ChannelGating):
         made = binary16(made)
     return curve(part.activation, lowered)(made)
 
@@ -46,6 +46,10 @@ def _sum(op: Addition, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Te
 
 def _product(op: Multiplication, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
     return x[0] * x[1]
+
+
+def _gated(op: ChannelGating, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    return x[0] * x[1].reshape(*x[0].shape[:2], 1, 1)
 
 
 def _joined(op: Concatenation, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
@@ -73,5 +77,5 @@ def _last(op: Last, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tenso
 
 #: The result of each operator without quantisers.
 RESULTS: dict[type[Operator], Callable[[Operator, list[torch.Tensor], torch.Tensor], torch.Tensor]] = {
-    Addition: _sum, Multiplication: _product,
+    Addition: _sum, Multiplication: _product, ChannelGating: _gated,
     Concatenation: _joined, MaxPooling: _largest, ToImage: _image, ToSequence: _sequence, Last: _last}

@@ -10,7 +10,7 @@ from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
 from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, HardSwish
-from concord.net.ops.reshape import Addition, Concatenation, Multiplication
+from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.scale import Affine, BatchNorm
 
 
@@ -56,7 +56,22 @@ def mul(step: FileNode, build: Builder) -> list[Value]:
         if gated and np.array_equal(x.places, gate.places) and (
                 np.isclose(maker.op.alpha, 1 / 6, rtol=1e-6) and maker.op.beta == 0.5):
             return [build.same(step, HardSwish(), x)]
+    for image, gate in (step.values, step.values[::-1]):
+        if len(image.shape) > 2 and image.shape[2:] != gate.shape[2:] == (1,) * (len(image.shape) - 2) and (
+                image.shape[:2] == gate.shape[:2]):
+            return [_gated(step, build, image, gate)]
     return [_join(step, build, Multiplication(), *step.values)]
+
+
+def _gated(step: FileNode, build: Builder, image: View, gate: View) -> View:
+    """The product of an image and a vector that has a number for each channel."""
+    found, (vector, places) = build.image(image), build.vector(gate)
+    source = found.source
+    if any(found.padding) or not np.array_equal(places, np.arange(source.shape[0])) or vector.shape != source.shape[:1]:
+        raise misplaced("it multiplies an image by numbers that are not those of its channels, in order",
+                        "multiply before the image is padded, transposed or cut")
+    made = build.add(step, ChannelGating(), [source, vector], source.form, source.shape)
+    return View(source=made, numbers=image.places)
 
 
 def div(step: FileNode, build: Builder) -> list[Value]:
