@@ -60,7 +60,7 @@ def finetune(
     wished.check_trains()
     chosen = wished.choices()
     training.check_rate(rate)
-    overflow.check(integers=not chosen.blocks, batch_norm=wished.batch_norm)
+    overflow.check(integers=not chosen.blocks, batch_norm=wished.batch_norm, staged=bool(wished.stages))
     if not (isinstance(epochs, Sequence) and len(epochs) == 2 and all(isinstance(count, Integral) for count in epochs)):
         raise ValueError(f"epochs are {epochs!r}: two whole numbers are needed, such as (4, 1)")
     runs = needing("train", "concord.train.runs.imported")

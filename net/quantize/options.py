@@ -17,6 +17,7 @@ from concord.net.quantize.recipe import (
     WeightTraining,
 )
 from concord.net.quantize.results import Results
+from concord.net.quantize.stages import stages_of
 from concord.net.quantize.widths import (
     NetworkArithmetic,
     Widths,
@@ -51,6 +52,8 @@ class QuantizationOptions(UserOptions):
         weights:         Method of training for weights; it also decides how weights become integers.
         activations:     Method of training for activations.
         start:           Starting point of training.
+        stages:          Quantities that are initialised one after the other, each with the epochs of training behind
+            it, such as "weights:1, saturations:1, offsets:2", in place of the epochs of QAT; empty for all at once.
         batch_norm:      Whether batch normalisation stays during training, and is folded afterwards.
         keep_input:      Whether the range of the network's input stays during training.
         asymmetric:      Whether integer weights of recurrent layers get a zero point, which costs one bit.
@@ -79,6 +82,7 @@ class QuantizationOptions(UserOptions):
     weights: WeightTraining = WeightTraining.WRPN
     activations: ActivationTraining = ActivationTraining.UNIFORM
     start: Start = Start.PTQ
+    stages: str = ""
     batch_norm: bool = False
     keep_input: bool = False
     asymmetric: bool = False
@@ -181,6 +185,7 @@ class QuantizationOptions(UserOptions):
         made = replace(
             plain, symmetric=(not self.full_weights, given.symmetric), weights=self.weights,
             activations=self.activations, start=self.start, normalise=self.batch_norm, input_kept=self.keep_input,
+            stages=stages_of(self.stages),
             methods=Methods(
                 weights=self.ptq_weights, rows=self.rows, activations=self.ptq_activations or ptq_activations))
         if self.arithmetic is NetworkArithmetic.INTEGER:
@@ -192,7 +197,7 @@ class QuantizationOptions(UserOptions):
         if own != plain or self.symmetric is not None:
             raise ValueError(
                 "bfp finds its own exponents: --symmetric, --full-weights, --ptq-weights, --ptq-activations, --rows, "
-                "--weights, --activations, --start, --batch-norm and --keep-input are for integer")
+                "--weights, --activations, --start, --stages, --batch-norm and --keep-input are for integer")
         return self._block_recipe(given)
 
     def _block_recipe(self, given: Widths) -> BlockRecipe:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from importlib import import_module
 
 from concord.net.quantize.results import IN_BINARY16, Results
+from concord.net.quantize.stages import TrainingStage
 from concord.spec.numbers.formats import Format
 
 
@@ -202,6 +203,8 @@ class Recipe:
             and the gradient of the first layer by its input takes long.
         bits:            (weights_bits, input_bits) by name of the layers that differ.
         results:         Bits of the results of products that are quantised by themselves.
+        stages:          Quantities that are initialised one after the other, with training between; none where
+            training starts with all of them.
     """
 
     weights_bits: int | None = 4
@@ -217,8 +220,12 @@ class Recipe:
     input_kept: bool = False
     bits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     results: Results = IN_BINARY16
+    stages: tuple[TrainingStage, ...] = ()
 
     def __post_init__(self):
+        if self.stages and (self.start is not Start.PTQ or self.normalise):
+            raise ValueError("--stages initialises by post-training quantisation, with batch normalisation folded: "
+                             "leave --start fp32 and --batch-norm out")
         for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
             for value in pair:
                 if value is not None and value not in (*range(1, 17), 24):
@@ -242,6 +249,7 @@ class Recipe:
             f"{self.activations}, from {begun if self.start is Start.PTQ else 'FP32'}"
             + ", batch normalisation kept under training" * self.normalise
             + ", range of the input kept" * self.input_kept
+            + (", in stages " + ", ".join(f"{one}:{one.epochs}" for one in self.stages)) * bool(self.stages)
             + "".join(f", {name} {width(w)} and {width(i)}" for name, (w, i) in self.bits.items()) + self.results.words
         )
 

@@ -15,7 +15,7 @@ from concord.net.quantize.recipe import ActivationMethod, Gates, Methods, Weight
 from concord.net.quantize.widths import NetworkArithmetic, integer_formats
 from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib.errors import sentences
-from concord.nnp.lib.options import GATES, UNTRAINED, quantizing
+from concord.nnp.lib.options import GATES, OPTIONS, UNTRAINED, quantizing
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
@@ -89,6 +89,7 @@ def mlp(
     activations: Annotated[
         ActivationMethod, typer.Option(help="Method that finds the ranges of inputs of layers before QAT.")
     ] = ActivationMethod.SEARCH,
+    stages: Annotated[str, typer.Option("--stages", help=OPTIONS["stages"].text)] = "",
     overflow: OverflowOptions = ANY_WIDTH,
     epochs: Annotated[int | None, typer.Option(
         help="Most epochs of bfp-lazy.", min=1, show_default="12")] = None,
@@ -109,18 +110,18 @@ def mlp(
         if preset:
             chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
         _train("mlp", out, preset, log, checkpoint, seed=seed, folder=data, methods=methods, overflow=overflow,
-               **chosen)
+               stages=stages, **chosen)
     elif checkpoint:
         raise ValueError(
             "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use "
             "`python -m concord.train.runs.data_parallel`")
-    elif (methods, overflow) == (Methods(), ANY_WIDTH):
+    elif (methods, overflow, stages) == (Methods(), ANY_WIDTH, ""):
         _train("lazy_mlp", out, preset, log, None, seed=seed, folder=data, epochs=epochs or 12, patience=patience,
                **_lazy_formats(preset))
     else:
         raise ValueError(
-            "bfp-lazy trains from the start: --weights, --rows, --activations and the options of overflows are for "
-            "integer")
+            "bfp-lazy trains from the start: --weights, --rows, --activations, --stages and the options of overflows "
+            "are for integer")
 
 
 def _recurrent(cell: Cell):
@@ -228,7 +229,8 @@ def image(
 ):
     """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
     chosen.check_trains()
-    overflow.check(integers=chosen.arithmetic is NetworkArithmetic.INTEGER, batch_norm=chosen.batch_norm)
+    overflow.check(integers=chosen.arithmetic is NetworkArithmetic.INTEGER, batch_norm=chosen.batch_norm,
+                   staged=bool(chosen.stages))
     recipe = chosen.recipe()
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")

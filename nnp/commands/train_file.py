@@ -42,7 +42,7 @@ def train_file(
     chosen.check_trains()
     numbers, choices = training.epochs_of(epochs, "4,1"), chosen.choices()
     training.check_rate(rate)
-    overflow.check(integers=not choices.blocks, batch_norm=chosen.batch_norm)
+    overflow.check(integers=not choices.blocks, batch_norm=chosen.batch_norm, staged=bool(chosen.stages))
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing("train", "concord.train.runs.imported").train_imported

@@ -99,6 +99,9 @@ OPTIONS = {
         ("--weights",), "Method of training for weights; it also decides how weights become integers."),
     "activations": Words(("--activations",), "Method of training for activations."),
     "start": Words(("--start",), "Starting point of training."),
+    "stages": Words(
+        ("--stages",), "Initialise weights, saturations and offsets one after the other, each with its epochs of "
+                       'training, in place of the QAT epochs: "weights:1, saturations:1, offsets:2"; + joins two.'),
     "batch_norm": Words(("--batch-norm",), "Keep batch normalisation during training, and fold it afterwards."),
     "keep_input": Words(
         ("--keep-input",), "Keep the range of the input images during training, which is faster."),
@@ -152,7 +155,7 @@ OVERFLOW = {
 #: The words of each class of options.
 WORDS: dict[type[UserOptions], dict[str, Words]] = {QuantizationOptions: OPTIONS, OverflowOptions: OVERFLOW}
 #: Fields that matter only where a network is trained, only where it is not, and those for gates of recurrent layers.
-TRAINING = ("start", "batch_norm", "keep_input")
+TRAINING = ("start", "stages", "batch_norm", "keep_input")
 UNTRAINED = ("equalize",)
 GATES = ("asymmetric", "shared", "gate_bits", "bias_bits")
 

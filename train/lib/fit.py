@@ -92,6 +92,14 @@ def fit(
         progress(phase, done, epochs * steps, f"loss {record.loss:.3f}")
 
 
+def begin_log(phase: str, net: nn.Module, accuracy: Callable[[], float], rate: float, progress: Progress):
+    """Log the accuracy before the first epoch of a phase, as its epoch 0, if there is a log."""
+    observer = Observer.of(progress)
+    if observer.measures:
+        observer.write(EpochRecord(
+            phase=phase, epoch=0, step=0, rate=rate, loss=None, accuracy=_measured(net, accuracy)))
+
+
 def _measured(net: nn.Module, accuracy: Callable[[], float]) -> float:
     """Measure an accuracy, and leave the network in the mode that it was in."""
     training = net.training

@@ -22,10 +22,10 @@ class EpochRecord:
 
     Attributes:
         phase:    Name of the phase, in words.
-        epoch:    Number of the epoch, from 1 in each phase.
+        epoch:    Number of the epoch, from 1 in each phase; 0 for what a phase starts with.
         step:     Number of batches done in this phase.
         rate:     Learning rate of the last batch, of the first group of parameters.
-        loss:     Mean loss of the training samples.
+        loss:     Mean loss of the training samples; None before the first epoch.
         accuracy: Share of the test set that is classified correctly, or None where it was not measured.
         figures:  Figures of each product that the overflow predictor follows, by its name: "events", overflows on the
             calibration set before its ranges were changed; "excess", the most bits that its storage lacked; "left",
@@ -37,7 +37,7 @@ class EpochRecord:
     epoch: int
     step: int
     rate: float
-    loss: float
+    loss: float | None
     accuracy: float | None = None
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 

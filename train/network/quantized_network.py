@@ -17,6 +17,7 @@ from concord.net.quantize.integers import Integers
 from concord.net.quantize.plan import AVERAGES, Part
 from concord.net.quantize.quantized import CALIBRATED, calibrate, model_layers, prepared
 from concord.net.quantize.recipe import Recipe
+from concord.net.quantize.staged import StagedIntegers, check_staged
 from concord.train.lib.observer import Progress, silent
 from concord.train.network import operations
 from concord.train.qat.block_layer import BlockAverageLayer, BlockLayer
@@ -127,6 +128,11 @@ class QuantizedNetwork(nn.Module):
                 found.setdefault(factor, []).extend(one for one in parameters if one.requires_grad)
         return [{"params": parameters, "lr": rate * factor} for factor, parameters in found.items() if parameters]
 
+    def become(self, other: "QuantizedNetwork"):
+        """Take over the numbers and the layers of another network."""
+        self.arithmetic, self.plan, self.recipe, self.layers = (
+            other.arithmetic, other.plan, other.recipe, other.layers)
+
     @torch.no_grad()
     def trained(self) -> Integers | Blocks:
         """The plan with the numbers that training has found."""
@@ -182,9 +188,21 @@ def behind_quantizers(
     choices = recipe if isinstance(recipe, Choices) else Choices(recipe=recipe)
     times = None if lengths is None else np.asarray(lengths)
     fixed = x.shape[1] if graph.sequence and (times is None or (times == x.shape[1]).all()) else None
-    arithmetic = prepared(graph, choices, fixed, machine=machine)
+    arithmetic = begun(prepared(graph, choices, fixed, machine=machine), choices)
     calibrate(arithmetic, x.numpy(), times, progress)
     return QuantizedNetwork(arithmetic)
+
+
+def begun(arithmetic: Integers | Blocks, choices: Choices) -> Integers | Blocks:
+    """A network that can be quantised, of which nothing is initialised where training has stages.
+
+    Raises:
+        ValueError: the network has recurrent layers, which have no stages.
+    """
+    if not getattr(choices.recipe, "stages", ()):
+        return arithmetic
+    check_staged(arithmetic.plan.graph)
+    return StagedIntegers(arithmetic.plan, choices, frozenset(), frozenset(), {})
 
 
 def module_of(part: Part, arithmetic: Integers | Blocks) -> nn.Module:

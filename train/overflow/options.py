@@ -64,12 +64,13 @@ class OverflowOptions(UserOptions):
                  "weights_factor": self.overflow_weights, "inputs_factor": self.overflow_inputs}
         return replace(STEPS[kind], **{name: value for name, value in given.items() if value is not None})
 
-    def check(self, *, integers: bool = True, batch_norm: bool = False):
+    def check(self, *, integers: bool = True, batch_norm: bool = False, staged: bool = False):
         """Refuse what no training can do.
 
         Args:
             integers:   Whether the network is trained in integers.
             batch_norm: Whether batch normalisation stays during training.
+            staged:     Whether quantisers are initialised in stages.
 
         Raises:
             ValueError: storage has no such width, a factor is out of range, or options contradict each other.
@@ -92,6 +93,9 @@ class OverflowOptions(UserOptions):
             raise ValueError(f"{given[0]} is for integers, whose sums can overflow: leave it out")
         if given and batch_norm:
             raise ValueError(f"{given[0]} changes ranges, which --batch-norm's statistics do not follow: leave one out")
+        if given and staged:
+            raise ValueError(f"{given[0]} counts sums of integers, which there are not before the last stage: leave "
+                             "--stages out, or train in stages first and go on from that model")
         try:
             self.steps(NetworkKind.DNN)
         except ValueError as error:

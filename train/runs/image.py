@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from concord.datasets import dataset
 from concord.net.model import Model
-from concord.net.quantize.choices import BlockRecipe
+from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib import data, networks
 from concord.train.lib.data import PIXELS
@@ -18,6 +18,7 @@ from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, check_epochs, cross_entropy, fit, reproducible, share, silent
 from concord.train.lib.networks import CLASSES, SHAPE, build
 from concord.train.network.quantized_network import behind_quantizers, check
+from concord.train.network.stages import in_stages
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.train.overflow.predictor import settled, words_of
 from concord.train.runs.qat_training import train_quantized
@@ -143,15 +144,16 @@ def train_image(
     quantized = behind_quantizers(net, images.x[:CALIBRATION], recipe, progress=progress, machine=True)
     predictor = settled(quantized, images.x[:CALIBRATION], overflow, progress)
 
-    def phase(lowered: bool, rate: float, count: int):
+    def phase(lowered: bool, rate: float, count: int, name: str = ""):
         train_quantized(
             quantized, lambda index: cross_entropy(quantized(images.x[index], lowered=lowered), images.labels[index]),
             len(images.x), lowered=lowered, rate=rate, epochs=count, batch=BATCH, seed=seed, progress=progress,
-            predictor=predictor,
+            predictor=predictor, name=name,
             accuracy=lambda: share(images.outputs(quantized, lowered=lowered).argmax(1), images.test_labels))
 
     rate = predictor.rate(0.01) if predictor else 0.01
-    phase(False, rate, epochs[1])
+    count = in_stages(quantized, Choices(recipe=recipe), images.x[:CALIBRATION], epochs[1],
+                      lambda name, count: phase(False, rate, count, name), progress)
     real = images.outputs(quantized)
     phase(True, rate / 10, epochs[2])
     layers, sources = quantized.lower()
@@ -167,6 +169,6 @@ def train_image(
         lowered=images.outputs(quantized, lowered=True),
         seed=seed,
         command=command,
-        method=f"{network}: FP32, {epochs[0]} epochs of SGD; {recipe}; {epochs[1]} epochs of QAT; {epochs[2]} epochs "
+        method=f"{network}: FP32, {epochs[0]} epochs of SGD; {recipe}; {count} epochs of QAT; {epochs[2]} epochs "
                "more in the machine's arithmetic" + words_of(predictor),
     )

@@ -19,7 +19,8 @@ from concord.net.quantize.source import NetworkWithData, source, with_classes
 from concord.train.lib.export import finish, floats, patterns
 from concord.train.lib.fit import Progress, check_epochs, reproducible, silent
 from concord.train.lib.samples import SampleTensors, loss_of, trainable
-from concord.train.network.quantized_network import QuantizedNetwork
+from concord.train.network.quantized_network import QuantizedNetwork, begun
+from concord.train.network.stages import in_stages
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.train.overflow.predictor import settled, words_of
 from concord.train.runs.qat_training import train_quantized
@@ -96,8 +97,8 @@ def train_imported(
         ValueError: data are missing or do not fit, a method cannot do a width, or training has diverged.
     """
     check_epochs(epochs)
-    found = source(network, data)
-    arithmetic = prepared(network, choices, found.steps, scales_apart=True)
+    found, staged = source(network, data), bool(getattr(choices.recipe, "stages", ()))
+    arithmetic = begun(prepared(network, choices, found.steps, scales_apart=not staged), choices)
     samples = trainable(found.data, found.outputs)
     overflow.check(integers=not choices.blocks)
     part = SampleTensors.of(with_classes(samples, found.data.task, found.outputs))
@@ -112,16 +113,17 @@ def train_imported(
     rate = predictor.rate(rate) if predictor else rate
     loss = loss_of(task, part)
 
-    def phase(lowered: bool, rate: float, count: int):
+    def phase(lowered: bool, rate: float, count: int, name: str = ""):
         train_quantized(
             net.train(), lambda index: loss(net(*part.at(index), lowered=lowered), index), len(part), lowered=lowered,
-            rate=rate, epochs=count, batch=BATCH, seed=seed, progress=progress, predictor=predictor,
+            rate=rate, epochs=count, batch=BATCH, seed=seed, progress=progress, predictor=predictor, name=name,
             accuracy=test and (lambda: measures.first(task, test.outputs(net, lowered=lowered).numpy(), test.samples)))
         net.eval()
 
-    phase(False, rate, epochs[0])
+    count = in_stages(net, choices, calibration.x, epochs[0],
+                      lambda name, count: phase(False, rate, count, name), progress)
     real = (test or calibration).outputs(net)
     phase(True, rate / (5 if recurrent else 10), epochs[1])
-    method = (f"{network.name}: imported; {choices.words(network.sequence)}; {epochs[0]} epochs of QAT; {epochs[1]} "
+    method = (f"{network.name}: imported; {choices.words(network.sequence)}; {count} epochs of QAT; {epochs[1]} "
               "epochs more in the machine's arithmetic" + words_of(predictor))
     return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)

@@ -5,18 +5,23 @@ Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
+from concord.datasets.samples import Samples
 from concord.net.lowering import block_lowering
 from concord.net.model import Model
+from concord.net.quantize.choices import Choices
 from concord.net.quantize.recipe import Methods, Recipe
+from concord.net.quantize.stages import stages_of
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
-from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, silent
+from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, share, silent
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
+from concord.train.network.stages import in_stages
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.train.overflow.predictor import settled, words_of
 from concord.train.runs.qat_training import train_quantized
@@ -75,6 +80,7 @@ def train_mlp(
     methods: Methods = MMSE,
     epochs: tuple[int, int, int] = (20, 8, 2),
     overflow: OverflowOptions = ANY_WIDTH,
+    stages: str = "",
     samples: int | None = None,
     command: str = "nnp train mlp",
     progress: Progress = silent,
@@ -93,6 +99,7 @@ def train_mlp(
         epochs:         Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
         overflow:       Widths of the machine's storage: ranges follow the overflows of serial sums on the calibration
             set, after PTQ and after each epoch of QAT, so that none is left.
+        stages:         Stages of QAT, see `net.quantize.options.QuantizationOptions`.
         samples:        Number of training samples to use, the first ones; None for all.
         command:        Command line that the model records.
         progress:       Shows steps of training.
@@ -100,7 +107,7 @@ def train_mlp(
     Raises:
         ValueError: the data are missing, a value left the range of binary16, or a sum cannot be made to fit.
     """
-    overflow.check(integers=block is None)
+    overflow.check(integers=block is None, staged=bool(stages))
     sets = data.image_sets(folder)
     train, test = sets.train.first(samples or len(sets.train)), sets.test
     reproducible(seed)
@@ -109,10 +116,10 @@ def train_mlp(
     net = train_float(images, labels, sizes, seed=seed, epochs=epochs[0], progress=progress)
     fp32 = _outputs(net, floats(test.inputs))
     if block is None:
-        qat = behind_quantizers(net, images[:CALIBRATION], recipe(weights_format, input_format, methods),
-                                progress=progress, machine=True)
+        chosen = replace(recipe(weights_format, input_format, methods), stages=stages_of(stages))
+        qat = behind_quantizers(net, images[:CALIBRATION], chosen, progress=progress, machine=True)
         real, lowered, words = _train_integers(
-            qat, images, labels, floats(test.inputs), overflow, seed=seed, epochs=epochs[1:], progress=progress)
+            qat, chosen, images, labels, test, overflow, seed=seed, epochs=epochs[1:], progress=progress)
         layers, _ = qat.lower()
     else:
         layers, real, lowered = blocks(net, weights_format, input_format, block), fp32, None
@@ -133,21 +140,24 @@ def train_mlp(
 
 
 def _train_integers(
-    qat: QuantizedNetwork, images, labels, x, overflow: OverflowOptions, *, seed: int, epochs: tuple[int, int],
-    progress: Progress,
+    qat: QuantizedNetwork, chosen: Recipe, images, labels, test: Samples, overflow: OverflowOptions, *, seed: int,
+    epochs: tuple[int, int], progress: Progress,
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
-    """Train with quantisers; return the outputs for x in real numbers and lowered, and the method in words."""
+    """Train with quantisers; return the outputs for a test set in real numbers and lowered, and the method in words."""
+    x = floats(test.inputs)
     predictor = settled(qat, images[:CALIBRATION], overflow, progress)
 
-    def phase(lowered: bool, rate: float, count: int):
+    def phase(lowered: bool, rate: float, count: int, name: str = ""):
         train_quantized(qat, lambda index: cross_entropy(qat(images[index], lowered=lowered), labels[index]),
                         len(images), lowered=lowered, epochs=count, rate=rate, batch=BATCH, seed=seed,
-                        progress=progress, predictor=predictor)
+                        progress=progress, predictor=predictor, name=name,
+                        accuracy=(lambda: share(_outputs(qat, x).argmax(1), test.labels)) if name else None)
 
-    phase(False, 0.01, epochs[0])
+    count = in_stages(qat, Choices(recipe=chosen), images[:CALIBRATION], epochs[0],
+                      lambda name, count: phase(False, 0.01, count, name), progress)
     real = _outputs(qat, x)
     phase(True, 0.001, epochs[1])
-    words = (f"{qat.recipe}; {epochs[0]} epochs of QAT; {epochs[1]} epochs more in the machine's arithmetic"
+    words = (f"{qat.recipe}; {count} epochs of QAT; {epochs[1]} epochs more in the machine's arithmetic"
              + words_of(predictor))
     return real, _outputs(qat, x, lowered=True), words
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 from concord.net.ops.recurrent import Recurrence
-from concord.train.lib.fit import Progress, fit, silent
+from concord.train.lib.fit import Progress, begin_log, fit, silent
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.predictor import Predictor
 
@@ -26,6 +26,7 @@ def train_quantized(
     predictor: Predictor | None = None,
     accuracy: Callable[[], float] | None = None,
     noise: torch.Generator | None = None,
+    name: str = "",
 ):
     """Train one phase: networks with recurrent layers by Adam, others by SGD with momentum.
 
@@ -37,6 +38,7 @@ def train_quantized(
         predictor: Predictor that changes the ranges of layers after each epoch, and between, so that sums fit; or None.
         accuracy:  Function that measures the accuracy on the test set, see `fit`.
         noise:     Generator of the random numbers that `loss` draws.
+        name:      Name of the phase, whose accuracy before training is logged; empty for "QAT", without that.
     """
     following = {"after_epoch": predictor.epoch, "also": {"predictor": predictor}} if predictor else {}
 
@@ -47,5 +49,8 @@ def train_quantized(
 
     groups = net.groups(rate)
     optimiser = torch.optim.Adam(groups) if net.plan.graph.has(Recurrence) else torch.optim.SGD(groups, momentum=0.9)
-    fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=optimiser, loss=loss, count=count, batch=batch,
-        epochs=epochs, seed=seed, progress=progress, after_step=after_step, accuracy=accuracy, noise=noise, **following)
+    if name and accuracy:
+        begin_log(name, net, accuracy, groups[0]["lr"] if groups else 0.0, progress)
+    fit(phase=name or ("QAT, lowered" if lowered else "QAT"), net=net, optimiser=optimiser, loss=loss, count=count,
+        batch=batch, epochs=epochs, seed=seed, progress=progress, after_step=after_step, accuracy=accuracy,
+        noise=noise, **following)
