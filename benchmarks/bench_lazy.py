@@ -20,7 +20,8 @@ from concord.datasets import dataset
 from concord.golden.lazy.tensor_training import Rates
 from concord.lib.processes import side_by_side
 from concord.train.bfp import tensor_fit, tensor_network
-from concord.train.bfp.parameters import UpdateRule, state_bytes
+from concord.train.bfp.options import UpdateRule
+from concord.train.bfp.parameters import state_bytes
 from concord.train.lib import data
 from concord.train.lib.fit import reproducible
 from rich.console import Console

@@ -17,7 +17,7 @@ from concord.golden.lazy.tensor_training import Rates
 from concord.net.quantize.recipe import ActivationTraining, Recipe, WeightTraining
 from concord.spec.numbers.formats import Format
 from concord.train.bfp import tensor_network
-from concord.train.bfp.parameters import UpdateRule
+from concord.train.bfp.options import UpdateRule
 from concord.train.lib.fit import cross_entropy
 from concord.train.lib.networks import NETWORKS
 from concord.train.network.quantized_network import behind_quantizers

@@ -47,7 +47,7 @@ def load(
     if example is not None:
         raise ValueError(f"{os.fspath(source)}: an example is for networks of PyTorch; leave it out")
     from concord.workflows.original import at_random, original_of
-    from concord.workflows.storage import FileKind, fetched, is_url, kind_of
+    from concord.workflows.storage import FileKind, fetched, is_url, kind_of, read_model
 
     place = os.fspath(source)
     with fetched(place) as path:
@@ -60,10 +60,9 @@ def load(
                     ran, said = at_random(imported)
                     floating = floating if ran else replace(floating, notes=(*floating.notes, said))
                 return Network(floating=floating, original=original_of(imported))
-            case FileKind.MODEL:
-                from concord.net.model_file import load_model
-
-                return Model(quantized=load_model(path), path=None if is_url(place) else path)
+            case FileKind.MODEL | FileKind.CHECKPOINT as kind:
+                kept = kind is FileKind.MODEL and not is_url(place)
+                return Model(quantized=read_model(str(path)), path=path if kept else None)
             case FileKind.FIRMWARE | FileKind.CASCADE:  # the latter is refused in a sentence
                 return _program(path)
 

@@ -12,7 +12,6 @@ from concord.firmware.firmware_file import load_cascade
 from concord.lib.progress import Steps, shown
 from concord.net import network
 from concord.net.model import Model
-from concord.net.model_file import load_model
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.config import preset_name
 from concord.verification import batches, sample_results
@@ -23,7 +22,7 @@ from concord.verification.verified import Fault, Prepared, Request, Verified
 from concord.workflows.cascades import Wish, compile_cascade, fitted, whole
 from concord.workflows.presets import golden_only
 from concord.workflows.results import described
-from concord.workflows.storage import FileKind, kind_of
+from concord.workflows.storage import FileKind, kind_of, read_model
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
@@ -54,7 +53,7 @@ def prepare(request: Request, console: Console, steps: Steps | None = None) -> P
     if kind_of(request.path) in (FileKind.FIRMWARE, FileKind.CASCADE):
         return _prepare_firmware(request, steps)
     with steps.step("read model and test data", request.source.place) as note:
-        model = load_model(request.path)
+        model = read_model(str(request.path), request.preset)
         inputs = read(model, request.source)
         _check_predictions(model, inputs)
         note.text = f"{len(model.layers)} layers, {len(inputs.samples)} samples of {inputs.name}"

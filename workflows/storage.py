@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
+from concord.lib.extras import needing
+
 
 def is_url(place: str) -> bool:
     """Whether a place is a URL, not a path on this computer."""
@@ -86,8 +88,12 @@ def written(place: str) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def read_model(place: str):
-    """Load the model at a path or URL, as `net.model_file.load_model` does.
+def read_model(place: str, preset: str = ""):
+    """Load the model at a path or URL, as `net.model_file.load_model` does, or make that of a training checkpoint.
+
+    Args:
+        place:  Path or URL.
+        preset: Machine whose formats the model of a checkpoint gets; empty for those that take its mantissas.
 
     Raises:
         ValueError: it cannot be read, or is a network in float32, which is not a model yet.
@@ -98,6 +104,8 @@ def read_model(place: str):
         if path.is_file() and kind_of(path) is FileKind.NETWORK:
             raise ValueError(f"{place}: not a quantised model; `nnp quantize {shlex.quote(place)} --preset MACHINE "
                              "--data PLACE` makes one of a network in float32")
+        if kind_of(path) is FileKind.CHECKPOINT:
+            return needing("train", "concord.train.runs.lazy_checkpoint").checkpoint_model(path, preset)
         return load_model(path)
 
 
@@ -131,6 +139,7 @@ class FileKind(StrEnum):
     MODEL = "model"  #: a quantised model
     FIRMWARE = "firmware"
     CASCADE = "cascade"  #: firmware of several machines
+    CHECKPOINT = "checkpoint"  #: a checkpoint of training by lazy update
 
 
 def kind_of(path: Path) -> FileKind:
@@ -138,9 +147,11 @@ def kind_of(path: Path) -> FileKind:
     from concord.firmware import firmware_file
     from concord.lib.tensor_file import holds
     from concord.net import graph_file, model_file
+    from concord.train.bfp.options import CHECKPOINT
 
     for kind, form in ((FileKind.NETWORK, graph_file.KIND), (FileKind.MODEL, model_file.KIND),
-                       (FileKind.FIRMWARE, firmware_file.KIND), (FileKind.CASCADE, firmware_file.SEVERAL)):
+                       (FileKind.FIRMWARE, firmware_file.KIND), (FileKind.CASCADE, firmware_file.SEVERAL),
+                       (FileKind.CHECKPOINT, CHECKPOINT)):
         if holds(form, path):
             return kind
     return FileKind.MODEL if path.suffix.lower() in ("", ".safetensors") or path.is_dir() else FileKind.NETWORK

@@ -62,7 +62,7 @@ def compile_model(
                          "or --machines")
     if output:
         check_writable(output)
-    loaded = started(read_model(model), first_state)
+    loaded = started(read_model(model, preset), first_state)
     name, compiled = compile_cascade(loaded, preset, wish, model)
     cascade = compiled.cascade
     if precise:

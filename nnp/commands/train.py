@@ -1,5 +1,8 @@
 """`nnp train`: trains networks and quantises them, from training data to a model file."""
 
+import os
+import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +21,7 @@ from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.options import GATES, OPTIONS, UNTRAINED, quantizing
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
+from concord.train.bfp.options import BY_LAZY_UPDATE, LazyOptions, formats_of
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows.imports import is_file, result, runs_on
 from concord.workflows.storage import written
@@ -61,13 +65,31 @@ Data = Annotated[Path | None, typer.Option(
 Epochs = Annotated[str, typer.Option(
     "--epochs", metavar="FP32,QAT,MACHINE",
     help="Epochs of FP32 training, of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.")]
+ImageEpochs = Annotated[str, typer.Option(
+    "--epochs", metavar="FP32,QAT,MACHINE", show_default="8,4,1; 12 with bfp-lazy",
+    help="Epochs of FP32 training, of quantisation-aware training (QAT), and of QAT in the machine's arithmetic; of "
+         "bfp-lazy, one number.")]
 
 
 class Arithmetic(StrEnum):
-    """The arithmetic in which a network is trained."""
+    """The arithmetic in which a perceptron is trained."""
 
     INTEGER = "integer"
     BFP_LAZY = "bfp-lazy"
+
+
+class NetworkTraining(StrEnum):
+    """The arithmetic in which an image network or a recurrent network is trained."""
+
+    INTEGER = NetworkArithmetic.INTEGER
+    BFP = NetworkArithmetic.BFP
+    BFP_LAZY = Arithmetic.BFP_LAZY
+
+
+ByArithmetic = Annotated[NetworkTraining | None, typer.Option(
+    "--arithmetic", show_default="integer",
+    help="Integers, or block floating point (bfp), whose mantissas have 2 to 8 bits, both after training in FP32; "
+         "bfp-lazy: train in 8-bit block floating point from the start, with the lazy update.")]
 
 
 @app.command()
@@ -91,11 +113,9 @@ def mlp(
     ] = ActivationMethod.SEARCH,
     stages: Annotated[str, typer.Option("--stages", help=OPTIONS["stages"].text)] = "",
     overflow: OverflowOptions = ANY_WIDTH,
+    lazy: LazyOptions = BY_LAZY_UPDATE,
     epochs: Annotated[int | None, typer.Option(
         help="Most epochs of bfp-lazy.", min=1, show_default="12")] = None,
-    patience: Annotated[int, typer.Option(
-        help="Epochs of bfp-lazy in a row without a new smallest loss after which training ends; 0 for all epochs.",
-        min=0)] = 0,
     preset: Preset = "",
     log: Log = None,
     checkpoint: Checkpoint = None,
@@ -103,25 +123,20 @@ def mlp(
     """A multi-layer perceptron on Fashion-MNIST, or on images of your own."""
     overflow.check()
     methods = Methods(weights=weights, rows=rows, activations=activations)
-    if arithmetic is Arithmetic.INTEGER:
-        if epochs is not None or patience:
-            raise ValueError("--epochs and --patience are for --arithmetic bfp-lazy: leave them out")
-        chosen = {}
-        if preset:
-            chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
-        _train("mlp", out, preset, log, checkpoint, seed=seed, folder=data, methods=methods, overflow=overflow,
-               stages=stages, **chosen)
-    elif checkpoint:
-        raise ValueError(
-            "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use "
-            "`python -m concord.train.runs.data_parallel`")
-    elif (methods, overflow, stages) == (Methods(), ANY_WIDTH, ""):
-        _train("lazy_mlp", out, preset, log, None, seed=seed, folder=data, epochs=epochs or 12, patience=patience,
-               **_lazy_formats(preset))
-    else:
-        raise ValueError(
-            "bfp-lazy trains from the start: --weights, --rows, --activations, --stages and the options of overflows "
-            "are for integer")
+    if arithmetic is Arithmetic.BFP_LAZY:
+        if (methods, overflow, stages) != (Methods(), ANY_WIDTH, ""):
+            raise ValueError("bfp-lazy trains from the start: --weights, --rows, --activations, --stages and the "
+                             "options of overflows are for integer")
+        _train_lazy("perceptron", out, preset, log, checkpoint, lazy, epochs or 12, seed=seed, folder=data)
+        return
+    lazy.check(lazy=False)
+    if epochs is not None:
+        raise ValueError("--epochs is for --arithmetic bfp-lazy: leave it out")
+    chosen = {}
+    if preset:
+        chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
+    _train("mlp", out, preset, log, checkpoint, seed=seed, folder=data, methods=methods, overflow=overflow,
+           stages=stages, **chosen)
 
 
 def _recurrent(cell: Cell):
@@ -211,15 +226,17 @@ def _formats(
 
 @app.command()
 @sentences
-@quantizing(without=(*GATES, *UNTRAINED))
+@quantizing(without=(*GATES, *UNTRAINED, "arithmetic"))
 def image(
     network: Network = "resnet",
     out: Out = "fashion-image.safetensors",
     seed: Seed = 0,
     data: Data = None,
+    arithmetic: ByArithmetic = None,
     chosen: QuantizationOptions = DEFAULTS,
     overflow: OverflowOptions = ANY_WIDTH,
-    epochs: Epochs = "8,4,1",
+    lazy: LazyOptions = BY_LAZY_UPDATE,
+    epochs: ImageEpochs = "",
     samples: Annotated[int, typer.Option(help="Number of training images.")] = 60_000,
     fp32: Annotated[
         Path | None, typer.Option("--fp32", help="File to write the FP32 parameters to, for `nnp quantize`.")
@@ -228,31 +245,55 @@ def image(
     checkpoint: Checkpoint = None,
 ):
     """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
+    if samples < 1:
+        raise ValueError(f"--samples {samples}: one training image at least")
+    if arithmetic is NetworkTraining.BFP_LAZY:
+        if (replace(chosen, preset=""), overflow, fp32) != (DEFAULTS, ANY_WIDTH, None):
+            raise ValueError("bfp-lazy trains from the start: besides its own options, only --preset, --data, "
+                             "--samples, --epochs, --log and --checkpoint are for it")
+        _train_lazy(network, out, chosen.preset, log, checkpoint, lazy, lazy_epochs(epochs, 12), seed=seed,
+                    folder=data, samples=samples)
+        return
+    lazy.check(lazy=False)
+    if arithmetic:
+        chosen = replace(chosen, arithmetic=NetworkArithmetic(arithmetic))
     chosen.check_trains()
     overflow.check(integers=chosen.arithmetic is NetworkArithmetic.INTEGER, batch_norm=chosen.batch_norm,
                    staged=bool(chosen.stages))
     recipe = chosen.recipe()
-    if samples < 1:
-        raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:
         check_writable(fp32)
     _train("image", out, chosen.preset, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data,
-           epochs=epochs_of(epochs), overflow=overflow, samples=samples, fp32=fp32)
+           epochs=epochs_of(epochs or "8,4,1"), overflow=overflow, samples=samples, fp32=fp32)
 
 
-def _lazy_formats(preset: str) -> dict:
-    """Arguments of training with the lazy update: formats and block size of a machine that can run the result.
+def _train_lazy(network: str, out: str, preset: str, log: Path | None, checkpoint: Path | None, lazy: LazyOptions,
+                epochs: int, **chosen):
+    """Train a network by lazy update, in one process or, started by torchrun, in several.
 
     Raises:
-        ValueError: the machine cannot run the result.
+        ValueError: an option is out of range, or the machine cannot run the result.
     """
-    if not preset:
-        return {}
-    machine = find_config(preset)
-    if (machine.weights.bits, machine.weights.symmetric) != (8, False):
-        raise ValueError(f"--preset {preset}: lazy training leaves mantissas of 8 bits in the full range, which this "
-                         "machine does not take; trainer does")
-    return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
+    lazy.check(lazy=True)
+    formats = formats_of(preset)
+    if lazy.processes > 1 and "WORLD_SIZE" not in os.environ:
+        run = needing("train", "concord.train.bfp.parallel").started
+        raise typer.Exit(run(lazy.processes, ["-m", "concord.nnp.main", *sys.argv[1:]]))
+    if checkpoint:
+        check_writable(checkpoint / "checkpoint.safetensors")
+    _train("lazy", out, preset, log, None, network=network, lazy=lazy, epochs=epochs,
+           formats=formats, kept=checkpoint, **chosen)
+
+
+def lazy_epochs(text: str, default: int) -> int:
+    """The number of epochs of bfp-lazy that `--epochs` gives.
+
+    Raises:
+        ValueError: the value is no number above 0.
+    """
+    if text and not (text.isdecimal() and int(text)):
+        raise ValueError(f"--epochs {text}: bfp-lazy takes one number above 0, such as {default}")
+    return int(text) if text else default
 
 
 def _train(kind: str, out: str, preset: str, log: Path | None, checkpoint: Path | None, **chosen):
@@ -265,5 +306,7 @@ def _train(kind: str, out: str, preset: str, log: Path | None, checkpoint: Path 
         check_writable(path)
         with followed(log, checkpoint, settings(kind, deciding)) as progress:
             model = train(path, command=command_line(), progress=progress, **chosen)
+    if model is None:  # one of several processes, of which the first one writes the model
+        return
     Console().print(f"{out}: {result(model)}", markup=False, soft_wrap=True, highlight=False)
     typer.echo(runs_on(model, preset, out), nl=False)

@@ -12,6 +12,7 @@ from concord.lib.input_axes import Order
 from concord.lib.user_options import UserOptions, number, read
 from concord.net.quantize.options import QuantizationOptions
 from concord.sim.machines.kinds import MachineKind
+from concord.train.bfp.options import LazyOptions
 from concord.train.overflow.options import OverflowOptions
 
 Machine = Annotated[MachineKind, typer.Option(
@@ -152,8 +153,22 @@ OVERFLOW = {
         ("--overflow-every",), "Number of training steps between two counts of overflows, beside the one after each "
         "epoch.", "0"),
 }
+#: The words of each field of `LazyOptions`.
+LAZY = {
+    "rate": Words(("--rate",), "Learning rate of bfp-lazy at the beginning."),
+    "momentum": Words(("--momentum",), "Momentum of bfp-lazy; 0 for none."),
+    "patience": Words(
+        ("--patience",), "Epochs of bfp-lazy in a row without a new smallest loss after which training ends; 0 for all "
+        "epochs.", "0"),
+    "rule": Words(
+        ("--rule",), "What bfp-lazy keeps of a parameter: lazy (mantissas and residuals), master (an FP32 copy), none "
+        "(mantissas, into which updates are rounded), stochastic, frozen or residual8."),
+    "processes": Words(
+        ("--processes",), "Number of processes of bfp-lazy that share each batch, as torchrun starts them."),
+}
 #: The words of each class of options.
-WORDS: dict[type[UserOptions], dict[str, Words]] = {QuantizationOptions: OPTIONS, OverflowOptions: OVERFLOW}
+WORDS: dict[type[UserOptions], dict[str, Words]] = {
+    QuantizationOptions: OPTIONS, OverflowOptions: OVERFLOW, LazyOptions: LAZY}
 #: Fields that matter only where a network is trained, only where it is not, and those for gates of recurrent layers.
 TRAINING = ("start", "stages", "batch_norm", "keep_input")
 UNTRAINED = ("equalize",)

@@ -248,11 +248,14 @@ def _digest(config: Config) -> int:
 _FULL8 = Format(bits=8)
 _E4M3 = Format.floating(4, 3, e_min=4, e_max=4)
 _SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+_TRAINED8 = Format(bits=8, e_min=-11, e_max=4)  # mantissas as training by lazy update leaves them
 _VISION = Config(
     native_dim=16, lanes=16, multipliers=112, mfu_lanes=8, weights=_SYMMETRIC8, activations=_SYMMETRIC8, acc_int=12,
     acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=2048, multiply_vrf=256, net_in=512, net_out=512,
     mvmq_words=256, matrix_tiles=384, bias_words=128, instructions=1024, accumulator_rows=1024, operand_columns=64,
     vector_rf=2048, message_bytes=16, clock_mhz=50)
+_VISION_LARGE = replace(
+    _VISION, tile_engines=2, matrix_tiles=1536, addsub_vrf=4096, multiply_vrf=512, bias_words=512, vector_rf=5120)
 
 _TINY = Config(
     native_dim=8, lanes=4, multipliers=20, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
@@ -294,14 +297,15 @@ PRESETS = {
         multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512,
         accumulator_rows=2048, operand_columns=64, clock_mhz=50),
     # For larger image networks of 8 bits, in simulation and on larger devices: two tile engines, larger memories.
-    "vision_large": replace(_VISION, tile_engines=2, matrix_tiles=1536, addsub_vrf=4096, multiply_vrf=512,
-                            bias_words=512, vector_rf=5120),
+    "vision_large": _VISION_LARGE,
     # For networks trained by lazy update: operands of 8 bits as that training makes them, and the unit that trains.
     "trainer": Config(
-        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=Format(bits=8, e_min=-11, e_max=4),
-        activations=Format(bits=8, e_min=-11, e_max=4), acc_int=13, acc_frac=36, bias_bits=32, initial_vrf=512,
-        addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256,
-        instructions=512, accumulator_rows=2048, operand_columns=64, clock_mhz=50, lazy_update=True),
+        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=_TRAINED8, activations=_TRAINED8, acc_int=13,
+        acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512,
+        mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512, accumulator_rows=2048, operand_columns=64,
+        clock_mhz=50, lazy_update=True),
+    # For image networks trained by lazy update: `vision_large` with operands of 8 bits as that training makes them.
+    "vision_bfp8": replace(_VISION_LARGE, weights=_TRAINED8, activations=_TRAINED8, acc_int=13),
     # For tests: `tiny` with a softmax unit for 12 elements.
     "tiny_softmax": replace(_TINY, softmax_words=6),
     # For tests: `tiny` with exp, reciprocal and roots.

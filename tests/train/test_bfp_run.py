@@ -1,17 +1,16 @@
 """Training runs in block floating point: checkpoints, update rules, and several processes."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from concord.datasets import dataset
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
 from concord.golden.lazy.tensor_training import Rates
+from concord.tests.command_line import done
+from concord.tests.commands.test_data import write_images
+from concord.train.bfp.options import CHECKPOINT, UpdateRule
 from safetensors.numpy import load_file, save_file
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
@@ -21,10 +20,8 @@ checkpoint = pytest.importorskip("concord.train.bfp.tensor_checkpoint")
 parameters = pytest.importorskip("concord.train.bfp.parameters")
 parallel = pytest.importorskip("concord.train.bfp.parallel")
 
-ROOT = Path(__file__).parents[2]
 LAYERS = (Conv(1, 4, 3, 2, 1), Relu(), MaxPool(2, 2), Residual((Conv(4, 4, 3, padding=1),)), AveragePool(3, 2), Relu(),
           Dense(36, 10))
-UpdateRule = parameters.UpdateRule
 TENSOR_RULES = [rule for rule in UpdateRule if rule is not UpdateRule.FP32]
 
 
@@ -41,12 +38,12 @@ def samples():
 
 def begin(rule, rates=None):
     rates = rates or Rates(learning_rate=0.05, momentum=0.9)
-    state = checkpoint.Checkpoint(layers=LAYERS, rule=rule, rates=rates, epochs=0, seed=5)
+    state = checkpoint.Checkpoint(layers=LAYERS, rule=rule, rates=rates, seed=5)
     return networks.network(LAYERS, rule, rates, seed=1), state
 
 
-def train(net, samples, epochs, done=0):
-    fitting.fit(net, *samples, epochs=epochs, batch_size=50, seed=5, done=done)
+def train(net, samples, epochs, losses=()):
+    return fitting.fit(net, *samples, epochs=epochs, batch_size=50, seed=5, losses=losses)
 
 
 def content(net, state, path) -> bytes:
@@ -57,16 +54,16 @@ def content(net, state, path) -> bytes:
 @pytest.mark.parametrize("rule", TENSOR_RULES)
 def test_training_resumes_to_the_bit(rule, samples, tmp_path):
     net, state = begin(rule)
-    train(net, samples, 2)
+    state = replace(state, losses=tuple(train(net, samples, 2)), shape=(1, 28, 28), names={"0": "first"}, data="d")
     checkpoint.save(net, state, tmp_path / "half")
-    train(net, samples, 4, done=2)
+    losses = train(net, samples, 4, state.losses)
     again, read = checkpoint.load(tmp_path / "half")
     assert read == state
-    train(again, samples, 4, done=2)
+    assert train(again, samples, 4, read.losses) == losses
     assert content(net, state, tmp_path / "one") == content(again, state, tmp_path / "other")
     assert net.counts() == again.counts()
     whole, _ = begin(rule)
-    train(whole, samples, 4)
+    assert train(whole, samples, 4) == losses
     assert content(whole, state, tmp_path / "whole") == content(net, state, tmp_path / "one")
 
 
@@ -88,11 +85,11 @@ def test_wrong_checkpoints_are_clear_errors(samples, tmp_path):
     with pytest.raises(ValueError, match="not a whole safetensors file"):
         checkpoint.load(path)
     checkpoint.save(net, state, path)
-    header, arrays = checkpoint.tensor_file.read(checkpoint.KIND, path)
+    header, arrays = checkpoint.tensor_file.read(CHECKPOINT, path)
 
     def written(header, arrays):
-        text = json.dumps({"version": 1, **header})
-        save_file(arrays, path, {checkpoint.KIND.key: text})
+        text = json.dumps({"version": CHECKPOINT.version, **header})
+        save_file(arrays, path, {CHECKPOINT.key: text})
         return path
 
     with pytest.raises(ValueError, match=r"it lacks '0.weight'; copy it again"):
@@ -159,24 +156,24 @@ def test_too_small_a_batch_for_its_processes(samples):
         parallel.ProcessGroup()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def test_processes_train_to_the_bits_of_one(tmp_path):
+    """Processes that `nnp train --processes` starts, as torchrun does, write the checkpoint of one process."""
+    rng = np.random.default_rng(0)
+    pixels, labels = rng.integers(0, 256, (77, 9, 9)).astype(np.uint8), np.arange(77, dtype=np.uint8) % 3
+    for part in "train", "t10k":
+        write_images(tmp_path, part, pixels, labels)
+    words = [str(word) for word in ("train", "mlp", "--arithmetic", "bfp-lazy", "--data", tmp_path, "--epochs", 1)]
+
+    def places(count):
+        return ["--checkpoint", str(tmp_path / f"c{count}"), "-o", str(tmp_path / f"model{count}")]
+
+    # Batches of 50 and of 27, so that one process has more samples than the other.
+    assert parallel.started(2, ["-m", "concord.nnp.main", *words, *places(2)]) == 0
+    done(*words, *places(1))
+    assert (tmp_path / "c1" / "checkpoint.safetensors").read_bytes() == (
+        tmp_path / "c2" / "checkpoint.safetensors").read_bytes()
 
 
-def test_two_processes_train_to_the_bits_of_one(tmp_path):
-    """Processes as torchrun starts them write the same checkpoint, byte for byte."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for kind in "images-idx3", "labels-idx1":
-        source = (dataset.DATA / "fashion-mnist" / f"t10k-{kind}-ubyte.gz").read_bytes()
-        (folder / f"train-{kind}-ubyte.gz").write_bytes(source)
-    options = "--folder", str(folder), "--samples", "152", "--epochs", "1", "--batch-size", "37"  # unequal shares
-    program = [sys.executable, "-m", "concord.train.runs.data_parallel"]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    runs = [subprocess.Popen([*program, str(tmp_path / "two"), *options], cwd=ROOT,
-                             env=os.environ | shared | {"RANK": str(rank)}) for rank in (0, 1)]
-    runs.append(subprocess.Popen([*program, str(tmp_path / "one"), *options], cwd=ROOT))
-    assert [run.wait(300) for run in runs] == [0, 0, 0]
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+def test_a_process_that_fails_ends_the_others(tmp_path):
+    program = "import os, sys, time; time.sleep(60 * (os.environ['RANK'] == '0')); sys.exit(3)"
+    assert parallel.started(2, ["-c", program]) == 3

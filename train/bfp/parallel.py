@@ -6,6 +6,12 @@ no order of arrival can change a bit.
 Source: S2.i.
 """
 
+import os
+import socket
+import subprocess
+import sys
+import time
+
 import torch
 from torch import distributed
 
@@ -59,3 +65,44 @@ class ProcessGroup:
         tensor = tensor.to(self.device)
         distributed.all_reduce(tensor, op)
         return tensor
+
+
+def joined(device: str = "cpu") -> type[Alone] | ProcessGroup:
+    """The group of processes that the environment of torchrun names, or `Alone` without torchrun."""
+    if "WORLD_SIZE" not in os.environ:
+        return Alone
+    if not distributed.is_initialized():
+        distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    return ProcessGroup(device)
+
+
+def leave():
+    """Leave the group of processes, if there is one."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def started(count: int, words: list[str]) -> int:
+    """Run a Python program in several processes of one group, as torchrun does on one computer, and return its status.
+
+    The first process writes for all of them. If one fails, the others are ended.
+
+    Args:
+        count: Number of processes.
+        words: The words of the program after that of Python.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]), "WORLD_SIZE": str(count)}
+    runs = [subprocess.Popen([sys.executable, *words], env=os.environ | shared | {"RANK": str(rank)},
+                             **({"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} if rank else {}))
+            for rank in range(count)]
+    try:
+        while not any(run.poll() for run in runs) and any(run.poll() is None for run in runs):
+            time.sleep(0.1)
+        time.sleep(1 if any(run.poll() for run in runs) else 0)  # so that each can say why it fails
+    finally:
+        for run in runs:
+            run.terminate()
+        status = [run.wait() for run in runs]
+    return next((found for found in status if found > 0), 0) or int(any(status))

@@ -3,7 +3,7 @@
 All rules but FP32 share the forward and the backward pass in block floating point. They differ in what an update does.
 """
 
-from enum import StrEnum
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,21 +14,9 @@ from concord.golden.lazy.tensor import to_training_tensor
 from concord.golden.lazy.tensor_training import Rates
 from concord.spec.numbers.lazy import LazyFormat, Width
 from concord.train.bfp import lazy_update
+from concord.train.bfp.options import UpdateRule
 from concord.train.bfp.tensor import ExactTensor, exact, requantize
 from concord.train.bfp.tensor import add as add_tensors
-
-
-class UpdateRule(StrEnum):
-    """What training keeps of a parameter, and so what an update does to it."""
-
-    FP32 = "fp32"  #: FP32 parameters, and training in FP32
-    MASTER = "master"  #: an FP32 master copy of 8-bit mantissas
-    LAZY = "lazy"  #: 8-bit mantissas and 16-bit residuals: the lazy update
-    NONE = "none"  #: 8-bit mantissas, into which updates are rounded
-    STOCHASTIC = "stochastic"  #: 8-bit mantissas, into which updates are rounded up or down by chance
-    FROZEN = "frozen"  #: the lazy update under the exponent of the start
-    RESIDUAL8 = "residual8"  #: the lazy update with 8-bit residuals
-
 
 SHORT = LazyFormat(residual=8, shift=7)
 FLOAT_BYTES = 4
@@ -75,6 +63,14 @@ class Lazy:
     def lsb(self) -> int:
         """Exponent of one unit of the mantissas."""
         return self.kept.exponent - (self.kept.fmt.bits - 1)
+
+    def pace(self, rate: float):
+        """Go on with another learning rate."""
+        self.learning_rate = replace(self.rates, learning_rate=rate).learning_rate_tensor
+
+    def golden(self) -> golden.Parameters:
+        """What is kept, in NumPy."""
+        return self.kept.golden()
 
     def update(self, found: ExactTensor):
         """Take a training step, from the exact sums of a gradient."""
@@ -159,6 +155,15 @@ class Master:
     def _quantize(self):
         made = exact(to_training_tensor(self.master.cpu().numpy(), Width.PARAMETER), self.master)
         self.mantissas, self.lsb = made.values, made.lsb
+
+    def pace(self, rate: float):
+        """Go on with another learning rate."""
+        self.rates = replace(self.rates, learning_rate=rate)
+
+    def golden(self) -> golden.Parameters:
+        """The mantissas without residuals, in NumPy."""
+        made = ExactTensor(self.mantissas, self.lsb, Width.PARAMETER).golden()
+        return golden.Parameters(made.mantissas, np.zeros_like(made.mantissas), made.exponent.item(), LazyFormat())
 
     def update(self, found: ExactTensor):
         """Take a training step, from the exact sums of a gradient."""

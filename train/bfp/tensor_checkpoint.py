@@ -4,7 +4,8 @@ A file holds what is kept of each parameter and nothing else: mantissas and resi
 its own, exponents in the JSON header; the FP32 master copy where the rule has one; the noise generators' state.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +16,17 @@ from concord.golden.lazy.lazy_update import Counts
 from concord.golden.lazy.tensor_training import Rates
 from concord.lib import tensor_file
 from concord.spec.numbers.lazy import LazyFormat
+from concord.train.bfp.options import CHECKPOINT, UpdateRule
 from concord.train.bfp.parallel import Alone
-from concord.train.bfp.parameters import Lazy, Master, Stochastic, UpdateRule, restored
+from concord.train.bfp.parameters import Lazy, Master, Stochastic, restored
 from concord.train.bfp.tensor import ExactTensor
 from concord.train.bfp.tensor_network import TensorNetwork
 
-KIND = tensor_file.TensorFileKind(
-    key="concord training checkpoint", version=1, name="checkpoint", remedy="copy it again, or train again",
-    command="`train.bfp.tensor_checkpoint.save`")
 LAYERS = {kind.__name__: kind for kind in (
     tensor_network.Conv, tensor_network.Dense, tensor_network.MaxPool, tensor_network.AveragePool, tensor_network.Relu,
     tensor_network.Residual)}
+#: Fields of a checkpoint that its file has as they are.
+PLAIN = ("seed", "epochs", "losses", "shape", "names", "data")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,15 +37,23 @@ class Checkpoint:
         layers: Layers of the network, as `golden.lazy.tensor_network` describes them.
         rule:   What training keeps of parameters.
         rates:  Learning rate and momentum.
-        epochs: Number of epochs that are done.
         seed:   Seed of the order of samples.
+        epochs: Most epochs of the training, along which its learning rate falls; 0 where it is constant.
+        losses: Mean losses of the epochs that are done.
+        shape:  Shape of one sample; empty where it is not known.
+        names:  Names of layers with parameters in the model, by their names in training.
+        data:   Name of the test set, see `datasets.read`; empty where there is none.
     """
 
     layers: tuple[tensor_network.Layer, ...]
     rule: UpdateRule
     rates: Rates
-    epochs: int
     seed: int
+    epochs: int = 0
+    losses: tuple[float, ...] = ()
+    shape: tuple[int, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    data: str = ""
 
 
 def save(net: TensorNetwork, state: Checkpoint, path: Path):
@@ -55,8 +64,8 @@ def save(net: TensorNetwork, state: Checkpoint, path: Path):
         records[name] = record | {"counts": asdict(kept.counts)}
         arrays |= {f"{name}:{key}": tensor.cpu().numpy() for key, tensor in tensors.items()}
     header = {"layers": _pack_layers(state.layers), "arm": state.rule, "rates": asdict(state.rates),
-              "epochs": state.epochs, "seed": state.seed, "parameters": records}
-    tensor_file.write(KIND, path, header, arrays)
+              "parameters": records, **{name: getattr(state, name) for name in PLAIN}}
+    tensor_file.write(CHECKPOINT, path, header, arrays)
 
 
 def load(path: Path, group=Alone, device: str = "cpu") -> tuple[TensorNetwork, Checkpoint]:
@@ -65,16 +74,18 @@ def load(path: Path, group=Alone, device: str = "cpu") -> tuple[TensorNetwork, C
     Raises:
         ValueError: the file is missing, truncated, of another kind, or does not fit itself.
     """
-    header, arrays = tensor_file.read(KIND, path)
+    header, arrays = tensor_file.read(CHECKPOINT, path)
     try:
+        plain = {name: header[name] for name in PLAIN}
+        plain |= {name: tuple(plain[name]) for name in ("losses", "shape")}
         state = Checkpoint(layers=_unpack_layers(header["layers"]), rule=UpdateRule(header["arm"]),
-                           rates=Rates(**header["rates"]), epochs=header["epochs"], seed=header["seed"])
+                           rates=Rates(**header["rates"]), **plain)
         tensor_network.check(state.layers)
         parameters = {name: _unpack(name, shape, header["parameters"], arrays, state, device)
                       for name, shape in _shapes(state.layers)}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{path}: {reason}; {KIND.remedy}") from error
+        raise ValueError(f"{path}: {reason}; {CHECKPOINT.remedy}") from error
     return TensorNetwork(state.layers, parameters, group, device=device), state
 
 

@@ -1,5 +1,7 @@
 """Training loops in block floating point and in FP32, which differ in their arithmetic only."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import torch
 from concord.datasets.samples import Samples
@@ -8,10 +10,12 @@ from concord.train.bfp.tensor import ExactTensor
 from concord.train.bfp.tensor_network import TensorNetwork, batch
 from concord.train.lib.export import floats
 from concord.train.lib.fit import Progress, batches, cross_entropy, share, silent
+from concord.train.lib.observer import EpochRecord, Observer
 
 #: A classifier of 28 x 28 pixels with 29,083 parameters.
 CLASSIFIER = (Conv(1, 8, 3, padding=1), MaxPool(2, 2), Relu(), Conv(8, 16, 3, padding=1), MaxPool(2, 2), Relu(),
               Dense(784, 35), Relu(), Dense(35, 10))
+PHASE = "lazy update"  #: Name of the training in block floating point, for progress and logs.
 #: Number of samples that are measured at once.
 MEASURED = 1000
 
@@ -22,40 +26,74 @@ def images(samples: Samples) -> np.ndarray:
 
 
 def fit(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, *, epochs: int, batch_size: int, seed: int,
-        done: int = 0, progress: Progress = silent):
-    """Train on random batches at a constant learning rate.
+        losses: Sequence[float] = (), rate: float | None = None, patience: int = 0, progress: Progress = silent,
+        after_epoch: Callable[[list[float]], None] = lambda losses: None) -> list[float]:
+    """Train on random batches.
+
+    Training ends after a number of epochs, or when it has converged (source: [0149] of the second hardware document).
 
     Args:
-        net:        Network. The processes of its group share each batch: each takes its part of the same batch.
-        x:          All training inputs, under one exponent.
-        labels:     int[samples].
-        epochs:     Number of epochs in all.
-        batch_size: Number of samples of a step, over all processes.
-        seed:       Seed of the order of samples.
-        done:       Number of epochs that a checkpoint has after it.
-        progress:   Called once an epoch.
+        net:         Network. The processes of its group share each batch: each takes its part of the same batch.
+        x:           All training inputs, under one exponent.
+        labels:      int[samples].
+        epochs:      Most epochs in all.
+        batch_size:  Number of samples of a step, over all processes.
+        seed:        Seed of the order of samples.
+        losses:      Mean losses of the epochs that a checkpoint has after it.
+        rate:        Learning rate at the start, which falls along a half cosine from epoch to epoch; None for the
+            constant one of the parameters.
+        patience:    Number of epochs in a row without a new smallest mean loss after which training has converged; 0
+            for all epochs.
+        progress:    Called once an epoch.
+        after_epoch: Function called after each epoch with the losses so far.
+
+    Returns:
+        The mean losses of all epochs that were trained.
 
     Raises:
         ValueError: a batch has fewer samples than there are processes.
     """
-    generator, size, rank = torch.Generator().manual_seed(seed), net.group.size, net.group.rank
+    generator, found = torch.Generator().manual_seed(seed), list(losses)
     for epoch in range(epochs):
-        order, total = batches(len(labels), batch_size, generator), 0.0
-        if epoch < done:
+        order = batches(len(labels), batch_size, generator)
+        if epoch < len(losses):
             continue
-        for index in order:
-            if len(index) < size:
-                raise ValueError(f"a batch of {len(index)} samples for {size} processes; choose a batch size that "
-                                 f"leaves at least {size} of {len(labels)} samples for the last one")
-            part = index.tensor_split(size)[rank]
-            total += net.step(batch(x, part), labels[part.numpy()]) * len(index)
-        progress("block floating point", epoch + 1, epochs, f"loss {total / len(labels):.3f}")
+        if patience and found and len(found) - 1 - found.index(min(found)) >= patience:
+            break
+        now = None if rate is None else falling(rate, epoch, epochs)
+        if now is not None:
+            for kept in net.parameters.values():
+                kept.pace(now)
+        # The order in which processes add up losses changes no more than the last digits.
+        found.append(float(f"{_epoch(net, x, labels, order) / len(labels):.6g}"))
+        Observer.of(progress).write(EpochRecord(
+            phase=PHASE, epoch=epoch + 1, step=(epoch + 1) * len(order), rate=now, loss=found[-1]))
+        progress(PHASE, epoch + 1, epochs, f"loss {found[-1]:.3f}")
+        after_epoch(found)
+    return found
+
+
+def _epoch(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, order) -> float:
+    """Train on batches of samples, and return the sum of the losses of all samples."""
+    total, size, rank = 0.0, net.group.size, net.group.rank
+    for index in order:
+        if len(index) < size:
+            raise ValueError(f"a batch of {len(index)} samples for {size} processes; choose a batch size that "
+                             f"leaves at least {size} of {len(labels)} samples for the last one")
+        part = index.tensor_split(size)[rank]
+        total += net.step(batch(x, part), labels[part.numpy()]) * len(index)
+    return total
+
+
+def outputs(net: TensorNetwork, x: ExactTensor) -> np.ndarray:
+    """Real outputs, float64[samples, classes]."""
+    parts = torch.arange(len(x.values)).split(MEASURED)
+    return np.concatenate([net.forward(batch(x, index)).golden().values for index in parts])
 
 
 def predictions(net: TensorNetwork, x: ExactTensor) -> np.ndarray:
     """The predicted classes, int64[samples]: of several largest outputs the first counts."""
-    parts = torch.arange(len(x.values)).split(MEASURED)
-    return np.concatenate([net.forward(batch(x, index)).values.argmax(1).cpu().numpy() for index in parts])
+    return outputs(net, x).argmax(1)
 
 
 def accuracy(net: TensorNetwork, x: ExactTensor, labels: np.ndarray) -> float:
@@ -64,22 +102,38 @@ def accuracy(net: TensorNetwork, x: ExactTensor, labels: np.ndarray) -> float:
 
 
 def fit_float(net, x: torch.Tensor, labels: np.ndarray, *, epochs: int, batch_size: int, seed: int,
-              learning_rate: float, momentum: float = 0.0, progress: Progress = silent):
-    """Train an FP32 network by SGD on the same batches. Arguments are those of `fit` and of `Rates`."""
+              learning_rate: float, momentum: float = 0.0, falls: bool = False, progress: Progress = silent):
+    """Train an FP32 network by SGD on the same batches. Arguments are those of `fit` and of `Rates`.
+
+    Args:
+        falls: Whether the learning rate falls along a half cosine from epoch to epoch.
+    """
     optimiser = torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=momentum)
     generator, targets = torch.Generator().manual_seed(seed), torch.from_numpy(np.asarray(labels, np.int64))
     for epoch in range(epochs):
         total = 0.0
+        if falls:
+            optimiser.param_groups[0]["lr"] = falling(learning_rate, epoch, epochs)
         for index in batches(len(labels), batch_size, generator):
             optimiser.zero_grad()
             loss = cross_entropy(net(x[index]), targets[index])
             loss.backward()
             optimiser.step()
             total += loss.item() * len(index)
-        progress("FP32", epoch + 1, epochs, f"loss {total / len(labels):.3f}")
+        progress("FP32, to compare", epoch + 1, epochs, f"loss {total / len(labels):.3f}")
+
+
+def falling(rate: float, epoch: int, epochs: int) -> float:
+    """The learning rate of an epoch, along a half cosine."""
+    return rate * (1 + np.cos(np.pi * epoch / epochs)) / 2
+
+
+def float_outputs(net, x: torch.Tensor) -> torch.Tensor:
+    """Outputs of an FP32 network."""
+    with torch.no_grad():
+        return torch.cat([net(part) for part in x.split(MEASURED)])
 
 
 def float_accuracy(net, x: torch.Tensor, labels: np.ndarray) -> float:
     """Share of samples that an FP32 network classifies correctly."""
-    with torch.no_grad():
-        return share(torch.cat([net(part).argmax(1) for part in x.split(MEASURED)]), labels)
+    return share(float_outputs(net, x).argmax(1), labels)

@@ -12,8 +12,9 @@ from concord.spec.numbers.lazy import Width
 from concord.train.bfp import tensor_layers
 from concord.train.bfp.exact_products import Floating
 from concord.train.bfp.onednn_products import Integer8, available
+from concord.train.bfp.options import UpdateRule
 from concord.train.bfp.parallel import Alone
-from concord.train.bfp.parameters import UpdateRule, parameter
+from concord.train.bfp.parameters import parameter
 from concord.train.bfp.tensor import ExactTensor, exact
 from torch import nn
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,19 @@ def image_sets(folder: Path | None = None) -> Sets:
     """
     train = fashion_mnist(folder)
     return _sets("fashion-mnist", train, folder, lambda: images(Path(folder), "t10k"))
+
+
+def sized(sets: Sets, shape: tuple[int, int, int], classes: int, folder: Path | None) -> Sets:
+    """Images for a network of a shape, whose test set has names for all of its classes.
+
+    Raises:
+        ValueError: the images are of another size, or of more classes.
+    """
+    pixels, found = sets.train.inputs.shape[1], len(sets.train.classes)
+    if pixels != prod(shape) or found > classes:
+        raise ValueError(f"{folder}: the networks take images of {shape[1]} x {shape[2]} pixels in at most "
+                         f"{classes} classes, not {pixels} pixels in {found} classes; `nnp train mlp` takes any")
+    return sets if found == classes else replace(sets, test=replace(sets.test, classes=dataset.names(classes)))
 
 
 def vowel_sets(folder: Path | None = None) -> Sets:

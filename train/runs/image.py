@@ -4,11 +4,10 @@ Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from concord.datasets import dataset
 from concord.net.model import Model
 from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.recipe import Recipe
@@ -51,13 +50,7 @@ class Images:
         Raises:
             ValueError: the data are missing, or of another size or more classes than the networks take.
         """
-        sets = data.image_sets(folder)
-        pixels, classes = sets.train.inputs.shape[1], len(sets.train.classes)
-        if pixels != math.prod(SHAPE) or classes > CLASSES:
-            raise ValueError(f"{folder}: the networks take images of {SHAPE[1]} x {SHAPE[2]} pixels in at most "
-                             f"{CLASSES} classes, not {pixels} pixels in {classes} classes; `nnp train mlp` takes any")
-        if classes < CLASSES:
-            sets = replace(sets, test=replace(sets.test, classes=dataset.names(CLASSES)))
+        sets = data.sized(data.image_sets(folder), SHAPE, CLASSES, folder)
         tensors = []
         for part in sets.train.first(samples), sets.test:
             tensors += [floats(part.inputs).view(-1, *SHAPE), torch.from_numpy(part.labels.copy())]

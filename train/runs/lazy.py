@@ -1,0 +1,196 @@
+"""Networks trained in block floating point by the lazy update, from nothing to the model file.
+
+The mantissas that training ends with are those of the model: no real number lies between them.
+
+Source: S2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from concord.frontends.torch.read import check_answer, graph_of
+from concord.golden.lazy import tensor_network
+from concord.golden.lazy.tensor_training import Rates
+from concord.net.model import Model
+from concord.net.quantize.choices import BlockFormats
+from concord.net.quantize.plan import plan
+from concord.train.bfp import parallel, tensor_checkpoint, tensor_fit
+from concord.train.bfp.float_graph import planned
+from concord.train.bfp.options import BY_LAZY_UPDATE, LazyOptions, formats_of
+from concord.train.bfp.parallel import Alone
+from concord.train.bfp.tensor_checkpoint import Checkpoint
+from concord.train.bfp.tensor_network import TensorNetwork, float_network, initial_values, inputs, network
+from concord.train.bfp.trained_blocks import layers_of
+from concord.train.lib import data, networks
+from concord.train.lib.export import finish, floats
+from concord.train.lib.fit import Progress, reproducible, silent
+
+BATCH = 50
+#: Name of the checkpoint in its folder.
+CHECKPOINT = "checkpoint.safetensors"
+#: Name of the perceptron, whose sizes follow the data.
+PERCEPTRON = "perceptron"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Trainee:
+    """A network before training, and its data.
+
+    Attributes:
+        layers: Layers of training.
+        names:  Names of layers in the model, by those in training.
+        shape:  Shape of one sample.
+        sets:   Training and test samples.
+        batch:  Number of samples in a batch.
+        preprocessing: Sentence on how raw data become inputs.
+    """
+
+    layers: tuple[tensor_network.Layer, ...]
+    names: dict[str, str]
+    shape: tuple[int, ...]
+    sets: data.Sets
+    batch: int
+    preprocessing: str
+
+    def inputs(self, samples) -> np.ndarray:
+        """float32[samples, *shape]: the inputs of a set."""
+        return floats(samples.inputs).numpy().reshape(-1, *self.shape)
+
+
+def perceptron(sizes: Sequence[int]) -> tuple[tuple[tensor_network.Layer, ...], dict[str, str]]:
+    """Dense layers with relu between them, and their names."""
+    dense = [tensor_network.Dense(i, o) for i, o in zip(sizes, sizes[1:], strict=False)]
+    layers = tuple(layer for one in dense[:-1] for layer in (one, tensor_network.Relu())) + (dense[-1],)
+    titles = [f"hidden{index + 1}" for index in range(len(dense) - 1)] + ["output"]
+    return layers, {name: title for (name, _), title in zip(tensor_network.named(layers), titles, strict=True)}
+
+
+def of_images(name: str, folder: Path | None, hidden: Sequence[int], seed: int) -> Trainee:
+    """A network on images: the perceptron, or one that `train.lib.networks.build` makes.
+
+    Raises:
+        Unsupported: a part of the network cannot be trained by lazy update.
+        ValueError: the data are missing, or of another size or more classes than the network takes.
+    """
+    if name == PERCEPTRON:
+        sets = data.image_sets(folder)
+        shape = sets.train.inputs.shape[1:]
+        layers, names = perceptron((*shape, *hidden, len(sets.train.classes)))
+    else:
+        net, shape = networks.build(name, seed), networks.SHAPE
+        check_answer(net, shape, networks.CLASSES)
+        layers, names = planned(plan(graph_of(net, shape)))
+        sets = data.sized(data.image_sets(folder), shape, networks.CLASSES, folder)
+    return Trainee(layers=layers, names=names, shape=tuple(shape), sets=sets, batch=BATCH,
+                   preprocessing=data.PIXELS.format(int(np.prod(shape))))
+
+
+def train_lazy(
+    out: Path,
+    *,
+    network: str = PERCEPTRON,
+    seed: int = 0,
+    folder: Path | None = None,
+    hidden: Sequence[int] = (64, 32),
+    formats: BlockFormats | None = None,
+    epochs: int = 12,
+    lazy: LazyOptions = BY_LAZY_UPDATE,
+    samples: int | None = None,
+    kept: Path | None = None,
+    command: str = "nnp train mlp --arithmetic bfp-lazy",
+    progress: Progress = silent,
+) -> Model | None:
+    """Train a network in 8-bit mantissas and 16-bit residuals, and write the model.
+
+    Args:
+        network:    PERCEPTRON, a name in `networks.NETWORKS`, or module:callable.
+        hidden:     Sizes of the hidden layers of the perceptron.
+        formats:    Formats of the machine that is to run the model; None for those of `options.formats_of`.
+        epochs:     Most epochs of training, for this network and for the FP32 network it is compared with.
+        lazy:       How it is trained.
+        kept:       Folder that is saved after each epoch, from which the same training goes on; or None.
+        Others:     See `train.runs.mlp.train_mlp`.
+
+    Returns:
+        The model; None in all processes of torchrun but the first one, which write nothing.
+
+    Raises:
+        Unsupported: a part of the network cannot be trained by lazy update.
+        ValueError: the data are missing, a parameter left the range of the machine's formats, or the checkpoint is of
+            another training.
+    """
+    reproducible(seed)
+    group = parallel.joined()
+    trainee = of_images(network, folder, hidden, seed)
+    trainee = replace(trainee, sets=replace(trainee.sets, train=trainee.sets.train.first(
+        samples or len(trainee.sets.train))))
+    begun = Checkpoint(
+        layers=trainee.layers, rule=lazy.rule, rates=Rates(learning_rate=lazy.rate, momentum=lazy.momentum), seed=seed,
+        epochs=epochs, shape=trainee.shape, names=trainee.names, data=trainee.sets.name)
+    net, state = trained(trainee, begun, lazy, kept, group, progress if group.rank == 0 else silent)
+    parallel.leave()
+    if group.rank:
+        return None
+    net = TensorNetwork(state.layers, net.parameters)
+    test = trainee.sets.test
+    fp32 = trained_in_fp32(trainee, begun, progress)
+    layers, sources = layers_of(net, state, formats or formats_of())
+    logits = tensor_fit.outputs(net, inputs(trainee.inputs(test)))
+    done = len(state.losses)
+    return finish(
+        out, layers, test, sources=sources, data=trainee.sets.name, preprocessing=trainee.preprocessing,
+        fp32=fp32, quantized=torch.from_numpy(logits), lowered=None, seed=seed, command=command,
+        method=f"block floating point from the start, rule {lazy.rule}: 8-bit parameters, 16-bit gradients and "
+               f"momentum, {done} epochs of SGD{' until the loss converged' * (done < epochs)}; "
+               f"{WITHOUT.get(lazy.rule, 'no FP32 copy of the parameters')}")
+
+
+#: What is said of rules that keep more than mantissas and residuals.
+WITHOUT = {"master": "an FP32 master copy of the parameters"}
+
+
+def trained(
+    trainee: Trainee, begun: Checkpoint, lazy: LazyOptions, folder: Path | None, group=Alone,
+    progress: Progress = silent,
+) -> tuple[TensorNetwork, Checkpoint]:
+    """Train a network in block floating point, from its checkpoint if there is one.
+
+    Raises:
+        ValueError: the checkpoint is of another training.
+    """
+    path = folder and folder / CHECKPOINT
+    if path and path.is_file():
+        net, state = tensor_checkpoint.load(path, group)
+        if replace(state, losses=()) != begun:
+            raise ValueError(f"{folder}: the checkpoint is of another training, with other layers, data, seed, rule, "
+                             "rates or epochs; name another folder, or repeat that command")
+    else:
+        net = network(begun.layers, begun.rule, begun.rates, seed=begun.seed, group=group)
+        state = begun
+
+    def save(losses):
+        if path and group.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            tensor_checkpoint.save(net, replace(begun, losses=tuple(losses)), path)
+
+    train = trainee.sets.train
+    losses = tensor_fit.fit(
+        net, inputs(trainee.inputs(train)), train.labels, epochs=begun.epochs, batch_size=trainee.batch,
+        seed=begun.seed, losses=state.losses, rate=lazy.rate, patience=lazy.patience, progress=progress,
+        after_epoch=save)
+    return net, replace(begun, losses=tuple(losses))
+
+
+def trained_in_fp32(trainee: Trainee, begun: Checkpoint, progress: Progress) -> torch.Tensor:
+    """Outputs for the test set, float32[samples, classes], of the same network trained in FP32, to compare."""
+    real, train = float_network(begun.layers), trainee.sets.train
+    values = initial_values(begun.layers, begun.seed)
+    real.load_state_dict({name: torch.from_numpy(value).float() for name, value in values.items()})
+    tensor_fit.fit_float(
+        real, torch.from_numpy(trainee.inputs(train)), train.labels, epochs=begun.epochs, batch_size=trainee.batch,
+        seed=begun.seed, learning_rate=begun.rates.learning_rate, momentum=begun.rates.momentum, falls=True,
+        progress=progress)
+    return tensor_fit.float_outputs(real, torch.from_numpy(trainee.inputs(trainee.sets.test)))
