@@ -60,7 +60,8 @@ class Compilation:
         build, config, maps = self._build, self._config, self._demands.maps
         planner = Planner(build, self._demands, whole=self._whole)
         passes, self.sent = planner.passes, planner.sent
-        over, streams = settle(config, maps, passes)
+        codes = build.allocator.used(Mem.VECTOR_RF)  # of products of recurrent layers
+        over, streams = settle(config, maps, passes, codes)
         around = borders.Borders(config, maps, passes, over)
         self._constants = {
             one: build.allocator.constant(
@@ -69,7 +70,7 @@ class Compilation:
         if longest := longest_gap(config, self._demands.numbers):
             zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
         build.shortages += place_numbers(config, build.allocator, self._demands, passes)
-        build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=0), "maps")
+        build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=codes) - codes, "maps")
         if build.shortages:
             return
         strips = [strip for made in passes for strip in made.strips]

@@ -161,7 +161,7 @@ def _unpack(record: dict, arrays: dict[str, np.ndarray]) -> Layer:
 
 def _parse(where: str, kind: type, value):
     """A JSON value, converted to the type of its field."""
-    if kind is Format and isinstance(value, dict):
+    if kind in (Format, Format | None) and isinstance(value, dict):
         return Format.from_record(value)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return kind(value)

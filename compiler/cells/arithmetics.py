@@ -42,6 +42,7 @@ class IntegerStep(TimeStep):
             + ([] if layer.start is None else limits.start_values(layer.start, config))
             + limits.columns(config, config.vectors_of(widest))
             + limits.product_rows(config, layer.outputs)
+            + limits.quantized_results(layer, config)
         )
 
     def emit(self):
@@ -99,15 +100,17 @@ class IntegerStep(TimeStep):
             if bias is None:
                 start = tiling.stacked(config, content.start)[rows]
                 product = replace(product, bias=1, b=build.bias(f"{layer.name}, start", start))
+            start, registers = (read(source), product), {
+                "columns": config.vectors_of(layer.inputs), "out_scale": layer.input_p}
+            if self.quantized:
+                start, registers = (self.quantize(start, part, **registers),), {}
             build.program.chain(
-                read(source),
-                product,
+                *start,
                 operate(Op.VV_MUL0, scale.at(word)),
                 *([] if bias is None else [operate(Op.VV_ADD1, bias.at(word))]),
                 *(write(target.at(word)) for target in targets),
                 rows=part.rows,
-                columns=config.vectors_of(layer.inputs),
-                out_scale=layer.input_p,
+                **registers,
             )
 
     def _multiply(self, matrix: str, weights: np.ndarray) -> Instruction:

@@ -11,7 +11,7 @@ from concord.compiler.cells.layout import Location, layout
 from concord.compiler.lib import tiling
 from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import Reason
-from concord.compiler.lib.program import MVM, Place, operate, read, write
+from concord.compiler.lib.program import MVM, Place, operate, read, read_codes, write, write_codes
 from concord.compiler.lib.tiling import Bound, RowPart
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import WRITES, Instruction
@@ -61,6 +61,7 @@ class TimeStep:
         self._runs = _runs(self.chains)
         self.layout = layout(self.trace, self.chains, self._read_at, self.result)
         self._places: dict[Location, Place] = {}
+        self._entries: int | None = None
         self._constants: dict[tuple[str, Mem], Place] = {}
 
     @staticmethod
@@ -158,17 +159,46 @@ class TimeStep:
         numbers = [self.layer.cell.index(self.chains[one].source.gate) for one in run]
         if self._pushed(run):
             if index == run[0]:
-                chosen = gate_rows(self.config, numbers, RowPart(row=0, rows=outputs))
+                chosen = gate_rows(self.config, numbers, RowPart(row=0, rows=outputs), self._unit)
                 start = read(operand.source), self.multiply(chain.source, chosen)
-                self.build.program.chain(*start, write(MVM), rows=len(chosen), **registers)
+                target = write_codes(self._codes()) if self.quantized else write(MVM)
+                self.build.program.chain(*start, target, rows=len(chosen), **registers)
             self.build.program.named(chain.source.gate)
-            self._emit(index, chain, (read(MVM),), 0, {"rows": outputs})
+            first = self._codes() + run.index(index) * self.config.vectors_of(outputs) if self.quantized else None
+            self._emit(index, chain, (read(MVM) if first is None else read_codes(first),), 0, {"rows": outputs})
             return
         for part in tiling.parts(self.config, outputs):
             chosen = gate_rows(self.config, [numbers[run.index(index)]], part)
-            start = read(operand.source), self.multiply(chain.source, chosen)
+            start, own = (read(operand.source), self.multiply(chain.source, chosen)), {"rows": part.rows}
             self.build.program.named(chain.source.gate)
-            self._emit(index, chain, start, part.row // self.config.mfu_lanes, {"rows": part.rows, **registers})
+            if self.quantized:
+                start = (self.quantize(start, part, **registers),)
+            else:
+                own |= registers
+            self._emit(index, chain, start, part.row // self.config.mfu_lanes, own)
+
+    @property
+    def quantized(self) -> bool:
+        """Whether results of products become codes before anything else works on them."""
+        return getattr(self.layer, "result_format", None) is not None
+
+    def quantize(self, start: Sequence[Instruction], part: RowPart, **registers) -> Instruction:
+        """Emit a chain that writes the codes of a product to VectorRf, and return what reads them as numbers."""
+        address = self._codes() + part.row // self.config.native_dim
+        self.build.program.chain(*start, write_codes(address), rows=part.rows, **registers)
+        return read_codes(address)
+
+    def _codes(self) -> int:
+        """The first entry of VectorRf for codes; the products of the layer use it one after the other."""
+        if self._entries is None:
+            count = len(self.layer.cell.gates) * self.config.vectors_of(self.layer.outputs)
+            self._entries = self.build.allocator.take(Mem.VECTOR_RF, count, f"{self.layer.name}, codes of products")
+        return self._entries
+
+    @property
+    def _unit(self) -> int:
+        """Rows of which each gate of a tall product fills whole ones: words in MvmQ, or entries of VectorRf."""
+        return self.config.native_dim if self.quantized else self.config.mfu_lanes
 
     def _emit(self, index: int, chain: FormulaChain, start: Sequence[Instruction], word: int, registers: dict):
         instructions = [*start]
@@ -191,6 +221,8 @@ class TimeStep:
         return next(run for run in self._runs if index in run)
 
     def _pushed(self, run: list[int]) -> bool:
+        if self.quantized:
+            return len(run) * self.config.vectors_of(self.layer.outputs) * self._unit <= self.config.accumulator_rows
         return len(run) > 1 and fit_one_product(self.config, len(run), self.layer.outputs)
 
     def _read_at(self, index: int) -> float:
@@ -213,9 +245,13 @@ def fit_one_product(config: Config, gates: int, outputs: int) -> bool:
     return tall <= config.mvmq_words and tall * config.mfu_lanes <= config.accumulator_rows
 
 
-def gate_rows(config: Config, gates: Sequence[int], part: RowPart) -> np.ndarray:
-    """Gate and row numbers int[rows, 2] of a part of gates, stacked; rows with number -1 pad each to whole words."""
-    rows = np.full((len(gates), config.words_of(part.rows) * config.mfu_lanes, 2), -1)
+def gate_rows(config: Config, gates: Sequence[int], part: RowPart, unit: int = 0) -> np.ndarray:
+    """Gate and row numbers int[rows, 2] of a part of gates, stacked; rows with number -1 pad each to whole words.
+
+    With a `unit`, they pad each to a multiple of it.
+    """
+    unit = unit or config.mfu_lanes
+    rows = np.full((len(gates), -(-part.rows // unit) * unit, 2), -1)
     rows[..., 0] = np.array(gates)[:, None]
     rows[:, : part.rows, 1] = part.row + np.arange(part.rows)
     return rows.reshape(-1, 2)

@@ -7,7 +7,7 @@ import numpy as np
 from concord.compiler.lib import tiling
 from concord.golden.mvm.elements import representable
 from concord.spec.isa.operations import activations
-from concord.spec.machine.config import Config
+from concord.spec.machine.config import PRESETS, Config
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import WIDEST_FIXED, Format
 
@@ -94,6 +94,31 @@ def start_values(start: np.ndarray, config: Config) -> list[Reason]:
         sentence=f"its start values need {bits} bits, BiasRf has {config.bias_bits}: use smaller weights or fewer "
                  "inputs",
         attribute="bias_bits", needed=bits, available=config.bias_bits)]
+
+
+def quantized_results(layer, config: Config) -> list[Reason]:
+    """Check the codes of the results of a layer's products: VectorRf must hold them, in whole native vectors."""
+    model, machine = layer.result_format, config.activations
+    if model is None:
+        return []
+    if not config.vector_rf:
+        able = ", ".join(name for name, one in PRESETS.items()
+                         if one.vector_rf and _codes(one.activations) == _codes(model))
+        return [Reason(
+            sentence="the results of its products are quantised in VectorRf, which the machine lacks: leave them in "
+                     f"binary16 with --output-layer {layer.name}=none, or choose "
+                     + (f"one of the presets {able}" if able else "a machine of your own that has one"),
+            attribute="vector_rf", needed=config.vectors_of(layer.outputs), available=0)]
+    found = []
+    if _codes(model) != _codes(machine):
+        found.append(Reason(
+            sentence=f"the results of its products are {_width(model)} codes, the machine's operands "
+                     f"{_width(machine)}: give --output-bits {machine.bits}, or choose another preset",
+            attribute="activations", available=machine,
+            needed=replace(machine, bits=model.bits, symmetric=model.symmetric, precision=model.precision)))
+    if config.accumulator_rows < config.native_dim:
+        found.append(accumulator_rows(config, config.native_dim, f"a native vector of {config.native_dim}"))
+    return found
 
 
 def block_operands(layer, config: Config) -> list[Reason]:

@@ -70,6 +70,16 @@ def write(place: Place) -> Instruction:
     return Instruction(op=Op.V_WR, mem=place.mem, a=place.address)
 
 
+def read_codes(address: int) -> Instruction:
+    """The source instruction that reads the integer codes of entries of VectorRf as numbers."""
+    return Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, integer=1)
+
+
+def write_codes(address: int) -> Instruction:
+    """The instruction that quantises the value of the chain to integer codes, in entries of VectorRf."""
+    return Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, a=address, integer=1)
+
+
 def operate(op: Op, place: Place | None = None) -> Instruction:
     """A point-wise operation; its operand, if any, lies at `place` in the memory of the stage."""
     return Instruction(op=op, a=place.address if place else 0)

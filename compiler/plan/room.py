@@ -43,17 +43,20 @@ class Slide:
 
 
 def settle(
-    config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass]
+    config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass], first: int = 0
 ) -> tuple[set[CodeMap], list[PassStream]]:
     """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
 
     If the maps need more entries than VectorRf has even then, passes write their rows over those of their source that
     they have read. If that does not suffice either, several passes run strip by strip together.
 
+    Args:
+        first: First entry that maps may have.
+
     Returns:
         The maps that are written over others, whose borders must be written after the pass; and the streams.
     """
-    room = EntryRoom(config, maps, passes)
+    room = EntryRoom(config, maps, passes, first)
     if room.end() > config.vector_rf:
         room.tighten()
     for slide in room.kept:
@@ -70,14 +73,15 @@ class EntryRoom:
         config: Configuration of the machine.
         maps:   All maps.
         passes: All passes.
+        first:  First entry that maps may have.
 
     Attributes:
         kept:    The passes that write over their source.
         streams: The passes that run strip by strip together.
     """
 
-    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass]):
-        self._config, self._maps, self._passes = config, maps, passes
+    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[LayerPass], first: int):
+        self._config, self._maps, self._passes, self._first = config, maps, passes, first
         self._buffers = [one.buffer for one in maps]
         self.kept: list[Slide] = []
         self.streams: list[PassStream] = []
@@ -85,7 +89,7 @@ class EntryRoom:
 
     def end(self) -> int:
         """Place all buffers, and return the number of entries that they need."""
-        place(self._buffers, 0, placed := [], [slide.tie for slide in self.kept])
+        place(self._buffers, self._first, placed := [], [slide.tie for slide in self.kept])
         return max((buffer.end for buffer in placed), default=0)
 
     def tighten(self):

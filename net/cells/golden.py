@@ -87,7 +87,8 @@ class IntegerOperations(GoldenOperations):
 
     def _product(self, product, operand, scale):
         codes = integer.codes(operand, self.layer.input_format, scale=scale)
-        return product.rounded(self._sums(product, codes[None]))
+        a, fmt = product.rounded(self._sums(product, codes[None])), self.layer.result_format
+        return a if fmt is None else float16.from_integer(integer.codes(a, fmt), 0)
 
 
 class BlockOperations(GoldenOperations):

@@ -55,7 +55,8 @@ class IntegerRecurrent(Recurrent):
     u = a_W * input_scale + bias, g = a_R * recurrent_scale + u; the cell's formula does the rest. Each operation rounds
     to binary16. With integer biases, a_W = binary16((start + input_weights @ q) * 2**-input_p), u = a_W * input_scale,
     and `bias` is zero. Codes are signed, those of x * input_quant_scale and of h * hidden_quant_scale. Where the gates'
-    outputs are quantised as well, each output y becomes (y + centre) - centre.
+    outputs are quantised as well, each output y becomes (y + centre) - centre. Where the layer has a `result_format`,
+    a_W and a_R are clip(rint(a)) to its codes, before anything else works on them.
 
     Attributes:
         name:               Unique in its model.
@@ -78,6 +79,7 @@ class IntegerRecurrent(Recurrent):
             the order of the sequence all the same.
         start:              int64[gates, outputs], the integer biases, in steps of the product with W; None for biases
             in binary16.
+        result_format:      Format of the signed codes that the results of both products become, or None for binary16.
         ranges:             Smallest and largest values by name, see `net.ranges.measured`.
         real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), and from
             quantisation, for each gate, zero points that the weights contain ("input_zeros", "recurrent_zeros":
@@ -103,6 +105,7 @@ class IntegerRecurrent(Recurrent):
     gate_bits: int = 0
     reverse: bool = False
     start: np.ndarray | None = None
+    result_format: Format | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
     float_operator: Recurrence | None = None

@@ -136,7 +136,7 @@ def before_quantizer(draft: Draft, inside: set[Draft]) -> bool:
         inside: The drafts of the layer.
     """
     source = draft.reads[0].draft if draft.reads else None
-    while source in inside and source.function in ("multiply", "add", "join", "flatten", "part"):
+    while source in inside and source.function in ("multiply", "add", "join", "flatten", "part", "numbers", "integers"):
         source = source.reads[0].draft if source.reads else None
     return source not in inside or source.function not in SUMS
 
