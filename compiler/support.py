@@ -18,7 +18,7 @@ from concord.compiler.kinds.product import (
     ResultKind,
 )
 from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
-from concord.compiler.kinds.weightless import ConcatenationKind, CurveKind, GatedKind, PoolKind, SumKind
+from concord.compiler.kinds.weightless import ConcatenationKind, CurveKind, GatedKind, LeakyKind, PoolKind, SumKind
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
@@ -26,7 +26,7 @@ from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
-from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Multiply, SequenceConcat, Softmax
+from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
@@ -98,6 +98,7 @@ KINDS: dict[type[Layer], CompiledKind] = {
     SequenceToImage: HiddenImageKind(),
     **dict.fromkeys((Add, Multiply), SumKind()),
     Curve: CurveKind(),
+    Leaky: LeakyKind(),
     GatedChannels: GatedKind(),
     Concat: ConcatenationKind(),
     SequenceConcat: SequencesKind(),

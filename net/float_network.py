@@ -12,7 +12,7 @@ from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
-from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Multiply, Softmax
+from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, Multiply, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
@@ -20,7 +20,7 @@ from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
 from concord.net.ops.operator import Operator, TensorType
-from concord.net.ops.pointwise import ACTIVATIONS, Relu
+from concord.net.ops.pointwise import ACTIVATIONS, LeakyRelu, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
@@ -212,6 +212,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     Conv: _conv, BlockConv: _conv,
     MaxPool: lambda layer: MaxPooling(window=layer.window),
     Multiply: lambda layer: Multiplication(), Add: lambda layer: Addition(),
+    Leaky: lambda layer: LeakyRelu(slope=layer.slope),
     GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
     Concat: lambda layer: Concatenation(),
     ImageToSequence: lambda layer: ToSequence(time=layer.time),

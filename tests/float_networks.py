@@ -12,7 +12,7 @@ from concord.net.graph import INPUT, Graph, Node
 from concord.net.graph_file import KIND
 from concord.net.ops.grid import IntegerGrid, Quantize
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import Exp, HardSigmoid, Reciprocal, Relu, Rsqrt, Sigmoid, Sqrt, Tanh
+from concord.net.ops.pointwise import Exp, HardSigmoid, LeakyRelu, Reciprocal, Relu, Rsqrt, Sigmoid, Sqrt, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
@@ -139,6 +139,14 @@ def excited() -> Graph:
     chain.add(ChannelGating(), "gated", ("r", "gate")).add(Tanh(), "t").conv("b", 6, 5).max_pool("p")
     chain.average_pool("mean2", (2, 2), count_padding=True).conv("c", 6, 6, (1, 1)).add(Sigmoid(), "s")
     return chain.add(ChannelGating(), "again", ("p", "s")).add(Flatten(), "f").dense("fc", 4, 24).network("excited")
+
+
+def leaky() -> Graph:
+    """Leaky relus of images, and of a vector."""
+    chain = Chain((2, 6, 7)).conv("a", 5, 2, padding=(1, 1, 1, 1)).add(LeakyRelu(slope=0.1), "la")
+    chain.conv("b", 5, 5, padding=(1, 1, 1, 1)).add(Addition(), "s", ("b", "la")).add(LeakyRelu(slope=0.3), "ls")
+    chain.add(GlobalAverage(), "mean").dense("fc", 6, 5).add(LeakyRelu(), "lf")
+    return chain.dense("out", 4, 6).network("leaky")
 
 
 def gated_vectors() -> Graph:

@@ -121,6 +121,22 @@ class CurveKind(CompiledKind):
         planner.begin(node, chain)
 
 
+class LeakyKind(CurveKind):
+    """A leaky relu: the chain reads the tensor, multiplies it, and takes the maximum of both."""
+
+    def demand(self, demands: Demands, node):
+        view = demands.numbers_of(node.sources[0], OPERAND_MEMORIES[Stage.ADD][1])
+        demands.readings[node.name] = Reading(view=view)
+
+    def plan(self, planner: Planner, node):
+        view, channels = planner.demands.readings[node.name].view, node.value.shape[0]
+        chain, build, factor = OpenChain(source=FromNumbers(view=view)), planner.build, node.layer.factor
+        content = np.array([build.content(node.layer).slope]) if build.real else factor
+        planner.operate(chain, Operation.VV_MUL, node, factor.repeat(channels), "slope", content.repeat(channels))
+        chain.apply(Operation.VV_MAX, 1, view)
+        planner.begin(node, chain)
+
+
 class GatedKind(CompiledKind):
     """The product of an image and a vector of its channels, in a chain that reads the image pixel by pixel."""
 

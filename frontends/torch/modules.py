@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator, Shape
-from concord.net.ops.pointwise import Relu, Sigmoid, Tanh
+from concord.net.ops.pointwise import LeakyRelu, Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.scale import BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
@@ -119,7 +119,8 @@ OPERATORS: dict[type[nn.Module], Make] = {
     **dict.fromkeys((nn.AvgPool2d, nn.AvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool1d), _average),
     **dict.fromkeys((nn.ReLU6, nn.Hardtanh), lambda module, shape, zeros: Relu(ceiling=float(module.max_val))),
     nn.ReLU: lambda module, shape, zeros: Relu(), nn.Sigmoid: lambda module, shape, zeros: Sigmoid(),
-    nn.Tanh: lambda module, shape, zeros: Tanh()}
+    nn.Tanh: lambda module, shape, zeros: Tanh(),
+    nn.LeakyReLU: lambda module, shape, zeros: LeakyRelu(slope=module.negative_slope)}
 #: Modules that multiply or add zeros around their input as they do pixels.
 COUNTING_ZEROS = (nn.Conv1d, nn.Conv2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
 

@@ -104,6 +104,27 @@ class Sqrt(Pointwise):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LeakyRelu(Pointwise):
+    """y = max(x, slope * x).
+
+    Attributes:
+        slope: Slope of negative numbers, 0 to 1.
+    """
+
+    slope: float = 0.01
+
+    kind = "leaky_relu"
+
+    def __post_init__(self):
+        checks.number(slope=self.slope)
+        if not 0 <= self.slope <= 1:
+            raise ValueError(f"slope = {self.slope:g} is out of range: it lies in 0..1")
+
+    def real(self, x, lengths):
+        return np.maximum(x, self.slope * x)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HardSigmoid(Pointwise):
     """y = max(0, min(1, alpha * x + beta))."""
 

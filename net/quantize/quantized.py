@@ -8,11 +8,11 @@ from math import prod
 import numpy as np
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Multiply, SequenceConcat
+from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.ops.pointwise import Pointwise
+from concord.net.ops.pointwise import LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
@@ -209,6 +209,8 @@ def _plain(part: Part, plan: Plan) -> Layer:
             return Multiply(name=part.name, inputs=prod(shape), activation=part.activation)
         case ChannelGating():
             return GatedChannels(name=part.name, image=shape, activation=part.activation)
+        case LeakyRelu():
+            return Leaky(name=part.name, inputs=prod(shape), slope=op.slope)
         case Pointwise():
             return Curve(name=part.name, inputs=prod(shape), activation=part.activation)
         case Concatenation():

@@ -1,4 +1,4 @@
-"""Products of two computed tensors, and functions of tensors that others read without them: golden and twins."""
+"""Products of two computed tensors, leaky relus, and functions that others read without them: golden and twins."""
 
 import re
 from dataclasses import replace
@@ -31,7 +31,7 @@ def input_first() -> Graph:
 
 NETWORKS = {make.__name__: make for make in (
     float_networks.gated_images, float_networks.excited, float_networks.gated_vectors,
-    float_networks.more_functions, input_first)}
+    float_networks.leaky, float_networks.more_functions, input_first)}
 
 
 def machine(name: str) -> Config:

@@ -85,13 +85,15 @@ def test_functions_and_products_of_tensors(tmp_path):
     a = graph.add("Gemm", graph.weight(6, 5), graph.weight(5))
     graph.add("Sigmoid")
     silu = graph.add("Mul", a)
+    graph.add("LeakyRelu", alpha=0.1)
+    graph.add("PRelu", graph.constant(np.full(5, 0.25, np.float32)))
     graph.add("Exp")
     graph.add("Sqrt")
     graph.add("Reciprocal")
     graph.add("Mul", silu)
     graph.add("Gemm", graph.weight(5, 3), graph.weight(3))
     kinds = [node.op.kind for node in equal(written(tmp_path, graph)).network.nodes]
-    assert kinds == ["dense", "sigmoid", "mul", "exp", "sqrt", "reciprocal", "mul", "dense"]
+    assert kinds == ["dense", "sigmoid", "mul", "leaky_relu", "leaky_relu", "exp", "sqrt", "reciprocal", "mul", "dense"]
 
 
 def squeeze_and_excite(gate: str) -> OnnxGraph:

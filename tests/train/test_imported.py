@@ -33,8 +33,10 @@ from concord.train.runs.imported import train_imported
 
 pytestmark = pytest.mark.usefixtures("seeded")
 FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.residual, "line": float_networks.line,
-                "before": float_networks.before_layers,
-                "perceptron": float_networks.perceptron}
+                "before": float_networks.before_layers, "perceptron": float_networks.perceptron,
+                "gated images": float_networks.gated_images, "excited": float_networks.excited,
+                "gated vectors": float_networks.gated_vectors, "leaky": float_networks.leaky,
+                "more functions": float_networks.more_functions}
 RECURRENT = {
     **{name: (cell, {}) for name, cell in CELLS.items()}, "both": (lstm.LSTM, {"both": True}),
     "both gru": (gru.AFTER, {"both": True}), "mixed": (rnn.RELU, {"second": gru.BEFORE})}

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.graph import Graph
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import Pointwise
+from concord.net.ops.pointwise import LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
@@ -26,6 +27,8 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
         lengths: int64[samples], time steps of the first input, if it is a sequence.
         lowered: Whether inputs are binary16 numbers, and so is the result.
     """
+    if isinstance(part.op, LeakyRelu):
+        return _leaky(part.op, x[0], lowered)
     made = x[0] if isinstance(part.op, Pointwise) else RESULTS[type(part.op)](part.op, x, lengths)
     if lowered and isinstance(part.op, Addition | Multiplication | ChannelGating):
         made = binary16(made)
@@ -42,6 +45,12 @@ def last_of(tensor: str, graph: Graph) -> Last:
 
 def _sum(op: Addition, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
     return x[0] + x[1]
+
+
+def _leaky(op: LeakyRelu, x: torch.Tensor, lowered: bool) -> torch.Tensor:
+    if not lowered:
+        return functional.leaky_relu(x, op.slope)
+    return torch.maximum(binary16(x * float(np.float16(op.slope))), x)
 
 
 def _product(op: Multiplication, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:

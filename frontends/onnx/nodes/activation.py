@@ -10,6 +10,7 @@ from concord.net.ops.pointwise import (
     Exp,
     HardSigmoid,
     HardSwish,
+    LeakyRelu,
     Pointwise,
     Reciprocal,
     Relu,
@@ -36,11 +37,22 @@ def hard_sigmoid(step: FileNode, build: Builder) -> list[Value]:
 
 
 def prelu(step: FileNode, build: Builder) -> list[Value]:
-    """A relu where the slope of negative numbers is zero."""
-    slope = step.weights(1, "slope")
-    if slope.any():
-        raise Refused("its slope for negative numbers is not zero", "use Relu and train on")
-    return [build.same(step, Relu(), step.view(0))]
+    """A relu with one slope of negative numbers."""
+    slopes = np.unique(step.weights(1, "slope"))
+    if len(slopes) > 1:
+        raise Refused("its slopes for negative numbers differ", "use LeakyRelu and train on")
+    return [_leaky(step, build, float(slopes[0]))]
+
+
+def leaky_relu(step: FileNode, build: Builder) -> list[Value]:
+    """max(x, slope * x)."""
+    return [_leaky(step, build, float(step.attributes.get("alpha", 0.01)))]
+
+
+def _leaky(step: FileNode, build: Builder, slope: float) -> View:
+    if not 0 <= slope <= 1:
+        raise Refused(f"its slope for negative numbers is {slope:g}", "use a slope of 0 to 1 and train on")
+    return build.same(step, LeakyRelu(slope=slope) if slope else Relu(), step.view(0))
 
 
 def clip(step: FileNode, build: Builder) -> list[Value]:

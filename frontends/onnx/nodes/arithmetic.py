@@ -9,7 +9,7 @@ from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
 from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import HardSigmoid, HardSwish
+from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.scale import Affine, BatchNorm
 
@@ -61,6 +61,16 @@ def mul(step: FileNode, build: Builder) -> list[Value]:
                 image.shape[:2] == gate.shape[:2]):
             return [_gated(step, build, image, gate)]
     return [_join(step, build, Multiplication(), *step.values)]
+
+
+def swish(step: FileNode, build: Builder) -> list[Value]:
+    """x * sigmoid(x), SiLU."""
+    alpha = float(step.attributes.get("alpha", 1))
+    if alpha != 1:
+        raise Refused(f"its factor alpha is {alpha:g}", "use a factor of 1 and train on")
+    view = step.view(0)
+    check_not_padded(view)
+    return [_join(step, build, Multiplication(), view, build.same(step, Sigmoid(), view))]
 
 
 def _gated(step: FileNode, build: Builder, image: View, gate: View) -> View:
