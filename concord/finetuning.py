@@ -6,13 +6,13 @@ from numbers import Integral
 from pathlib import Path
 
 from concord.data import Data, data_for
-from concord.loading import network_of
+from concord.loading import load, model_of, network_of
 from concord.objects import Model, Network
 from concord.quantizing import model_file
 
 
 def finetune(
-    network: "Network | str | os.PathLike",
+    network: "Network | Model | str | os.PathLike",
     data: Data,
     *,
     preset: str = "",
@@ -21,6 +21,7 @@ def finetune(
     rate: float | None = None,
     seed: int = 0,
     order: str | None = None,
+    start_from: "Model | str | os.PathLike | None" = None,
     out: str | os.PathLike | None = None,
     quiet: bool = True,
     **options,
@@ -28,7 +29,7 @@ def finetune(
     """Train a network with quantisers, from its weights, as `nnp train FILE` does.
 
     Args:
-        network:     What `load` gives, or the path of a network in float32.
+        network:     What `load` gives, or the path of a network in float32; or a quantised model, which is trained on.
         data:        Data set with labelled training samples, see `concord.data.Data`.
         preset:      Machine: a preset or a TOML file, which sets the bits of weights and inputs. Empty where
             `weights_bits` and `input_bits` are given.
@@ -38,6 +39,8 @@ def finetune(
         seed:        Seed of every random choice.
         order:       Order of the axes of a sample in data: "file", as the network's file takes them, or
             "machine", as the machine reads them (channels, rows, columns).
+        start_from:  Quantised model whose integers, scales and ranges initialise the layers that have the name and
+            shape of one of its own.
         out:         Model file to write; none by default.
         quiet:       Whether to print no progress.
         options:     Further options of `nnp train FILE`, the fields of `net.quantize.options.QuantizationOptions`
@@ -52,22 +55,25 @@ def finetune(
     from concord.lib.progress import shown
     from concord.net.quantize.options import QuantizationOptions
     from concord.train.overflow.options import OverflowOptions
-    from concord.workflows import training
+    from concord.workflows import imports, training
     from rich.console import Console
 
     asked = {"preset": preset, "arithmetic": arithmetic, **options}
     wished, overflow = user_options.chosen(asked, (QuantizationOptions, OverflowOptions), ("epochs", "rate"))
     wished.check_trains()
+    found = load(network) if isinstance(network, str | os.PathLike) else network
+    own = found.quantized if isinstance(found, Model) else None
+    begun, wished = imports.begun(own, start_from and model_of(start_from).quantized, wished)
     chosen = wished.choices()
     training.check_rate(rate)
     overflow.check(integers=not chosen.blocks, batch_norm=wished.batch_norm, staged=bool(wished.stages))
     if not (isinstance(epochs, Sequence) and len(epochs) == 2 and all(isinstance(count, Integral) for count in epochs)):
         raise ValueError(f"epochs are {epochs!r}: two whole numbers are needed, such as (4, 1)")
     runs = needing("train", "concord.train.runs.imported")
-    given = network_of(network)
+    given = Network(floating=imports.kept_by(own), original=None) if own else network_of(found)
     floating, samples = given.floating, data_for(data, given, order)
     with model_file(out, floating.name) as path, shown(Console(quiet=quiet)) as progress:
         made = runs.train_imported(
             path, network=floating, data=samples, choices=chosen, seed=seed, epochs=tuple(epochs), rate=rate,
-            overflow=overflow, command="concord.finetune", progress=progress)
+            overflow=overflow, begun=begun, command="concord.finetune", progress=progress)
     return Model(quantized=made, path=None if out is None else Path(out))

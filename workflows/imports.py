@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from concord.net.model import Model
     from concord.net.quantize.choices import Choices
     from concord.net.quantize.options import QuantizationOptions
+    from concord.net.quantize.started import Begun
     from concord.net.quantize.widths import Widths
 
 #: Endings of the names of files that hold a network.
@@ -211,14 +212,59 @@ def opened_or_kept(file: Path) -> tuple["Graph", "Imported | None"]:
     Raises:
         ValueError: the file cannot be read, or holds a model without that network.
     """
+    model = model_in(file)
+    return opened(file) if model is None else (kept_by(model), None)
+
+
+def model_in(file: Path) -> "Model | None":
+    """The quantised model of a file; None if the file holds something else.
+
+    Raises:
+        ValueError: the model is damaged.
+    """
     from concord.lib import tensor_file
     from concord.net import model_file
+
+    return model_file.load_model(file) if tensor_file.holds(model_file.KIND, file) else None
+
+
+def kept_by(model: "Model") -> "Graph":
+    """The network in float32 that a model was quantised from.
+
+    Raises:
+        ValueError: the model does not hold it.
+    """
     from concord.net.float_network import float_network
 
-    if not tensor_file.holds(model_file.KIND, file):
-        return opened(file)
-    network = float_network(model_file.load_model(file))
+    network = float_network(model)
     if network is None:
-        raise ValueError(f"{file}: the model does not hold the network that it was quantised from; name the file of "
-                         "that network")
-    return network, None
+        raise ValueError(f"{model.name}: the model does not hold the network that it was quantised from; name the file "
+                         "of that network")
+    return network
+
+
+def begun(own: "Model | None", other: "Model | None", asked: "QuantizationOptions") -> tuple[
+        "Begun | None", "QuantizationOptions"]:
+    """The model from which training starts, if there is one, and the options with its widths.
+
+    Args:
+        own:   The model that is trained on, or None.
+        other: The model from which layers of another network start, or None.
+        asked: What the user says.
+
+    Raises:
+        ValueError: options contradict each other, or the model has no layer that can be trained on.
+    """
+    from concord.net.quantize.started import Begun
+
+    if own and other:
+        raise ValueError(f"{own.name}: a model is trained on from its own numbers: leave --start-from out")
+    if own is None:
+        return other and Begun(model=other, whole=False), asked
+    found = Begun(model=own, whole=True)
+    if asked.only_widths != type(asked)(preset=asked.preset) or asked.layers:
+        raise ValueError(f"{own.name}: a model keeps its widths under training: leave out the options that choose "
+                         "others")
+    first = next(iter(found.layers.values()))
+    return found, asked if asked.preset else replace(
+        asked, weights_bits=first.weights_format.bits, input_bits=first.input_format.bits)

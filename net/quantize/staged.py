@@ -48,11 +48,14 @@ class StagedIntegers(Integers):
         before:  Quantities that earlier stages have initialised.
         new:     Quantities of this stage.
         so_far:  What training has made of each layer, by name; empty before the first stage.
+
+    Attributes:
+        choices: How the network is quantised in the end.
     """
 
     def __init__(self, plan: Plan, choices: Choices, before: frozenset[Quantity], new: frozenset[Quantity],
                  so_far: Mapping[str, LayerSoFar]):
-        self.before, self.new, self.so_far = before, new, so_far
+        self.choices, self.before, self.new, self.so_far = choices, before, new, so_far
         super().__init__(plan, replace(choices, recipe=partial(choices.recipe, before | new)), machine=False)
 
     def take(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:

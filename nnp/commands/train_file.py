@@ -10,7 +10,6 @@ from concord.net.quantize.options import DEFAULTS, QuantizationOptions
 from concord.nnp.lib.options import UNTRAINED, AxesOrder, OwnData, quantizing
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows import imports, training
-from concord.workflows.imports import opened
 from concord.workflows.storage import written
 
 #: Name of the command, which its help shows as the place of a file.
@@ -20,7 +19,8 @@ FILE = "FILE"
 @quantizing(without=UNTRAINED)
 def train_file(
     file: Annotated[str, typer.Argument(
-        metavar="FILE", help="ONNX file, or what `nnp import` wrote of one.", show_default=False)],
+        metavar="FILE", help="ONNX file, what `nnp import` wrote of one, or a quantised model, which is trained on.",
+        show_default=False)],
     data: OwnData = None,
     order: AxesOrder = None,
     chosen: QuantizationOptions = DEFAULTS,
@@ -30,6 +30,10 @@ def train_file(
     epochs: Annotated[str, typer.Option(
         "--epochs", metavar="QAT,MACHINE",
         help="Epochs of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.")] = "4,1",
+    start_from: Annotated[Path | None, typer.Option(
+        "--start-from", metavar="MODEL", help="Quantised model whose integers, scales and ranges initialise the layers "
+                                              "that have the name and shape of one of its own.",
+        show_default=False)] = None,
     rate: Annotated[float | None, typer.Option(
         "--rate", help="Learning rate at the beginning.", show_default="0.01, 0.0005 for recurrent networks")] = None,
     log: training.Log = None,
@@ -37,27 +41,31 @@ def train_file(
 ):
     """An imported network of your own on your own data, from its weights."""
     from concord.datasets.read import digest
+    from concord.net import model_file
     from rich.console import Console
 
     chosen.check_trains()
+    file = Path(file)
+    own, other = imports.model_in(file), start_from and model_file.load_model(start_from)
+    begun, chosen = imports.begun(own, other, chosen)
     numbers, choices = training.epochs_of(epochs, "4,1"), chosen.choices()
     training.check_rate(rate)
     overflow.check(integers=not choices.blocks, batch_norm=chosen.batch_norm, staged=bool(chosen.stages))
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing("train", "concord.train.runs.imported").train_imported
-    network, imported = opened(Path(file))
+    network, imported = imports.opened_or_kept(file)
     samples = imports.data_set(data, network, imported, order)
     typer.echo(imports.requantized(network), nl=False)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": choices.recipe, "gates": choices.gates,
-                "overflow": overflow, "network": Path(file).name,
-                "data": digest(samples.train) if samples.train else data}
+                "overflow": overflow, "network": file.name, "data": digest(samples.train) if samples.train else data}
+    deciding |= {"begun": begun.model.name} if begun else {}
     with written(out) as path:
         check_writable(path)
         with training.followed(log, checkpoint, training.settings("imported", deciding)) as progress:
             model = train(
                 path, network=network, data=samples, choices=choices, seed=seed, epochs=numbers, rate=rate,
-                overflow=overflow, command=training.command_line(), progress=progress)
+                overflow=overflow, begun=begun, command=training.command_line(), progress=progress)
     Console().print(f"{out}: {imports.result(model)}", markup=False, soft_wrap=True, highlight=False)
     typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.runs_on(model, chosen.preset, out), nl=False)

@@ -50,7 +50,7 @@ def trained(stages: str, x: torch.Tensor, labels: torch.Tensor):
                         epochs=epochs, rate=0.05, batch=10, name=name)
         made.append((with_weights(net.plan, so_far(net)), so_far(net)))
 
-    in_stages(net, Choices(recipe=recipe), x, 9, train)
+    in_stages(net, x, 9, train)
     return net, starts, made
 
 

@@ -4,6 +4,7 @@ Source: S0; S1; numerics.md of the specification.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -188,12 +189,12 @@ def behind_quantizers(
     choices = recipe if isinstance(recipe, Choices) else Choices(recipe=recipe)
     times = None if lengths is None else np.asarray(lengths)
     fixed = x.shape[1] if graph.sequence and (times is None or (times == x.shape[1]).all()) else None
-    arithmetic = begun(prepared(graph, choices, fixed, machine=machine), choices)
+    arithmetic = first_stage(prepared(graph, choices, fixed, machine=machine), choices)
     calibrate(arithmetic, x.numpy(), times, progress)
     return QuantizedNetwork(arithmetic)
 
 
-def begun(arithmetic: Integers | Blocks, choices: Choices) -> Integers | Blocks:
+def first_stage(arithmetic: Integers | Blocks, choices: Choices) -> Integers | Blocks:
     """A network that can be quantised, of which nothing is initialised where training has stages.
 
     Raises:
@@ -202,7 +203,8 @@ def begun(arithmetic: Integers | Blocks, choices: Choices) -> Integers | Blocks:
     if not getattr(choices.recipe, "stages", ()):
         return arithmetic
     check_staged(arithmetic.plan.graph)
-    return StagedIntegers(arithmetic.plan, choices, frozenset(), frozenset(), {})
+    whole = replace(choices, recipe=arithmetic.recipe)
+    return StagedIntegers(arithmetic.plan, whole, frozenset(), frozenset(), {})
 
 
 def module_of(part: Part, arithmetic: Integers | Blocks) -> nn.Module:

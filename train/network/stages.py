@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from concord.net.quantize.choices import Choices
 from concord.net.quantize.quantized import calibrate
 from concord.net.quantize.staged import LayerSoFar, StagedIntegers, with_weights
 from concord.net.quantize.stages import OF_INPUTS, Quantity, TrainingStage
@@ -32,20 +31,19 @@ def so_far(net: QuantizedNetwork) -> dict[str, LayerSoFar]:
     return found
 
 
-def initialise(net: QuantizedNetwork, choices: Choices, stage: TrainingStage, before: frozenset[Quantity],
-               x: torch.Tensor, progress: Progress = silent):
+def initialise(net: QuantizedNetwork, stage: TrainingStage, before: frozenset[Quantity], x: torch.Tensor,
+               progress: Progress = silent):
     """Initialise the quantities of a stage, by post-training quantisation of the network as training has left it.
 
     Args:
-        net:     The network, which is changed.
-        choices: How it is quantised in the end.
-        stage:   The stage.
-        before:  Quantities that earlier stages have initialised.
-        x:       float32[samples, ...], the calibration set.
+        net:    The network, which is changed.
+        stage:  The stage.
+        before: Quantities that earlier stages have initialised.
+        x:      float32[samples, ...], the calibration set.
     """
     found, new = so_far(net), frozenset(stage.quantities)
     plan = with_weights(net.plan, found)
-    arithmetic = StagedIntegers(plan, choices, before, new, found)
+    arithmetic = StagedIntegers(plan, net.arithmetic.choices, before, new, found)
     calibrate(arithmetic, x.reshape(len(x), *plan.graph.shape).numpy(), progress=progress)
     made, known = QuantizedNetwork(arithmetic), before | new
     for name, layer in made.layers.items():
@@ -63,20 +61,19 @@ def _train_only(layer: QuantizedLayer, known: frozenset[Quantity]):
         one.requires_grad_(False)
 
 
-def in_stages(net: QuantizedNetwork, choices: Choices, x: torch.Tensor, epochs: int,
-              train: Callable[[str, int], None], progress: Progress = silent) -> int:
+def in_stages(net: QuantizedNetwork, x: torch.Tensor, epochs: int, train: Callable[[str, int], None],
+              progress: Progress = silent) -> int:
     """Train a network with quantisers, in the stages of its recipe where it has some; return the number of epochs.
 
     Args:
-        net:     The network, with everything initialised where there are no stages, and else with nothing.
-        choices: How it is quantised in the end.
-        x:       float32[samples, ...], the calibration set.
-        epochs:  Epochs of training without stages.
-        train:   Trains a phase of a name for some epochs; the name is empty without stages.
+        net:    The network, with everything initialised where there are no stages, and else with nothing.
+        x:      float32[samples, ...], the calibration set.
+        epochs: Epochs of training without stages.
+        train:  Trains a phase of a name for some epochs; the name is empty without stages.
     """
-    stages, known = getattr(choices.recipe, "stages", ()), frozenset()
+    stages, known = getattr(net.recipe, "stages", ()), frozenset()
     for stage in stages:
-        initialise(net, choices, stage, known, x, progress)
+        initialise(net, stage, known, x, progress)
         known |= set(stage.quantities)
         train(f"stage {stage}", stage.epochs)
     if not stages:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from concord.net.model import Model
-from concord.net.quantize.choices import BlockRecipe, Choices
+from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib import data, networks
 from concord.train.lib.data import PIXELS
@@ -145,7 +145,7 @@ def train_image(
             accuracy=lambda: share(images.outputs(quantized, lowered=lowered).argmax(1), images.test_labels))
 
     rate = predictor.rate(0.01) if predictor else 0.01
-    count = in_stages(quantized, Choices(recipe=recipe), images.x[:CALIBRATION], epochs[1],
+    count = in_stages(quantized, images.x[:CALIBRATION], epochs[1],
                       lambda name, count: phase(False, rate, count, name), progress)
     real = images.outputs(quantized)
     phase(True, rate / 10, epochs[2])

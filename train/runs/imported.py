@@ -3,6 +3,7 @@
 Source: S0; S1; numerics.md of the specification, integer mode, items 4 to 8.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,10 +17,11 @@ from concord.net.ops.recurrent import Recurrence
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.quantized import calibrate, outputs, prepared
 from concord.net.quantize.source import NetworkWithData, source, with_classes
+from concord.net.quantize.started import Begun, StartedIntegers
 from concord.train.lib.export import finish, floats, patterns
-from concord.train.lib.fit import Progress, check_epochs, reproducible, silent
+from concord.train.lib.fit import Progress, begin_log, check_epochs, reproducible, silent
 from concord.train.lib.samples import SampleTensors, loss_of, trainable
-from concord.train.network.quantized_network import QuantizedNetwork, begun
+from concord.train.network.quantized_network import QuantizedNetwork, first_stage
 from concord.train.network.stages import in_stages
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.train.overflow.predictor import settled, words_of
@@ -75,6 +77,7 @@ def train_imported(
     epochs: tuple[int, int] = (4, 1),
     rate: float | None = None,
     overflow: OverflowOptions = ANY_WIDTH,
+    begun: Begun | None = None,
     command: str = "nnp train",
     progress: Progress = silent,
 ) -> Model:
@@ -89,6 +92,7 @@ def train_imported(
         epochs:      Epochs of QAT, and of QAT in the machine's arithmetic.
         rate:        Learning rate at the beginning; `RATE` or `RECURRENT_RATE` by default.
         overflow:    See `train.runs.mlp.train_mlp`.
+        begun:       Model from which layers start; None where all are quantised anew.
         command:     Command line that the model records.
         progress:    Shows steps of training.
 
@@ -98,7 +102,9 @@ def train_imported(
     """
     check_epochs(epochs)
     found, staged = source(network, data), bool(getattr(choices.recipe, "stages", ()))
-    arithmetic = begun(prepared(network, choices, found.steps, scales_apart=not staged), choices)
+    arithmetic = prepared(network, choices, found.steps, scales_apart=not staged)
+    arithmetic = first_stage(arithmetic, choices) if begun is None else StartedIntegers(
+        arithmetic.plan, replace(choices, recipe=arithmetic.recipe), begun)
     samples = trainable(found.data, found.outputs)
     overflow.check(integers=not choices.blocks)
     part = SampleTensors.of(with_classes(samples, found.data.task, found.outputs))
@@ -106,6 +112,7 @@ def train_imported(
     reproducible(seed)
     calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths, progress)
     net, task = QuantizedNetwork(arithmetic), found.data.task
+    words = _started(net) if begun else "imported"
     calibration = SampleTensors.of(found.calibration)
     predictor = settled(net, calibration.x, overflow, progress, calibration.lengths)
     recurrent = network.has(Recurrence)
@@ -113,17 +120,33 @@ def train_imported(
     rate = predictor.rate(rate) if predictor else rate
     loss = loss_of(task, part)
 
+    def accuracy(lowered: bool) -> float:
+        return measures.first(task, test.outputs(net, lowered=lowered).numpy(), test.samples)
+
     def phase(lowered: bool, rate: float, count: int, name: str = ""):
         train_quantized(
             net.train(), lambda index: loss(net(*part.at(index), lowered=lowered), index), len(part), lowered=lowered,
             rate=rate, epochs=count, batch=BATCH, seed=seed, progress=progress, predictor=predictor, name=name,
-            accuracy=test and (lambda: measures.first(task, test.outputs(net, lowered=lowered).numpy(), test.samples)))
+            accuracy=test and (lambda: accuracy(lowered)))
         net.eval()
 
-    count = in_stages(net, choices, calibration.x, epochs[0],
+    if begun and test:
+        begin_log(f"start, {words}", net, lambda: accuracy(True), rate, progress)
+
+    count = in_stages(net, calibration.x, epochs[0],
                       lambda name, count: phase(False, rate, count, name), progress)
     real = (test or calibration).outputs(net)
     phase(True, rate / (5 if recurrent else 10), epochs[1])
-    method = (f"{network.name}: imported; {choices.words(network.sequence)}; {count} epochs of QAT; {epochs[1]} "
+    method = (f"{network.name}: {words}; {choices.words(network.sequence)}; {count} epochs of QAT; {epochs[1]} "
               "epochs more in the machine's arithmetic" + words_of(predictor))
     return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)
+
+
+def _started(net: QuantizedNetwork) -> str:
+    """Which layers of a network start from a model, in words.
+
+    Raises:
+        ValueError: the network is the model's own, and a layer cannot be trained as it is.
+    """
+    net.arithmetic.check_equal(net.lower()[0])
+    return net.arithmetic.words

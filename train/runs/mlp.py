@@ -12,7 +12,6 @@ import torch
 from concord.datasets.samples import Samples
 from concord.net.lowering import block_lowering
 from concord.net.model import Model
-from concord.net.quantize.choices import Choices
 from concord.net.quantize.recipe import Methods, Recipe
 from concord.net.quantize.stages import stages_of
 from concord.spec.numbers.activation import Activation
@@ -119,7 +118,7 @@ def train_mlp(
         chosen = replace(recipe(weights_format, input_format, methods), stages=stages_of(stages))
         qat = behind_quantizers(net, images[:CALIBRATION], chosen, progress=progress, machine=True)
         real, lowered, words = _train_integers(
-            qat, chosen, images, labels, test, overflow, seed=seed, epochs=epochs[1:], progress=progress)
+            qat, images, labels, test, overflow, seed=seed, epochs=epochs[1:], progress=progress)
         layers, _ = qat.lower()
     else:
         layers, real, lowered = blocks(net, weights_format, input_format, block), fp32, None
@@ -140,7 +139,7 @@ def train_mlp(
 
 
 def _train_integers(
-    qat: QuantizedNetwork, chosen: Recipe, images, labels, test: Samples, overflow: OverflowOptions, *, seed: int,
+    qat: QuantizedNetwork, images, labels, test: Samples, overflow: OverflowOptions, *, seed: int,
     epochs: tuple[int, int], progress: Progress,
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
     """Train with quantisers; return the outputs for a test set in real numbers and lowered, and the method in words."""
@@ -153,7 +152,7 @@ def _train_integers(
                         progress=progress, predictor=predictor, name=name,
                         accuracy=(lambda: share(_outputs(qat, x).argmax(1), test.labels)) if name else None)
 
-    count = in_stages(qat, Choices(recipe=chosen), images[:CALIBRATION], epochs[0],
+    count = in_stages(qat, images[:CALIBRATION], epochs[0],
                       lambda name, count: phase(False, 0.01, count, name), progress)
     real = _outputs(qat, x)
     phase(True, 0.001, epochs[1])
