@@ -1,9 +1,9 @@
 """Layers under training in block floating point, on whole training tensors: what goes forward, what comes back.
 
 Forward, 8 bits x 8 bits: the sum over products is an exact integer in units of 2**(lsb_x + lsb_w), to which the bias is
-added, and is brought to 32 bits once (the *linear* value) and from there to 8 bits. Backward, gradients arrive in 16 or
-32 bits. 16 bits become 32 by a shift: the exponent stays. A layer with parameters takes its own gradients from
-the 32 bits (exact, brought to 32 bits once) and that of its input from 16 bits (exact, to 32 bits, then to 16).
+added, and is brought to 8 bits at once, or to 32 where it is the network's output. Backward, gradients have 16 bits. A
+layer with parameters multiplies the same gradient by its input and by its weights, both exactly: its own gradients are
+brought to 32 bits, that of its input to 16.
 
 Source: S2, table of widths; numerics.md of the specification, lazy update and training tensors.
 """
@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lazy.tensor import TrainingTensor, requantize, round_shift
-from concord.spec.numbers.lazy import Width
+from concord.spec.numbers.lazy import ACCUMULATOR_BITS, MOST_TERMS, Width
 
 #: A sum's unit is never finer than 2**-REACH of the coarser unit of two terms, so that 64 bits hold it.
 REACH = 24
-#: Bits of a mean below the unit of what it is taken of, before it is brought to 8 bits.
-MEAN_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +43,21 @@ def unit(tensor: TrainingTensor) -> int:
     return int(tensor.lsb.item())
 
 
-def widen(gradient: TrainingTensor) -> TrainingTensor:
-    """A gradient of 16 or 32 bits in 32: the exponent stays, mantissas move to the left."""
-    return TrainingTensor(gradient.mantissas << Width.LINEAR - gradient.bits, gradient.exponent, Width.LINEAR)
+def reciprocal(count: int) -> tuple[int, int]:
+    """1 / count as mantissa * 2**lsb, the mantissa of 16 bits, rounded half up; exact for a power of two."""
+    shift = (count - 1).bit_length() + Width.GRADIENT - 2
+    return ((2 << shift) + count) // (2 * count), -shift
 
 
-def narrow(gradient: TrainingTensor) -> TrainingTensor:
-    """A gradient of 32 bits in 16, its exponent measured again."""
-    return requantize(gradient.mantissas, unit(gradient), Width.GRADIENT)
+def check_terms(count: int, what: str):
+    """Refuse a sum over products of 16 and 8 bits that an accumulator may not hold.
 
-
-def divide(values: np.ndarray, by: int) -> np.ndarray:
-    """round(values / by), half away from zero."""
-    return np.sign(values) * ((2 * np.abs(values) + by) // (2 * by))
+    Raises:
+        ValueError: there are more terms than MOST_TERMS.
+    """
+    if count > MOST_TERMS:
+        raise ValueError(f"{what} adds {count:,} products (samples times places), and {ACCUMULATOR_BITS} bits hold "
+                         f"{MOST_TERMS:,} of 16 x 8 bits; use smaller batches")
 
 
 def _with_bias(sums: np.ndarray, lsb: int, bias: TrainingTensor) -> tuple[np.ndarray, int]:
@@ -74,16 +74,6 @@ def add_exact(a: TrainingTensor, b: TrainingTensor) -> tuple[np.ndarray, int]:
     units = unit(a), unit(b)
     low = max(min(units), max(units) - REACH)
     return round_shift(a.mantissas, low - units[0]) + round_shift(b.mantissas, low - units[1]), low
-
-
-def linear(sums: np.ndarray, lsb: int) -> TrainingTensor:
-    """Exact sums in 32 bits."""
-    return requantize(sums, lsb, Width.LINEAR)
-
-
-def activations(sums: TrainingTensor) -> TrainingTensor:
-    """Linear values in 8 bits."""
-    return requantize(sums.mantissas, unit(sums), Width.ACTIVATION)
 
 
 def windows(x: np.ndarray, size: tuple[int, int], stride: int, padding: int = 0) -> np.ndarray:
@@ -103,9 +93,10 @@ def spread(parts: np.ndarray, shape: tuple[int, ...], stride: int, padding: int 
     return total[:, :, padding : padding + rows, padding : padding + columns]
 
 
-def dense(x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor) -> TrainingTensor:
-    """Linear value[samples, outputs] of x[samples, inputs], weight[outputs, inputs] and bias[outputs]."""
-    return linear(*_with_bias(x.mantissas @ weight.mantissas.T, unit(x) + unit(weight), bias))
+def dense(x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor, bits: int = Width.LINEAR
+          ) -> TrainingTensor:
+    """Result[samples, outputs] of x[samples, inputs], weight[outputs, inputs] and bias[outputs], in `bits` bits."""
+    return requantize(*_with_bias(x.mantissas @ weight.mantissas.T, unit(x) + unit(weight), bias), bits)
 
 
 def dense_back(x: TrainingTensor, weight: TrainingTensor, gradient: TrainingTensor, wanted: bool = True) -> Gradients:
@@ -113,20 +104,25 @@ def dense_back(x: TrainingTensor, weight: TrainingTensor, gradient: TrainingTens
 
     Args:
         x, weight: As for `dense`.
-        gradient:  Of its output, 16 or 32 bits.
+        gradient:  Of its output, 16 bits.
         wanted:    Whether that of the input is.
+
+    Raises:
+        ValueError: the batch is too large for the accumulators, see `check_terms`.
     """
-    g32 = widen(gradient)
-    g16 = narrow(g32)
-    inputs = narrow(linear(g16.mantissas @ weight.mantissas, unit(g16) + unit(weight))) if wanted else None
-    products = linear(g32.mantissas.T @ x.mantissas, unit(g32) + unit(x))
-    return Gradients(inputs, products, linear(g32.mantissas.sum(0), unit(g32)))
+    check_terms(len(x.mantissas), "the gradient of a dense layer")
+    g, inputs = gradient.mantissas, None
+    if wanted:
+        inputs = requantize(g @ weight.mantissas, unit(gradient) + unit(weight), Width.GRADIENT)
+    products = requantize(g.T @ x.mantissas, unit(gradient) + unit(x), Width.LINEAR)
+    return Gradients(inputs, products, requantize(g.sum(0), unit(gradient), Width.LINEAR))
 
 
 def convolve(
-    x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor, stride: int = 1, padding: int = 0
+    x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor, stride: int = 1, padding: int = 0,
+    bits: int = Width.LINEAR,
 ) -> TrainingTensor:
-    """Linear value of a convolution (a correlation, as everywhere in the field), zeros around its input.
+    """Result of a convolution (a correlation, as everywhere in the field), zeros around its input.
 
     Args:
         x:       [samples, channels, rows, columns].
@@ -134,11 +130,12 @@ def convolve(
         bias:    [outputs].
         stride:  Of rows and columns.
         padding: Zeros on each of the four sides.
+        bits:    Of the result.
     """
     seen = windows(x.mantissas, weight.mantissas.shape[2:], stride, padding)
     sums = np.einsum("nchwij,ocij->nohw", seen, weight.mantissas)
     column = whole(bias.mantissas[:, None, None], bias.exponent.item(), bias.bits)
-    return linear(*_with_bias(sums, unit(x) + unit(weight), column))
+    return requantize(*_with_bias(sums, unit(x) + unit(weight), column), bits)
 
 
 def convolve_back(
@@ -146,16 +143,17 @@ def convolve_back(
     wanted: bool = True,
 ) -> Gradients:
     """Gradients of a convolution. Arguments as for `convolve` and `dense_back`."""
-    g32 = widen(gradient)
-    inputs = None
+    g, inputs = gradient.mantissas, None
+    rows, columns = g.shape[2:]
+    check_terms(len(g) * rows * columns, "the gradient of a convolution")
     if wanted:
-        g16 = narrow(g32)
-        parts = np.einsum("nohw,ocij->nchwij", g16.mantissas, weight.mantissas)
-        inputs = narrow(linear(spread(parts, x.mantissas.shape, stride, padding), unit(g16) + unit(weight)))
+        parts = np.einsum("nohw,ocij->nchwij", g, weight.mantissas)
+        inputs = requantize(spread(parts, x.mantissas.shape, stride, padding), unit(gradient) + unit(weight),
+                            Width.GRADIENT)
     seen = windows(x.mantissas, weight.mantissas.shape[2:], stride, padding)
-    rows, columns = g32.mantissas.shape[2:]
-    products = np.einsum("nohw,nchwij->ocij", g32.mantissas, seen[:, :, :rows, :columns])
-    return Gradients(inputs, linear(products, unit(g32) + unit(x)), linear(g32.mantissas.sum((0, 2, 3)), unit(g32)))
+    products = np.einsum("nohw,nchwij->ocij", g, seen[:, :, :rows, :columns])
+    return Gradients(inputs, requantize(products, unit(gradient) + unit(x), Width.LINEAR),
+                     requantize(g.sum((0, 2, 3)), unit(gradient), Width.LINEAR))
 
 
 def max_pool(x: TrainingTensor, size: int, stride: int) -> tuple[TrainingTensor, np.ndarray]:
@@ -169,24 +167,26 @@ def max_pool(x: TrainingTensor, size: int, stride: int) -> tuple[TrainingTensor,
 def max_pool_back(
     gradient: TrainingTensor, chosen: np.ndarray, shape: tuple[int, ...], size: int, stride: int
 ) -> TrainingTensor:
-    """32 bits. Where windows overlap, what they send to one input is added exactly and brought to 32 bits."""
-    wide = widen(gradient)
-    parts = np.where(np.arange(size * size) == chosen[..., None], wide.mantissas[..., None], 0)
+    """16 bits. Where windows overlap, what they send to one input is added exactly and brought to 16 bits."""
+    parts = np.where(np.arange(size * size) == chosen[..., None], gradient.mantissas[..., None], 0)
     total = spread(parts.reshape(*chosen.shape, size, size), shape, stride)
-    return linear(total, unit(wide)) if stride < size else TrainingTensor(total, wide.exponent, wide.bits)
+    if stride < size:
+        return requantize(total, unit(gradient), Width.GRADIENT)
+    return TrainingTensor(total, gradient.exponent, gradient.bits)
 
 
 def average_pool(x: TrainingTensor, size: int, stride: int) -> TrainingTensor:
-    """Means of windows: the exact sum, MEAN_BITS below its unit, divided once, half away, and brought to 8 bits."""
+    """Means of windows: the exact sum times the `reciprocal` of their size, exactly, brought to 8 bits once."""
+    mantissa, lsb = reciprocal(size * size)
     sums = windows(x.mantissas, (size, size), stride).sum((4, 5))
-    return requantize(divide(sums << MEAN_BITS, size * size), unit(x) - MEAN_BITS, Width.ACTIVATION)
+    return requantize(sums * mantissa, unit(x) + lsb, Width.ACTIVATION)
 
 
 def average_pool_back(gradient: TrainingTensor, shape: tuple[int, ...], size: int, stride: int) -> TrainingTensor:
-    """32 bits: what the windows send to an input is added exactly and divided once, half away. Its exponent stays."""
-    wide = widen(gradient)
-    parts = np.broadcast_to(wide.mantissas[..., None, None], (*wide.mantissas.shape, size, size))
-    return TrainingTensor(divide(spread(parts, shape, stride), size * size), wide.exponent, wide.bits)
+    """16 bits: what the windows send to an input is added exactly and multiplied by the `reciprocal` exactly."""
+    mantissa, lsb = reciprocal(size * size)
+    parts = np.broadcast_to(gradient.mantissas[..., None, None], (*gradient.mantissas.shape, size, size))
+    return requantize(spread(parts, shape, stride) * mantissa, unit(gradient) + lsb, Width.GRADIENT)
 
 
 def relu(x: TrainingTensor) -> TrainingTensor:
@@ -194,9 +194,8 @@ def relu(x: TrainingTensor) -> TrainingTensor:
 
 
 def relu_back(gradient: TrainingTensor, y: TrainingTensor) -> TrainingTensor:
-    """32 bits: the gradient passes where y = relu(x) is above zero."""
-    wide = widen(gradient)
-    return TrainingTensor(np.where(y.mantissas > 0, wide.mantissas, 0), wide.exponent, wide.bits)
+    """The gradient passes where y = relu(x) is above zero; its exponent stays."""
+    return TrainingTensor(np.where(y.mantissas > 0, gradient.mantissas, 0), gradient.exponent, gradient.bits)
 
 
 def add(a: TrainingTensor, b: TrainingTensor) -> TrainingTensor:

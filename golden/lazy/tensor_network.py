@@ -124,7 +124,7 @@ def forward(
     *inner, last = layers
     y, tape = _branch(tuple(inner), parameters, x, "")
     name = str(len(inner))
-    return _linear(last, parameters, y, name), [*tape, (last, name, y, None)]
+    return _linear(last, parameters, y, name, Width.LINEAR), [*tape, (last, name, y, None)]
 
 
 def backward(parameters: dict[str, Parameters], tape: list, gradient: TrainingTensor) -> dict[str, TrainingTensor]:
@@ -140,7 +140,7 @@ def _branch(layers, parameters, x, prefix):
         name, kept = f"{prefix}{place}", None
         match layer:
             case Conv() | Dense():
-                y = tensor_layers.activations(_linear(layer, parameters, x, name))
+                y = _linear(layer, parameters, x, name, Width.ACTIVATION)
             case MaxPool():
                 y, kept = tensor_layers.max_pool(x, layer.size, layer.stride)
             case AveragePool():
@@ -156,11 +156,11 @@ def _branch(layers, parameters, x, prefix):
     return x, tape
 
 
-def _linear(layer, parameters, x: TrainingTensor, name: str) -> TrainingTensor:
+def _linear(layer, parameters, x: TrainingTensor, name: str, bits: int) -> TrainingTensor:
     weight, bias = (training_tensor(parameters[f"{name}.{part}"]) for part in ("weight", "bias"))
     if isinstance(layer, Dense):
-        return tensor_layers.dense(_flat(x), weight, bias)
-    return tensor_layers.convolve(x, weight, bias, layer.stride, layer.padding)
+        return tensor_layers.dense(_flat(x), weight, bias, bits)
+    return tensor_layers.convolve(x, weight, bias, layer.stride, layer.padding, bits)
 
 
 def _branch_back(parameters, tape, gradient: TrainingTensor, found: dict, wanted: bool) -> TrainingTensor | None:

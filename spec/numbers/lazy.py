@@ -25,6 +25,11 @@ class Width(IntEnum):
     RESIDUAL = 16  #: residuals of parameters; the fifth
 
 
+ACCUMULATOR_BITS = 48  #: Bits of a sum over products, sign included.
+#: Most products of a gradient of 16 bits and a number of 8 bits that a sum has: samples times places for parameters.
+MOST_TERMS = 1 << ACCUMULATOR_BITS - Width.GRADIENT - Width.ACTIVATION
+
+
 class Repeat(IntFlag):
     """Request of the lazy-update unit: the reasons why a tensor must pass through it again, from its first state."""
 

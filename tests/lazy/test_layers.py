@@ -11,7 +11,7 @@ from concord.golden.lazy.lazy_update import initial_parameters
 from concord.golden.lazy.tensor import TrainingTensor, to_training_tensor
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
-from concord.spec.numbers.lazy import E_MAX, E_MIN, LazyFormat
+from concord.spec.numbers.lazy import E_MAX, E_MIN, MOST_TERMS, LazyFormat
 
 
 def half_away(x: Fraction) -> int:
@@ -62,8 +62,8 @@ def slow_convolution(x, w, g, stride, padding):
         if 0 <= r < rows and 0 <= s < columns:
             y[n, o, p, q] += x[n, c, r, s] * w[o, c, i, j]
             if g is not None:
-                gx[n, c, r, s] += g[1][n, o, p, q] * w[o, c, i, j]
-                gw[o, c, i, j] += g[0][n, o, p, q] * x[n, c, r, s]
+                gx[n, c, r, s] += g[n, o, p, q] * w[o, c, i, j]
+                gw[o, c, i, j] += g[n, o, p, q] * x[n, c, r, s]
     return y, gx, gw
 
 
@@ -76,17 +76,15 @@ def test_convolution(stride, padding, seed):
     sums, _, _ = slow_convolution(real(x), real(w), None, stride, padding)
     lsb = Fraction(2) ** int(x.lsb.item() + w.lsb.item())
     bias = np.array([half_away(v / lsb) * lsb for v in real(b)], object)
-    got = tensor_layers.convolve(x, w, b, stride, padding)
-    equal(got, requantized(sums + bias[:, None, None], 32))
-    equal(tensor_layers.activations(got), requantized(real(got), 8))
-    for bits in 16, 32:
-        g = random_block(rng, got.mantissas.shape, bits)
-        g16 = requantized(real(g), 16)
-        _, gx, gw = slow_convolution(real(x), real(w), (real(g), real(g16)), stride, padding)
-        back = tensor_layers.convolve_back(x, w, g, stride, padding)
-        equal(back.inputs, requantized(real(requantized(gx, 32)), 16))
-        equal(back.weight, requantized(gw, 32))
-        equal(back.bias, requantized(real(g).sum((0, 2, 3)), 32))
+    for bits in 8, 32:
+        got = tensor_layers.convolve(x, w, b, stride, padding, bits)
+        equal(got, requantized(sums + bias[:, None, None], bits))
+    g = random_block(rng, got.mantissas.shape, 16)
+    _, gx, gw = slow_convolution(real(x), real(w), real(g), stride, padding)
+    back = tensor_layers.convolve_back(x, w, g, stride, padding)
+    equal(back.inputs, requantized(gx, 16))
+    equal(back.weight, requantized(gw, 32))
+    equal(back.bias, requantized(real(g).sum((0, 2, 3)), 32))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -95,8 +93,9 @@ def test_dense_is_a_convolution_of_one_pixel(seed):
     x, w, b = random_block(rng, (3, 7), 8), random_block(rng, (5, 7), 8), random_block(rng, (5,), 8)
     g = random_block(rng, (3, 5), 16)
     deep = [whole(t.mantissas[..., None, None], t.exponent.item(), t.bits) for t in (x, w, g)]
-    got, want = tensor_layers.dense(x, w, b), tensor_layers.convolve(*deep[:2], b)
-    assert np.array_equal(got.values, want.values[..., 0, 0])
+    for bits in 8, 32:
+        got, want = tensor_layers.dense(x, w, b, bits), tensor_layers.convolve(*deep[:2], b, bits=bits)
+        assert np.array_equal(got.values, want.values[..., 0, 0])
     back, deep_back = tensor_layers.dense_back(x, w, g), tensor_layers.convolve_back(*deep)
     for part in "inputs", "weight":
         assert np.array_equal(getattr(back, part).values, getattr(deep_back, part).values[..., 0, 0])
@@ -112,12 +111,14 @@ def test_pooling(size, stride):
     mean = tensor_layers.average_pool(x, size, stride)
     g = random_block(rng, y.mantissas.shape, 16)
     to_largest, to_all = (np.full(x.mantissas.shape, Fraction(0)) for _ in range(2))
-    largest, means, unit = np.empty_like(real(y)), np.empty_like(real(y)), Fraction(2) ** (int(x.lsb.item()) - 16)
+    largest, means = np.empty_like(real(y)), np.empty_like(real(y))
+    mantissa, lsb = tensor_layers.reciprocal(size**2)
+    share = mantissa * Fraction(2) ** lsb
     for n, c, p, q in np.ndindex(y.mantissas.shape):
         rows, columns = (slice(k * stride, k * stride + size) for k in (p, q))
         seen = real(x)[n, c, rows, columns]
         largest[n, c, p, q] = seen.max()
-        means[n, c, p, q] = half_away(seen.sum() / size**2 / unit) * unit
+        means[n, c, p, q] = seen.sum() * share
         to_all[n, c, rows, columns] += real(g)[n, c, p, q]
         first = np.unravel_index(np.flatnonzero(seen.ravel() == seen.max())[0], seen.shape)
         to_largest[n, c, rows, columns][first] += real(g)[n, c, p, q]
@@ -125,13 +126,30 @@ def test_pooling(size, stride):
     equal(mean, requantized(means, 8))
     back = tensor_layers.max_pool_back(g, chosen, x.mantissas.shape, size, stride)
     if stride < size:
-        equal(back, requantized(to_largest, 32))
+        equal(back, requantized(to_largest, 16))
     else:
         assert (real(back) == to_largest).all()
-    spread = tensor_layers.average_pool_back(g, x.mantissas.shape, size, stride)
-    assert spread.exponent.item() == g.exponent.item()
-    fine = Fraction(2) ** int(spread.lsb.item())
-    assert spread.mantissas.ravel().tolist() == [half_away(v / size**2 / fine) for v in to_all.ravel()]
+        assert back.exponent.item() == g.exponent.item()
+    equal(tensor_layers.average_pool_back(g, x.mantissas.shape, size, stride), requantized(to_all * share, 16))
+
+
+def test_reciprocals_have_sixteen_bits():
+    for count in range(1, 2000):
+        mantissa, lsb = tensor_layers.reciprocal(count)
+        assert 1 << 14 <= mantissa < 1 << 15
+        assert abs(Fraction(1, count) - mantissa * Fraction(2) ** lsb) * 2 <= Fraction(2) ** lsb
+        if count & (count - 1) == 0:
+            assert mantissa * Fraction(2) ** lsb == Fraction(1, count)
+
+
+def test_sums_that_accumulators_may_not_hold_are_refused():
+    """The largest products are 2^22, so the largest sum is 2^46."""
+    assert MOST_TERMS << 15 + 7 == 1 << 46
+    with pytest.raises(ValueError, match=r"of a dense layer adds 16,777,217 products .*; use smaller batches"):
+        tensor_layers.check_terms(MOST_TERMS + 1, "the gradient of a dense layer")
+    x = TrainingTensor(np.broadcast_to(np.int64(1), (MOST_TERMS + 1, 1)), np.zeros((1, 1), np.int64), 8)
+    with pytest.raises(ValueError, match="use smaller batches"):
+        tensor_layers.dense_back(x, whole(np.ones((1, 1), np.int64), 0, 8), whole(x.mantissas, 0, 16))
 
 
 def test_relu():
@@ -139,7 +157,7 @@ def test_relu():
     y = tensor_layers.relu(x)
     assert y.mantissas.tolist() == [[0, 0, 1, 127]]
     back = tensor_layers.relu_back(whole(np.array([[-5, 6, -7, 8]]), -9, 16), y)
-    equal(back, whole(np.array([[0, 0, -7 << 16, 8 << 16]]), -9, 32))
+    equal(back, whole(np.array([[0, 0, -7, 8]]), -9, 16))
 
 
 def test_branches_are_added_exactly():

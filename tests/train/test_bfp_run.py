@@ -131,7 +131,7 @@ def test_what_arms_lose():
 def test_rules_that_lose_no_updates_learn(rule, samples):
     net, _ = begin(rule)
     train(net, samples, 12)
-    assert fitting.accuracy(net, *samples) > 0.4
+    assert fitting.accuracy(net, *samples) > 0.35
 
 
 def test_bytes_of_state():

@@ -56,12 +56,6 @@ def exact(made: TrainingTensor, like: torch.Tensor) -> ExactTensor:
     return ExactTensor(values, int(made.lsb.item()), made.bits)
 
 
-def widen(gradient: ExactTensor) -> ExactTensor:
-    """The gradient with 32-bit mantissas: see `golden.lazy.tensor_layers.widen`."""
-    by = Width.LINEAR - gradient.bits
-    return ExactTensor(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.left_shift + by, gradient.top)
-
-
 def sums(total: torch.Tensor, lsb: int, left_shift: int) -> ExactTensor:
     """Exact sums from int64, in float64 if it holds them with room for rounding."""
     top = largest(total)
@@ -80,14 +74,13 @@ def ceil_log2(top: int) -> int:
     return (top - 1).bit_length() if top else 0
 
 
-def requantize(x: ExactTensor, bits: int, group=Alone, *, through: bool = False) -> ExactTensor:
+def requantize(x: ExactTensor, bits: int, group=Alone) -> ExactTensor:
     """Bring exact sums to mantissas: see `golden.lazy.tensor.requantize`.
 
     Args:
-        x:       Exact sums, which may be overwritten, or mantissas, which are not.
-        bits:    Bits of a mantissa: 8, 16 or 32.
-        group:   The processes that share the tensor.
-        through: Whether sums are brought to 32 bits first, as those of products are.
+        x:     Exact sums, which may be overwritten, or mantissas, which are not.
+        bits:  Bits of a mantissa: 8, 16 or 32.
+        group: The processes that share the tensor.
     """
     top = largest(x.values, group) if x.top is None else x.top
     if not top:
@@ -95,8 +88,8 @@ def requantize(x: ExactTensor, bits: int, group=Alone, *, through: bool = False)
     size = ceil_log2(top) + x.left_shift
     exponent, shift = size + x.lsb, size - (bits - 1)
     quick = x.values.dtype != torch.int64 and top < ROUNDED[torch.float64][0] and E_MIN <= exponent <= E_MAX
-    if not quick or through and top << x.left_shift >= 1 << Width.LINEAR - 1:
-        return _by_golden(x, bits, top, through)
+    if not quick:
+        return _by_golden(x, bits, top)
     lsb, shift = exponent - (bits - 1), shift - x.left_shift
     if shift <= 0 and top & (top - 1):  # nothing to round and nothing to clip
         return ExactTensor(x.values.to(_type(bits)), lsb, bits, -shift, top)
@@ -126,17 +119,11 @@ def _scaled(values: torch.Tensor, shift: int, bits: int, top: int, spare: bool) 
     return (scaled.round_() if shift > 0 else scaled).clamp_(max=highest).to(_type(bits))
 
 
-def _by_golden(x: ExactTensor, bits: int, top: int, through: bool) -> ExactTensor:
+def _by_golden(x: ExactTensor, bits: int, top: int) -> ExactTensor:
     if top << x.left_shift >= 1 << 62:
         raise ArithmeticError(f"a sum of {top.bit_length() + x.left_shift} bits does not fit 62; use smaller batches")
-    sums, lsb, top = x.integers(), x.lsb, np.int64(top << x.left_shift)
-    if through:
-        exponent = golden_tensor.measure(top, lsb)
-        wide = golden_tensor.requantize(sums, lsb, Width.LINEAR, exponent=exponent)
-        sums, tops = wide.mantissas, golden_tensor.requantize([-top], lsb, Width.LINEAR, exponent=exponent)
-        lsb, top = int(tops.lsb.item()), np.abs(tops.mantissas).max()
-    exponent = int(golden_tensor.measure(top, lsb).item())
-    made = golden_tensor.requantize(sums, lsb, bits, exponent=exponent)
+    exponent = int(golden_tensor.measure(np.int64(top << x.left_shift), x.lsb).item())
+    made = golden_tensor.requantize(x.integers(), x.lsb, bits, exponent=exponent)
     return exact(tensor_layers.whole(made.mantissas, exponent, bits), x.values)
 
 

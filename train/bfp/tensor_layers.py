@@ -11,7 +11,7 @@ import torch
 from concord.golden.lazy import tensor_layers, tensor_network
 from concord.spec.numbers.lazy import Width
 from concord.train.bfp.parallel import Alone
-from concord.train.bfp.tensor import ExactTensor, add, largest, requantize, sums, widen
+from concord.train.bfp.tensor import ExactTensor, add, largest, requantize, sums
 
 
 class ProductLayer:
@@ -52,35 +52,33 @@ class ProductLayer:
         return ExactTensor(total if low == lsb else _rounded(total.double(), low - lsb) + bias, low)
 
     def forward(self, x: ExactTensor) -> ExactTensor:
-        return requantize(self.linear(x), Width.ACTIVATION, self.group, through=True)
+        return requantize(self.linear(x), Width.ACTIVATION, self.group)
 
     def backward(self, gradient: ExactTensor) -> ExactTensor | None:
-        wide = widen(gradient)
-        if wide.top is None:
-            wide.top = largest(wide.values, self.group)
-        prepared = self.kernels.prepare(wide.values, wide.top)
-        sent = self._inputs(requantize(wide, Width.GRADIENT, self.group), wide, prepared) if self.wanted else None
+        terms = self.group.size * gradient.values[:, 0].numel()
+        tensor_layers.check_terms(terms, f"the gradient of layer {self.name!r}")
+        if gradient.top is None:
+            gradient.top = largest(gradient.values, self.group)
+        prepared = self.kernels.prepare(gradient.values, gradient.top)
+        sent = self._inputs(gradient, prepared) if self.wanted else None
         if self.convolution:
             weight, bias = self.kernels.convolve_weight(
                 prepared, self.seen, self.layer.size, self.layer.stride, self.layer.padding)
         else:
             weight, bias = self.kernels.dense_weight(prepared, self.seen)
-        self.seen = None
-        self.found = {f"{self.name}.weight": sums(self.group.total(weight), wide.lsb + self.unit, wide.left_shift),
-                      f"{self.name}.bias": sums(self.group.total(bias), wide.lsb, wide.left_shift)}
+        self.seen, lsb, left_shift = None, gradient.lsb, gradient.left_shift
+        self.found = {f"{self.name}.weight": sums(self.group.total(weight), lsb + self.unit, left_shift),
+                      f"{self.name}.bias": sums(self.group.total(bias), lsb, left_shift)}
         return sent
 
-    def _inputs(self, narrow: ExactTensor, wide: ExactTensor, prepared) -> ExactTensor:
-        if narrow.values is not wide.values:
-            highest = (1 << Width.GRADIENT - 1) - 1
-            prepared = self.kernels.prepare(narrow.values, highest if narrow.top is None else narrow.top)
+    def _inputs(self, gradient: ExactTensor, prepared) -> ExactTensor:
         if self.convolution:
             total = self.kernels.convolve_input(
                 prepared, self.weight.mantissas, self.shape, self.layer.stride, self.layer.padding)
         else:
             total = self.kernels.dense_input(prepared, self.weight.mantissas).view(self.shape)
-        products = ExactTensor(total, narrow.lsb + self.weight.lsb, 0, narrow.left_shift)
-        return requantize(products, Width.GRADIENT, self.group, through=True)
+        products = ExactTensor(total, gradient.lsb + self.weight.lsb, 0, gradient.left_shift)
+        return requantize(products, Width.GRADIENT, self.group)
 
 
 def _rounded(values: torch.Tensor, shift: int) -> torch.Tensor:
@@ -114,21 +112,21 @@ class MaxPool:
         return ExactTensor(largest, x.lsb, x.bits, x.left_shift)
 
     def backward(self, gradient: ExactTensor) -> ExactTensor:
-        wide, overlap = widen(gradient), self.stride < self.size
-        total = torch.zeros_like(self.x, dtype=torch.float64 if overlap else wide.values.dtype)
+        overlap = self.stride < self.size
+        total = torch.zeros_like(self.x, dtype=torch.float64 if overlap else gradient.values.dtype)
         free = torch.ones_like(self.y, dtype=torch.bool)
         for place in _places(self.y.shape[2:], self.size, self.stride):
             chosen = (self.x[place] == self.y).logical_and_(free)
             free ^= chosen
-            part = wide.values * chosen
+            part = gradient.values * chosen
             if overlap:
                 total[place] += part
             else:
                 total[place] = part
         self.x = self.y = None
         if overlap:
-            return requantize(ExactTensor(total, wide.lsb, 0, wide.left_shift), Width.LINEAR, self.group)
-        return ExactTensor(total, wide.lsb, wide.bits, wide.left_shift)
+            return requantize(ExactTensor(total, gradient.lsb, 0, gradient.left_shift), Width.GRADIENT, self.group)
+        return ExactTensor(total, gradient.lsb, gradient.bits, gradient.left_shift)
 
 
 class AveragePool:
@@ -141,28 +139,19 @@ class AveragePool:
     def forward(self, x: ExactTensor) -> ExactTensor:
         self.shape = x.shape
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
-        total = sum(x.values[place].float() for place in places)
-        means = self._divided(ExactTensor(total, x.lsb - tensor_layers.MEAN_BITS, 0,
-                                          x.left_shift + tensor_layers.MEAN_BITS))
-        return requantize(means, Width.ACTIVATION, self.group)
+        total = sum(x.values[place].double() for place in places)
+        return self._mean(total, x, Width.ACTIVATION)
 
     def backward(self, gradient: ExactTensor) -> ExactTensor:
-        wide = widen(gradient)
-        total = wide.values.new_zeros(self.shape, dtype=torch.float64)
-        for place in _places(wide.shape[2:], self.size, self.stride):
-            total[place] += wide.values
-        made = self._divided(ExactTensor(total, wide.lsb, 0, wide.left_shift))
-        return ExactTensor(made.values, made.lsb, Width.LINEAR, made.left_shift)
+        total = gradient.values.new_zeros(self.shape, dtype=torch.float64)
+        for place in _places(gradient.shape[2:], self.size, self.stride):
+            total[place] += gradient.values
+        return self._mean(total, gradient, Width.GRADIENT)
 
-    def _divided(self, x: ExactTensor) -> ExactTensor:
-        """round(x / window), half away from zero."""
-        area = self.size**2
-        down = area.bit_length() - 1
-        if area == 1 << down and down <= x.left_shift:
-            return ExactTensor(x.values, x.lsb, 0, x.left_shift - down)
-        whole = x.values.long() << x.left_shift
-        divided = torch.div(2 * whole.abs() + area, 2 * area, rounding_mode="floor").mul_(whole.sign())
-        return ExactTensor(divided.double(), x.lsb)
+    def _mean(self, total: torch.Tensor, of: ExactTensor, bits: int) -> ExactTensor:
+        """Sums over windows of mantissas of a tensor, divided by the size of a window."""
+        mantissa, lsb = tensor_layers.reciprocal(self.size**2)
+        return requantize(ExactTensor(total.mul_(mantissa), of.lsb + lsb, 0, of.left_shift), bits, self.group)
 
 
 class Relu:
@@ -176,10 +165,9 @@ class Relu:
         return ExactTensor(self.y, x.lsb, x.bits, x.left_shift)
 
     def backward(self, gradient: ExactTensor) -> ExactTensor:
-        wide = widen(gradient)
-        passed = wide.values * self.y.clamp(max=1)
+        passed = gradient.values * self.y.clamp(max=1)
         self.y = None
-        return ExactTensor(passed, wide.lsb, wide.bits, wide.left_shift)
+        return ExactTensor(passed, gradient.lsb, gradient.bits, gradient.left_shift)
 
 
 class Residual:
