@@ -1,13 +1,17 @@
 """Scripts as ONNX graphs, which onnxruntime runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
+from concord.golden.mfu.softmax import softmax
+from concord.spec.numbers.softmax import fractions, wholes
 from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
 from concord.tests.twin.test_vocabulary import pairs
 from concord.twin.lib.run import run
-from concord.twin.lib.script import Script
+from concord.twin.lib.script import Script, StoredTensor
 from concord.twin.source.frameworks import CURVES
 from concord.twin.vocabulary import numpy_functions
 
@@ -65,6 +69,22 @@ def test_curves(name, golden):
     found = results_of(one(PARTS[0], call("y", name, "a")), np.stack([bits, bits], 1).view(np.float16))[:, 0]
     defined = ~float16.is_nan(golden(bits))  # the bits of a NaN are the runtime's
     assert np.array_equal(found[defined], golden(bits)[defined])
+
+
+def test_softmax():
+    """Scores near each other, far apart, in all lanes of patterns, and elements that leave no result."""
+    rng = np.random.default_rng(0)
+    near = rng.normal(0, 3, (3000, 7)).astype(np.float16).view(np.uint16)
+    far = rng.integers(0, 1 << 16, (20_000, 7)).astype(np.uint16)
+    bits = np.concatenate([near, far, np.full((1, 7), 0xFC00, np.uint16)])
+    tables = {name: StoredTensor(values=np.asarray(rows, np.int32))
+              for name, rows in (("t.fractions", fractions()), ("t.wholes", wholes()))}
+    script = replace(one(call("y", "softmax", "x", "t.fractions", "t.wholes"), tensors=tables), inputs=(7,), outputs=7)
+    found, wanted = results_of(script, bits.view(np.float16)), softmax(bits)
+    defined = ~float16.is_nan(wanted)
+    assert np.array_equal(found[defined], wanted[defined])
+    assert float16.is_nan(found[~defined]).all()
+    assert 0 < (~defined).mean() < 1
 
 
 def test_what_onnx_cannot_say_is_said():

@@ -162,6 +162,43 @@ class Functions(OnnxNodes):
         whole = self.node("Cast", self.node("Sub", rest, limit), to=DOUBLE)
         return self._op("Mul", OnnxValue(name=whole, shape=sums.shape, type=DOUBLE), 2.0**-fraction)
 
+    def softmax(self, a: OnnxValue, fractions: OnnxValue, wholes: OnnxValue) -> OnnxValue:
+        """exp(a) by its sum along the last axis: whole numbers of two tables, rounded once."""
+        node, x = self.node, self._cast(a, DOUBLE).name
+        nan, above, below = node("IsNaN", x), node("IsInf", x, detect_negative=0), node("IsInf", x, detect_positive=0)
+        strange = node("Or", nan, above)
+        term = self._terms(node("Where", node("Or", strange, below), self.constant(-65536, np.float64), x),
+                           fractions.array.astype(np.int64), wholes.array.astype(np.int64))
+        last = self.constant([-1], np.int64)
+        total, raised = node("ReduceSum", term, last), node("Mul", term, self.constant(1 << 25, np.int64))
+        quotient = node("Div", raised, total)
+        sticky = node("Cast", node("Greater", raised, node("Mul", quotient, total)), to=DOUBLE)
+        parts = node("Add", node("Mul", node("Cast", quotient, to=DOUBLE), self.constant(2, np.float64)), sticky)
+        parts = node("Mul", parts, self.constant(2.0**-26, np.float64))
+        result = self.half(OnnxValue(name=parts, shape=a.shape, type=DOUBLE))
+        any_strange = node("ReduceMax", node("Cast", strange, to=FLOAT), last)
+        all_below = node("ReduceMin", node("Cast", below, to=FLOAT), last)
+        undefined = node("Greater", node("Max", any_strange, all_below), self.constant(0, np.float32))
+        return OnnxValue(name=node("Where", undefined, self.constant(np.nan, np.float32), result.name), shape=a.shape)
+
+    def _terms(self, x: str, fractions: np.ndarray, wholes: np.ndarray) -> str:
+        """The terms of `softmax`, whole numbers, from finite numbers in float64."""
+        def number(value) -> str:
+            return self.constant(value, np.int64)
+
+        node = self.node
+        places = node("Floor", node("Mul", x, self.constant(65536, np.float64)))
+        # The largest is found in float64: ReduceMax of onnxruntime is wrong for whole numbers beyond 32 bits.
+        distance = node("Cast", node("Sub", node("ReduceMax", places, number([-1])), places), to=TensorProto.INT64)
+        whole, part = (node(op, distance, number(65536)) for op in ("Div", "Mod"))
+        chord, low = (node(op, part, number(512)) for op in ("Div", "Mod"))
+        base, slope = (node("Gather", number(column), chord) for column in fractions.T)
+        near = node("Sub", base, node("Div", node("Mul", slope, low), number(512)))
+        row = node("Min", whole, number(len(wholes) - 1))
+        factor, power = (node("Gather", number(column), row) for column in (wholes[:, 0], 1 << wholes[:, 1]))
+        far = node("Less", number(len(wholes) - 1), whole)
+        return node("Where", far, number(0), node("Div", node("Mul", near, factor), power))
+
     def convolution(self, codes: OnnxValue, weights: OnnxValue, start: OnnxValue | None = None, scale=0, stride=(1, 1),
                     padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0) -> OnnxValue:
         """`dense` of every window."""
