@@ -14,7 +14,7 @@ from concord.compiler.lib.neighbours import ALONE, Neighbours, needed
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.joins import Concat, GatedChannels, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
-from concord.net.layers.pooling import Average, BlockAverage, MaxPool
+from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
@@ -23,6 +23,8 @@ from concord.spec.isa.memories import Mem
 
 #: Classes of layers that have images.
 IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, ImageToSequence, SequenceToImage, GatedChannels)
+#: Quantised results, which are vectors where their image has one pixel.
+_RESULTS = (QuantizedResult, BlockQuantizedResult)
 #: Name of the network's input when it comes in reverse order, from the last time step to the first one.
 BACKWARD = "(backward)"
 
@@ -83,7 +85,9 @@ class Wiring(Wired[Layer]):
 
 def has_images(model: Model, neighbours: Neighbours = ALONE) -> bool:
     """Whether a model, or the network of which it is a part, has layers of images."""
-    return neighbours.images or any(isinstance(layer, IMAGES) for layer in model.layers)
+    vectors = _RESULTS if model.recurrent else ()  # such as behind the last time step of any number of them
+    return neighbours.images or any(isinstance(layer, IMAGES) and not (
+        isinstance(layer, vectors) and layer.shape[1:] == (1, 1)) for layer in model.layers)
 
 
 def wired(model: Model, kind_of: Callable[[Layer | None], CompiledKind], neighbours: Neighbours = ALONE) -> Wiring:

@@ -3,6 +3,8 @@
 A chain computes the product, applies the constants of the layer's arithmetic, and its activation function.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from concord.compiler.emit.chains import OpenChain
 from concord.compiler.emit.sources import FromPool, FromProduct, FromWords, Multiplied
@@ -103,7 +105,23 @@ class IntegerProductKind(ProductKind):
         return bool((node.layer.offset == float16.SIGN).any())
 
 
-class ResultKind(IntegerProductKind):
+class CodesOfResults(ProductKind):
+    """What both kinds of quantised results share: their codes lie in VectorRf, in networks without images, too."""
+
+    def limits(self, layer, config, *, images):
+        found = super().limits(layer, config, images=True)
+        return found if images else found + limits.entries(layer, config)
+
+    def made(self, network: PlannedNetwork, layer, sources):
+        return replace(sources[0], name=layer.name)
+
+    def demand(self, demands: Demands, node):
+        kernel = demands.network.kernel(node)
+        codes = demands.codes_of(node.sources[0], kernel.codes, kernel.window, kernel.apart)
+        demands.readings[node.name] = Reading(kernel=kernel, map=codes)
+
+
+class ResultKind(CodesOfResults, IntegerProductKind):
     """Quantised results of products: their codes are read as numbers, which are multiplied by S; then T is added."""
 
     def operands(self, layer, config):
@@ -130,7 +148,7 @@ class BlockAverageKind(ProductKind):
         return True
 
 
-class BlockResultKind(BlockAverageKind):
+class BlockResultKind(CodesOfResults, BlockAverageKind):
     """Quantised results in block floating point, which are read as numbers."""
 
     def operations(self, network: PlannedNetwork, node):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from concord.compiler.lib import tiling
 from concord.golden.mvm.elements import representable
+from concord.net.quantize.results import ENDING
 from concord.spec.isa.operations import activations
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.numbers.activation import Activation
@@ -96,20 +97,27 @@ def start_values(start: np.ndarray, config: Config) -> list[Reason]:
         attribute="bias_bits", needed=bits, available=config.bias_bits)]
 
 
+def entries(layer, config: Config) -> list[Reason]:
+    """Check that a machine has VectorRf for the codes of results, in the format of the layer's codes."""
+    if config.vector_rf:
+        return []
+    able = ", ".join(name for name, one in PRESETS.items()
+                     if one.vector_rf and _codes(one.activations) == _codes(layer.input_format))
+    return [Reason(
+        sentence="results of products are quantised in VectorRf, which the machine lacks: leave them in binary16 with "
+                 f"--output-layer {layer.name.removesuffix(ENDING)}=none, or choose "
+                 + (f"one of the presets {able}" if able else "a machine of your own that has one"),
+        attribute="vector_rf", needed=config.vectors_of(layer.outputs), available=0)]
+
+
 def quantized_results(layer, config: Config) -> list[Reason]:
     """Check the codes of the results of a layer's products: VectorRf must hold them, in whole native vectors."""
     model, machine = layer.result_format, config.activations
     if model is None:
         return []
-    if not config.vector_rf:
-        able = ", ".join(name for name, one in PRESETS.items()
-                         if one.vector_rf and _codes(one.activations) == _codes(model))
-        return [Reason(
-            sentence="the results of its products are quantised in VectorRf, which the machine lacks: leave them in "
-                     f"binary16 with --output-layer {layer.name}=none, or choose "
-                     + (f"one of the presets {able}" if able else "a machine of your own that has one"),
-            attribute="vector_rf", needed=config.vectors_of(layer.outputs), available=0)]
-    found = []
+    found = entries(layer, config)
+    if found:
+        return found
     if _codes(model) != _codes(machine):
         found.append(Reason(
             sentence=f"the results of its products are {_width(model)} codes, the machine's operands "

@@ -72,7 +72,8 @@ class Planner:
             return
         if node.value.in_words and not isinstance(node.layer, Recurrent):
             for view in (*self.demands.sinks[node.name].numbers, *self.demands.sinks[node.name].codes):
-                self.keep(view)
+                if isinstance(view, NumbersView):  # codes of results lie in VectorRf
+                    self.keep(view)
         node.kind.plan(self, node)
 
     def operate(self, chain: OpenChain, operation: Operation, node: PlannedNode, values: np.ndarray, what: str,

@@ -144,6 +144,8 @@ def recurrent(
     vectors: Mapping[str, np.ndarray] | None = None,
     gate_bits: int = 0,
     bias_bits: int = 0,
+    result_format: Format | None = None,
+    result_places: tuple[int, int] = (-32, -32),
     float_operator: Recurrence | None = None,
 ) -> IntegerRecurrent:
     """Lower a recurrent layer with one scale for each gate's matrix; x and h are signed codes.
@@ -161,6 +163,8 @@ def recurrent(
         vectors:         Real[outputs], the vectors of the cell by name.
         gate_bits:       Width of the outputs of the gates; 0 for no quantisation.
         bias_bits:       Width of integer biases; 0 for biases in binary16.
+        result_format:   Format of the codes of the products' results; None for binary16.
+        result_places:   Least right shifts of the products with W and with R, which decide the steps of these codes.
         float_operator:  Field of the layer.
     """
     input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
@@ -169,12 +173,12 @@ def recurrent(
     s_in = float(s_in)
     bias, matrices = np.asarray(bias, np.float64), {}
     start = integer_biases(name, bias, np.asarray(input_steps, np.float64) * s_in, bias_bits) if bias_bits else None
-    for matrix, codes, steps, step, first in (
-        ("input", input_codes, input_steps, s_in, start),
-        ("recurrent", recurrent_codes, recurrent_steps, s_hidden, None),
+    for matrix, codes, steps, step, first, least in (
+        ("input", input_codes, input_steps, s_in, start, result_places[0]),
+        ("recurrent", recurrent_codes, recurrent_steps, s_hidden, None, result_places[1]),
     ):
         first = np.zeros(codes.shape[:2], np.int64) if first is None else first
-        p = places(codes, first, input_format, unsigned=False)
+        p = max(least, places(codes, first, input_format, unsigned=False))
         gain = np.asarray(steps, np.float64)[:, None]
         scale, _ = requantization(gain, 0.0, 0.0, s_in=step, m_in=0.0, s_out=1.0, m_out=0.0, p=p)
         matrices[f"{matrix}_p"] = p
@@ -189,6 +193,7 @@ def recurrent(
         **matrices,
         bias=binary16(np.zeros_like(bias) if bias_bits else bias, f"layer {name!r}, bias"),
         start=start,
+        result_format=result_format,
         input_quant_scale=binary16(np.ones(inputs) / s_in, f"layer {name!r}, input") if quantize_input else None,
         hidden_quant_scale=binary16(np.ones(hidden) / s_hidden, f"layer {name!r}, hidden"),
         initial=first_states(name, cell, initial, hidden),

@@ -15,6 +15,11 @@ from concord.net.quantize.codes import InputCodes
 from concord.net.quantize.recipe import Gates
 from concord.spec.numbers.formats import Format
 
+#: Most vectors of a calibration set from which steps of results are found.
+_CALIBRATED = 2048
+#: Number of halvings of the coarsest step that are tried for the codes of results.
+_FINER = 6
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Gated:
@@ -27,6 +32,8 @@ class Gated:
         vectors: float32[hidden], the cell's own vectors by name.
         inputs:  Codes of x.
         hidden:  Codes of h.
+        result_format: Format of the codes of the results of both products; None for binary16.
+        result_places: Right shifts of the products with W and with R, which decide the steps of these codes.
     """
 
     weights: tuple[np.ndarray, np.ndarray]
@@ -35,6 +42,8 @@ class Gated:
     vectors: Mapping[str, np.ndarray]
     inputs: InputCodes
     hidden: InputCodes
+    result_format: Format | None = None
+    result_places: tuple[int, int] = (-32, -32)
 
     @classmethod
     def of(cls, one: Direction, bits: int, choices: Gates, inputs: InputCodes, hidden: InputCodes) -> "Gated":
@@ -45,6 +54,30 @@ class Gated:
                                   for gate, affine in zip(matrix, scales, strict=True)])
                         for matrix, scales in zip(matrices, affines, strict=True))
         return cls(weights=weights, affines=affines, bias=one.bias, vectors=one.vectors, inputs=inputs, hidden=hidden)
+
+    def with_results(self, fmt: Format, x: np.ndarray, h: np.ndarray, biased: bool) -> "Gated":
+        """The same integers, with codes for the results of the products of a calibration set.
+
+        Args:
+            fmt:    Format of these codes.
+            x, h:   Real[samples, columns], what W and R multiply.
+            biased: Whether biases are integers, which the product with W contains.
+        """
+        found, steps = [], self.each("step")
+        for matrix, (values, codes) in enumerate(((x, self.inputs), (h, self.hidden))):
+            weights, start = self.weights[matrix], np.zeros(self.bias.shape, np.int64)
+            if biased and not matrix:
+                start = np.rint(self.bias / (steps[0] * codes.step)[:, None]).astype(np.int64)
+            some = codes.quantized(values[::-(-len(values) // _CALIBRATED)]) / codes.step
+            sums = some @ np.moveaxis(weights, -1, -2).astype(np.float64) + start[:, None]
+            found.append(result_places(sums, steps[matrix], fmt, lowering.places(weights, start, codes.format, False)))
+        return replace(self, result_format=fmt, result_places=tuple(found))
+
+    @property
+    def result_steps(self) -> np.ndarray:
+        """float32[W or R, gate], the real value of one step of the codes of results."""
+        shifts, steps = np.array(self.result_places)[:, None], np.array([[self.inputs.step], [self.hidden.step]])
+        return (self.each("step") * steps * 2.0**shifts).astype(np.float32)
 
     def each(self, name: str) -> np.ndarray:
         """float64[W or R, gate], an attribute of each scale."""
@@ -69,9 +102,28 @@ class Gated:
             name=name, cell=op.cell, input_codes=self.weights[0], recurrent_codes=self.weights[1], input_steps=steps[0],
             recurrent_steps=steps[1], bias=bias, weights_format=fmt, input_format=self.inputs.format,
             s_in=self.inputs.step, s_hidden=self.hidden.step, vectors=self.vectors, initial=op.first,
-            gate_bits=choices.outputs, bias_bits=choices.biases, float_operator=op)
+            gate_bits=choices.outputs, bias_bits=choices.biases, result_format=self.result_format,
+            result_places=self.result_places, float_operator=op)
         more = {"input_zeros": zeros[0], "recurrent_zeros": zeros[1]}
         return replace(layer, real=dict(layer.real) | {key: np.float64(value) for key, value in more.items()})
+
+
+def result_places(sums: np.ndarray, steps: np.ndarray, fmt: Format, least: int) -> int:
+    """The right shift for which codes of sums lose least: the smallest sum of squared errors in real units.
+
+    Args:
+        sums:  Float64[gates, samples, rows], whole numbers.
+        steps: Float64[gates], the real value of 1 of each gate.
+        fmt:   Format of the codes.
+        least: Least right shift, with which no sum overflows.
+    """
+    def lost(p: int) -> float:
+        codes = np.clip(np.rint(sums * 2.0**-p), fmt.lowest, fmt.highest)
+        return float(np.square((codes * 2.0**p - sums) * steps[:, None, None]).sum())
+
+    largest = float(np.abs(sums).max(initial=1.0))
+    whole = int(np.ceil(np.log2(largest / fmt.highest)))  # nothing clips
+    return min(range(max(whole - _FINER, least), max(whole, least) + 1), key=lost)
 
 
 def lost_weights(directions: Sequence[Direction], quantized: Sequence[Sequence[np.ndarray]]) -> str:

@@ -157,9 +157,13 @@ class Integers:
         # Hidden vectors in -1..1 need no calibration.
         step = 2.0 ** -(fmt.bits - 1) if cell.bounded else tensors.symmetric(made, fmt)[1]
         self.steps[part.node] = step
-        self.gated[part.name] = tuple(
-            Gated.of(one, self.weights_format.bits, self.gates, inputs, codes.signed(step, fmt.bits, fmt.symmetric))
-            for one in part.op.directions)
+        found = [Gated.of(one, self.weights_format.bits, self.gates, inputs,
+                          codes.signed(step, fmt.bits, fmt.symmetric)) for one in part.op.directions]
+        if (bits := self.recipe.results.of(part.name)) is not None:
+            result, own = codes.signed(1.0, bits, fmt.symmetric).format, np.split(made, len(found), axis=-1)
+            found = [one.with_results(result, *(values.reshape(-1, values.shape[-1]) for values in (x, hidden)),
+                                      bool(self.gates.biases)) for one, hidden in zip(found, own, strict=True)]
+        self.gated[part.name] = tuple(found)
         return lost_weights(part.op.directions, [found.real for found in self.gated[part.name]])
 
     def _hidden(self, tensor: str) -> float | None:
@@ -234,10 +238,10 @@ class Integers:
     def simulated(self, part: Part) -> Operator:
         """The operator of a layer in real numbers, with the numbers that its integers stand for."""
         if isinstance(part.op, Recurrence):
-            found, *_ = self.gated[part.name]
-            matrices = [one.real for one in self.gated[part.name]]
-            return simulated_recurrence(part.op, matrices, found.inputs.quantized, found.hidden.quantized,
-                                        self.gates.outputs)
+            found, *_ = every = self.gated[part.name]
+            return simulated_recurrence(part.op, [one.real for one in every], found.inputs.quantized,
+                                        found.hidden.quantized, self.gates, found.result_format,
+                                        [one.result_steps for one in every])
         rows = self.rows[part.name]
         op, codes, narrow = rows.op, rows.inputs.quantized, rows.narrow
         if isinstance(op, WEIGHTED):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from concord.net.graph import Graph, Node
 from concord.net.names import layer_names
 from concord.net.ops.pooling import ProductResult
+from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.reshape import Flatten
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize.results import ENDING, Results
@@ -18,15 +19,18 @@ from concord.net.quantize.results import ENDING, Results
 def results_apart(graph: Graph, results: Results) -> Graph:
     """The network with an operator for each result that is quantised by itself, which changes no real number.
 
+    The products of recurrent layers are inside of these, which quantise them themselves.
+
     Raises:
-        ValueError: `results` names what is no dense layer or convolution.
+        ValueError: `results` names what is no dense layer, convolution or recurrent layer.
     """
     names = layer_names(node.name for node in graph.nodes)
     products = {names[node.name]: node for node in graph.nodes
                 if isinstance(node.op, Convolution | Linear) and not graph.types[node.name].sequence}
-    if unknown := set(results.layers) - set(products):
+    known = [*products, *(names[node.name] for node in graph.nodes if isinstance(node.op, Recurrence))]
+    if unknown := set(results.layers) - set(known):
         raise ValueError(f"there is no product {min(unknown)!r} whose result could be quantised; the network has "
-                         f"{', '.join(products)}")
+                         f"{', '.join(known)}")
     chosen = [node for name, node in products.items() if results.of(name) is not None]
     renamed = {node.name: list(_nodes(node, graph))[-1].name for node in chosen}
     return graph.rewritten({

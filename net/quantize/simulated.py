@@ -1,16 +1,20 @@
 """Operators of a quantised network in real numbers: what its quantisers do, without the machine's other roundings."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from concord.net.arithmetic.windows import Window
 from concord.net.cells.real import RealOperations
 from concord.net.ops.operator import Operator
-from concord.net.ops.recurrent import Recurrence
+from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.ops.weighted import Convolution
+from concord.net.quantize.recipe import Gates
 from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
 
+#: Gates without quantisers of their outputs.
+PLAIN = Gates()
 #: From real numbers to the numbers that their codes or blocks stand for.
 Quantizer = Callable[[np.ndarray], np.ndarray]
 
@@ -35,16 +39,32 @@ class Enters(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class QuantizedRecurrence(Recurrence):
-    """A recurrent layer with quantisers of its hidden vectors, and of the outputs of its gates.
+class QuantizedDirection(Direction):
+    """A direction whose products have quantised results.
 
     Attributes:
-        hidden_codes: The quantiser of what R multiplies.
-        gate_bits:    Bits of the outputs of gates; 0 for all.
+        result_steps: float32[W or R, gate], the real value of one step of the codes of results.
+    """
+
+    result_steps: np.ndarray
+
+    def tensors(self):
+        return {**Direction.tensors(self), "result_steps": self.result_steps}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class QuantizedRecurrence(Recurrence):
+    """A recurrent layer with quantisers of its hidden vectors, of its products, and of the outputs of its gates.
+
+    Attributes:
+        hidden_codes:  The quantiser of what R multiplies.
+        gates:         Bits of the outputs of gates, and whether biases are integers.
+        result_format: Format of the codes of products, whose directions are `QuantizedDirection`; None for none.
     """
 
     hidden_codes: Quantizer | None = None
-    gate_bits: int = 0
+    gates: Gates = PLAIN
+    result_format: Format | None = None
 
     def operations(self, parameters, x):
         return _Operations(self, parameters, x)
@@ -52,13 +72,17 @@ class QuantizedRecurrence(Recurrence):
 
 def simulated_recurrence(
     op: Recurrence, matrices: Sequence[Sequence[np.ndarray]], codes: Quantizer, hidden_codes: Quantizer,
-    gate_bits: int = 0,
+    gates: Gates = PLAIN, result_format: Format | None = None, result_steps: Sequence[np.ndarray] = (),
 ) -> Operator:
     """A recurrent layer after quantisation, with the real numbers that W and R of each direction became."""
     directions = tuple(replace(one, input_weights=w.astype(np.float32), recurrent_weights=r.astype(np.float32))
                        for one, (w, r) in zip(op.directions, matrices, strict=True))
+    if result_format is not None:
+        directions = tuple(QuantizedDirection(**{item.name: getattr(one, item.name) for item in fields(one)},
+                                              result_steps=steps)
+                           for one, steps in zip(directions, result_steps, strict=True))
     inner = QuantizedRecurrence(cell=op.cell, directions=directions, reverse=op.reverse, first=op.first,
-                                hidden_codes=hidden_codes, gate_bits=gate_bits)
+                                hidden_codes=hidden_codes, gates=gates, result_format=result_format)
     return Enters(inner=inner, codes=codes)
 
 
@@ -91,11 +115,24 @@ class _Operations(RealOperations):
         super().__init__(layer.cell, parameters, x)
         self._layer = layer
 
+    def input_product(self, gate):
+        whole, layer = super().input_product(gate), self._layer
+        if layer.result_format is None:
+            return whole
+        bias = 0.0 if layer.gates.biases else self._parameters["bias"][self._cell.index(gate)]
+        return self._quantized(whole - bias, 0, gate) + bias
+
     def recurrent_product(self, gate, operand):
-        return super().recurrent_product(gate, self._layer.hidden_codes(operand))
+        product = super().recurrent_product(gate, self._layer.hidden_codes(operand))
+        return product if self._layer.result_format is None else self._quantized(product, 1, gate)
+
+    def _quantized(self, product, matrix: int, gate: str):
+        """The numbers that the codes of a product stand for; its matrix is W (0) or R (1)."""
+        step, fmt = self._parameters["result_steps"][matrix, self._cell.index(gate)], self._layer.result_format
+        return np.clip(np.rint(product / step), fmt.lowest, fmt.highest) * step
 
     def output(self, gate, value):
-        y, bits = super().output(gate, value), self._layer.gate_bits
+        y, bits = super().output(gate, value), self._layer.gates.outputs
         if not bits:
             return y
         signed = self._cell.gates[self._cell.index(gate)].curve is Activation.TANH

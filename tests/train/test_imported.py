@@ -10,6 +10,7 @@ from concord.net import network as golden
 from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
 from concord.net.graph import Graph
+from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Relu
 from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Affine
@@ -161,6 +162,20 @@ def test_quantized_results_are_trained_and_equal_golden(make, arithmetic):
     for lowered in (False, True):
         step(found, net, lowered)
     assert_golden(found, net)
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in RECURRENT), ("lstm", {"bias_bits": 24})])
+def test_quantized_gates_are_trained_and_equal_golden(name, options):
+    cell, shape = RECURRENT[name]
+    found = given(float_networks.sequences(cell, **shape))
+    net = quantized(found, QuantizationOptions(preset="vision", output_bits=8, **options).choices())
+    assert_golden(found, net)
+    for lowered in (False, True):
+        step(found, net, lowered)
+    assert_golden(found, net)
+    layers = [layer for layer in net.lower()[0] if isinstance(layer, IntegerRecurrent)]
+    assert layers
+    assert all(layer.result_format.bits == 8 for layer in layers)
 
 
 @pytest.mark.parametrize("blocks", [False, True])

@@ -124,13 +124,17 @@ class LoweredProduct:
         units:    s_in, m_in, s_out and m_out of `lowering.requantization`.
         rounded:  `binary16`, or `plain` for training in real numbers.
         biases:   Integers[rows] that the accumulator adds, with their gradient; None for none.
+        result:   Format of the codes that the product becomes, and the least right shift; None for binary16.
     """
 
-    def __init__(self, weights, fmt: Format, unsigned: bool, gain, constant, units: dict, rounded, biases=None):
+    def __init__(self, weights, fmt: Format, unsigned: bool, gain, constant, units: dict, rounded, biases=None,
+                 result: tuple[Format, int] | None = None):
         integers = weights.detach().numpy()
         start = lowering.start_values(integers, fmt, unsigned)
         start = start if biases is None else start + biases.detach().numpy().astype(np.int64)
         self.p = lowering.places(integers, start, fmt, unsigned)
+        self.result, least = result or (None, self.p)
+        self.p = max(self.p, least)
         exact = largest_sum(integers, start, lowering.largest_code(fmt, unsigned)) < FLOAT32_EXACT
         self.weights = weights if exact else weights.double()
         self.biases = 0.0 if biases is None else biases.to(self.weights.dtype) + 0.0  # -0 becomes +0
@@ -140,7 +144,10 @@ class LoweredProduct:
     def scaled(self, codes):
         """a * S of float32[..., columns] integer codes."""
         total = codes.to(self.weights.dtype) @ self.weights.T + self.biases
-        return self.rounded(self.rounded(total * 2.0**-self.p) * self.scale)
+        a = self.rounded(total * 2.0**-self.p)
+        if self.result is not None:
+            a = Round.apply(a, self.result.lowest, self.result.highest) + 0.0  # -0 becomes +0
+        return self.rounded(a * self.scale)
 
     def __call__(self, codes):
         """a * S + T."""

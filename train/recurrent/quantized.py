@@ -85,10 +85,11 @@ class QuantizedRecurrent(nn.Module):
         """
         rounded, hidden, fmt = binary16 if lowered else plain, self.bias.shape[1], self.found.inputs.format
 
-        def product(weights, gate_steps, constant, s_in, biases=None):
+        def product(weights, gate_steps, constant, s_in, least, biases=None):
             gain = gate_steps.repeat_interleave(hidden)
             units = {"s_in": s_in, "m_in": 0.0, "s_out": 1.0, "m_out": 0.0}
-            return LoweredProduct(weights.flatten(0, 1), fmt, False, gain, constant, units, rounded, biases)
+            result = self.found.result_format and (self.found.result_format, least)
+            return LoweredProduct(weights.flatten(0, 1), fmt, False, gain, constant, units, rounded, biases, result)
 
         def of_hidden(operand):
             found = self.codes(operand, 1, rounded)
@@ -97,13 +98,13 @@ class QuantizedRecurrent(nn.Module):
             return of_h.scaled(found)
 
         w, r = self.integers()
-        s_in, s_hidden = self.code_steps.tolist()
+        (s_in, s_hidden), (least, of_r) = self.code_steps.tolist(), self.found.result_places
         none = torch.zeros(self.bias.numel(), dtype=torch.float64)
-        of_h = product(r, self.steps[1], none, s_hidden)
+        of_h = product(r, self.steps[1], none, s_hidden, of_r)
         if self.bias_bits:
-            u = product(w, self.steps[0], none, s_in, self.biases().flatten()).scaled(self.codes(x, 0, rounded))
+            u = product(w, self.steps[0], none, s_in, least, self.biases().flatten()).scaled(self.codes(x, 0, rounded))
         else:
-            of_x = product(w, self.steps[0], self.bias.double().flatten(), s_in)
+            of_x = product(w, self.steps[0], self.bias.double().flatten(), s_in, least)
             u = rounded(of_x.scaled(self.codes(x, 0, rounded)) + of_x.offset)
         u = u.unflatten(2, self.bias.shape)
         ops = TorchOperations(self.cell, of_hidden, self.vectors, lowered=lowered, outputs=self.gate_output)

@@ -13,14 +13,17 @@ from concord.net import float_network, network
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.pooling import BlockQuantizedResult, QuantizedResult
+from concord.net.layers.recurrent import IntegerRecurrent
+from concord.net.quantize.gated import result_places
 from concord.net.quantize.options import QuantizationOptions
 from concord.nnp.lib.options import _output_bits
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.machine.config import preset
 from concord.spec.numbers.activation import Activation
+from concord.spec.numbers.formats import Format
 from concord.tests import float_networks
-from concord.tests.compiled import agree_on_random
-from concord.tests.net.quantize.test_quantized import quantized
+from concord.tests.compiled import agree, agree_on_random
+from concord.tests.net.quantize.test_quantized import assert_close, quantized
 
 VISION, ULX3S = preset("vision"), preset("ulx3s")
 RESULTS = QuantizedResult | BlockQuantizedResult
@@ -46,6 +49,47 @@ def test_every_result_is_quantised_and_the_machine_agrees(make, arithmetic):
         assert layer.activation is Activation.NONE
     if not model.recurrent:
         agree_on_random(VISION, model)
+
+
+@pytest.mark.parametrize("options", [{}, {"bias_bits": 24}])
+@pytest.mark.parametrize("machine", ["vision", "ulx3s"])
+def test_gates_are_quantised_and_the_machine_agrees(machine, options):
+    config = preset(machine)
+    model = model_of(float_networks.sequences(), machine=machine, **options)
+    gates = [layer for layer in model.layers if isinstance(layer, IntegerRecurrent)]
+    assert len(gates) == 2
+    assert all(layer.result_format.bits == config.activations.bits for layer in gates)
+    agree(config, model, networks.inputs(np.random.default_rng(0), 3, 5, model.inputs))
+
+
+def test_gates_of_single_layers_are_chosen_by_name():
+    graph = float_networks.sequences()
+    first, second = (layer.name for layer in model_of(graph, output_bits=None).layers[:2])
+    made = model_of(graph, output_layers={second: None}).layers
+    assert [layer.result_format is None for layer in made[:2]] == [False, True]
+    with pytest.raises(ValueError, match=f"leave --output-layer {first}=8 out"):
+        model_of(graph, arithmetic="bfp", output_layers={first: 8})
+
+
+def test_steps_of_results_lose_least():
+    rng = np.random.default_rng(0)
+    sums, steps, fmt = np.rint(rng.normal(size=(2, 300, 4)) * 3000), np.array([1.0, 0.5]), Format(bits=4)
+
+    def lost(p):
+        codes = np.clip(np.rint(sums / 2**p), -8, 7)
+        return np.sum(((codes * 2**p - sums) * steps[:, None, None]) ** 2)
+
+    found = result_places(sums, steps, fmt, 0)
+    assert found == min(range(16), key=lost)
+    assert result_places(sums, steps, fmt, 12) == 12  # no sum overflows
+    assert result_places(0 * sums, steps, fmt, -3) == -3
+
+
+@pytest.mark.parametrize("options", [{}, {"bias_bits": 24}])
+def test_simulated_gates_are_close_to_golden(options):
+    graph = float_networks.sequences()
+    options = {"preset": "vision", "output_layers": {"two": 5, "rnn_one": 5}} | options
+    assert_close(graph, *quantized(graph, QuantizationOptions(**options).choices()), 0.1)
 
 
 def test_codes_are_read_without_a_product():
