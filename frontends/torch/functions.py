@@ -6,8 +6,9 @@ from collections.abc import Callable
 import torch
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator, Shape
+from concord.net.ops.pointwise import Exp, Reciprocal, Rsqrt, Sqrt
 from concord.net.ops.pooling import AveragePooling, GlobalAverage
-from concord.net.ops.reshape import Addition, Concatenation, Flatten
+from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication
 from torch import fx, nn
 from torch.nn import functional
 
@@ -24,8 +25,13 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     **dict.fromkeys((functional.relu, torch.relu, torch.relu_, "relu", "relu_"), nn.ReLU),
     **dict.fromkeys((functional.sigmoid, torch.sigmoid, "sigmoid"), nn.Sigmoid),
     **dict.fromkeys((functional.tanh, torch.tanh, "tanh"), nn.Tanh),
+    functional.leaky_relu: nn.LeakyReLU, functional.silu: nn.SiLU,
 }
+#: Functions and methods that are an operator, and no module.
+CURVES: dict[object, Operator] = {
+    name: op for op in (Exp(), Reciprocal(), Rsqrt(), Sqrt()) for name in (getattr(torch, op.kind), op.kind)}
 SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
+PRODUCTS = (operator.mul, operator.imul, torch.mul, torch.multiply, "mul", "mul_")
 CONCATENATIONS = (torch.cat, torch.concat)
 MEANS = (torch.mean, "mean")
 #: Functions and methods whose result is their input in evaluation.
@@ -51,6 +57,11 @@ def module_of(node: fx.Node) -> nn.Module | None:
 def is_sum(node: fx.Node) -> bool:
     """Whether a node adds two tensors."""
     return called(node) and node.target in SUMS and len(node.all_input_nodes) == 2 and node.kwargs.get("alpha", 1) == 1
+
+
+def is_product(node: fx.Node) -> bool:
+    """Whether a node multiplies two tensors."""
+    return called(node) and node.target in PRODUCTS and len(node.all_input_nodes) == 2
 
 
 def is_concatenation(node: fx.Node) -> bool:
@@ -95,16 +106,21 @@ def border(node: fx.Node, module: nn.Module | None) -> tuple[int, ...] | None:
 
 def is_operator(node: fx.Node, module: nn.Module | None) -> bool:
     """Whether a node has an operator that no module of `frontends.torch.modules` stands for."""
-    return flattens(node, module) or is_sum(node) or is_concatenation(node) or is_mean(node)
+    return flattens(node, module) or is_sum(node) or is_product(node) or is_concatenation(node) or is_mean(node) or (
+        called(node) and node.target in CURVES)
 
 
-def operator_of(node: fx.Node, module: nn.Module | None, shape: Shape) -> Operator:
-    """The operator of a node for which `is_operator` is true, whose first input has this shape."""
+def operator_of(node: fx.Node, module: nn.Module | None, shape: Shape, *others: Shape) -> Operator:
+    """The operator of a node for which `is_operator` is true, whose inputs have these shapes."""
     if flattens(node, module):
         return Flatten()
     if is_mean(node):
         return AveragePooling(window=Window(size=shape[1:]), count_padding=True) if keeps_axes(node) else (
             GlobalAverage())
+    if is_product(node):
+        return Multiplication() if shape == others[0] else ChannelGating()
+    if node.target in CURVES:
+        return CURVES[node.target]
     return Addition() if is_sum(node) else Concatenation()
 
 

@@ -120,6 +120,7 @@ OPERATORS: dict[type[nn.Module], Make] = {
     **dict.fromkeys((nn.ReLU6, nn.Hardtanh), lambda module, shape, zeros: Relu(ceiling=float(module.max_val))),
     nn.ReLU: lambda module, shape, zeros: Relu(), nn.Sigmoid: lambda module, shape, zeros: Sigmoid(),
     nn.Tanh: lambda module, shape, zeros: Tanh(),
+    nn.SiLU: lambda module, shape, zeros: Sigmoid(),  # the product with its input follows
     nn.LeakyReLU: lambda module, shape, zeros: LeakyRelu(slope=module.negative_slope)}
 #: Modules that multiply or add zeros around their input as they do pixels.
 COUNTING_ZEROS = (nn.Conv1d, nn.Conv2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)

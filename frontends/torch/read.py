@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from math import prod
 
 import torch
 from concord.frontends.torch import functions
@@ -14,6 +15,7 @@ from concord.frontends.torch.modules import (
 )
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.ops.operator import Shape, TensorType
+from concord.net.ops.reshape import Multiplication
 from concord.net.quantize.plan import Unsupported
 from torch import fx, nn
 
@@ -136,12 +138,14 @@ class _Reader:
     def _add(self, step: fx.Node, module: nn.Module | None, sources: list[str], zeros: tuple[int, ...]):
         if functions.flattens(step, module):
             sources = sources[:1]  # others are sizes
+        if functions.is_product(step):  # an image stands before a vector of its channels
+            sources = sorted(sources, key=lambda source: -prod(self.types[source].shape))
         name, kinds = self._name(step), [self.types[source] for source in sources]
         if any(node.name == name for node in self.nodes):
             name = step.name
         try:
             if functions.is_operator(step, module):
-                op = functions.operator_of(step, module, kinds[0].shape)
+                op = functions.operator_of(step, module, *(kind.shape for kind in kinds))
             else:
                 op = OPERATORS[type(module)](module, kinds[0].shape, zeros)
             self.types[name] = op.result(*kinds)
@@ -149,6 +153,10 @@ class _Reader:
             raise Unsupported(f"{name!r}: {error}") from error
         self.nodes.append(Node(name=name, op=op, sources=tuple(sources)))
         self.named[step.name] = name
+        if isinstance(module, nn.SiLU):  # its sigmoid has been added
+            self.named[step.name] = f"{name}_product"
+            self.types[self.named[step.name]] = kinds[0]
+            self.nodes.append(Node(name=f"{name}_product", op=Multiplication(), sources=(sources[0], name)))
 
     def _name(self, step: fx.Node) -> str:
         """The name of a step: that of its module, or of its operation."""

@@ -105,6 +105,30 @@ def test_a_network_may_end_with_a_convolution(images):
         assert quantized(images).shape == net(images).shape == (20, 3)
 
 
+class Gated(nn.Module):
+    """Products of images, of an image and a vector of its channels, and of vectors."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.squeezed = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 1)
+        self.silu, self.leaky, self.dense = nn.SiLU(), nn.LeakyReLU(0.2), nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.second(self.silu(self.first(x)))
+        x = torch.sigmoid(self.squeezed(x.mean((2, 3), keepdim=True))) * self.leaky(x)
+        y = self.dense(x.mean((2, 3)))
+        return functional.silu(y) * torch.exp(y).sqrt()
+
+
+def test_products_and_functions_of_tensors(images):
+    torch.manual_seed(3)
+    net = Gated().eval()
+    quantized = behind_quantizers(net, images, RECIPE)
+    with torch.no_grad():
+        assert torch.allclose(quantized(images), net(images), atol=0.05)
+        assert np.array_equal(outputs(*quantized.lower(), images), patterns(quantized(images, lowered=True)))
+
+
 class Wrong(nn.Module):
     """A network with one operation that cannot be quantised."""
 
