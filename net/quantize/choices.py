@@ -140,7 +140,8 @@ class Choices:
         if not sequence or self.blocks:
             return str(self.recipe)
         weights, inputs = self.formats
-        of_gates = f"weights of {weights.bits} bits, {self.gates}, x and h of {inputs.bits} bits"
+        of_gates = (f"weights of {weights.bits} bits, {self.gates}, x and h of {inputs.bits} bits"
+                    f"{self.recipe.results.words}")
         plain = Recipe(weights_bits=weights.bits, input_bits=inputs.bits, symmetric=self.recipe.symmetric,
-                       methods=self.recipe.methods)
+                       methods=self.recipe.methods, results=self.recipe.results)
         return of_gates if self.recipe == plain else f"{of_gates}; layers without gates: {self.recipe}"

@@ -171,6 +171,9 @@ def _recurrent(cell: Cell):
         gate_bits: Annotated[int, typer.Option(help="Bits of the outputs of gates, 2 to 9; 0 keeps binary16.")] = 0,
         bias_bits: Annotated[int, typer.Option(
             help="Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 keeps binary16.")] = 0,
+        output_bits: Annotated[int | None, typer.Option(
+            help="Bits to which the results of all products are quantised before anything else works on them: as many "
+                 "as the machine's inputs have.", show_default="binary16")] = None,
         hidden: Annotated[
             list[int] | None, typer.Option(
                 help="Size of a recurrent layer; repeat it for each layer.", show_default="32")
@@ -190,13 +193,16 @@ def _recurrent(cell: Cell):
         if arithmetic is NetworkArithmetic.BFP and gates != Gates():
             raise ValueError("bfp finds its own exponents: --asymmetric, --shared, --gate-bits and --bias-bits are for "
                              "integer")
+        if arithmetic is NetworkArithmetic.BFP and output_bits is not None:
+            raise ValueError("products of recurrent layers stay in binary16 in block floating point: leave "
+                             "--output-bits out")
         if arithmetic is NetworkArithmetic.INTEGER and block is not None:
             raise ValueError("--block is for --arithmetic bfp")
         overflow.check(integers=arithmetic is NetworkArithmetic.INTEGER)
         formats = _formats(arithmetic, preset, bits, block, asymmetric)
         _train("recurrent", out, preset, log, checkpoint, cell=cell.name, seed=seed, folder=data,
                hidden=hidden or (32,), both=bidirectional, epochs=epochs_of(epochs), gates=gates,
-               initial=initial, overflow=overflow, **formats)
+               output_bits=output_bits, initial=initial, overflow=overflow, **formats)
 
     train.__doc__ = f"{cell.title}, on JapaneseVowels, or on sequences of your own: 8 bits, or another width."
     app.command(cell.name)(train)

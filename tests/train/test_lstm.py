@@ -338,19 +338,21 @@ def test_a_first_state_is_the_machines_too(process, utterances):
 
 def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     words = "train lstm --bits 5 --asymmetric --shared --hidden 7 --hidden 6 --epochs 4,1,1 --initial normal --seed 5"
-    words += " --gate-bits 7"
+    words += " --gate-bits 7 --output-bits 5"
     out = tmp_path / "vowels.safetensors"
     result = CliRunner().invoke(app, [*words.split(), "--data", str(vowels), "--out", str(out)])
     assert result.exit_code == 0, result.output
     made = load_model(out)
-    assert [layer.outputs for layer in made.layers] == [7, 6, 9]
-    assert [layer.weights_format.bits for layer in made.layers] == [6, 6, 5]
-    assert [layer.input_format.bits for layer in made.layers] == [5, 5, 5]
+    assert [layer.outputs for layer in made.layers] == [7, 6, 9, 9]
+    assert [layer.weights_format.bits for layer in made.layers[:3]] == [6, 6, 5]
+    assert [layer.input_format.bits for layer in made.layers] == [5, 5, 5, 5]
+    assert [layer.result_format.bits for layer in made.layers[:2]] == [5, 5]
     assert [layer.gate_bits for layer in made.layers[:2]] == [7, 7]
     assert made.layers[0].initial["cell"].any()
     assert "first state normal, seed 5; FP32, 4 epochs" in made.provenance.method
     assert "asymmetric with an integer zero point, one scale for each gate, outputs" in made.provenance.method
-    assert "outputs of gates of 7 bits, x and h of 5 bits; 1 epochs of QAT; 1 epochs more" in made.provenance.method
+    words = "gates of 7 bits, x and h of 5 bits, results of products of 5 bits; 1 epochs of QAT; 1 epochs more"
+    assert words in made.provenance.method
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
@@ -358,6 +360,7 @@ def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     ("--bits 17", "a mantissa has 2 to 16 bits, not 17"),
     ("--bits 16 --asymmetric", "asymmetric weights of 16 bits multiply as integers of 17, operands have 16"),
     ("--arithmetic bfp --bits 12", "mantissas of 12 bits: training in PyTorch takes at most 11"),
+    ("--arithmetic bfp --output-bits 8", "products of recurrent layers stay in binary16 in block floating point"),
     ("--gate-bits 10", "outputs of gates have 2 to 9 bits, or 0 for binary16, not 10"),
     ("--hidden 0", "hidden sizes are [0]: give one or more, each at least 1"),
     ("--epochs 1,-1,0", "epochs are [1, -1, 0]: none of the phases can have fewer than 0"),

@@ -14,6 +14,7 @@ from concord.net.first_states import InitialState
 from concord.net.model import Model
 from concord.net.quantize.choices import BlockFormats, Choices
 from concord.net.quantize.recipe import Gates, Recipe
+from concord.net.quantize.results import Results
 from concord.spec.numbers.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
@@ -109,6 +110,7 @@ def train_recurrent(
     weights_format: Format | None = None,
     input_format: Format | None = None,
     gates: Gates = SYMMETRIC,
+    output_bits: int | None = None,
     initial: InitialState = InitialState.ZERO,
     block: int | None = None,
     epochs: tuple[int, int, int] = (80, 10, 5),
@@ -127,6 +129,7 @@ def train_recurrent(
         weights_format: Format of the weights; 8 bits, symmetric, by default.
         input_format:   Format of x and h; the same by default.
         gates:          How the weights of gates become integers.
+        output_bits:    Bits of the results of all products, for integers; None for binary16.
         initial:        The states before the first time step.
         block:          Elements that share an exponent, for block floating point; integers without it.
         epochs:         Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
@@ -144,7 +147,7 @@ def train_recurrent(
     gates.travels_as(weights_format)
     for fmt in (weights_format, input_format) if block is not None else ():
         block_quantizer.check(fmt)
-    choices = choices_of(weights_format, input_format, gates, block)
+    choices = choices_of(weights_format, input_format, gates, block, output_bits)
     sets = data.vowel_sets(folder)
     train, test = sets.train.first(samples or len(sets.train)), sets.test
     options = {"seed": seed, "progress": progress}
@@ -178,13 +181,14 @@ def train_recurrent(
     )
 
 
-def choices_of(weights_format: Format, input_format: Format, gates: Gates = SYMMETRIC, block: int | None = None
-               ) -> Choices:
+def choices_of(weights_format: Format, input_format: Format, gates: Gates = SYMMETRIC, block: int | None = None,
+               output_bits: int | None = None) -> Choices:
     """How a recurrent network is quantised; for the arguments see `train_recurrent`."""
     if block is not None:
         return Choices(recipe=BlockFormats(weights=weights_format, inputs=input_format, block=block))
     return Choices(gates=gates, recipe=Recipe(
-        weights_bits=weights_format.bits, input_bits=input_format.bits, symmetric=(True, input_format.symmetric)))
+        weights_bits=weights_format.bits, input_bits=input_format.bits, symmetric=(True, input_format.symmetric),
+        results=Results(bits=output_bits)))
 
 
 def _check(hidden: Sequence[int], epochs: Sequence[int]):
