@@ -9,6 +9,9 @@ from concord.net.quantize.recipe import Gates, Recipe
 from concord.net.quantize.results import ENDING, IN_BINARY16, Results
 from concord.spec.numbers.formats import Format
 
+#: Most bits of weights and of inputs with which layers are reconstructed where nothing says otherwise.
+FEW = 4
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockRecipe:
@@ -108,18 +111,31 @@ class Choices:
         gates:  How the gates of recurrent layers become integers.
         softmax: Most elements of which the machine computes the softmax at the end of a network; 0 for none.
         equalize: Whether channels are equalised before, as far as it helps. Training does not do so.
+        reconstruct: Whether ranges, integers and biases of each layer are found by its results; None where the
+            widths decide, see `by_itself`. Training does not do so.
     """
 
     recipe: Recipe | BlockRecipe | BlockFormats = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True))
     gates: Gates = Gates()
     softmax: int = 0
     equalize: bool = False
+    reconstruct: bool | None = None
 
     def with_results(self, names: Sequence[str]) -> "Choices":
         """The choices with the bits of quantised results, by the names of the parts that these are."""
         recipe = self.recipe
         bits = {name: (recipe.weights_bits, recipe.results.of(name.removesuffix(ENDING))) for name in names}
         return replace(self, recipe=replace(recipe, bits={**bits, **recipe.bits})) if bits else self
+
+    def by_itself(self, sequence: bool) -> "Choices":
+        """The choices of quantisation without training, where nothing says whether layers are reconstructed.
+
+        Integers of 4 bits or fewer of networks without sequences are, with equalised channels.
+        """
+        if self.reconstruct is not None or self.blocks or sequence:
+            return self
+        few = all(bits is not None and bits <= FEW for bits in (self.recipe.weights_bits, self.recipe.input_bits))
+        return replace(self, reconstruct=few, equalize=self.equalize or few)
 
     @property
     def blocks(self) -> bool:

@@ -113,11 +113,13 @@ class Loss:
         weights: Signal to noise of the weights.
         inputs:  Signal to noise of the layer's inputs, on the calibration set.
         clipped: Share of those inputs that lie outside the quantiser's range.
+        results: Signal to noise of the layer's results, where it is reconstructed.
     """
 
     weights: float | None = None
     inputs: float | None = None
     clipped: float | None = None
+    results: float | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -125,4 +127,6 @@ class Loss:
             parts.append(f"weights {self.weights:.1f} dB")
         if self.inputs is not None:
             parts += [f"inputs {self.inputs:.1f} dB", f"{self.clipped:.1%} clipped"]
+        if self.results is not None:
+            parts.append(f"results {self.results:.1f} dB")
         return ", ".join(parts)

@@ -246,5 +246,5 @@ class Integers:
         op, codes, narrow = rows.op, rows.inputs.quantized, rows.narrow
         if isinstance(op, WEIGHTED):
             real = (rows.gain[:, None] * rows.weights).astype(np.float32)
-            op = replace(op, weight=real.reshape(op.weight.shape))
+            op = replace(op, weight=real.reshape(op.weight.shape), bias=rows.constant.astype(np.float32))
         return Enters(inner=op, codes=codes if narrow is None else lambda x: codes(narrow.applied(x)))

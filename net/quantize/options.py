@@ -64,6 +64,8 @@ class QuantizationOptions(UserOptions):
             None for results in binary16. In block floating point, products of recurrent layers keep binary16.
         output_layers:   The same of single layers, by name; None for binary16.
         equalize:        Whether channels are equalised before post-training quantisation, as far as it helps.
+        reconstruct:     Whether post-training quantisation finds ranges, integers and biases of a layer by its results;
+            None where it does so, with equalised channels, at 4 bits or fewer.
     """
 
     preset: str = ""
@@ -92,6 +94,7 @@ class QuantizationOptions(UserOptions):
     output_bits: int | None = None
     output_layers: Mapping[str, int | None] = field(default_factory=dict)
     equalize: bool = False
+    reconstruct: bool | None = None
 
     @classmethod
     def value(cls, name, kind, value):
@@ -239,7 +242,10 @@ class QuantizationOptions(UserOptions):
                              "integer")
         if self.arithmetic is NetworkArithmetic.BFP and self.equalize:
             raise ValueError("bfp finds its own exponents: --equalize is for integer")
-        return Choices(recipe=made, gates=self.gates, softmax=softmax_elements(self.preset), equalize=self.equalize)
+        if self.arithmetic is NetworkArithmetic.BFP and self.reconstruct:
+            raise ValueError("bfp finds its own exponents: --reconstruct is for integer")
+        return Choices(recipe=made, gates=self.gates, softmax=softmax_elements(self.preset), equalize=self.equalize,
+                       reconstruct=self.reconstruct)
 
     def check_trains(self):
         """Refuse options that are for quantising without training.
@@ -249,6 +255,8 @@ class QuantizationOptions(UserOptions):
         """
         if self.equalize:
             raise ValueError("--equalize is for `nnp quantize` and `nnp verify`, which do not train: leave it out")
+        if self.reconstruct:
+            raise ValueError("--reconstruct is for `nnp quantize` and `nnp verify`, which do not train: leave it out")
 
 
 def _output_layers(value) -> dict[str, int | None]:

@@ -1,7 +1,7 @@
 """Post-training quantisation of a float network: calibration, and the layers of the quantised model."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -12,6 +12,7 @@ from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, M
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
+from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
@@ -21,6 +22,7 @@ from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers
 from concord.net.quantize.plan import QUANTIZED, Part, Plan, plan
 from concord.net.quantize.recipe import Gates
+from concord.net.quantize.reconstructed import Reconstructed
 
 #: Operators with quantisers of what enters them.
 CALIBRATED = (*QUANTIZED, Recurrence)
@@ -73,7 +75,9 @@ def prepared(
     names = [part.name for part in made.parts if isinstance(part.op, QUANTIZED)]
     if unknown := set(recipe.bits) - set(names):
         raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")
-    return Blocks(made, choices) if choices.blocks else Integers(made, choices, machine=machine)
+    if choices.blocks:
+        return Blocks(made, choices)
+    return (Reconstructed if choices.reconstruct else Integers)(made, choices, machine=machine)
 
 
 def quantized(
@@ -104,12 +108,19 @@ def calibrate(
         ValueError: a method cannot do a width, or a number leaves the range of binary16.
     """
     calibrated = {part.node: part for part in arithmetic.plan.parts if isinstance(part.op, CALIBRATED)}
-    done = 0
-    for node, inputs, result in results(arithmetic.plan.graph, x, lengths):
+    graph, said = arithmetic.plan.graph, []
+
+    def say(part: Part, lost: str):
+        said.append(part)
+        progress("PTQ", len(said), len(calibrated), f"{part.name}: {lost}")
+
+    exact = results(graph, x, lengths)
+    if isinstance(arithmetic, Reconstructed):
+        deque(results(graph, x, lengths, arithmetic.operator(calibrated, lambda: next(exact)[2], say)), maxlen=0)
+    for node, inputs, result in exact:
         if node.name in calibrated:
             part = calibrated[node.name]
-            lost, done = arithmetic.take(part, inputs[0], result), done + 1
-            progress("PTQ", done, len(calibrated), f"{part.name}: {lost}")
+            say(part, arithmetic.take(part, inputs[0], result))
     arithmetic.join()
 
 
@@ -119,11 +130,15 @@ def model_layers(arithmetic: Integers | Blocks) -> tuple[tuple[Layer, ...], dict
 
 
 def results(
-    graph: Graph, x: np.ndarray, lengths: np.ndarray | None = None
+    graph: Graph, x: np.ndarray, lengths: np.ndarray | None = None,
+    operator: Callable[[Node, list[np.ndarray]], Operator] = lambda node, inputs: node.op,
 ) -> Iterator[tuple[Node, list[np.ndarray], np.ndarray]]:
     """Each node of a network with its inputs and its result, float32[samples, ...].
 
     A tensor is kept until its last reader is done, and an operator computes a few samples at once.
+
+    Args:
+        operator: What computes a node with these inputs; by default its own operator.
     """
     x = np.asarray(x, np.float32)
     found = {INPUT: x[:, :, None] if len(graph.shape) == 2 else x}
@@ -134,8 +149,9 @@ def results(
             inputs, first = [found[name] for name in node.sources], node.sources[0]
             count = WINDOWED if hasattr(node.op, "window") else TOGETHER
             with naming(node.name):
+                op = operator(node, inputs)
                 made = np.concatenate([
-                    node.op.real(*(one[at:at + count] for one in inputs), lengths=times[first][at:at + count])
+                    op.real(*(one[at:at + count] for one in inputs), lengths=times[first][at:at + count])
                     .astype(np.float32) for at in range(0, len(x), count)])
             begins = graph.types[node.name].sequence and not graph.types[first].sequence
             times[node.name] = np.full(len(x), made.shape[1]) if begins else times[first]

@@ -51,7 +51,8 @@ def quantize(out: Path, found: NetworkWithData, choices: Choices, *, command: st
     Raises:
         ValueError: a number left the range of binary16.
     """
-    network, data, words = found.network, found.data, choices.words(found.network.sequence)
+    network, data, choices = found.network, found.data, choices.by_itself(found.network.sequence)
+    words = choices.words(network.sequence) + "; reconstructed layer by layer" * bool(choices.reconstruct)
     x, lengths = found.numbers(found.calibration), found.calibration.lengths
     if choices.equalize:
         equal = equalize(network, choices, x, lengths, found.steps, progress)

@@ -57,8 +57,9 @@ def quantize(
         if chosen.gates != DEFAULTS.gates or chosen.arithmetic is not DEFAULTS.arithmetic or chosen.block is not None:
             raise ValueError("--arithmetic, --block, --asymmetric, --shared, --gate-bits and --bias-bits are for files "
                              "of networks; `nnp train image --arithmetic bfp` trains this one")
-        if chosen.equalize:
-            raise ValueError("--equalize is for files of networks: export this one to ONNX, or leave it out")
+        if chosen.equalize or chosen.reconstruct:
+            option = "--equalize" if chosen.equalize else "--reconstruct"
+            raise ValueError(f"{option} is for files of networks: export this one to ONNX, or leave it out")
         _built_in(network, parameters, out, calibration, data, chosen)
         return
     if parameters is not None:

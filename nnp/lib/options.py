@@ -124,6 +124,10 @@ OPTIONS = {
         ("--equalize",),
         "Equalise the channels between integer layers before quantising, where that brings the outputs for the "
         "calibration samples closer to those of the float network."),
+    "reconstruct": Words(
+        ("--reconstruct/--no-reconstruct",),
+        "Find ranges, integers and biases of each layer by its results for the calibration samples, with the errors of "
+        "the layers before it.", "with --equalize, where weights and inputs have 4 bits or fewer"),
 }
 #: The words of each field of `OverflowOptions`.
 OVERFLOW = {
@@ -171,7 +175,7 @@ WORDS: dict[type[UserOptions], dict[str, Words]] = {
     QuantizationOptions: OPTIONS, OverflowOptions: OVERFLOW, LazyOptions: LAZY}
 #: Fields that matter only where a network is trained, only where it is not, and those for gates of recurrent layers.
 TRAINING = ("start", "stages", "batch_norm", "keep_input")
-UNTRAINED = ("equalize",)
+UNTRAINED = ("equalize", "reconstruct")
 GATES = ("asymmetric", "shared", "gate_bits", "bias_bits")
 
 

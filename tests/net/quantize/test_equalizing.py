@@ -143,4 +143,4 @@ def test_options_that_cannot_follow_are_refused():
         QuantizationOptions(preset="vision", equalize=True).check_trains()
     assert QuantizationOptions(preset="vision", equalize=True).beyond_widths
     assert Choices().equalize is False
-    assert UNTRAINED == ("equalize",)
+    assert UNTRAINED == ("equalize", "reconstruct")
