@@ -10,6 +10,7 @@ from concord.compiler.emit.sources import FromPlace
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
+from concord.compiler.kinds.curves import CurveKind, GatedKind, GeluKind, LeakyKind
 from concord.compiler.kinds.product import (
     BlockAverageKind,
     BlockResultKind,
@@ -18,15 +19,16 @@ from concord.compiler.kinds.product import (
     ResultKind,
 )
 from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
-from concord.compiler.kinds.weightless import ConcatenationKind, CurveKind, GatedKind, LeakyKind, PoolKind, SumKind
+from concord.compiler.kinds.weightless import ConcatenationKind, PoolKind, SumKind
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
 from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
 from concord.net.layers.convolution import BlockConv, Conv
+from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
-from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, Multiply, SequenceConcat, Softmax
+from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
@@ -99,6 +101,7 @@ KINDS: dict[type[Layer], CompiledKind] = {
     **dict.fromkeys((Add, Multiply), SumKind()),
     Curve: CurveKind(),
     Leaky: LeakyKind(),
+    TanhGelu: GeluKind(),
     GatedChannels: GatedKind(),
     Concat: ConcatenationKind(),
     SequenceConcat: SequencesKind(),

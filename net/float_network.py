@@ -11,8 +11,9 @@ import numpy as np
 from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.convolution import BlockConv, Conv
+from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
-from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, Multiply, Softmax
+from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
@@ -20,7 +21,7 @@ from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
 from concord.net.ops.operator import Operator, TensorType
-from concord.net.ops.pointwise import ACTIVATIONS, LeakyRelu, Relu
+from concord.net.ops.pointwise import ACTIVATIONS, Gelu, LeakyRelu, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
@@ -212,7 +213,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     Conv: _conv, BlockConv: _conv,
     MaxPool: lambda layer: MaxPooling(window=layer.window),
     Multiply: lambda layer: Multiplication(), Add: lambda layer: Addition(),
-    Leaky: lambda layer: LeakyRelu(slope=layer.slope),
+    Leaky: lambda layer: LeakyRelu(slope=layer.slope), TanhGelu: lambda layer: Gelu(),
     GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
     Concat: lambda layer: Concatenation(),
     ImageToSequence: lambda layer: ToSequence(time=layer.time),

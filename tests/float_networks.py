@@ -12,7 +12,7 @@ from concord.net.graph import INPUT, Graph, Node
 from concord.net.graph_file import KIND
 from concord.net.ops.grid import IntegerGrid, Quantize
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import Exp, HardSigmoid, LeakyRelu, Reciprocal, Relu, Rsqrt, Sigmoid, Sqrt, Tanh
+from concord.net.ops.pointwise import Exp, Gelu, HardSigmoid, LeakyRelu, Reciprocal, Relu, Rsqrt, Sigmoid, Sqrt, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
@@ -147,6 +147,14 @@ def leaky() -> Graph:
     chain.conv("b", 5, 5, padding=(1, 1, 1, 1)).add(Addition(), "s", ("b", "la")).add(LeakyRelu(slope=0.3), "ls")
     chain.add(GlobalAverage(), "mean").dense("fc", 6, 5).add(LeakyRelu(), "lf")
     return chain.dense("out", 4, 6).network("leaky")
+
+
+def gelus() -> Graph:
+    """GELU of images, of a sum, and of a vector."""
+    chain = Chain((2, 6, 7)).conv("a", 5, 2, padding=(1, 1, 1, 1)).add(Gelu(), "ga")
+    chain.conv("b", 5, 5, padding=(1, 1, 1, 1)).add(Addition(), "s", ("b", "ga")).add(Gelu(), "gs")
+    chain.add(GlobalAverage(), "mean").dense("fc", 6, 5).add(Gelu(), "gf")
+    return chain.dense("out", 4, 6).network("gelus")
 
 
 def gated_vectors() -> Graph:

@@ -1,4 +1,4 @@
-"""Layers without weights: sums and products of tensors, functions of them, concatenations and maximum pooling.
+"""Layers without weights: sums and products of tensors, concatenations and maximum pooling.
 
 A sum or product of two tensors follows the one that is computed last, in the same pass and if possible in the same
 chain; the other one waits in a vector memory. A concatenation has no chain: its parts are written where its readers
@@ -101,66 +101,6 @@ def _fused(network: PlannedNetwork, node: PlannedNode, anchor: Value) -> int | N
                        and next_mfu(Stage.ACT, position(stage, mfu)) is None):
         return None
     return mfu
-
-
-class CurveKind(CompiledKind):
-    """An activation function of a tensor, in a chain that reads its numbers."""
-
-    def limits(self, layer, config, *, images):
-        return [] if images else limits.vector_rows(layer.outputs)
-
-    def made(self, network: PlannedNetwork, layer, sources):
-        return replace(sources[0], name=layer.name)
-
-    def demand(self, demands: Demands, node):
-        demands.readings[node.name] = Reading(view=demands.numbers_of(node.sources[0]))
-
-    def plan(self, planner: Planner, node):
-        chain = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view))
-        chain.activate(node.activation)
-        planner.begin(node, chain)
-
-
-class LeakyKind(CurveKind):
-    """A leaky relu: the chain reads the tensor, multiplies it, and takes the maximum of both."""
-
-    def demand(self, demands: Demands, node):
-        view = demands.numbers_of(node.sources[0], OPERAND_MEMORIES[Stage.ADD][1])
-        demands.readings[node.name] = Reading(view=view)
-
-    def plan(self, planner: Planner, node):
-        view, channels = planner.demands.readings[node.name].view, node.value.shape[0]
-        chain, build, factor = OpenChain(source=FromNumbers(view=view)), planner.build, node.layer.factor
-        content = np.array([build.content(node.layer).slope]) if build.real else factor
-        planner.operate(chain, Operation.VV_MUL, node, factor.repeat(channels), "slope", content.repeat(channels))
-        chain.apply(Operation.VV_MAX, 1, view)
-        planner.begin(node, chain)
-
-
-class GatedKind(CompiledKind):
-    """The product of an image and a vector of its channels, in a chain that reads the image pixel by pixel."""
-
-    def made(self, network: PlannedNetwork, layer, sources):
-        image, gate = sources
-        if not np.array_equal(image.places, gate.places):
-            network.problem(layer, "its image and its vector lie in different order: let the parts of a concatenation "
-                                   f"in front be multiples of {network.config.native_dim} channels")
-        return replace(image, name=layer.name)
-
-    def computed(self, network: PlannedNetwork, node):
-        return position(Stage.MUL, 0)
-
-    def demand(self, demands: Demands, node):
-        image, gate = node.sources
-        demands.numbers_of(gate, OPERAND_MEMORIES[Stage.MUL][0])
-        demands.readings[node.name] = Reading(view=demands.numbers_of(image))
-
-    def plan(self, planner: Planner, node):
-        gate = planner.demands.numbers_of(node.sources[1], OPERAND_MEMORIES[Stage.MUL][0])
-        chain = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view))
-        chain.apply(Operation.VV_MUL, 0, replace(gate, still=True))
-        chain.activate(node.activation)
-        planner.begin(node, chain)
 
 
 class ConcatenationKind(CompiledKind):

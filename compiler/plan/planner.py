@@ -200,12 +200,16 @@ class Planner:
         if not needed or numbers:
             return numbers[0] if numbers else None
         avoid = frozenset(mem for mem in ANY if not chain.may_write(mem) or inside and inside.buffer.mem is mem)
+        view = self.strip(node, avoid)
+        chain.write(view)
+        return view
+
+    def strip(self, node: PlannedNode, avoid: frozenset[Mem] = frozenset()) -> NumbersView:
+        """Numbers of a strip of the present pass, in any memory but those to avoid."""
         strip = TensorNumbers(value=node.value, buffer=Buffer(mem=None, name=f"{node.name or 'network input'}, strip"),
                               words=self.build.config.words_of(node.value.lanes), strip=True, avoid=avoid)
         self.passes[-1].strips.append(strip)
-        view = NumbersView(numbers=strip)
-        chain.write(view)
-        return view
+        return NumbersView(numbers=strip)
 
     def _fits(self, chain: OpenChain, view: CodesView | NumbersView) -> bool:
         """Whether the stages that a chain has left can scale numbers as a map needs them."""

@@ -26,6 +26,7 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     **dict.fromkeys((functional.sigmoid, torch.sigmoid, "sigmoid"), nn.Sigmoid),
     **dict.fromkeys((functional.tanh, torch.tanh, "tanh"), nn.Tanh),
     functional.leaky_relu: nn.LeakyReLU, functional.silu: nn.SiLU,
+    functional.gelu: lambda approximate="none": nn.GELU(approximate),
 }
 #: Functions and methods that are an operator, and no module.
 CURVES: dict[object, Operator] = {

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator, Shape
-from concord.net.ops.pointwise import LeakyRelu, Relu, Sigmoid, Tanh
+from concord.net.ops.pointwise import Gelu, LeakyRelu, Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.scale import BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
@@ -34,6 +34,9 @@ def unsupported(module: nn.Module) -> str | None:
         case nn.Hardtanh():
             if module.min_val != 0 or module.max_val <= 0:
                 return f"a clip to {module.min_val}..{module.max_val}: only one from 0 to a number above it is a relu"
+        case nn.GELU():
+            if module.approximate != "tanh":
+                return 'the exact GELU needs the error function; use nn.GELU(approximate="tanh")'
         case nn.MaxPool2d() | nn.MaxPool1d():
             if module.ceil_mode or module.return_indices:
                 return "use no ceil_mode and no return_indices"
@@ -121,6 +124,7 @@ OPERATORS: dict[type[nn.Module], Make] = {
     nn.ReLU: lambda module, shape, zeros: Relu(), nn.Sigmoid: lambda module, shape, zeros: Sigmoid(),
     nn.Tanh: lambda module, shape, zeros: Tanh(),
     nn.SiLU: lambda module, shape, zeros: Sigmoid(),  # the product with its input follows
+    nn.GELU: lambda module, shape, zeros: Gelu(),
     nn.LeakyReLU: lambda module, shape, zeros: LeakyRelu(slope=module.negative_slope)}
 #: Modules that multiply or add zeros around their input as they do pixels.
 COUNTING_ZEROS = (nn.Conv1d, nn.Conv2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)

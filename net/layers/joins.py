@@ -1,11 +1,10 @@
-"""Layers that join tensors, functions of single numbers, and the softmax at the end of a network."""
+"""Layers that join tensors, and the softmax at the end of a network."""
 
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 import numpy as np
-from concord.golden.lib.float16 import to_bits
 from concord.golden.mfu.multifunction import activate, compute
 from concord.golden.mfu.softmax import softmax
 from concord.net.arithmetic.integer import IntegerProduct
@@ -89,30 +88,6 @@ class GatedChannels(Layer):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Curve(Layer):
-    """An activation function of a vector that other layers read without it.
-
-    Attributes:
-        name:       Name of the layer, unique in its model.
-        inputs:     Number of elements of the vector.
-        activation: The activation function.
-    """
-
-    name: str
-    inputs: int
-    activation: Activation
-
-    title = "activation function"
-
-    @property
-    def outputs(self) -> int:
-        return self.inputs
-
-    def run(self, x, lengths, sums=IntegerProduct.totals):
-        return Trace(outputs=activate(self.activation, x[0]))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Concat(Layer):
     """Concatenates tensors.
 
@@ -137,41 +112,6 @@ class Concat(Layer):
     def run(self, x, lengths, sums=IntegerProduct.totals):
         return Trace(outputs=np.concatenate(x, axis=1))
 
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Leaky(Layer):
-    """A relu with a slope of negative numbers: max(x, slope * x), whose product is rounded.
-
-    Attributes:
-        name:   Name of the layer, unique in its model.
-        inputs: Number of elements of the tensor.
-        slope:  Slope of negative numbers, 0 to 1, which the machine rounds to binary16.
-    """
-
-    name: str
-    inputs: int
-    slope: float
-
-    title = "leaky relu"
-
-    def __post_init__(self):
-        if not 0 <= self.slope <= 1:
-            raise ValueError(f"layer {self.name!r}, slope: a number of 0 to 1 is needed, not {self.slope}; export the "
-                             "model again")
-
-    @property
-    def factor(self) -> np.ndarray:
-        """uint16[1], the slope as a binary16 pattern."""
-        return to_bits(np.array([self.slope]))
-
-    @property
-    def outputs(self) -> int:
-        return self.inputs
-
-    def run(self, x, lengths, sums=IntegerProduct.totals):
-        sloped = compute(Operation.VV_MUL, x[0], np.broadcast_to(self.factor, x[0].shape))
-        return Trace(outputs=compute(Operation.VV_MAX, sloped, x[0]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

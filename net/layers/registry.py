@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
 from concord.net.layers.convolution import BlockConv, Conv
+from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
-from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, Multiply, SequenceConcat, Softmax
+from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
@@ -31,7 +32,8 @@ class LayerKind:
 KINDS = {
     **{layer.__name__: LayerKind(layer=layer) for layer in (
         Dense, BlockDense, Conv, BlockConv, Average, QuantizedResult, BlockAverage, BlockQuantizedResult, MaxPool, Add,
-        Multiply, GatedChannels, Curve, Leaky, Concat, SequenceConcat, ImageToSequence, SequenceToImage, Softmax)},
+        Multiply, GatedChannels, Curve, Leaky, TanhGelu, Concat, SequenceConcat, ImageToSequence,
+        SequenceToImage, Softmax)},
     **{name.upper(): LayerKind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": LayerKind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

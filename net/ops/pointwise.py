@@ -125,6 +125,22 @@ class LeakyRelu(Pointwise):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Gelu(Pointwise):
+    """y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2.
+
+    As (1 + tanh(u)) / 2 is sigmoid(2 * u), it is x * sigmoid(x * (LINE + CUBE * x**2)).
+    """
+
+    kind = "gelu"
+    LINE: ClassVar[float] = (8 / np.pi) ** 0.5
+    CUBE: ClassVar[float] = 0.044715 * LINE
+
+    def real(self, x, lengths):
+        with np.errstate(over="ignore"):  # far below zero, the sigmoid is 0
+            return x * CURVES[Activation.SIGMOID](x * (self.LINE + self.CUBE * x * x))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HardSigmoid(Pointwise):
     """y = max(0, min(1, alpha * x + beta))."""
 

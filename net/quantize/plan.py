@@ -9,7 +9,7 @@ from concord.net.arithmetic.windows import Window
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.names import layer_names
 from concord.net.ops.operator import Operator, Shape
-from concord.net.ops.pointwise import HardSwish, LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, HardSwish, LeakyRelu, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Addition, ChannelGating, Flatten, Multiplication, ToSequence
@@ -146,8 +146,8 @@ def _problem(node: Node, graph: Graph) -> str | None:
     op, source = node.op, graph.source(node)
     if isinstance(op, HardSwish):
         return f"{node.name!r}: a hard swish multiplies two results, which no layer does; use a relu6 or a relu"
-    if isinstance(op, LeakyRelu) and graph.types[node.name].sequence:
-        return f"{node.name!r}: a leaky relu of a sequence; use a relu"
+    if isinstance(op, LeakyRelu | Gelu) and graph.types[node.name].sequence:
+        return f"{node.name!r}: a {op.label} of a sequence; use a relu"
     if isinstance(op, AveragePooling) and op.window.dilation != (1, 1):
         return f"{node.name!r}: an average of windows with a dilation; use a dilation of 1"
     if isinstance(op, AveragePooling) and any(op.window.padding) and not op.count_padding:
@@ -185,7 +185,7 @@ class _Planner:
         joins = isinstance(op, Last) and isinstance(source.op, Recurrence) and source.op.bidirectional
         if isinstance(op, PASSING) and not joins:
             self.named[node.name] = self.named[node.sources[0]]
-        elif isinstance(op, Pointwise) and not isinstance(op, LeakyRelu):
+        elif isinstance(op, Pointwise) and not isinstance(op, LeakyRelu | Gelu):
             self._activate(node)
         elif isinstance(op, Addition | Multiplication) and len(node.sources) > 2:
             self._add_all(node)

@@ -8,12 +8,13 @@ from math import prod
 import numpy as np
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, Multiply, SequenceConcat
+from concord.net.layers.curves import Curve, Leaky, TanhGelu
+from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
@@ -231,6 +232,8 @@ def _plain(part: Part, plan: Plan) -> Layer:
             return GatedChannels(name=part.name, image=shape, activation=part.activation)
         case LeakyRelu():
             return Leaky(name=part.name, inputs=prod(shape), slope=op.slope)
+        case Gelu():
+            return TanhGelu(name=part.name, inputs=prod(shape))
         case Pointwise():
             return Curve(name=part.name, inputs=prod(shape), activation=part.activation)
         case Concatenation():

@@ -9,7 +9,8 @@ from concord.campaigns.makers import image_networks, networks
 from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import compile_network
 from concord.net.graph import Graph
-from concord.net.layers.joins import Curve, Multiply
+from concord.net.layers.curves import Curve
+from concord.net.layers.joins import Multiply
 from concord.net.model_file import load_model, save_model
 from concord.net.ops.pointwise import Relu, Tanh
 from concord.net.ops.reshape import Flatten, Multiplication
@@ -31,7 +32,7 @@ def input_first() -> Graph:
 
 NETWORKS = {make.__name__: make for make in (
     float_networks.gated_images, float_networks.excited, float_networks.gated_vectors,
-    float_networks.leaky, float_networks.more_functions, input_first)}
+    float_networks.leaky, float_networks.gelus, float_networks.more_functions, input_first)}
 
 
 def machine(name: str) -> Config:

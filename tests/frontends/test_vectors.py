@@ -96,6 +96,15 @@ def test_functions_and_products_of_tensors(tmp_path):
     assert kinds == ["dense", "sigmoid", "mul", "leaky_relu", "leaky_relu", "exp", "sqrt", "reciprocal", "mul", "dense"]
 
 
+def test_the_exact_gelu_is_refused(tmp_path):
+    graph = OnnxGraph(("batch", 6))
+    graph.add("Gemm", graph.weight(6, 5), graph.weight(5))
+    graph.add("Gelu")
+    with pytest.raises(ValueError, match="n1_Gelu .Gelu.: its exact form needs the error function; use the "
+                                         "approximation"):
+        read(written(tmp_path, graph.model(20)))
+
+
 def squeeze_and_excite(gate: str) -> OnnxGraph:
     """A gate of the channels of an image, from its means."""
     graph = OnnxGraph(("batch", 3, 8, 8))

@@ -10,7 +10,8 @@ from concord.compiler.support import KINDS as COMPILED
 from concord.compiler.support import of_layer
 from concord.net import network
 from concord.net.arithmetic.windows import TimeAxis
-from concord.net.layers.joins import Add, Concat, Curve, GatedChannels, Leaky, Multiply, SequenceConcat, Softmax
+from concord.net.layers.curves import Curve, Leaky, TanhGelu
+from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer, Unknown
 from concord.net.layers.pooling import BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
@@ -51,6 +52,7 @@ MAKERS = {
     "Multiply": lambda rng: Multiply(name="layer", inputs=6),
     "Curve": lambda rng: Curve(name="layer", inputs=6, activation=Activation.TANH),
     "Leaky": lambda rng: Leaky(name="layer", inputs=6, slope=0.1),
+    "TanhGelu": lambda rng: TanhGelu(name="layer", inputs=6),
     "GatedChannels": lambda rng: GatedChannels(name="layer", image=(6, 1, 1)),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),
     "SequenceConcat": lambda rng: SequenceConcat(name="layer", sizes=(6, 6)),

@@ -117,7 +117,7 @@ class Gated(nn.Module):
         x = self.second(self.silu(self.first(x)))
         x = torch.sigmoid(self.squeezed(x.mean((2, 3), keepdim=True))) * self.leaky(x)
         y = self.dense(x.mean((2, 3)))
-        return functional.silu(y) * torch.exp(y).sqrt()
+        return functional.silu(y) * functional.gelu(torch.exp(y).sqrt(), approximate="tanh")
 
 
 def test_products_and_functions_of_tensors(images):

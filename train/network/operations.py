@@ -7,11 +7,12 @@ import torch
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.graph import Graph
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.quantize.plan import Part
+from concord.spec.numbers.activation import Activation
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16
 from concord.train.recurrent.directions import last
@@ -29,6 +30,8 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
     """
     if isinstance(part.op, LeakyRelu):
         return _leaky(part.op, x[0], lowered)
+    if isinstance(part.op, Gelu):
+        return _gelu(part.op, x[0], lowered)
     made = x[0] if isinstance(part.op, Pointwise) else RESULTS[type(part.op)](part.op, x, lengths)
     if lowered and isinstance(part.op, Addition | Multiplication | ChannelGating):
         made = binary16(made)
@@ -51,6 +54,14 @@ def _leaky(op: LeakyRelu, x: torch.Tensor, lowered: bool) -> torch.Tensor:
     if not lowered:
         return functional.leaky_relu(x, op.slope)
     return torch.maximum(binary16(x * float(np.float16(op.slope))), x)
+
+
+def _gelu(op: Gelu, x: torch.Tensor, lowered: bool) -> torch.Tensor:
+    if not lowered:
+        return functional.gelu(x, approximate="tanh")
+    line, cube = (float(np.float16(factor)) for factor in (op.LINE, op.CUBE))
+    inner = binary16(binary16(binary16(x * x) * cube) + line)
+    return binary16(curve(Activation.SIGMOID, lowered)(binary16(inner * x)) * x)
 
 
 def _product(op: Multiplication, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:

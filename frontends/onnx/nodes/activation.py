@@ -8,6 +8,7 @@ from concord.frontends.onnx.lib.views import View
 from concord.frontends.onnx.nodes import quantized
 from concord.net.ops.pointwise import (
     Exp,
+    Gelu,
     HardSigmoid,
     HardSwish,
     LeakyRelu,
@@ -42,6 +43,14 @@ def prelu(step: FileNode, build: Builder) -> list[Value]:
     if len(slopes) > 1:
         raise Refused("its slopes for negative numbers differ", "use LeakyRelu and train on")
     return [_leaky(step, build, float(slopes[0]))]
+
+
+def gelu(step: FileNode, build: Builder) -> list[Value]:
+    """GELU by its approximation with tanh."""
+    form = step.attributes.get("approximate", b"none")
+    if form not in (b"tanh", "tanh"):
+        raise Refused("its exact form needs the error function", 'use the approximation, nn.GELU(approximate="tanh")')
+    return [build.same(step, Gelu(), step.view(0))]
 
 
 def leaky_relu(step: FileNode, build: Builder) -> list[Value]:

@@ -33,6 +33,7 @@ HANDLERS: dict[str, Handler] = {
     "DequantizeLinear": quantized.dequantize_linear,
     "Div": arithmetic.div,
     "Dropout": layout.same,
+    "Gelu": activation.gelu,
     "Gemm": dense.gemm,
     "GlobalAveragePool": pooling.global_average,
     "HardSigmoid": activation.hard_sigmoid,
@@ -72,7 +73,7 @@ REFUSED = {
     "If": ("it chooses between graphs", "export the network with constant shapes, or with dynamo=True"),
     "ConvTranspose": ("the machine has no transposed convolutions", "use Resize outside the network, or Conv"),
     **{kind: ("the machine has no such activation function", f"use {other} and train on") for kind, other in (
-        ("Elu", "Relu"), ("Gelu", "Relu or HardSwish"), ("Softplus", "Relu"))},
+        ("Elu", "Relu"), ("Softplus", "Relu"))},
     "LayerNormalization": ("the machine has no means over features", "use BatchNormalization and train on"),
     "InstanceNormalization": ("the machine has no means of each image", "use BatchNormalization and train on"),
     "GroupNormalization": ("the machine has no means of each image", "use BatchNormalization and train on"),

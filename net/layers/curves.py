@@ -1,0 +1,113 @@
+"""Layers that are functions of single numbers."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from concord.golden.lib import float16
+from concord.golden.lib.float16 import to_bits, to_real
+from concord.golden.mfu.multifunction import activate
+from concord.net.arithmetic.integer import IntegerProduct
+from concord.net.layers.layer import Layer, Trace
+from concord.net.ops.pointwise import Gelu
+from concord.spec.numbers.activation import Activation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Curve(Layer):
+    """An activation function of a vector that other layers read without it.
+
+    Attributes:
+        name:       Name of the layer, unique in its model.
+        inputs:     Number of elements of the vector.
+        activation: The activation function.
+    """
+
+    name: str
+    inputs: int
+    activation: Activation
+
+    title = "activation function"
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        return Trace(outputs=activate(self.activation, x[0]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Leaky(Layer):
+    """A relu with a slope of negative numbers: max(x, slope * x), whose product is rounded.
+
+    Attributes:
+        name:   Name of the layer, unique in its model.
+        inputs: Number of elements of the tensor.
+        slope:  Slope of negative numbers, 0 to 1, which the machine rounds to binary16.
+    """
+
+    name: str
+    inputs: int
+    slope: float
+
+    title = "leaky relu"
+
+    def __post_init__(self):
+        if not 0 <= self.slope <= 1:
+            raise ValueError(f"layer {self.name!r}, slope: a number of 0 to 1 is needed, not {self.slope}; export the "
+                             "model again")
+
+    @property
+    def factor(self) -> np.ndarray:
+        """uint16[1], the slope as a binary16 pattern."""
+        return to_bits(np.array([self.slope]))
+
+    def stored(self) -> "Leaky":
+        """The layer with the slope that the machine holds."""
+        return replace(self, slope=float(to_real(self.factor)[0]))
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        sloped = float16.mul(x[0], np.broadcast_to(self.factor, x[0].shape))
+        return Trace(outputs=float16.maximum(sloped, x[0]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TanhGelu(Layer):
+    """GELU by its approximation: x * sigmoid(x * (line + cube * x**2)), rounded after each operation.
+
+    Attributes:
+        name:   Name of the layer, unique in its model.
+        inputs: Number of elements of the tensor.
+        line:   Factor of x, which the machine rounds to binary16.
+        cube:   Factor of x**3, which the machine rounds to binary16.
+    """
+
+    name: str
+    inputs: int
+    line: float = Gelu.LINE
+    cube: float = Gelu.CUBE
+
+    title = "gelu"
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    @property
+    def factors(self) -> np.ndarray:
+        """uint16[2], the factors of x and of x**3 as binary16 patterns."""
+        return to_bits(np.array([self.line, self.cube]))
+
+    def stored(self) -> "TanhGelu":
+        """The layer with the factors that the machine holds."""
+        line, cube = to_real(self.factors).tolist()
+        return replace(self, line=line, cube=cube)
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        x, (line, cube) = x[0], (np.broadcast_to(factor, x[0].shape) for factor in self.factors)
+        inner = float16.add(float16.mul(float16.mul(x, x), cube), line)
+        return Trace(outputs=float16.mul(activate(Activation.SIGMOID, float16.mul(inner, x)), x))
