@@ -5,11 +5,14 @@ the output. The gradient of that arrives in 16 bits.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from concord.golden.lazy import tensor_layers
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor import TrainingTensor
 from concord.golden.lazy.tensor_layers import Gradients
+from concord.golden.lazy.tensor_sequence import Tape, unrolled
 from concord.spec.numbers.lazy import Width
 
 
@@ -31,9 +34,9 @@ class Conv:
     padding: int = 0
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the weights."""
-        return self.outputs, self.inputs, self.size, self.size
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the parameters by name."""
+        return {"weight": (self.outputs, self.inputs, self.size, self.size), "bias": (self.outputs,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,35 @@ class Dense:
     outputs: int
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the weights."""
-        return self.outputs, self.inputs
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the parameters by name."""
+        return {"weight": (self.outputs, self.inputs), "bias": (self.outputs,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrent:
+    """Recurrent layers over each other, from a sequence to the last hidden vector; only the first layer of a network.
+
+    Attributes:
+        cell:   The cell of each layer, see `net.cells.cell.Cell`.
+        inputs: Number of elements of a time step.
+        hidden: Sizes of the layers.
+    """
+
+    cell: Any
+    inputs: int
+    hidden: tuple[int, ...]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the parameters by name."""
+        found = {}
+        for index, (inputs, size) in enumerate(zip((self.inputs, *self.hidden), self.hidden, strict=False)):
+            for gate in self.cell.gates:
+                name = f"{index}.{gate.name}"
+                found |= {f"{name}.input": (size, inputs), f"{name}.recurrent": (size, size), f"{name}.bias": (size,)}
+            found |= {f"{index}.{vector}": (size,) for vector in self.cell.vectors}
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +107,7 @@ class Residual:
     shortcut: tuple["Layer", ...] = ()
 
 
-Layer = Conv | Dense | MaxPool | AveragePool | Relu | Residual
+Layer = Conv | Dense | Recurrent | MaxPool | AveragePool | Relu | Residual
 
 
 def named(layers: tuple[Layer, ...], prefix: str = ""):
@@ -86,7 +115,7 @@ def named(layers: tuple[Layer, ...], prefix: str = ""):
     for place, layer in enumerate(layers):
         name = f"{prefix}{place}"
         match layer:
-            case Conv() | Dense():
+            case Conv() | Dense() | Recurrent():
                 yield name, layer
             case Residual():
                 yield from named(layer.body, f"{name}.body.")
@@ -101,6 +130,13 @@ def check(layers: tuple[Layer, ...]):
     """
     if not layers or not isinstance(layers[-1], Conv | Dense):
         raise ValueError("a network must end in a Conv or Dense layer, whose linear value is its output; add one")
+    if any(isinstance(layer, Recurrent) for _, layer in named(layers[1:])):
+        raise ValueError("a recurrent layer takes the network's input; put it first")
+
+
+def shapes(layers: tuple[Layer, ...]) -> dict[str, tuple[int, ...]]:
+    """Shapes of all parameters by name."""
+    return {f"{name}.{part}": shape for name, layer in named(layers) for part, shape in layer.shapes.items()}
 
 
 def training_tensor(parameters: Parameters) -> TrainingTensor:
@@ -109,21 +145,26 @@ def training_tensor(parameters: Parameters) -> TrainingTensor:
 
 
 def forward(
-    layers: tuple[Layer, ...], parameters: dict[str, Parameters], x: TrainingTensor
+    layers: tuple[Layer, ...], parameters: dict[str, Parameters], x: TrainingTensor, lengths: np.ndarray | None = None
 ) -> tuple[TrainingTensor, list]:
     """Run a network.
 
     Args:
         layers:     Checked.
         parameters: By name, "0.weight" and "0.bias" for layer 0.
-        x:          8 bits, [samples, inputs] or [samples, channels, rows, columns].
+        x:          8 bits, [samples, inputs], [samples, channels, rows, columns] or [samples, time, inputs].
+        lengths:    int[samples], time steps of each sequence; all of them if None.
 
     Returns:
         The linear value of the last layer, 32 bits, and what `backward` needs.
     """
     *inner, last = layers
-    y, tape = _branch(tuple(inner), parameters, x, "")
-    name = str(len(inner))
+    tape, y = [], x
+    if isinstance(inner[0] if inner else None, Recurrent):
+        y, kept = _recurrent(inner[0], parameters, x, lengths)
+        tape = [(inner[0], "0", x, kept)]
+    y, found = _branch(tuple(inner[len(tape):]), parameters, y, "", len(tape))
+    tape, name = tape + found, str(len(inner))
     return _linear(last, parameters, y, name, Width.LINEAR), [*tape, (last, name, y, None)]
 
 
@@ -134,9 +175,17 @@ def backward(parameters: dict[str, Parameters], tape: list, gradient: TrainingTe
     return found
 
 
-def _branch(layers, parameters, x, prefix):
+def _recurrent(layer: Recurrent, parameters, x: TrainingTensor, lengths: np.ndarray | None):
+    samples, times = x.mantissas.shape[:2]
+    tape = Tape({name: training_tensor(parameters[name]) for name in shapes((layer,))})
+    lengths = np.full(samples, times) if lengths is None else np.asarray(lengths)
+    last = unrolled(tape, layer.cell, layer.hidden, "0.", x, lengths)
+    return last.tensor, (tape, last)
+
+
+def _branch(layers, parameters, x, prefix, first=0):
     tape = []
-    for place, layer in enumerate(layers):
+    for place, layer in enumerate(layers, first):
         name, kept = f"{prefix}{place}", None
         match layer:
             case Conv() | Dense():
@@ -169,6 +218,11 @@ def _branch_back(parameters, tape, gradient: TrainingTensor, found: dict, wanted
         match layer:
             case Conv() | Dense():
                 gradient = _linear_back(layer, parameters, x, gradient, name, found, wanted or place > 0)
+            case Recurrent():
+                inner, last = kept
+                inner.backward(last, gradient)
+                found |= inner.gradients
+                gradient = None
             case MaxPool():
                 gradient = tensor_layers.max_pool_back(gradient, kept, shape, layer.size, layer.stride)
             case AveragePool():

@@ -229,7 +229,8 @@ def test_gradients_of_a_network_are_those_of_real_arithmetic():
     rng = np.random.default_rng(8)
     values = {}
     for name, layer in tensor_network.named(SMALL):
-        values[f"{name}.weight"] = rng.normal(size=layer.shape) / np.sqrt(np.prod(layer.shape[1:]))
+        shape = layer.shapes["weight"]
+        values[f"{name}.weight"] = rng.normal(size=shape) / np.sqrt(np.prod(shape[1:]))
         values[f"{name}.bias"] = rng.normal(size=layer.outputs) / 10
     assert list(values)[2] == "3.body.0.weight"
     parameters = {name: initial_parameters(value, LazyFormat()) for name, value in values.items()}
@@ -257,8 +258,9 @@ def test_training_lowers_the_loss_without_any_wider_copy():
     rng = np.random.default_rng(9)
     parameters = {}
     for name, layer in tensor_network.named(SMALL):
-        scale = np.sqrt(2 / np.prod(layer.shape[1:]))
-        parameters[f"{name}.weight"] = initial_parameters(rng.normal(size=layer.shape) * scale, LazyFormat())
+        shape = layer.shapes["weight"]
+        values = rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[1:]))
+        parameters[f"{name}.weight"] = initial_parameters(values, LazyFormat())
         parameters[f"{name}.bias"] = initial_parameters(np.zeros(layer.outputs), LazyFormat())
     x, labels = to_training_tensor(rng.random((30, 1, 8, 8)), 8), np.arange(30) % 3
     rates, momenta, losses = tensor_training.Rates(learning_rate=0.05, momentum=0.9), {}, []

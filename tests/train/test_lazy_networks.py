@@ -12,7 +12,7 @@ from concord.compiler.network import compile_network
 from concord.datasets import dataset
 from concord.frontends.torch.read import graph_of
 from concord.golden.lazy.lazy_update import Parameters
-from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual, named
+from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual, named, shapes
 from concord.golden.lazy.tensor_training import Rates
 from concord.net import network
 from concord.net.model_file import load_model
@@ -75,8 +75,7 @@ def test_mantissas_of_training_are_those_of_the_model_and_of_its_firmware(layers
 
 
 def test_the_way_to_a_float_network_and_back():
-    values = {f"{name}.{part}": np.random.default_rng(0).normal(size=layer.shape if part == "weight" else layer.outputs)
-              for name, layer in named(LAYERS) for part in ("weight", "bias")}
+    values = {name: np.random.default_rng(0).normal(size=shape) for name, shape in shapes(LAYERS).items()}
     names = {name: f"layer{place}" for place, (name, _) in enumerate(named(LAYERS))}
     graph = drawn(LAYERS, (1, 8, 8), values, names)
     assert planned(plan(graph)) == (LAYERS, names)

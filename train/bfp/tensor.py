@@ -29,6 +29,7 @@ class ExactTensor:
         bits:       Bits of a mantissa; 0 for exact sums, which have no fixed width.
         left_shift: Number of zero bits below the values that are not stored, 0 or more.
         top:        max |value| over all processes, or None where it is not known.
+        lengths:    int64[samples], time steps of each sample of a network's input, or None.
     """
 
     values: torch.Tensor
@@ -36,6 +37,7 @@ class ExactTensor:
     bits: int = 0
     left_shift: int = 0
     top: int | None = None
+    lengths: torch.Tensor | None = None
 
     @property
     def shape(self) -> torch.Size:

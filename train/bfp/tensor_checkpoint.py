@@ -15,6 +15,8 @@ from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Counts
 from concord.golden.lazy.tensor_training import Rates
 from concord.lib import tensor_file
+from concord.net.cells.cell import Cell
+from concord.net.cells.registry import CELLS
 from concord.spec.numbers.lazy import LazyFormat
 from concord.train.bfp.options import CHECKPOINT, UpdateRule
 from concord.train.bfp.parallel import Alone
@@ -24,7 +26,7 @@ from concord.train.bfp.tensor_network import TensorNetwork
 
 LAYERS = {kind.__name__: kind for kind in (
     tensor_network.Conv, tensor_network.Dense, tensor_network.MaxPool, tensor_network.AveragePool, tensor_network.Relu,
-    tensor_network.Residual)}
+    tensor_network.Residual, tensor_network.Recurrent)}
 #: Fields of a checkpoint that its file has as they are.
 PLAIN = ("seed", "epochs", "losses", "shape", "names", "data")
 
@@ -82,17 +84,11 @@ def load(path: Path, group=Alone, device: str = "cpu") -> tuple[TensorNetwork, C
                            rates=Rates(**header["rates"]), **plain)
         tensor_network.check(state.layers)
         parameters = {name: _unpack(name, shape, header["parameters"], arrays, state, device)
-                      for name, shape in _shapes(state.layers)}
+                      for name, shape in tensor_network.shapes(state.layers).items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: {reason}; {CHECKPOINT.remedy}") from error
     return TensorNetwork(state.layers, parameters, group, device=device), state
-
-
-def _shapes(layers):
-    for name, layer in tensor_network.named(layers):
-        yield f"{name}.weight", layer.shape
-        yield f"{name}.bias", (layer.outputs,)
 
 
 def _pack_lazy(kept: Lazy) -> tuple[dict, dict]:
@@ -138,14 +134,26 @@ def _unpack(name: str, shape: tuple[int, ...], records: dict, arrays: dict[str, 
 
 
 def _pack_layers(layers) -> list[dict]:
-    return [{"kind": type(layer).__name__} | {
-        key: _pack_layers(getattr(layer, key)) if isinstance(layer, tensor_network.Residual) else getattr(layer, key)
-        for key in layer.__slots__} for layer in layers]
+    return [{"kind": type(layer).__name__} | {key: _pack(getattr(layer, key)) for key in layer.__slots__}
+            for layer in layers]
+
+
+def _pack(value):
+    """A field of a layer as JSON has it: layers of a branch, a cell by its name, or a number or numbers."""
+    if isinstance(value, Cell):
+        return value.name
+    return _pack_layers(value) if isinstance(value, tuple) and not all(isinstance(n, int) for n in value) else value
 
 
 def _unpack_layers(records: list[dict]) -> tuple[tensor_network.Layer, ...]:
     made = []
     for record in records:
-        values = {key: _unpack_layers(value) if isinstance(value, list) else value for key, value in record.items()}
+        values = {key: _unpack_field(value) if isinstance(value, list) else value for key, value in record.items()}
+        if "cell" in values:
+            values["cell"] = CELLS[values["cell"]]
         made.append(LAYERS[values.pop("kind")](**values))
     return tuple(made)
+
+
+def _unpack_field(value: list) -> tuple:
+    return _unpack_layers(value) if all(isinstance(part, dict) for part in value) else tuple(value)

@@ -11,6 +11,7 @@ import torch
 from concord.golden.lazy import tensor_layers, tensor_network
 from concord.spec.numbers.lazy import Width
 from concord.train.bfp.parallel import Alone
+from concord.train.bfp.recurrent import Recurrent
 from concord.train.bfp.tensor import ExactTensor, add, largest, requantize, sums
 
 
@@ -216,6 +217,8 @@ def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", want
         match layer:
             case tensor_network.Conv() | tensor_network.Dense():
                 made.append(ProductLayer(layer, name, parameters, kernels, group, wanted or place > 0))
+            case tensor_network.Recurrent():
+                made.append(Recurrent(layer, name, parameters, group))
             case tensor_network.MaxPool():
                 made.append(MaxPool(layer, group))
             case tensor_network.AveragePool():
@@ -234,14 +237,14 @@ def gradients(layers: list) -> dict[str, ExactTensor]:
     """Exact sums of the gradients of all parameters, by name."""
     found = {}
     for layer in layers:
-        if isinstance(layer, ProductLayer):
+        if isinstance(layer, ProductLayer | Recurrent):
             found |= layer.found
         elif isinstance(layer, Residual):
             found |= gradients(layer.body) | gradients(layer.shortcut)
     return found
 
 
-def initial(layer, generator: torch.Generator) -> torch.Tensor:
-    """Initial weights by He et al.: float64, normal, of variance 2 / inputs."""
-    fan = math.prod(layer.shape[1:])
-    return torch.randn(layer.shape, generator=generator, dtype=torch.float64) * math.sqrt(2 / fan)
+def initial(shape: tuple[int, ...], generator: torch.Generator, recurrent: bool = False) -> torch.Tensor:
+    """Initial weights: float64, normal, of variance 2 / inputs by He et al., or 1 / (3 * outputs) of a gate."""
+    scale = math.sqrt(1 / 3 / shape[0]) if recurrent else math.sqrt(2 / math.prod(shape[1:]))
+    return torch.randn(shape, generator=generator, dtype=torch.float64) * scale

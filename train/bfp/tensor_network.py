@@ -1,6 +1,7 @@
 """A network under training in block floating point, and the same network in FP32."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -25,11 +26,16 @@ def kernels(device: str = "cpu"):
 
 
 def initial_values(layers: Sequence[tensor_network.Layer], seed: int) -> dict[str, np.ndarray]:
-    """Initial weights by He et al. and zero biases: float64 by name."""
+    """Initial weights by He et al. and zero biases: float64 by name. Biases of gates are those of their cell."""
     generator, values = torch.Generator().manual_seed(seed), {}
     for name, layer in tensor_network.named(layers):
-        values[f"{name}.weight"] = tensor_layers.initial(layer, generator).numpy()
-        values[f"{name}.bias"] = np.zeros(layer.outputs)
+        recurrent = isinstance(layer, tensor_network.Recurrent)
+        first = {gate.name: gate.first_bias for gate in layer.cell.gates} if recurrent else {}
+        for part, shape in layer.shapes.items():
+            if len(shape) == 1:
+                values[f"{name}.{part}"] = np.full(shape, first.get(part.split(".")[1], 0.0) if recurrent else 0.0)
+            else:
+                values[f"{name}.{part}"] = tensor_layers.initial(shape, generator, recurrent).numpy()
     return values
 
 
@@ -103,14 +109,21 @@ def network(layers, rule: UpdateRule, rates: Rates, *, seed: int = 0, values: di
     return TensorNetwork(layers, made, group, device=device)
 
 
-def inputs(values, device: str = "cpu") -> ExactTensor:
-    """Real inputs, quantised as an activation: all of them share one exponent, so that every batch has it."""
-    return exact(to_training_tensor(np.asarray(values), Width.ACTIVATION), torch.empty(0, device=device))
+def inputs(values, device: str = "cpu", lengths=None) -> ExactTensor:
+    """Real inputs, quantised as an activation: all of them share one exponent, so that every batch has it.
+
+    Args:
+        values:  Real[samples, ...].
+        lengths: int[samples], time steps of each sample of sequences.
+    """
+    made = exact(to_training_tensor(np.asarray(values), Width.ACTIVATION), torch.empty(0, device=device))
+    return replace(made, lengths=None if lengths is None else torch.from_numpy(np.asarray(lengths, np.int64)))
 
 
 def batch(x: ExactTensor, index: torch.Tensor) -> ExactTensor:
     """Some samples of a training tensor."""
-    return ExactTensor(x.values[index], x.lsb, x.bits, x.left_shift)
+    lengths = None if x.lengths is None else x.lengths[index]
+    return ExactTensor(x.values[index], x.lsb, x.bits, x.left_shift, lengths=lengths)
 
 
 class FloatResidual(nn.Module):
