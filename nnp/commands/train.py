@@ -62,13 +62,11 @@ Rows = Annotated[int, typer.Option(
 Data = Annotated[Path | None, typer.Option(
     "--data", help="Folder of training and test data, with the file names of Fashion-MNIST or JapaneseVowels.",
     show_default="the published data")]
-Epochs = Annotated[str, typer.Option(
-    "--epochs", metavar="FP32,QAT,MACHINE",
-    help="Epochs of FP32 training, of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.")]
-ImageEpochs = Annotated[str, typer.Option(
-    "--epochs", metavar="FP32,QAT,MACHINE", show_default="8,4,1; 12 with bfp-lazy",
-    help="Epochs of FP32 training, of quantisation-aware training (QAT), and of QAT in the machine's arithmetic; of "
-         "bfp-lazy, one number.")]
+_EPOCHS = {"metavar": "FP32,QAT,MACHINE",
+           "help": "Epochs of FP32 training, of quantisation-aware training (QAT), and of QAT in the machine's "
+                   "arithmetic; of bfp-lazy, one number."}
+ImageEpochs = Annotated[str, typer.Option("--epochs", show_default="8,4,1; 12 with bfp-lazy", **_EPOCHS)]
+RecurrentEpochs = Annotated[str, typer.Option("--epochs", show_default="80,10,5; 20 with bfp-lazy", **_EPOCHS)]
 
 
 class Arithmetic(StrEnum):
@@ -148,9 +146,7 @@ def _recurrent(cell: Cell):
         out: Out = f"vowels-{cell.name}.safetensors",
         seed: Seed = 0,
         data: Data = None,
-        arithmetic: Annotated[
-            NetworkArithmetic, typer.Option(help="Integers, or block floating point (bfp).")
-        ] = NetworkArithmetic.INTEGER,
+        arithmetic: ByArithmetic = None,
         preset: Preset = "",
         bits: Annotated[
             int | None,
@@ -181,15 +177,26 @@ def _recurrent(cell: Cell):
         bidirectional: Annotated[
             bool, typer.Option("--bidirectional", help="Each layer also reads the sequence from its end.")
         ] = False,
-        epochs: Epochs = "80,10,5",
+        epochs: RecurrentEpochs = "",
         initial: Annotated[
             InitialState, typer.Option(help="Initial states, before the first time step.")
         ] = InitialState.ZERO,
         overflow: OverflowOptions = ANY_WIDTH,
+        lazy: LazyOptions = BY_LAZY_UPDATE,
         log: Log = None,
         checkpoint: Checkpoint = None,
     ):
         gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits, biases=bias_bits)
+        if arithmetic is NetworkTraining.BFP_LAZY:
+            if (gates, overflow, initial, bits, block, output_bits, bidirectional) != (
+                    Gates(), ANY_WIDTH, InitialState.ZERO, None, None, None, False):
+                raise ValueError("bfp-lazy trains from the start: besides its own options, only --preset, --data, "
+                                 "--hidden, --epochs, --log and --checkpoint are for it")
+            _train_lazy(cell.name, out, preset, log, checkpoint, lazy, lazy_epochs(epochs, 20), seed=seed, folder=data,
+                        hidden=hidden or (32,))
+            return
+        lazy.check(lazy=False)
+        arithmetic = NetworkArithmetic(arithmetic or NetworkArithmetic.INTEGER)
         if arithmetic is NetworkArithmetic.BFP and gates != Gates():
             raise ValueError("bfp finds its own exponents: --asymmetric, --shared, --gate-bits and --bias-bits are for "
                              "integer")
@@ -201,7 +208,7 @@ def _recurrent(cell: Cell):
         overflow.check(integers=arithmetic is NetworkArithmetic.INTEGER)
         formats = _formats(arithmetic, preset, bits, block, asymmetric)
         _train("recurrent", out, preset, log, checkpoint, cell=cell.name, seed=seed, folder=data,
-               hidden=hidden or (32,), both=bidirectional, epochs=epochs_of(epochs), gates=gates,
+               hidden=hidden or (32,), both=bidirectional, epochs=epochs_of(epochs or "80,10,5"), gates=gates,
                output_bits=output_bits, initial=initial, overflow=overflow, **formats)
 
     train.__doc__ = f"{cell.title}, on JapaneseVowels, or on sequences of your own: 8 bits, or another width."

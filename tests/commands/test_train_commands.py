@@ -173,6 +173,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
     (("train", "image", "mlp", "--arithmetic", "bfp-lazy", "--block", 8), "bfp-lazy trains from the start: besides"),
     (("train", "image", "mlp", "--arithmetic", "bfp-lazy", "--preset", "vision"), "vision_bfp8 for image networks"),
     (("train", "image", "mlp", "--arithmetic", "bfp-lazy", "--checkpoint", "own_layers.py"), "own_layers.py: it is a"),
+    (("train", "gru", "--arithmetic", "bfp-lazy", "--bidirectional"), "bfp-lazy trains from the start: besides its"),
     (("train", "image", "mobilenet", "--arithmetic", "bfp-lazy"), "64 groups of channels, which training by lazy"),
     (("quantize", "mlp", "own.pt"), "own.pt: there is no such file; `nnp train image --fp32 FILE` writes one"),
     (("quantize", "own_layers:curved", "own.pt"), "there is no quantised form of GELU"),

@@ -11,10 +11,23 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 from concord.compiler.network import compile_network
 from concord.datasets import dataset
 from concord.frontends.torch.read import graph_of
-from concord.golden.lazy.lazy_update import Parameters
-from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual, named, shapes
+from concord.golden.lazy import tensor_network, tensor_training
+from concord.golden.lazy.lazy_update import Counts, Parameters
+from concord.golden.lazy.tensor import to_training_tensor
+from concord.golden.lazy.tensor_network import (
+    AveragePool,
+    Conv,
+    Dense,
+    MaxPool,
+    Recurrent,
+    Relu,
+    Residual,
+    named,
+    shapes,
+)
 from concord.golden.lazy.tensor_training import Rates
 from concord.net import network
+from concord.net.cells.registry import CELLS
 from concord.net.model_file import load_model
 from concord.net.quantize.choices import BlockFormats
 from concord.net.quantize.plan import Unsupported, plan
@@ -44,6 +57,10 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+def sequences(cell):
+    return Recurrent(CELLS[cell], 5, (6, 4)), Dense(4, 3)
+
+
 def trained(layers, shape, rule=UpdateRule.LAZY, epochs=2):
     """A network after some training on random numbers, and its checkpoint."""
     rng = np.random.default_rng(0)
@@ -51,6 +68,8 @@ def trained(layers, shape, rule=UpdateRule.LAZY, epochs=2):
     x, labels = rng.random((60, *shape), np.float32), rng.integers(0, 3, 60)
     tensor_fit.fit(net, inputs(x), labels, epochs=epochs, batch_size=20, seed=0)
     names = {name: f"layer{place}" for place, (name, _) in enumerate(named(layers))}
+    names |= {f"0.{index}": f"cell{index}" for index in range(2)} if isinstance(layers[0], Recurrent) else {}
+    shape = shape[1:] if isinstance(layers[0], Recurrent) else shape
     return net, Checkpoint(layers=layers, rule=rule, rates=RATES, seed=1, shape=shape, names=names)
 
 
@@ -72,6 +91,46 @@ def test_mantissas_of_training_are_those_of_the_model_and_of_its_firmware(layers
     for layer in made.values():
         if layer.name in state.names.values():
             assert set(layer.mantissas.ravel()) <= set(tiles.ravel())
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "lstm-peephole"])
+def test_recurrent_layers_of_the_model_have_the_mantissas_of_training(cell, tmp_path):
+    net, state = trained(sequences(cell), (4, 5))
+    save(net, state, tmp_path / "kept")
+    model = checkpoint_model(tmp_path / "kept", "tiny")
+    made = {layer.name: layer for layer in model.layers}
+    for index in range(2):
+        layer = made[f"cell{index}"]
+        for at, gate in enumerate(layer.cell.gates):
+            for kind in "input", "recurrent":
+                kept = net.parameters[f"0.{index}.{gate.name}.{kind}"].golden()
+                assert (getattr(layer, f"{kind}_mantissas")[at] == kept.mantissas).all()
+                assert (getattr(layer, f"{kind}_exponents")[at] == kept.exponent).all()
+            assert (layer.bias[at].view(np.float16) == net.parameters[f"0.{index}.{gate.name}.bias"].golden().values
+                    ).all()
+        for name in layer.cell.vectors:
+            assert (layer.vectors[name].view(np.float16) == net.parameters[f"0.{index}.{name}"].golden().values).all()
+    compile_network(model, replace(TINY, matrix_tiles=256, bias_words=256, addsub_vrf=256, multiply_vrf=256))
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_steps_on_sequences_are_goldens(cell):
+    layers, rng, lengths = sequences(cell), np.random.default_rng(2), np.array([4, 1, 3, 4, 2, 4])
+    net, counts, momenta = build(layers, UpdateRule.LAZY, RATES, seed=3), Counts(), {}
+    parameters = {name: kept.golden() for name, kept in net.parameters.items()}
+    for _ in range(4):
+        values, labels = rng.normal(size=(6, 4, 5)) * (np.arange(4) < lengths[:, None])[..., None], np.arange(6) % 3
+        logits, tape = tensor_network.forward(layers, parameters, to_training_tensor(values, 8), lengths)
+        loss, gradient = tensor_training.loss_gradient(logits.values, labels, 6)
+        gradients = tensor_network.backward(parameters, tape, to_training_tensor(gradient, 16))
+        tensor_training.train_step(parameters, momenta, gradients, RATES, counts)
+        assert net.step(inputs(values, lengths=lengths), labels) == loss
+        for name, want in parameters.items():
+            got = net.parameters[name].golden()
+            assert got.exponent == want.exponent, name
+            assert np.array_equal(got.joint, want.joint), name
+    assert net.counts() == counts
+    assert counts.steps
 
 
 def test_the_way_to_a_float_network_and_back():

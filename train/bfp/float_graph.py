@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from concord.golden.lazy import tensor_network
-from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
+from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Recurrent, Relu, Residual
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.ops import pointwise
 from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
+from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, Flatten
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize.plan import Part, Plan, Unsupported
@@ -136,7 +137,11 @@ class _Drawn:
             name = f"{prefix}{place}"
             if isinstance(layer, Dense) and self.image:
                 source, self.image = self._add(self._free(f"{name}.flat"), Flatten(), source), False
-            if isinstance(layer, Residual):
+            if isinstance(layer, Recurrent):
+                for one in (f"{name}.{index}" for index in range(len(layer.hidden))):
+                    source = self._add(self.names[one], self._recurrence(layer, one), source)
+                source = self._add(self._free(f"{name}.last"), Last(), source)
+            elif isinstance(layer, Residual):
                 image = self.image
                 ends = []
                 for side, inner in (("body", layer.body), ("shortcut", layer.shortcut)):
@@ -174,6 +179,14 @@ class _Drawn:
                 return pointwise.Relu()
         raise TypeError(f"no operator computes {layer}")
 
+    def _recurrence(self, layer: Recurrent, name: str) -> Recurrence:
+        def stacked(part: str) -> np.ndarray:
+            return np.float32([self.values[f"{name}.{gate.name}.{part}"] for gate in layer.cell.gates])
+
+        return Recurrence(cell=layer.cell, directions=(Direction(
+            input_weights=stacked("input"), recurrent_weights=stacked("recurrent"), bias=stacked("bias"),
+            vectors={key: np.float32(self.values[f"{name}.{key}"]) for key in layer.cell.vectors}),))
+
     def _numbers(self, name: str) -> dict[str, np.ndarray]:
         return {part: np.float32(self.values[f"{name}.{part}"]) for part in ("weight", "bias")}
 
@@ -185,9 +198,10 @@ def drawn(layers: tuple[tensor_network.Layer, ...], shape: tuple[int, ...], valu
     Args:
         shape:  Shape of one sample.
         values: Real parameters by name, as `tensor_network.named` names layers.
-        names:  Names of nodes with parameters, by the names of their layers.
+        names:  Names of nodes with parameters, by the names of their layers, "0.1" for the second one of `Recurrent`.
         title:  Name of the network.
     """
     made = _Drawn(values, names, len(shape) == 3)
     made.branch(layers, "", INPUT)
-    return Graph(name=title, shape=shape, sequence=False, axes=tuple(range(len(shape))), nodes=tuple(made.nodes))
+    sequence = isinstance(layers[0], Recurrent)
+    return Graph(name=title, shape=shape, sequence=sequence, axes=tuple(range(len(shape))), nodes=tuple(made.nodes))

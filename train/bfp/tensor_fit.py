@@ -102,11 +102,13 @@ def accuracy(net: TensorNetwork, x: ExactTensor, labels: np.ndarray) -> float:
 
 
 def fit_float(net, x: torch.Tensor, labels: np.ndarray, *, epochs: int, batch_size: int, seed: int,
-              learning_rate: float, momentum: float = 0.0, falls: bool = False, progress: Progress = silent):
+              learning_rate: float, momentum: float = 0.0, falls: bool = False, lengths: np.ndarray | None = None,
+              progress: Progress = silent):
     """Train an FP32 network by SGD on the same batches. Arguments are those of `fit` and of `Rates`.
 
     Args:
-        falls: Whether the learning rate falls along a half cosine from epoch to epoch.
+        falls:   Whether the learning rate falls along a half cosine from epoch to epoch.
+        lengths: int[samples], time steps of each sample, for a network that takes them, too.
     """
     optimiser = torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=momentum)
     generator, targets = torch.Generator().manual_seed(seed), torch.from_numpy(np.asarray(labels, np.int64))
@@ -116,7 +118,7 @@ def fit_float(net, x: torch.Tensor, labels: np.ndarray, *, epochs: int, batch_si
             optimiser.param_groups[0]["lr"] = falling(learning_rate, epoch, epochs)
         for index in batches(len(labels), batch_size, generator):
             optimiser.zero_grad()
-            loss = cross_entropy(net(x[index]), targets[index])
+            loss = cross_entropy(net(x[index], *_some(lengths, index)), targets[index])
             loss.backward()
             optimiser.step()
             total += loss.item() * len(index)
@@ -128,10 +130,14 @@ def falling(rate: float, epoch: int, epochs: int) -> float:
     return rate * (1 + np.cos(np.pi * epoch / epochs)) / 2
 
 
-def float_outputs(net, x: torch.Tensor) -> torch.Tensor:
-    """Outputs of an FP32 network."""
+def _some(lengths: np.ndarray | None, index: torch.Tensor) -> list[torch.Tensor]:
+    return [] if lengths is None else [torch.from_numpy(lengths)[index]]
+
+
+def float_outputs(net, x: torch.Tensor, lengths: np.ndarray | None = None) -> torch.Tensor:
+    """Outputs of an FP32 network; for `lengths` see `fit_float`."""
     with torch.no_grad():
-        return torch.cat([net(part) for part in x.split(MEASURED)])
+        return torch.cat([net(x[index], *_some(lengths, index)) for index in torch.arange(len(x)).split(MEASURED)])
 
 
 def float_accuracy(net, x: torch.Tensor, labels: np.ndarray) -> float:

@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Parameters
+from concord.golden.lazy.tensor_network import Recurrent, named
 from concord.net.graph import Graph
 from concord.net.layers.layer import Layer
+from concord.net.layers.recurrent import BlockRecurrent
 from concord.net.lowering.rounding import binary16
+from concord.net.ops.recurrent import Recurrence
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import BlockFormats, Choices
 from concord.net.quantize.plan import WEIGHTED, Part, plan
@@ -22,7 +25,8 @@ class TrainedBlocks(Blocks):
 
     Args:
         graph:   The float network that the parameters stand for, see `float_graph.drawn`.
-        kept:    Parameters, by the names of nodes and "weight" or "bias".
+        kept:    Parameters, by the names of nodes and of their arrays: "weight" and "bias", or of a recurrent layer
+            "f.input", "f.recurrent" and "f.bias" for each gate f, and its vectors.
         formats: Formats of the machine.
     """
 
@@ -32,19 +36,36 @@ class TrainedBlocks(Blocks):
 
     def layers(self, part: Part) -> tuple[Layer, ...]:
         made = super().layers(part)
+        if isinstance(part.op, Recurrence):
+            return tuple(replace(layer, **self._gates(part, layer)) for layer in made)
         if not isinstance(part.op, WEIGHTED):
             return made
-        weight, bias = self.kept[part.node, "weight"], self.kept[part.node, "bias"]
         return tuple(replace(
-            layer, mantissas=weight.mantissas.astype(layer.mantissas.dtype), bias=exact_binary16(bias, part.name),
-            exponents=np.full_like(layer.exponents, self._exponent(weight, part.name))) for layer in made)
+            layer, bias=exact_binary16(self.kept[part.node, "bias"], part.name),
+            **self._matrix(part, "weight", layer.mantissas, layer.exponents, "")) for layer in made)
 
-    def _exponent(self, weight: Parameters, name: str) -> int:
-        fmt, _ = self.recipe.formats(name)
-        if not fmt.e_min <= weight.exponent <= fmt.e_max:
-            raise ValueError(f"layer {name!r}: its weights ended with exponent {weight.exponent}, which the format "
+    def _gates(self, part: Part, layer: BlockRecurrent) -> dict[str, np.ndarray]:
+        """The fields of a recurrent layer with the numbers of training; each gate has exponents of its own."""
+        gates, vectors = part.op.cell.gates, part.op.cell.vectors
+        found = {"bias": np.stack([exact_binary16(self.kept[part.node, f"{gate.name}.bias"], part.name)
+                                   for gate in gates]),
+                 "vectors": {name: exact_binary16(self.kept[part.node, name], part.name) for name in vectors}}
+        for kind in "input", "recurrent":
+            mantissas, exponents = (getattr(layer, f"{kind}_{field}") for field in ("mantissas", "exponents"))
+            one = [self._matrix(part, f"{gate.name}.{kind}", mantissas[at], exponents[at], f"{kind}_")
+                   for at, gate in enumerate(gates)]
+            found |= {name: np.stack([matrix[name] for matrix in one]) for name in one[0]}
+        return found
+
+    def _matrix(self, part: Part, name: str, mantissas: np.ndarray, exponents: np.ndarray, prefix: str
+                ) -> dict[str, np.ndarray]:
+        """The mantissas of a parameter and their exponents, in the form of those of a layer."""
+        kept, (fmt, _) = self.kept[part.node, name], self.recipe.formats(part.name)
+        if not fmt.e_min <= kept.exponent <= fmt.e_max:
+            raise ValueError(f"layer {part.name!r}: its weights ended with exponent {kept.exponent}, which the format "
                              f"{fmt.e_min}..{fmt.e_max} does not have; choose a wider format")
-        return weight.exponent
+        return {f"{prefix}mantissas": kept.mantissas.astype(mantissas.dtype),
+                f"{prefix}exponents": np.full_like(exponents, kept.exponent)}
 
 
 def exact_binary16(bias: Parameters, name: str) -> np.ndarray:
@@ -81,6 +102,9 @@ def layers_of(net: TensorNetwork, state: Checkpoint, formats: BlockFormats
     """
     kept = {name: parameter.golden() for name, parameter in net.parameters.items()}
     graph = drawn(state.layers, state.shape, {name: one.values for name, one in kept.items()}, state.names)
-    places = {(state.names.get(layer, layer), part): one
-              for name, one in kept.items() for layer, _, part in [name.rpartition(".")]}
+    places = {}
+    for name, layer in named(state.layers):
+        for part in layer.shapes:
+            index, _, inner = part.partition(".") if isinstance(layer, Recurrent) else ("", "", part)
+            places[state.names[f"{name}.{index}" if index else name], inner] = kept[f"{name}.{part}"]
     return trained_layers(graph, places, formats)

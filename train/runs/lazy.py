@@ -14,6 +14,7 @@ import torch
 from concord.frontends.torch.read import check_answer, graph_of
 from concord.golden.lazy import tensor_network
 from concord.golden.lazy.tensor_training import Rates
+from concord.net.cells.registry import CELLS
 from concord.net.model import Model
 from concord.net.quantize.choices import BlockFormats
 from concord.net.quantize.plan import plan
@@ -21,14 +22,16 @@ from concord.train.bfp import parallel, tensor_checkpoint, tensor_fit
 from concord.train.bfp.float_graph import planned
 from concord.train.bfp.options import BY_LAZY_UPDATE, LazyOptions, formats_of
 from concord.train.bfp.parallel import Alone
+from concord.train.bfp.tensor import ExactTensor
 from concord.train.bfp.tensor_checkpoint import Checkpoint
 from concord.train.bfp.tensor_network import TensorNetwork, float_network, initial_values, inputs, network
 from concord.train.bfp.trained_blocks import layers_of
 from concord.train.lib import data, networks
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, reproducible, silent
+from concord.train.recurrent.float_network import HEAD, FloatClassifier
 
-BATCH = 50
+BATCH, UTTERANCES = 50, 30  #: Numbers of images and of utterances in a batch.
 #: Name of the checkpoint in its folder.
 CHECKPOINT = "checkpoint.safetensors"
 #: Name of the perceptron, whose sizes follow the data.
@@ -55,9 +58,19 @@ class Trainee:
     batch: int
     preprocessing: str
 
+    @property
+    def sequence(self) -> bool:
+        """Whether samples are sequences."""
+        return isinstance(self.layers[0], tensor_network.Recurrent)
+
     def inputs(self, samples) -> np.ndarray:
-        """float32[samples, *shape]: the inputs of a set."""
-        return floats(samples.inputs).numpy().reshape(-1, *self.shape)
+        """float32[samples, *shape], or float32[samples, time, inputs]: the inputs of a set."""
+        made = floats(samples.inputs).numpy()
+        return made if self.sequence else made.reshape(-1, *self.shape)
+
+    def tensors(self, samples) -> ExactTensor:
+        """The inputs of a set as a training tensor."""
+        return inputs(self.inputs(samples), lengths=samples.lengths)
 
 
 def perceptron(sizes: Sequence[int]) -> tuple[tuple[tensor_network.Layer, ...], dict[str, str]]:
@@ -88,6 +101,24 @@ def of_images(name: str, folder: Path | None, hidden: Sequence[int], seed: int) 
                    preprocessing=data.PIXELS.format(int(np.prod(shape))))
 
 
+def of_sequences(cell: str, folder: Path | None, hidden: Sequence[int]) -> Trainee:
+    """Recurrent layers and a dense layer on the last hidden vector.
+
+    Raises:
+        ValueError: the data are missing, or have a class at each time step.
+    """
+    sets = data.vowel_sets(folder)
+    if sets.train.steps > 1:
+        raise ValueError(f"{folder}: a class at each time step, which training by lazy update does not have; leave "
+                         "--arithmetic bfp-lazy out")
+    features = sets.train.inputs.shape[2]
+    layers = (tensor_network.Recurrent(CELLS[cell], features, tuple(hidden)),
+              tensor_network.Dense(hidden[-1], len(sets.train.classes)))
+    names = {f"0.{index}": f"{cell}{index + 1}" for index in range(len(hidden))} | {"1": HEAD}
+    return Trainee(layers=layers, names=names, shape=(features,), sets=sets, batch=UTTERANCES,
+                   preprocessing=f"one vector of {features} cepstra for each frame, each binary16(cepstrum)")
+
+
 def train_lazy(
     out: Path,
     *,
@@ -106,8 +137,8 @@ def train_lazy(
     """Train a network in 8-bit mantissas and 16-bit residuals, and write the model.
 
     Args:
-        network:    PERCEPTRON, a name in `networks.NETWORKS`, or module:callable.
-        hidden:     Sizes of the hidden layers of the perceptron.
+        network:    PERCEPTRON, a name in `networks.NETWORKS`, module:callable, or the name of a cell.
+        hidden:     Sizes of the hidden layers of the perceptron, or of the recurrent layers.
         formats:    Formats of the machine that is to run the model; None for those of `options.formats_of`.
         epochs:     Most epochs of training, for this network and for the FP32 network it is compared with.
         lazy:       How it is trained.
@@ -124,7 +155,7 @@ def train_lazy(
     """
     reproducible(seed)
     group = parallel.joined()
-    trainee = of_images(network, folder, hidden, seed)
+    trainee = of_sequences(network, folder, hidden) if network in CELLS else of_images(network, folder, hidden, seed)
     trainee = replace(trainee, sets=replace(trainee.sets, train=trainee.sets.train.first(
         samples or len(trainee.sets.train))))
     begun = Checkpoint(
@@ -138,7 +169,7 @@ def train_lazy(
     test = trainee.sets.test
     fp32 = trained_in_fp32(trainee, begun, progress)
     layers, sources = layers_of(net, state, formats or formats_of())
-    logits = tensor_fit.outputs(net, inputs(trainee.inputs(test)))
+    logits = tensor_fit.outputs(net, trainee.tensors(test))
     done = len(state.losses)
     return finish(
         out, layers, test, sources=sources, data=trainee.sets.name, preprocessing=trainee.preprocessing,
@@ -178,7 +209,7 @@ def trained(
 
     train = trainee.sets.train
     losses = tensor_fit.fit(
-        net, inputs(trainee.inputs(train)), train.labels, epochs=begun.epochs, batch_size=trainee.batch,
+        net, trainee.tensors(train), train.labels, epochs=begun.epochs, batch_size=trainee.batch,
         seed=begun.seed, losses=state.losses, rate=lazy.rate, patience=lazy.patience, progress=progress,
         after_epoch=save)
     return net, replace(begun, losses=tuple(losses))
@@ -186,11 +217,15 @@ def trained(
 
 def trained_in_fp32(trainee: Trainee, begun: Checkpoint, progress: Progress) -> torch.Tensor:
     """Outputs for the test set, float32[samples, classes], of the same network trained in FP32, to compare."""
-    real, train = float_network(begun.layers), trainee.sets.train
-    values = initial_values(begun.layers, begun.seed)
-    real.load_state_dict({name: torch.from_numpy(value).float() for name, value in values.items()})
+    train, test = trainee.sets.train, trainee.sets.test
+    if trainee.sequence:
+        first, head = begun.layers
+        real = FloatClassifier(first.inputs, first.hidden, head.outputs, first.cell)
+    else:
+        real, values = float_network(begun.layers), initial_values(begun.layers, begun.seed)
+        real.load_state_dict({name: torch.from_numpy(value).float() for name, value in values.items()})
     tensor_fit.fit_float(
         real, torch.from_numpy(trainee.inputs(train)), train.labels, epochs=begun.epochs, batch_size=trainee.batch,
         seed=begun.seed, learning_rate=begun.rates.learning_rate, momentum=begun.rates.momentum, falls=True,
-        progress=progress)
-    return tensor_fit.float_outputs(real, torch.from_numpy(trainee.inputs(trainee.sets.test)))
+        lengths=train.lengths, progress=progress)
+    return tensor_fit.float_outputs(real, torch.from_numpy(trainee.inputs(test)), test.lengths)
