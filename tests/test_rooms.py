@@ -99,7 +99,7 @@ SAME_NAMES = {
     "one thing in several rooms": {"Cascade", "EntryWriter", "Machine", "MatrixRf", "VectorRf"},
     "a unit of hardware, and what it computes or holds": {"Activation", "Control", "Field", "Pooling", "Softmax"},
     "layers on training tensors, named as layers are": {
-        "AveragePool", "Conv", "Dense", "MaxPool", "Parameters", "Relu", "Residual"},
+        "AveragePool", "Conv", "Dense", "MaxPool", "Parameters", "Recurrent", "Relu", "Residual"},
     "a name of the Python interface": {"Model"},
     "a name in scripts of twins": {"Curve"},
 }

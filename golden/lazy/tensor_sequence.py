@@ -25,7 +25,7 @@ PLACES = 15
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class StepTensor:
     """A value of one time step.
 
     Attributes:
@@ -53,15 +53,15 @@ class Tape:
 
     def __init__(self, parameters: Mapping[str, TrainingTensor], requantize=requantize, total=lambda sums: sums):
         self.parameters, self.requantize, self.total = parameters, requantize, total
-        self.steps: list[Step] = []
+        self.steps: list[StepTensor] = []
         self.gradients: dict[str, TrainingTensor] = {}
 
-    def made(self, sums: np.ndarray, lsb: int, back) -> Step:
+    def made(self, sums: np.ndarray, lsb: int, back) -> StepTensor:
         """A value of 8 bits from exact sums."""
-        self.steps.append(Step(self.requantize(sums, lsb, Width.ACTIVATION), back))
+        self.steps.append(StepTensor(self.requantize(sums, lsb, Width.ACTIVATION), back))
         return self.steps[-1]
 
-    def backward(self, last: Step, gradient: TrainingTensor):
+    def backward(self, last: StepTensor, gradient: TrainingTensor):
         """Send the gradient of a value, 16 bits, to all that it was computed from."""
         self._send(last, gradient)
         for step in reversed(self.steps):
@@ -69,8 +69,8 @@ class Tape:
                 step.back(step.gradient)
             step.gradient = None
 
-    def linear(self, products, bias: str = "") -> Step:
-        """The sum of products of operands with weights, each a pair of a name and a `Step`, and of a bias by name."""
+    def linear(self, products, bias: str = "") -> StepTensor:
+        """The sum of products of weights, by name, with operands, given as pairs, and of a bias by name."""
         pairs = [(self.parameters[name], name, operand) for name, operand in products]
         terms = [(operand.tensor.mantissas @ w.mantissas.T, unit(operand.tensor) + unit(w)) for w, _, operand in pairs]
         if bias:
@@ -87,15 +87,15 @@ class Tape:
 
         return self.made(*exact_sum(terms), back)
 
-    def vector(self, name: str) -> Step:
+    def vector(self, name: str) -> StepTensor:
         """A parameter with one element for each cell."""
         def back(gradient: TrainingTensor):
             self._learn(name, gradient.mantissas.reshape(-1, gradient.mantissas.shape[-1]).sum(0), unit(gradient))
 
-        self.steps.append(Step(self.parameters[name], back))
+        self.steps.append(StepTensor(self.parameters[name], back))
         return self.steps[-1]
 
-    def multiply(self, a: Step, b: Step) -> Step:
+    def multiply(self, a: StepTensor, b: StepTensor) -> StepTensor:
         """a * b, element by element."""
         def back(gradient: TrainingTensor):
             for one, other in ((a, b), (b, a)):
@@ -103,7 +103,7 @@ class Tape:
 
         return self.made(a.tensor.mantissas * b.tensor.mantissas, unit(a.tensor) + unit(b.tensor), back)
 
-    def add(self, a: Step, b: Step, sign: int = 1) -> Step:
+    def add(self, a: StepTensor, b: StepTensor, sign: int = 1) -> StepTensor:
         """a + sign * b."""
         def back(gradient: TrainingTensor):
             self._send(a, gradient)
@@ -112,7 +112,7 @@ class Tape:
         terms = (a.tensor.mantissas, unit(a.tensor)), (sign * b.tensor.mantissas, unit(b.tensor))
         return self.made(*exact_sum(terms), back)
 
-    def curve(self, kind: Activation, x: Step) -> Step:
+    def curve(self, kind: Activation, x: StepTensor) -> StepTensor:
         """An activation function."""
         def back(gradient: TrainingTensor):
             slope = self.requantize(*derivative(kind, made.tensor), Width.ACTIVATION)
@@ -121,15 +121,15 @@ class Tape:
         made = self.made(*curve(kind, x.tensor), back)
         return made
 
-    def masked(self, x: Step, live: np.ndarray) -> Step:
+    def masked(self, x: StepTensor, live: np.ndarray) -> StepTensor:
         """The value where `live`, bool[samples, 1], is true, and zero elsewhere; exponents stay."""
         def kept(t: TrainingTensor) -> TrainingTensor:
             return TrainingTensor(t.mantissas * live, t.exponent, t.bits)
 
-        self.steps.append(Step(kept(x.tensor), lambda gradient: self._send(x, kept(gradient))))
+        self.steps.append(StepTensor(kept(x.tensor), lambda gradient: self._send(x, kept(gradient))))
         return self.steps[-1]
 
-    def joined(self, values, chosen) -> Step:
+    def joined(self, values, chosen) -> StepTensor:
         """The sum of values, of each of which only the samples bool[samples, 1] in `chosen` count."""
         pairs = list(zip(values, chosen, strict=True))
         terms = [(value.tensor.mantissas * some, unit(value.tensor)) for value, some in pairs]
@@ -140,11 +140,11 @@ class Tape:
 
         return self.made(*exact_sum(terms), back)
 
-    def _add(self, to: Step, sums: np.ndarray, lsb: int):
+    def _add(self, to: StepTensor, sums: np.ndarray, lsb: int):
         """Send a gradient, exact sums, to a value."""
         self._send(to, self.requantize(sums, lsb, Width.GRADIENT))
 
-    def _send(self, to: Step, gradient: TrainingTensor):
+    def _send(self, to: StepTensor, gradient: TrainingTensor):
         if to.gradient is not None:
             terms = [(part.mantissas, unit(part)) for part in (to.gradient, gradient)]
             gradient = self.requantize(*exact_sum(terms), Width.GRADIENT)
@@ -200,7 +200,7 @@ class TensorOperations:
         x:      Input of the time step.
     """
 
-    def __init__(self, tape: Tape, cell, prefix: str, x: Step):
+    def __init__(self, tape: Tape, cell, prefix: str, x: StepTensor):
         self.tape, self.prefix, self.x = tape, prefix, x
         self.curves = {gate.name: gate.curve for gate in cell.gates}
         self.add, self.mul, self.curve = tape.add, tape.multiply, tape.curve
@@ -208,33 +208,35 @@ class TensorOperations:
     def _name(self, gate: str, part: str) -> str:
         return f"{self.prefix}{gate}.{part}"
 
-    def preactivation(self, gate: str, operand: Step) -> Step:
+    def preactivation(self, gate: str, operand: StepTensor) -> StepTensor:
         """W x + R operand + bias of a gate."""
         products = (self._name(gate, "input"), self.x), (self._name(gate, "recurrent"), operand)
         return self.tape.linear(products, self._name(gate, "bias"))
 
-    def input_product(self, gate: str) -> Step:
+    def input_product(self, gate: str) -> StepTensor:
         """W x + bias of a gate."""
         return self.tape.linear([(self._name(gate, "input"), self.x)], self._name(gate, "bias"))
 
-    def recurrent_product(self, gate: str, operand: Step) -> Step:
+    def recurrent_product(self, gate: str, operand: StepTensor) -> StepTensor:
         """R operand of a gate."""
         return self.tape.linear([(self._name(gate, "recurrent"), operand)])
 
-    def output(self, gate: str, value: Step) -> Step:
+    def output(self, gate: str, value: StepTensor) -> StepTensor:
         """The gate's activation function of a value."""
         return self.tape.curve(self.curves[gate], value)
 
-    def vector(self, name: str) -> Step:
+    def vector(self, name: str) -> StepTensor:
         """One of the cell's own vectors of parameters."""
         return self.tape.vector(f"{self.prefix}{name}")
 
-    def sub(self, a: Step, b: Step) -> Step:
+    def sub(self, a: StepTensor, b: StepTensor) -> StepTensor:
         """a - b."""
         return self.tape.add(a, b, -1)
 
 
-def unrolled(tape: Tape, cell, hidden: tuple[int, ...], prefix: str, x: TrainingTensor, lengths: np.ndarray) -> Step:
+def unrolled(
+    tape: Tape, cell, hidden: tuple[int, ...], prefix: str, x: TrainingTensor, lengths: np.ndarray
+) -> StepTensor:
     """The last hidden vectors, 8 bits, of recurrent layers over each other.
 
     Args:
@@ -245,11 +247,11 @@ def unrolled(tape: Tape, cell, hidden: tuple[int, ...], prefix: str, x: Training
         lengths: int[samples], time steps of each sample.
     """
     samples, times, _ = x.mantissas.shape
-    steps = [Step(whole(x.mantissas[:, t], x.exponent.item(), x.bits)) for t in range(times)]
+    steps = [StepTensor(whole(x.mantissas[:, t], x.exponent.item(), x.bits)) for t in range(times)]
     live = [(lengths > t)[:, None] for t in range(times)]
     for index, size in enumerate(hidden):
         zeros = whole(np.zeros((samples, size), np.int64), E_MIN, Width.ACTIVATION)
-        states = tuple(Step(zeros) for _ in cell.states)
+        states = tuple(StepTensor(zeros) for _ in cell.states)
         for t, now in enumerate(steps):
             found = cell.step(TensorOperations(tape, cell, f"{prefix}{index}.", now), *states)
             states = tuple(tape.masked(state, live[t]) for state in found)

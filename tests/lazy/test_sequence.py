@@ -9,7 +9,7 @@ from concord.golden.lazy.lazy_update import initial_parameters
 from concord.golden.lazy.tensor import to_training_tensor
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import Dense, Recurrent
-from concord.golden.lazy.tensor_sequence import Step, Tape
+from concord.golden.lazy.tensor_sequence import StepTensor, Tape
 from concord.net.cells.registry import CELLS
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.spec.numbers.activation import Activation
@@ -73,7 +73,7 @@ def test_a_step_in_fractions(seed):
     rng = np.random.default_rng(seed)
     w, r, bias = random_block(rng, (5, 3), 8), random_block(rng, (5, 4), 8), random_block(rng, (5,), 8)
     w, r, bias = (whole(t.mantissas, int(rng.integers(-4, 4)), 8) for t in (w, r, bias))
-    x, h = (Step(whole(random_block(rng, (6, n), 8).mantissas, int(rng.integers(-4, 4)), 8)) for n in (3, 4))
+    x, h = (StepTensor(whole(random_block(rng, (6, n), 8).mantissas, int(rng.integers(-4, 4)), 8)) for n in (3, 4))
     tape = Tape({"w": w, "r": r, "b": bias})
     made = tape.linear([("w", x), ("r", h)], "b")
     equal(made.tensor, requantized(real(x.tensor) @ real(w).T + real(h.tensor) @ real(r).T + real(bias), 8))
@@ -83,9 +83,9 @@ def test_a_step_in_fractions(seed):
     equal(h.gradient, requantized(real(g) @ real(r), 16))
     equal(tape.gradients["w"], requantized(real(g).T @ real(x.tensor), 32))
     equal(tape.gradients["b"], requantized(real(g).sum(0), 32))
-    a, b = (Step(random_block(rng, (6, 5), 8, int(rng.integers(-4, 4)))) for _ in range(2))
+    a, b = (StepTensor(random_block(rng, (6, 5), 8, int(rng.integers(-4, 4)))) for _ in range(2))
     for sign in 1, -1:
-        one, other = Step(a.tensor), Step(b.tensor)
+        one, other = StepTensor(a.tensor), StepTensor(b.tensor)
         total = tape.add(one, other, sign)
         equal(total.tensor, requantized(real(a.tensor) + sign * real(b.tensor), 8))
         tape.backward(total, g)
