@@ -33,6 +33,7 @@ class IntegerStep(TimeStep):
     tracer = IntegerTracer
     result = Mem.ADDSUB_VRF0
     first = Mem.MULTIPLY_VRF0
+    integer = True
 
     @staticmethod
     def problems(layer, config):
@@ -129,6 +130,7 @@ class BlockStep(TimeStep):
     tracer = BlockTracer
     result = Mem.INITIAL_VRF
     first = Mem.MULTIPLY_VRF1
+    integer = False
 
     def __init__(self, build: ModelBuild, layer: BlockRecurrent, source: Place):
         super().__init__(build, layer, source)
@@ -143,7 +145,8 @@ class BlockStep(TimeStep):
     def problems(layer, config):
         columns = config.vectors_of(layer.inputs) + config.vectors_of(layer.outputs)
         own = limits.block_operands(layer, config)
-        return own + limits.columns(config, columns) + limits.product_rows(config, layer.outputs)
+        return own + limits.columns(config, columns) + limits.product_rows(config, layer.outputs) + (
+            limits.quantized_results(layer, config))
 
     def emit(self):
         if self.moves:

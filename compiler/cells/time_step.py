@@ -47,11 +47,13 @@ class TimeStep:
         tracer: Class that records the formula in this arithmetic.
         result: Memory of the hidden vector, if no chain reads it.
         first:  Memory in which the firmware stores the initial states.
+        integer: Whether codes are integers, rather than blocks.
     """
 
     tracer: type[Tracer]
     result: Mem
     first: Mem
+    integer: bool
 
     def __init__(self, build: ModelBuild, layer: Recurrent, source: Place):
         self.build, self.layer, self.source, self.config = build, layer, source, build.config
@@ -161,11 +163,13 @@ class TimeStep:
             if index == run[0]:
                 chosen = gate_rows(self.config, numbers, RowPart(row=0, rows=outputs), self._unit)
                 start = read(operand.source), self.multiply(chain.source, chosen)
-                target = write_codes(self._codes()) if self.quantized else write(MVM)
+                target = write_codes(self._codes(), self.integer) if self.quantized else write(MVM)
                 self.build.program.chain(*start, target, rows=len(chosen), **registers)
             self.build.program.named(chain.source.gate)
-            first = self._codes() + run.index(index) * self.config.vectors_of(outputs) if self.quantized else None
-            self._emit(index, chain, (read(MVM) if first is None else read_codes(first),), 0, {"rows": outputs})
+            start = read(MVM)
+            if self.quantized:
+                start = read_codes(self._codes() + run.index(index) * self.config.vectors_of(outputs), self.integer)
+            self._emit(index, chain, (start,), 0, {"rows": outputs})
             return
         for part in tiling.parts(self.config, outputs):
             chosen = gate_rows(self.config, [numbers[run.index(index)]], part)
@@ -180,13 +184,13 @@ class TimeStep:
     @property
     def quantized(self) -> bool:
         """Whether results of products become codes before anything else works on them."""
-        return getattr(self.layer, "result_format", None) is not None
+        return self.layer.result_format is not None
 
     def quantize(self, start: Sequence[Instruction], part: RowPart, **registers) -> Instruction:
         """Emit a chain that writes the codes of a product to VectorRf, and return what reads them as numbers."""
         address = self._codes() + part.row // self.config.native_dim
-        self.build.program.chain(*start, write_codes(address), rows=part.rows, **registers)
-        return read_codes(address)
+        self.build.program.chain(*start, write_codes(address, self.integer), rows=part.rows, **registers)
+        return read_codes(address, self.integer)
 
     def _codes(self) -> int:
         """The first entry of VectorRf for codes; the products of the layer use it one after the other."""

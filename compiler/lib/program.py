@@ -70,14 +70,14 @@ def write(place: Place) -> Instruction:
     return Instruction(op=Op.V_WR, mem=place.mem, a=place.address)
 
 
-def read_codes(address: int) -> Instruction:
-    """The source instruction that reads the integer codes of entries of VectorRf as numbers."""
-    return Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, integer=1)
+def read_codes(address: int, integer: bool) -> Instruction:
+    """The source instruction that reads integer codes, or blocks, of entries of VectorRf as numbers."""
+    return Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, integer=int(integer))
 
 
-def write_codes(address: int) -> Instruction:
-    """The instruction that quantises the value of the chain to integer codes, in entries of VectorRf."""
-    return Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, a=address, integer=1)
+def write_codes(address: int, integer: bool) -> Instruction:
+    """The instruction that quantises the value of the chain to integer codes, or blocks, in entries of VectorRf."""
+    return Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, a=address, integer=int(integer))
 
 
 def operate(op: Op, place: Place | None = None) -> Instruction:

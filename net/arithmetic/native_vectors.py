@@ -77,6 +77,12 @@ def product(
     return float16.from_integer((sums << shifts).sum(axis=2), places(weights_format, input_format) - lowest)
 
 
+def quantized(x: np.ndarray, fmt: Format, block: int) -> np.ndarray:
+    """The numbers uint16[samples, elements] that the blocks of numbers stand for, each rounded once to binary16."""
+    mantissas, exponents = quantizer.quantize_block(quantizer.split(x, block), fmt)
+    return float16.from_integer(mantissas, fmt.bits - 1 - exponents[..., None]).reshape(len(x), -1)[:, : x.shape[1]]
+
+
 def places(weights_format: Format, input_format: Format) -> int:
     """Number of fraction bits of a product of two mantissas whose exponents are 0."""
     return (weights_format.bits - 1) + (input_format.bits - 1)

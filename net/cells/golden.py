@@ -115,7 +115,11 @@ class BlockOperations(GoldenOperations):
         return *_tall(self.layer.recurrent_mantissas, self.layer.recurrent_exponents), operand
 
     def _product(self, *parts):
-        return native_vectors.product(parts, self.layer.weights_format, self.layer.input_format, self.layer.block)
+        layer = self.layer
+        product = native_vectors.product(parts, layer.weights_format, layer.input_format, layer.block)
+        if not layer.quantized_results:
+            return product
+        return native_vectors.quantized(product.reshape(-1, layer.outputs), layer.input_format, layer.block)
 
 
 def _tall(*stacked: np.ndarray) -> list[np.ndarray]:

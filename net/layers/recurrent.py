@@ -174,6 +174,7 @@ class BlockRecurrent(Recurrent):
     """Block floating point recurrent layer: g = binary16([W R] @ [x h]) + bias, then the cell's formula.
 
     x and h begin a native vector each, so no block holds elements of both; the sum over both is exact and rounded once.
+    With `quantized_results`, the products of each gate become blocks of `input_format` before the bias is added.
 
     Attributes:
         name:                 Unique in its model.
@@ -189,6 +190,7 @@ class BlockRecurrent(Recurrent):
         initial:              The states before the first time step, see `IntegerRecurrent`.
         vectors:              The cell's own vectors, see `IntegerRecurrent`.
         reverse:              Whether the layer begins with the last time step.
+        quantized_results:    Whether the results of products become blocks before anything else works on them.
         ranges:               Ranges of values by name, see `IntegerRecurrent`.
         real:                 Real numbers of training, see `IntegerRecurrent`; there are none now.
         float_operator:       See `Layer`.
@@ -207,12 +209,18 @@ class BlockRecurrent(Recurrent):
     initial: Mapping[str, np.ndarray]
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
     reverse: bool = False
+    quantized_results: bool = False
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
     float_operator: Recurrence | None = None
 
     #: Outputs of gates keep all bits of binary16.
     gate_bits = 0
+
+    @property
+    def result_format(self) -> Format | None:
+        """The format of the blocks of results, or None for binary16."""
+        return self.input_format if self.quantized_results else None
 
     def __post_init__(self):
         gates, hidden, inputs = checks.gates_shape(self, "input_mantissas")

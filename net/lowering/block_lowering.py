@@ -186,12 +186,14 @@ def block_recurrent(
     block: int,
     initial: Mapping[str, np.ndarray] | None = None,
     vectors: Mapping[str, np.ndarray] | None = None,
+    quantized_results: bool = False,
 ) -> BlockRecurrent:
     """Quantise real weights W[gates, outputs, inputs] and R[gates, outputs, outputs] for a native dimension.
 
     Args:
         initial: Real[outputs], the first states by name; a missing state is zero.
         vectors: Real[outputs], the vectors of the cell by name.
+        quantized_results: Field of the layer.
     """
     input_mantissas, input_exponents = blocks(input_weights, weights_format, block)
     recurrent_mantissas, recurrent_exponents = blocks(recurrent_weights, weights_format, block)
@@ -211,5 +213,6 @@ def block_recurrent(
         bias=binary16(bias, f"layer {name!r}, bias"),
         initial=first_states(name, cell, initial, recurrent_mantissas.shape[-1]),
         vectors=patterns(name, vectors),
+        quantized_results=quantized_results,
         float_operator=Recurrence(cell=cell, directions=(numbers,)),
     )

@@ -97,7 +97,8 @@ class Blocks:
         if isinstance(op, Recurrence):
             return tuple(block_lowering.block_recurrent(
                 name=part.name, cell=op.cell, input_weights=one.input_weights, bias=one.bias, vectors=one.vectors,
-                recurrent_weights=one.recurrent_weights, initial=op.first, **same) for one in op.directions)
+                recurrent_weights=one.recurrent_weights, initial=op.first,
+                quantized_results=self.recipe.results.of(part.name) is not None, **same) for one in op.directions)
         same |= {"name": part.name, "places": self.places[part.name], "activation": part.activation}
         if isinstance(op, Linear):
             return (block_lowering.block_dense(weights=op.weight, bias=op.bias, **same),)
@@ -118,7 +119,8 @@ class Blocks:
                 return blocks(x, input_format, self.recipe.block)
 
             matrices = [self._matrices(one, weights_format) for one in op.directions]
-            return simulated_recurrence(op, matrices, codes, codes)
+            results = codes if self.recipe.results.of(part.name) is not None else None
+            return simulated_recurrence(op, matrices, codes, codes, result_blocks=results)
         if isinstance(op, WEIGHTED):
             op = replace(op, weight=self._weights(part))
         if self.patch(part):

@@ -77,13 +77,14 @@ class BlockFormats:
         weights: Format of the weights.
         inputs:  Format of the inputs.
         block:   Number of elements that share an exponent: the native dimension of the machine.
+        results: Bits of the results of products, which are those of the inputs, or none.
     """
 
     weights: Format
     inputs: Format
     block: int
+    results: Results = IN_BINARY16
     bits: ClassVar[Mapping[str, tuple[int, int]]] = MappingProxyType({})
-    results: ClassVar[Results] = IN_BINARY16
 
     def formats(self, name: str) -> tuple[Format, Format]:
         """Formats of the weights and of the inputs of a layer."""
@@ -91,7 +92,7 @@ class BlockFormats:
 
     def __str__(self) -> str:
         return (f"block floating point in blocks of {self.block}, mantissas of {self.weights.bits} bits for weights "
-                f"and {self.inputs.bits} for x and h")
+                f"and {self.inputs.bits} for x and h{self.results.words}")
 
 
 def _format(bits: int, element: tuple[int, int] | None, ends: tuple[int, int]) -> Format:
@@ -124,6 +125,8 @@ class Choices:
     def with_results(self, names: Sequence[str]) -> "Choices":
         """The choices with the bits of quantised results, by the names of the parts that these are."""
         recipe = self.recipe
+        if isinstance(recipe, BlockFormats):
+            return self
         bits = {name: (recipe.weights_bits, recipe.results.of(name.removesuffix(ENDING))) for name in names}
         return replace(self, recipe=replace(recipe, bits={**bits, **recipe.bits})) if bits else self
 

@@ -61,7 +61,7 @@ class QuantizationOptions(UserOptions):
         gate_bits:       Bits of the outputs of gates, 2 to 9; 0 keeps binary16.
         bias_bits:       Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 keeps binary16.
         output_bits:     Bits to which the result of each product is quantised before anything else is computed with it;
-            None for results in binary16. In block floating point, products of recurrent layers keep binary16.
+            None for results in binary16.
         output_layers:   The same of single layers, by name; None for binary16.
         equalize:        Whether channels are equalised before post-training quantisation, as far as it helps.
         reconstruct:     Whether post-training quantisation finds ranges, integers and biases of a layer by its results;

@@ -69,10 +69,11 @@ def prepared(
     if not made.graph.has(Recurrence) and choices.gates != Gates():
         raise ValueError("--asymmetric, --shared, --gate-bits and --bias-bits are for recurrent networks: leave them "
                          "out")
-    for part in (part for part in made.parts if isinstance(part.op, Recurrence)):
-        if choices.blocks and recipe.results.layers.get(part.name) is not None:
-            raise ValueError(f"layer {part.name!r}: results of recurrent layers stay in binary16 in block floating "
-                             f"point: leave --output-layer {part.name}={recipe.results.of(part.name)} out")
+    for part in (part for part in made.parts if choices.blocks and isinstance(part.op, Recurrence)):
+        bits, inputs = recipe.results.of(part.name), recipe.formats(part.name)[1].bits
+        if bits not in (None, inputs):
+            raise ValueError(f"layer {part.name!r}: results of recurrent layers in block floating point have the "
+                             f"{inputs} bits of its inputs, not {bits}: give --output-layer {part.name}={inputs}")
     names = [part.name for part in made.parts if isinstance(part.op, QUANTIZED)]
     if unknown := set(recipe.bits) - set(names):
         raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")

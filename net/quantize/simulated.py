@@ -60,11 +60,13 @@ class QuantizedRecurrence(Recurrence):
         hidden_codes:  The quantiser of what R multiplies.
         gates:         Bits of the outputs of gates, and whether biases are integers.
         result_format: Format of the codes of products, whose directions are `QuantizedDirection`; None for none.
+        result_blocks: The quantiser of products in block floating point; None for none.
     """
 
     hidden_codes: Quantizer | None = None
     gates: Gates = PLAIN
     result_format: Format | None = None
+    result_blocks: Quantizer | None = None
 
     def operations(self, parameters, x):
         return _Operations(self, parameters, x)
@@ -73,6 +75,7 @@ class QuantizedRecurrence(Recurrence):
 def simulated_recurrence(
     op: Recurrence, matrices: Sequence[Sequence[np.ndarray]], codes: Quantizer, hidden_codes: Quantizer,
     gates: Gates = PLAIN, result_format: Format | None = None, result_steps: Sequence[np.ndarray] = (),
+    result_blocks: Quantizer | None = None,
 ) -> Operator:
     """A recurrent layer after quantisation, with the real numbers that W and R of each direction became."""
     directions = tuple(replace(one, input_weights=w.astype(np.float32), recurrent_weights=r.astype(np.float32))
@@ -82,7 +85,8 @@ def simulated_recurrence(
                                               result_steps=steps)
                            for one, steps in zip(directions, result_steps, strict=True))
     inner = QuantizedRecurrence(cell=op.cell, directions=directions, reverse=op.reverse, first=op.first,
-                                hidden_codes=hidden_codes, gates=gates, result_format=result_format)
+                                hidden_codes=hidden_codes, gates=gates, result_format=result_format,
+                                result_blocks=result_blocks)
     return Enters(inner=inner, codes=codes)
 
 
@@ -115,8 +119,19 @@ class _Operations(RealOperations):
         super().__init__(layer.cell, parameters, x)
         self._layer = layer
 
+    def preactivation(self, gate, operand):
+        if self._layer.result_blocks is None:
+            return super().preactivation(gate, operand)
+        bias = self._parameters["bias"][self._cell.index(gate)]
+        of_x, of_h = RealOperations.input_product(self, gate), RealOperations.recurrent_product(
+            self, gate, self._layer.hidden_codes(operand))
+        return self._layer.result_blocks(of_x - bias + of_h) + bias
+
     def input_product(self, gate):
         whole, layer = super().input_product(gate), self._layer
+        if layer.result_blocks is not None:
+            bias = self._parameters["bias"][self._cell.index(gate)]
+            return layer.result_blocks(whole - bias) + bias
         if layer.result_format is None:
             return whole
         bias = 0.0 if layer.gates.biases else self._parameters["bias"][self._cell.index(gate)]
@@ -124,6 +139,8 @@ class _Operations(RealOperations):
 
     def recurrent_product(self, gate, operand):
         product = super().recurrent_product(gate, self._layer.hidden_codes(operand))
+        if self._layer.result_blocks is not None:
+            return self._layer.result_blocks(product)
         return product if self._layer.result_format is None else self._quantized(product, 1, gate)
 
     def _quantized(self, product, matrix: int, gate: str):

@@ -200,9 +200,6 @@ def _recurrent(cell: Cell):
         if arithmetic is NetworkArithmetic.BFP and gates != Gates():
             raise ValueError("bfp finds its own exponents: --asymmetric, --shared, --gate-bits and --bias-bits are for "
                              "integer")
-        if arithmetic is NetworkArithmetic.BFP and output_bits is not None:
-            raise ValueError("products of recurrent layers stay in binary16 in block floating point: leave "
-                             "--output-bits out")
         if arithmetic is NetworkArithmetic.INTEGER and block is not None:
             raise ValueError("--block is for --arithmetic bfp")
         overflow.check(integers=arithmetic is NetworkArithmetic.INTEGER)

@@ -12,7 +12,7 @@ from concord.net import network
 from concord.net.arithmetic import integer
 from concord.net.arithmetic.integer import IntegerProduct
 from concord.net.cells.registry import CELLS
-from concord.net.layers.recurrent import IntegerRecurrent
+from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.model import Model
 from concord.net.model_file import load_model, save_model
 from concord.sim.machines.host import machine
@@ -33,30 +33,51 @@ SAMPLES = networks.inputs(np.random.default_rng(1), 2, 4, 5)
 
 def quantized(model: Model, fmt: Format) -> Model:
     """The model with quantised products of its recurrent layers, of which few clip."""
+    model = replace(model, layers=tuple(
+        replace(layer, quantized_results=True) if isinstance(layer, BlockRecurrent) else layer
+        for layer in model.layers))
     return replace(model, graph=None, layers=tuple(
         replace(layer, result_format=fmt, input_p=layer.input_p + 12 - fmt.bits,
                 recurrent_p=layer.recurrent_p + 12 - fmt.bits)
         if isinstance(layer, IntegerRecurrent) else layer for layer in model.layers))
 
 
-def gates(config: Config, cell: str = "lstm", sizes=(5, 11, 6), outputs: int | None = None) -> Model:
+def gates(config: Config, cell: str = "lstm", sizes=(5, 11, 6), outputs: int | None = None,
+          block: bool = False) -> Model:
     """Recurrent layers of these sizes, and a dense layer if it has outputs."""
-    made = networks.recurrent(np.random.default_rng(0), config, list(sizes), block=[False] * (len(sizes) - 1),
+    made = networks.recurrent(np.random.default_rng(0), config, list(sizes), block=[block] * (len(sizes) - 1),
                               outputs=outputs, cell=CELLS[cell])
     return quantized(made, config.activations)
 
 
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_cells(cell, limits):
+@pytest.mark.parametrize("block", [False, True])
+def test_cells(cell, limits, block):
     config = replace(PRESETS["tiny"], **ROOM | LIMITS[limits])
-    agree(config, gates(config, cell), SAMPLES)
+    agree(config, gates(config, cell, block=block), SAMPLES)
 
 
+@pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("name", ["serial", "wide"])
-def test_machines(name):
+def test_machines(name, block):
     config = replace(PRESETS[name], **ROOM | {"operand_columns": 16})
-    agree(config, gates(config), SAMPLES)
+    agree(config, gates(config, block=block), SAMPLES)
+
+
+def test_blocks_of_results_are_those_of_the_quantiser():
+    layer = gates(PRESETS["tiny"], "rnn", (4, 11), block=True).layers[0]
+    x = networks.inputs(np.random.default_rng(3), 6, 4)
+    one = layer.cell.gates[0].name
+    found = layer.operations(x, IntegerProduct.totals).input_product(one)
+    plain = replace(layer, quantized_results=False, bias=0 * layer.bias).operations(x, IntegerProduct.totals)
+    a = plain.input_product(one).view(np.float16).astype(np.float64)
+    blocks = [a[:, :8], a[:, 8:]]  # native vectors of 8
+    exponents = [np.frexp(np.abs(block).max(1, keepdims=True))[1] for block in blocks]
+    rounded = np.concatenate([np.clip(np.rint(np.ldexp(block, 7 - e)), -128, 127) * 2.0 ** (e - 7)
+                              for block, e in zip(blocks, exponents, strict=True)], axis=1)
+    assert (rounded != a).any()
+    np.testing.assert_array_equal(found.view(np.float16), np.float16(rounded) + layer.bias[0].view(np.float16))
 
 
 def test_products_go_to_vector_rf_before_anything_else():
@@ -81,16 +102,17 @@ def test_codes_are_those_of_a_run_by_hand():
     np.testing.assert_array_equal(found.view(np.float16), wanted)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_beside_images(seed):
+@pytest.mark.parametrize("block", [False, True])
+def test_beside_images(block):
     config = replace(PRESETS["tiny"], **ROOM)
-    model = quantized(small(np.random.default_rng(seed), config, block=False), config.activations)
+    model = quantized(small(np.random.default_rng(0), config, block=block), config.activations)
     assert any(getattr(layer, "result_format", None) for layer in model.layers)
     agree_on_random(config, model)
 
 
 def test_twin():
     config = replace(PRESETS["tiny"], **ROOM)
+    recovered.agree(config, gates(config, block=True), SAMPLES)
     script = recovered.agree(config, gates(config), SAMPLES)
     text = source(script, Framework.NUMPY, "twin")
     assert text.count("numbers(integers(") + text.count("numbers(codes") >= 4
@@ -113,8 +135,9 @@ def test_machines_that_cannot_say_which_can():
         compile_network(made, PRESETS["tiny"])
 
 
-def test_hardware_agrees():
+@pytest.mark.parametrize("block", [False, True])
+def test_hardware_agrees(block):
     config = PRESETS["tiny"]
-    model = gates(config, sizes=(5, 6))
+    model = gates(config, sizes=(5, 6), block=block)
     with machine("golden", config) as golden, machine("library", config) as library:
         machines_agree(golden, library, config, model, SAMPLES)

@@ -10,7 +10,7 @@ from concord.net import network as golden
 from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
 from concord.net.graph import Graph
-from concord.net.layers.recurrent import IntegerRecurrent
+from concord.net.layers.recurrent import Recurrent
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Relu
 from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Affine
@@ -164,7 +164,9 @@ def test_quantized_results_are_trained_and_equal_golden(make, arithmetic):
     assert_golden(found, net)
 
 
-@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in RECURRENT), ("lstm", {"bias_bits": 24})])
+@pytest.mark.parametrize(("name", "options"), [
+    *((name, {}) for name in RECURRENT), ("lstm", {"bias_bits": 24}),
+    *((name, {"arithmetic": "bfp"}) for name in ("lstm", "gru", "both"))])
 def test_quantized_gates_are_trained_and_equal_golden(name, options):
     cell, shape = RECURRENT[name]
     found = given(float_networks.sequences(cell, **shape))
@@ -173,7 +175,7 @@ def test_quantized_gates_are_trained_and_equal_golden(name, options):
     for lowered in (False, True):
         step(found, net, lowered)
     assert_golden(found, net)
-    layers = [layer for layer in net.lower()[0] if isinstance(layer, IntegerRecurrent)]
+    layers = [layer for layer in net.lower()[0] if isinstance(layer, Recurrent)]
     assert layers
     assert all(layer.result_format.bits == 8 for layer in layers)
 

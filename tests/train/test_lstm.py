@@ -355,12 +355,22 @@ def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     assert words in made.provenance.method
 
 
+def test_blocks_have_quantised_results_too(utterances):
+    fmt = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+    x, lengths, _ = lstm.tensors(utterances)
+    net = behind_quantizers(classifier(7).graph(), x, lstm.choices_of(fmt, fmt, block=16, output_bits=8), lengths)
+    layers, sources = net.lower()
+    assert layers[0].quantized_results
+    made = networks.model(layers, sources=sources)
+    found = np.float16(net(x, lengths, lowered=True).detach().numpy()).view(np.uint16)
+    np.testing.assert_array_equal(found, network.outputs(made, utterances.inputs, utterances.lengths))
+
+
 @pytest.mark.parametrize(("words", "sentence"), [
     ("--bits 1", "a mantissa has 2 to 16 bits, not 1"),
     ("--bits 17", "a mantissa has 2 to 16 bits, not 17"),
     ("--bits 16 --asymmetric", "asymmetric weights of 16 bits multiply as integers of 17, operands have 16"),
     ("--arithmetic bfp --bits 12", "mantissas of 12 bits: training in PyTorch takes at most 11"),
-    ("--arithmetic bfp --output-bits 8", "products of recurrent layers stay in binary16 in block floating point"),
     ("--gate-bits 10", "outputs of gates have 2 to 9 bits, or 0 for binary16, not 10"),
     ("--hidden 0", "hidden sizes are [0]: give one or more, each at least 1"),
     ("--epochs 1,-1,0", "epochs are [1, -1, 0]: none of the phases can have fewer than 0"),

@@ -217,7 +217,8 @@ def module_of(part: Part, arithmetic: Integers | Blocks) -> nn.Module:
     if isinstance(arithmetic, Blocks):
         if isinstance(part.op, Recurrence):
             formats = recipe.formats(part.name)
-            return Directions(part.op, [BlockQuantizedRecurrent(part.op, one, *formats, recipe.block)
+            results = recipe.results.of(part.name) is not None
+            return Directions(part.op, [BlockQuantizedRecurrent(part.op, one, *formats, recipe.block, results)
                                         for one in part.op.directions])
         kind = BlockAverageLayer if isinstance(part.op, AVERAGES) else BlockLayer
         return kind(part, recipe, arithmetic.places[part.name], arithmetic.patch(part))

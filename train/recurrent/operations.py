@@ -106,13 +106,14 @@ class TorchBlockOperations(TorchOperations):
     """Operations in block floating point: W x and R h are exact sums, and one rounding follows their total.
 
     Args:
-        bias:   float[gates, cells].
-        Others: As in `TorchOperations`.
+        bias:    float[gates, cells].
+        results: The quantiser of products float[samples, gates, cells].
+        Others:  As in `TorchOperations`.
     """
 
-    def __init__(self, cell, recurrent, vectors, bias, *, lowered: bool):
+    def __init__(self, cell, recurrent, vectors, bias, *, lowered: bool, results=plain):
         super().__init__(cell, recurrent, vectors, lowered=lowered)
-        self._bias = self._rounded(bias) + 0.0
+        self._bias, self._results = self._rounded(bias) + 0.0, results
 
     def _preactivations(self, operand):
         return self._biased(self._inputs + self._products(operand))
@@ -121,10 +122,10 @@ class TorchBlockOperations(TorchOperations):
         return self._biased(inputs)
 
     def _recurrent_products(self, operand):
-        return self._rounded(self._products(operand))
+        return self._results(self._rounded(self._products(operand)))
 
     def _biased(self, total):
-        return self._rounded(self._rounded(total) + self._bias)
+        return self._rounded(self._results(self._rounded(total)) + self._bias)
 
 
 def unroll(ops: TorchOperations, cell: Cell, inputs, lengths, first) -> torch.Tensor:

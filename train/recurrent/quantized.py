@@ -179,14 +179,16 @@ class BlockQuantizedRecurrent(nn.Module):
         weights_format: Format of the weights.
         input_format:   Format of x and h.
         block:          Elements that share an exponent: a native vector.
+        quantized_results: Whether results of products become blocks of `input_format`.
     """
 
     #: Weights are in real units.
     in_steps = False
 
-    def __init__(self, op: Recurrence, one: Direction, weights_format: Format, input_format: Format, block: int):
+    def __init__(self, op: Recurrence, one: Direction, weights_format: Format, input_format: Format, block: int,
+                 quantized_results: bool = False):
         super().__init__()
-        self.cell, self.block = op.cell, block
+        self.cell, self.block, self.quantized_results = op.cell, block, quantized_results
         self.weights_format, self.input_format = weights_format, input_format
         self.input_weights, self.recurrent_weights, self.bias = (
             nn.Parameter(torch.from_numpy(value.copy()))
@@ -206,8 +208,12 @@ class BlockQuantizedRecurrent(nn.Module):
         def product(values, matrix, axis):
             return BlocksFunction.apply(values, self.input_format, self.block, axis).to(matrix.dtype) @ matrix + 0.0
 
+        def results(values):
+            return BlocksFunction.apply(values, self.input_format, self.block, 2)
+
         ops = TorchBlockOperations(
-            self.cell, lambda operand: product(operand, r, 1), self.vectors, self.bias, lowered=lowered)
+            self.cell, lambda operand: product(operand, r, 1), self.vectors, self.bias, lowered=lowered,
+            results=results if self.quantized_results else plain)
         return unroll(ops, self.cell, product(x, w, 2).unflatten(2, self.bias.shape), lengths, self.first)
 
     def _check(self, matrices):

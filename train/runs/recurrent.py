@@ -129,7 +129,7 @@ def train_recurrent(
         weights_format: Format of the weights; 8 bits, symmetric, by default.
         input_format:   Format of x and h; the same by default.
         gates:          How the weights of gates become integers.
-        output_bits:    Bits of the results of all products, for integers; None for binary16.
+        output_bits:    Bits of the results of all products; None for binary16.
         initial:        The states before the first time step.
         block:          Elements that share an exponent, for block floating point; integers without it.
         epochs:         Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
@@ -184,11 +184,13 @@ def train_recurrent(
 def choices_of(weights_format: Format, input_format: Format, gates: Gates = SYMMETRIC, block: int | None = None,
                output_bits: int | None = None) -> Choices:
     """How a recurrent network is quantised; for the arguments see `train_recurrent`."""
+    results = Results(bits=output_bits)
     if block is not None:
-        return Choices(recipe=BlockFormats(weights=weights_format, inputs=input_format, block=block))
+        return Choices(recipe=BlockFormats(
+            weights=weights_format, inputs=input_format, block=block, results=results))
     return Choices(gates=gates, recipe=Recipe(
         weights_bits=weights_format.bits, input_bits=input_format.bits, symmetric=(True, input_format.symmetric),
-        results=Results(bits=output_bits)))
+        results=results))
 
 
 def _check(hidden: Sequence[int], epochs: Sequence[int]):

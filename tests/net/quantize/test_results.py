@@ -13,7 +13,7 @@ from concord.net import float_network, network
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.pooling import BlockQuantizedResult, QuantizedResult
-from concord.net.layers.recurrent import IntegerRecurrent
+from concord.net.layers.recurrent import Recurrent
 from concord.net.quantize.gated import result_places
 from concord.net.quantize.options import QuantizationOptions
 from concord.nnp.lib.options import _output_bits
@@ -51,12 +51,12 @@ def test_every_result_is_quantised_and_the_machine_agrees(make, arithmetic):
         agree_on_random(VISION, model)
 
 
-@pytest.mark.parametrize("options", [{}, {"bias_bits": 24}])
-@pytest.mark.parametrize("machine", ["vision", "ulx3s"])
+@pytest.mark.parametrize(("machine", "options"), [
+    ("vision", {}), ("ulx3s", {}), ("vision", {"bias_bits": 24}), ("vision", {"arithmetic": "bfp"})])
 def test_gates_are_quantised_and_the_machine_agrees(machine, options):
     config = preset(machine)
     model = model_of(float_networks.sequences(), machine=machine, **options)
-    gates = [layer for layer in model.layers if isinstance(layer, IntegerRecurrent)]
+    gates = [layer for layer in model.layers if isinstance(layer, Recurrent)]
     assert len(gates) == 2
     assert all(layer.result_format.bits == config.activations.bits for layer in gates)
     agree(config, model, networks.inputs(np.random.default_rng(0), 3, 5, model.inputs))
@@ -67,8 +67,8 @@ def test_gates_of_single_layers_are_chosen_by_name():
     first, second = (layer.name for layer in model_of(graph, output_bits=None).layers[:2])
     made = model_of(graph, output_layers={second: None}).layers
     assert [layer.result_format is None for layer in made[:2]] == [False, True]
-    with pytest.raises(ValueError, match=f"leave --output-layer {first}=8 out"):
-        model_of(graph, arithmetic="bfp", output_layers={first: 8})
+    with pytest.raises(ValueError, match=f"have the 8 bits of its inputs, not 5: give --output-layer {first}=8"):
+        model_of(graph, arithmetic="bfp", output_layers={first: 5})
 
 
 def test_steps_of_results_lose_least():
@@ -90,6 +90,12 @@ def test_simulated_gates_are_close_to_golden(options):
     graph = float_networks.sequences()
     options = {"preset": "vision", "output_layers": {"two": 5, "rnn_one": 5}} | options
     assert_close(graph, *quantized(graph, QuantizationOptions(**options).choices()), 0.1)
+
+
+def test_simulated_blocks_of_gates_are_close_to_golden():
+    graph, five = float_networks.sequences(), {"two": 5, "rnn_one": 5}
+    options = QuantizationOptions(arithmetic="bfp", weights_bits=8, input_bits=5, output_layers=five)
+    assert_close(graph, *quantized(graph, options.choices()), 0.15)
 
 
 def test_codes_are_read_without_a_product():
