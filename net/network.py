@@ -59,6 +59,23 @@ def outputs(
         forward(model, inputs[at:at + together], lengths[at:at + together], sums)[-1].outputs for at in parts])
 
 
+def outputs_of_parts(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+    """uint16[samples, outputs] where samples are parts of one sequence: each starts from the states that the last left.
+
+    Raises:
+        ValueError: the model keeps no state after a sample.
+    """
+    _check_keeps_state(model)
+    lengths = np.full(len(inputs), inputs.shape[1]) if lengths is None else np.asarray(lengths)
+    whole = np.concatenate([part[:length] for part, length in zip(inputs, lengths, strict=True)])[None]
+    ends, total = np.cumsum(lengths) - 1, np.array([whole.shape[1]])
+    made = {INPUT: Trace(outputs=whole[0, ends], hidden=whole)}
+    for layer in model.layers:
+        trace = layer.run(entering(model, layer, made), total, IntegerProduct.totals)
+        made[layer.name] = trace if trace.hidden is None else Trace(outputs=trace.hidden[0, ends], hidden=trace.hidden)
+    return made[model.layers[-1].name].outputs
+
+
 def predict(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
     """Class of each sample, the first of its largest outputs."""
     return classes(outputs(model, inputs, lengths))
@@ -78,6 +95,18 @@ def layers_of(model: Model, numbers: MemoryNumbers = MemoryNumbers.REAL) -> dict
     graph = float_network(model)
     return {layer.name: in_full_precision(layer, graph and graph.node(layer.name), _clip(graph, layer), numbers)
             for layer in model.layers}
+
+
+def _check_keeps_state(model: Model):
+    """Refuse models whose next sample cannot go on where the last one ended."""
+    if not model.recurrent:
+        raise ValueError(f"{model.name} takes one vector at a time and has no state to keep: leave out --keep-state")
+    if model.steps is not None:
+        raise ValueError(f"{model.name} takes whole sequences of {model.steps} time steps and keeps no state after "
+                         "them: leave out --keep-state")
+    if any(layer.reverse for layer in model.layers):
+        raise ValueError(f"{model.name} reads a sequence from its end, too, so that it cannot go on: leave out "
+                         "--keep-state")
 
 
 def _clip(graph: Graph | None, layer: Layer) -> Clip:

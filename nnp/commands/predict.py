@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import AxesOrder, First, FirstState, Inputs, Model, Quiet, Samples, TestData
+from concord.nnp.lib.options import AxesOrder, First, FirstState, Inputs, KeepState, Model, Quiet, Samples, TestData
 from concord.workflows.storage import read_model
 
 
@@ -16,6 +16,7 @@ def predict(
     samples: Samples = None,
     first: First = 0,
     first_state: FirstState = "",
+    keep_state: KeepState = False,
     output: Annotated[Path | None, typer.Option(
         "--out", "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     quiet: Quiet = False,
@@ -35,7 +36,8 @@ def predict(
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
-    results = network.outputs(loaded, given.samples.inputs, given.samples.lengths)
+    run = network.outputs_of_parts if keep_state else network.outputs
+    results = run(loaded, given.samples.inputs, given.samples.lengths)
     probable = isinstance(loaded.layers[-1], Softmax)
     if not quiet:
         for place, (index, _) in enumerate(given):

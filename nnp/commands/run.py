@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from concord.nnp.lib.options import AxesOrder, First, Inputs, Machine, Quiet, Samples, TestData
+from concord.nnp.lib.options import AxesOrder, First, Inputs, KeepState, Machine, Quiet, Samples, TestData
 from concord.sim.machines.kinds import MachineKind
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ def run(
     output: Annotated[Path | None, typer.Option(
         "--out", "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     waves: Annotated[Path | None, typer.Option("--waves", help="File to write a waveform to (VCD).")] = None,
-    keep_state: Annotated[
-        bool, typer.Option(
-            "--keep-state",
-            help="Samples are parts of one sequence: each starts from the state that the last one left.")
-    ] = False,
+    keep_state: KeepState = False,
     unquantized: Annotated[
         bool, typer.Option(
             "--unquantized", "--unquantised",
@@ -75,7 +71,7 @@ def run(
         typer.echo(f"nnp: {words}", err=True)
     # Only results go to stdout; golden starts at once, so that no steps are printed for it.
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
-    results = []
+    results, parts = [], []
     with steps.step("build the machine", announce=f"{machine}; minutes, where none has been built before"):
         session = session_of(loaded, machine, **({"trace": waves} if waves else {}))
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
@@ -83,7 +79,8 @@ def run(
             results.append(real.infer(sample) if real else session.infer(
                 sample, keep_state=keep_state and bool(results)))
             if check:
-                check.add(index, sample, results[-1])
+                parts = [*parts, sample] if keep_state else [sample]
+                check.add(index, np.concatenate(parts), results[-1])
             if not quiet:
                 said = line(index, results[-1], loaded.classes, given.samples, place, given.task)
                 typer.echo(f"{said}: {values(results[-1])}")
@@ -117,9 +114,8 @@ def _check(
                          "--keep-state")
     if waves and machine == MachineKind.GOLDEN:
         raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
-    if twin and (keep_state or unquantized):
-        raise ValueError("--twin computes each sample from the initial state, quantised: leave out --keep-state and "
-                         "--unquantised")
+    if twin and unquantized:
+        raise ValueError("--twin compares outputs that are quantised: leave out --unquantised")
     if waves and several:
         raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
     if several and unquantized:

@@ -56,6 +56,8 @@ FirstState = Annotated[str, typer.Option(
     "--first-state", metavar="STATE", show_default="that of the model",
     help="State of recurrent layers before the first time step: zero, uniform or normal, with a seed as uniform:7, or "
          "an .npz file with an array for each layer and state, such as lstm1.hidden; what it does not name stays.")]
+KeepState = Annotated[bool, typer.Option(
+    "--keep-state", help="Samples are parts of one sequence: each starts from the state that the last one left.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Path or URL of a quantised model.", show_default=False)]
 
 

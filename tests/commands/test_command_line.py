@@ -332,12 +332,15 @@ def test_run_keeps_the_state_between_parts_of_a_sequence(firmware, tmp_path):
     for name, samples, words in (("whole", sequence, ()), ("parts", sequence.reshape(3, 2, 12), ("--keep-state",)),
                                  ("apart", sequence.reshape(3, 2, 12), ())):
         np.save(tmp_path / "in.npy", samples)
-        out = tmp_path / f"{name}.npy"
-        result = nnp("run", firmware, "--inputs", tmp_path / "in.npy", "--samples", len(samples), *words, "-o", out)
+        given = ("--inputs", tmp_path / "in.npy", "--samples", "all", *words)
+        result = nnp("run", firmware, "--twin", firmware, *given, "-o", tmp_path / "machine.npy")
         assert result.exit_code == 0, result.output
-        outputs[name] = np.load(out)[-1]
-    np.testing.assert_array_equal(outputs["parts"], outputs["whole"])
-    assert not np.array_equal(outputs["apart"], outputs["whole"])
+        assert f"0 of {len(samples)} samples differ from the twin" in result.output
+        assert nnp("predict", LSTM, *given, "-o", tmp_path / "golden.npy").exit_code == 0
+        outputs[name], golden = (np.load(tmp_path / f"{by}.npy") for by in ("machine", "golden"))
+        np.testing.assert_array_equal(outputs[name], golden)
+    np.testing.assert_array_equal(outputs["parts"][-1], outputs["whole"][-1])
+    assert not np.array_equal(outputs["apart"][-1], outputs["whole"][-1])
 
 
 def test_only_sequences_have_a_state_to_keep(tmp_path):
@@ -345,6 +348,10 @@ def test_only_sequences_have_a_state_to_keep(tmp_path):
     save_firmware(compile_network(model, preset("tiny")).firmware, tmp_path / "firmware.safetensors")
     message = refused("run", tmp_path / "firmware.safetensors", "--keep-state")
     assert "random takes one vector at a time and has no state to keep: leave out --keep-state" in message
+    np.save(tmp_path / "in.npy", np.zeros((2, 5)))
+    save_model(model, tmp_path / "model.safetensors")
+    path = tmp_path / "model.safetensors"
+    assert message == refused("predict", path, "--inputs", tmp_path / "in.npy", "--keep-state")
 
 
 def test_run_refuses_other_inputs(firmware, tmp_path):

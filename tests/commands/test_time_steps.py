@@ -68,7 +68,12 @@ def test_each_time_step_is_classified(folder, directions):
     np.testing.assert_array_equal(golden, machine)
     known = given["y_test"] != UNLABELLED
     assert (golden.argmax(axis=1) == given["y_test"])[known].mean() == model.provenance.golden_accuracy
+    for framework in "numpy", "onnx", "torch":
+        said = done("twin", "f.safetensors", "--to", framework, "--data", "own.npz", "-o", framework)
+        assert "0 differing bits over 3 samples" in said
     np.save("x.npy", given["x_test"])
+    said = refused("predict", "m.safetensors", "--inputs", "x.npy", "--keep-state")
+    assert f"takes whole sequences of {STEPS} time steps and keeps no state" in said
     assert done("predict", "m.safetensors", "--inputs", "x.npy").count("class") == 10 * STEPS
 
 
