@@ -15,6 +15,7 @@ import matplotlib
 import numpy as np
 import torch
 import typer
+from concord.benchmarks.lazy_sequences import report_sequences
 from concord.benchmarks.speed import report_lazy
 from concord.datasets import dataset
 from concord.golden.lazy.tensor_training import Rates
@@ -145,6 +146,9 @@ def picture(runs: list[LazyTraining], path: Path):
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
+    sequences: Annotated[bool, typer.Option("--sequences", help="Train an LSTM on JapaneseVowels instead.")] = False,
+    vowels: Annotated[Path | None, typer.Option(
+        help="Folder of JapaneseVowels for --sequences.", show_default="that of the package aeon")] = None,
     samples: Annotated[int, typer.Option(help="Number of training images.")] = SAMPLES,
     epochs: Annotated[int, typer.Option(help="Number of epochs.")] = EPOCHS,
 ) -> None:
@@ -152,6 +156,9 @@ def main(
     console = Console(width=None if sys.stdout.isatty() else 150)
     if speed:
         report_lazy(console)
+        return
+    if sequences:
+        report_sequences(vowels, seeds, epochs, console)
         return
     began = time.perf_counter()
     runs = all_runs(seeds, samples, epochs, console)

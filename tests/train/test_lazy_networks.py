@@ -144,6 +144,16 @@ def test_the_way_to_a_float_network_and_back():
     assert np.allclose(graph.run(x), real(torch.from_numpy(x)).detach().numpy(), atol=1e-4)
 
 
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_networks_of_sequences_in_fp32(cell):
+    layers, rng = sequences(cell), np.random.default_rng(0)
+    values = {name: rng.normal(size=shape) for name, shape in shapes(layers).items()}
+    graph = drawn(layers, (5,), values, {"0.0": "first", "0.1": "second", "1": "output"})
+    x, lengths = rng.random((3, 4, 5), np.float32), np.array([4, 1, 3])
+    got = lazy.float_classifier(layers, values)(torch.from_numpy(x), torch.from_numpy(lengths))
+    assert np.allclose(graph.run(x, lengths), got.detach().numpy(), atol=1e-4)
+
+
 def test_residual_networks_of_pytorch():
     net = networks.build("resnet-small")
     layers, names = planned(plan(graph_of(net, networks.SHAPE)))

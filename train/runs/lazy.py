@@ -217,15 +217,28 @@ def trained(
 
 def trained_in_fp32(trainee: Trainee, begun: Checkpoint, progress: Progress) -> torch.Tensor:
     """Outputs for the test set, float32[samples, classes], of the same network trained in FP32, to compare."""
-    train, test = trainee.sets.train, trainee.sets.test
+    train, test, values = trainee.sets.train, trainee.sets.test, initial_values(begun.layers, begun.seed)
     if trainee.sequence:
-        first, head = begun.layers
-        real = FloatClassifier(first.inputs, first.hidden, head.outputs, first.cell)
+        real = float_classifier(begun.layers, values)
     else:
-        real, values = float_network(begun.layers), initial_values(begun.layers, begun.seed)
+        real = float_network(begun.layers)
         real.load_state_dict({name: torch.from_numpy(value).float() for name, value in values.items()})
     tensor_fit.fit_float(
         real, torch.from_numpy(trainee.inputs(train)), train.labels, epochs=begun.epochs, batch_size=trainee.batch,
         seed=begun.seed, learning_rate=begun.rates.learning_rate, momentum=begun.rates.momentum, falls=True,
         lengths=train.lengths, progress=progress)
     return tensor_fit.float_outputs(real, torch.from_numpy(trainee.inputs(test)), test.lengths)
+
+
+def float_classifier(layers: tuple[tensor_network.Layer, ...], values: dict[str, np.ndarray]) -> FloatClassifier:
+    """Recurrent layers and a dense layer in FP32, with these numbers."""
+    first, head = layers
+    net = FloatClassifier(first.inputs, first.hidden, head.outputs, first.cell)
+    state = {f"head.{part}": values[f"1.{part}"] for part in ("weight", "bias")}
+    for index in range(len(first.hidden)):
+        place = f"layers.{index}.parts.0"
+        for name, part in (("input_weights", "input"), ("recurrent_weights", "recurrent"), ("bias", "bias")):
+            state[f"{place}.{name}"] = np.stack([values[f"0.{index}.{gate.name}.{part}"] for gate in first.cell.gates])
+        state |= {f"{place}.vectors.{name}": values[f"0.{index}.{name}"] for name in first.cell.vectors}
+    net.load_state_dict(net.state_dict() | {name: torch.from_numpy(value).float() for name, value in state.items()})
+    return net

@@ -1,0 +1,51 @@
+"""Compare update rules on sequences: an LSTM of 32 cells learns JapaneseVowels by SGD with momentum."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from concord.golden.lazy.tensor_training import Rates
+from concord.lib.processes import side_by_side
+from concord.train.bfp import tensor_fit
+from concord.train.bfp.options import UpdateRule
+from concord.train.bfp.parameters import state_bytes
+from concord.train.bfp.tensor_network import initial_values, network
+from concord.train.lib.fit import reproducible, share
+from concord.train.runs.lazy import float_classifier, of_sequences
+from rich.console import Console
+from rich.table import Table
+
+RULES = (UpdateRule.FP32, UpdateRule.MASTER, UpdateRule.LAZY, UpdateRule.NONE)
+RATES = Rates(learning_rate=0.1, momentum=0.9)
+
+
+def train_sequences(rule: UpdateRule, seed: int, epochs: int, folder: Path | None) -> float:
+    """Accuracy on the test set in percent, after training on one thread from the same numbers for every rule."""
+    reproducible(seed)
+    trainee = of_sequences("lstm", folder, (32,))
+    train, test, values = trainee.sets.train, trainee.sets.test, initial_values(trainee.layers, seed)
+    options = {"epochs": epochs, "batch_size": trainee.batch, "seed": seed}
+    if rule is UpdateRule.FP32:
+        real = float_classifier(trainee.layers, values)
+        tensor_fit.fit_float(
+            real, torch.from_numpy(trainee.inputs(train)), train.labels, learning_rate=RATES.learning_rate,
+            momentum=RATES.momentum, falls=True, lengths=train.lengths, **options)
+        made = tensor_fit.float_outputs(real, torch.from_numpy(trainee.inputs(test)), test.lengths).argmax(1)
+    else:
+        net = network(trainee.layers, rule, RATES, seed=seed, values=values)
+        tensor_fit.fit(net, trainee.tensors(train), train.labels, rate=RATES.learning_rate, **options)
+        made = tensor_fit.predictions(net, trainee.tensors(test))
+    return 100 * share(made, test.labels)
+
+
+def report_sequences(folder: Path | None, seeds: int, epochs: int, console: Console):
+    """Train with each rule from each seed, in two processes, and print the accuracies."""
+    jobs = [(rule, seed, epochs, folder) for rule in RULES for seed in range(seeds)]
+    found = side_by_side("training", train_sequences, jobs, console)
+    table = Table("rule", "accuracy, mean", "each seed", "bytes a parameter",
+                  title=f"JapaneseVowels, LSTM of 32 cells, {epochs} epochs")
+    for rule in RULES:
+        rows = [made for made, job in zip(found, jobs, strict=True) if job[0] is rule]
+        table.add_row(rule, f"{np.mean(rows):.2f}", " ".join(f"{row:.2f}" for row in rows),
+                      str(state_bytes(rule, RATES)["all"]))
+    console.print(table)
