@@ -33,10 +33,12 @@ from concord.frontends.onnx.compare import difference, outputs
 from concord.frontends.onnx.read import Imported, read
 from concord.lib.progress import shown
 from concord.net import network
-from concord.net.graph import Graph
+from concord.net.graph import INPUT, Graph
 from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
+from concord.net.quantize.options import QuantizationOptions
+from concord.net.quantize.plan import plan
 from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe
 from concord.net.quantize.run import opened, quantize
 from concord.nnp.lib.errors import sentences
@@ -92,7 +94,7 @@ class TinyNetworks:
 
 
 def brought(
-    name: str, file: Path, features: Path | None, count: int, console: Console
+    name: str, file: Path, features: Path | None, count: int, console: Console, bits: tuple[int, int] = (8, 8)
 ) -> tuple[TinyNetworks, np.ndarray]:
     """Import a network and quantise it.
 
@@ -107,7 +109,8 @@ def brought(
     console.print(f"{name}: {file}, {len(data.calibration)} samples to calibrate")
     began = time.perf_counter()
     with shown() as show:
-        model = in_eight_bits(OUT, net, data, COMMAND, show)
+        model = in_eight_bits(OUT, net, data, COMMAND, show) if bits == (8, 8) else in_few_bits(
+            net, data, *bits, show)
     seconds = seconds, time.perf_counter() - began
     console.print(f"{name}: golden and float arithmetic on {len(data.test):,} samples")
     real, golden = answers(imported, model, data)
@@ -122,6 +125,14 @@ def in_eight_bits(
     """Bring a network to 8 bits by post-training quantisation, and write its model file into a folder."""
     choices = Choices(recipe=RECIPE)
     return quantize(folder / f"{net.name}.safetensors", opened(net, data, choices), choices, command=command,
+                    progress=progress)
+
+
+def in_few_bits(net: Graph, data: DataSet, bits: int, entering: int, progress: Progress) -> Model:
+    """Bring a network to fewer bits, but for its own input, by the methods that `nnp quantize` chooses for them."""
+    first = {part.name: (bits, entering) for part in plan(net).parts if INPUT in part.sources}
+    choices = QuantizationOptions(weights_bits=bits, input_bits=bits, layers=first).choices()
+    return quantize(OUT / f"{net.name}-{bits}.safetensors", opened(net, data, choices), choices, command=COMMAND,
                     progress=progress)
 
 
@@ -201,8 +212,9 @@ def row(name: str, where: str, found: TinyNetworks, measured: Measurement, count
 
 def accuracy_table(found: TinyNetworks, chosen: np.ndarray, onnx: float) -> Table:
     """Accuracies of keyword spotting, whose calibration set is a part of the test set."""
-    made = Table("features", "onnxruntime", "float network", "golden, 8 bits", title="accuracy of keyword spotting",
-                 title_justify="left")
+    bits = found.model.layers[0].weights_format.bits
+    made = Table("features", "onnxruntime", "float network", f"golden, {bits} bits", title_justify="left",
+                 title="accuracy of keyword spotting")
     everything = np.ones_like(chosen)
     for title, part, theirs in ((f"all {len(chosen):,}", everything, f"{onnx:.2%}"),
                                 (f"the {(~chosen).sum():,} that did not calibrate", ~chosen, "")):
@@ -224,6 +236,10 @@ def main(
         show_default=", ".join(PRESETS))] = None,
     features: Annotated[int, typer.Option(help="Number of features that run on RTL.", min=1)] = 200,
     count: Annotated[int, typer.Option("--samples", help="Number of inputs from a seed that run on RTL.", min=1)] = 8,
+    bits: Annotated[int, typer.Option(
+        help="Bits of weights and inputs; other than 8, accuracy alone is measured.", min=2, max=8)] = 8,
+    entering: Annotated[int, typer.Option(
+        "--input-bits", help="Bits of the network's own input, where --bits is not 8.", min=2, max=8)] = 8,
     converter: Annotated[str, typer.Option(
         help="Python that has tf2onnx and TensorFlow, for .tflite files.", show_default="this one")] = sys.executable,
 ):
@@ -233,6 +249,7 @@ def main(
     """
     console, began = Console(width=None if sys.stdout.isatty() else 220), time.perf_counter()
     torch.set_num_threads(1)
+    entering = 8 if bits == 8 else entering
     if unknown := set(networks or ()) - set(PUBLISHED):
         raise ValueError(f"there is no network {min(unknown)!r}: choose of {', '.join(PUBLISHED)}")
     if not models.is_dir():
@@ -243,13 +260,16 @@ def main(
     files = {name: onnx_file(PUBLISHED[name], models, OUT, converter) for name in networks or PUBLISHED}
     results, errors, good = table(), error_table(), True
     for name, file in files.items():
-        found, chosen = brought(name, file, features_in, count, console)
+        found, chosen = brought(name, file, features_in, count, console, (bits, entering))
         if found.samples.task is Task.CLASSIFICATION:
             everything = np.ones_like(chosen)
             console.print(accuracy_table(found, chosen, onnxruntime_accuracy(found.imported, found.samples)))
-            good &= found.accuracies(everything)[1] >= GOAL
+            good &= found.accuracies(everything)[1] >= GOAL or bits < 8
         else:
             console.print(f"{name}: inputs from a seed; accuracy is not measured")
+        if bits < 8:
+            console.print(f"{name}: outputs {found.decibels:.1f} dB, {found.seconds[1]:.0f} s")
+            continue
         where, tried = fitting(found.model, list(presets or PRESETS)), features if chosen.any() else count
         console.print(f"{name}: building {where}, and running {tried} samples")
         build("library", preset(where))
@@ -259,7 +279,8 @@ def main(
         results.add_row(*row(name, where, found, measured, tried))
         errors.add_row(*error_row(name, where, found))
         console.print(f"{name}: {measured.bits} differing bits in {tried} samples on {where}")
-    console.print(results, errors)
+    if bits == 8:
+        console.print(results, errors)
     console.print(f"{time.perf_counter() - began:.0f} s")
     raise typer.Exit(0 if good else 1)
 
