@@ -123,6 +123,15 @@ def test_what_follows_the_end_of_a_sequence_does_not_count():
     assert np.abs(results[0].values - results[1].values).max() < 0.05 * np.abs(results[0].values).max()
 
 
+def test_states_of_ended_samples_are_zero_and_take_no_gradient():
+    rng, live = np.random.default_rng(4), np.array([[True], [False], [True]])
+    tape, state, g = Tape({}), StepTensor(random_block(rng, (3, 4), 8)), random_block(rng, (3, 4), 16)
+    made = tape.masked(state, live)
+    assert (made.tensor.mantissas == state.tensor.mantissas * live).all()
+    tape.backward(made, g)
+    assert (state.gradient.mantissas == g.mantissas * live).all()
+
+
 def test_a_recurrent_layer_stands_first():
     with pytest.raises(ValueError, match="a recurrent layer takes the network's input; put it first"):
         tensor_network.check((Dense(4, 4), *layers("gru")))
