@@ -41,18 +41,20 @@ class Outcome:
     memories: dict[int, tuple[dict[Mem, np.ndarray], ...]]
 
 
-def run_batch(kind: str, samples: list[np.ndarray], first: int) -> Outcome:
-    """Run a batch of samples in this worker process."""
+def run_batch(kind: str, samples: list[np.ndarray], first: int, keep_state: bool = False) -> Outcome:
+    """Run a batch of samples in this worker process, as parts of one sequence if states are kept."""
     if kind not in _sessions:
         _sessions[kind] = session_of(_firmware, kind)
     session = _sessions[kind]
     session.counters()
-    outputs = np.stack([session.infer(sample) for sample in samples])
+    outputs = np.stack([session.infer(sample, keep_state=keep_state and place > 0)
+                        for place, sample in enumerate(samples)])
     return Outcome(outputs=outputs, counters=session.counters(), memories={first: session.memories()})
 
 
 def run_all(
-    firmware: Cascade, samples: Samples, kinds: list[str], *, jobs: int, progress: Callable[[str, int], None]
+    firmware: Cascade, samples: Samples, kinds: list[str], *, jobs: int, progress: Callable[[str, int], None],
+    keep_state: bool = False,
 ) -> dict[str, Outcome]:
     """Run all samples on every kind of machine.
 
@@ -62,13 +64,15 @@ def run_all(
         kinds:    Kinds of machines, by their names in `sim.machines.host.machine`.
         jobs:     Number of worker processes.
         progress: Called with a kind and the number of its samples that were done since the last call.
+        keep_state: Whether samples are parts of one sequence; they are one batch.
     """
     count = len(samples)
-    size = min(50, -(-count // 4))
+    size = count if keep_state else min(50, -(-count // 4))
     parts = [(first, list(samples.part(slice(first, first + size)))) for first in range(0, count, size)]
     batches = {kind: [] for kind in kinds}
     for (kind, *_), batch in calls(
-            run_batch, [(kind, part, first) for first, part in parts for kind in kinds], jobs, _begin, (firmware,)):
+            run_batch, [(kind, part, first, keep_state) for first, part in parts for kind in kinds], jobs, _begin,
+            (firmware,)):
         batches[kind].append(batch)
         progress(kind, len(batch.outputs))
     return {kind: _joined(sorted(done, key=lambda batch: min(batch.memories))) for kind, done in batches.items()}

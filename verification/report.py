@@ -151,7 +151,7 @@ def commands(verified: Verified) -> list[str]:
     # A machine is named by the path of its TOML file; firmware holds its machines.
     preset = ["--preset", request.preset or verified.preset, *request.wish.words] if verified.model else []
     verify = ["nnp", "verify", request.place, *preset, "--machine", str(request.kind),
-              *(["--clock", f"{request.clock:g}"] if request.clock else []), *request.source.words]
+              *(["--clock", f"{request.clock:g}"] if request.clock else []), *request.source.words, *request.kept]
     shown = verified.first, len(verified.samples)
     made = [] if verified.model is None else [
         verified.model.provenance.command, shlex.join(["nnp", "compile", request.place, *preset])]

@@ -104,6 +104,7 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
     cascade, samples = prepared.compiled.cascade, prepared.inputs.samples
     console.rule(f"[bold]{escape(request.path.stem)}")
     clocked = request.kind != MachineKind.GOLDEN
+    cascade.program(keep_state=request.keep_state)
     with steps.step("build the machine", "minutes, where none has been built before" if clocked else "") as note:
         with shown(console) as show:
             builds.wait([part.config for part in cascade.parts], show)
@@ -155,11 +156,12 @@ def _reference(prepared: Prepared, outputs: np.ndarray) -> tuple[int | None, int
     model, samples = prepared.model, prepared.inputs.samples
     if model is None:
         return None, None
-    reference = batches.count_bits(outputs, network.forward(model, samples.inputs, samples.lengths)[-1].outputs)
+    run = network.outputs_of_parts if prepared.request.keep_state else network.outputs
+    reference = batches.count_bits(outputs, run(model, samples.inputs, samples.lengths))
     if prepared.large is None:
         return reference, None
     alone = batches.run_all(Cascade.of(prepared.large), samples, [MachineKind.GOLDEN], jobs=prepared.request.jobs,
-                            progress=lambda *_: None)
+                            keep_state=prepared.request.keep_state, progress=lambda *_: None)
     return reference, batches.count_bits(outputs, alone[MachineKind.GOLDEN].outputs)
 
 
@@ -200,7 +202,7 @@ def _run(cascade: Cascade, samples: Samples, request: Request, console: Console)
     kinds = list(dict.fromkeys([MachineKind.GOLDEN, request.kind]))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks = {kind: bars.add_task(kind.value, total=len(samples)) for kind in kinds}
-        return batches.run_all(cascade, samples, kinds, jobs=request.jobs,
+        return batches.run_all(cascade, samples, kinds, jobs=request.jobs, keep_state=request.keep_state,
                                progress=lambda kind, count: bars.advance(tasks[kind], count))
 
 
@@ -210,7 +212,9 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
     from concord.verification.diagnosis import first_difference_of
 
     request, cascade = prepared.request, prepared.compiled.cascade
-    sample, number = prepared.inputs.samples.one(index), prepared.inputs.chosen.start + index
+    samples, number = prepared.inputs.samples, prepared.inputs.chosen.start + index
+    parts = range(index + 1) if request.keep_state else [index]
+    sample = np.concatenate([samples.one(part) for part in parts])
     difference = first_difference_of(cascade, cascade, request.kind, sample, number)
     if difference is None:
         return None
@@ -227,7 +231,9 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
         write_waveform(request.kind, cascade.first, sample, difference.chain, waves)
     preset = request.preset or prepared.preset
     machine = [] if prepared.model is None else ["--preset", preset, *request.wish.words]
-    words = ["nnp", "verify", request.place, *machine, "--machine", str(request.kind), *request.source.words]
+    words = ["nnp", "verify", request.place, *machine, "--machine", str(request.kind), *request.source.words,
+             *request.kept]
     return Fault(
-        difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])
+        difference=difference, waves=waves,
+        command=shlex.join([*words, "--first", str(number - len(parts) + 1), "--samples", str(len(parts))])
     )

@@ -47,6 +47,7 @@ class Request:
         clock:   Clock in MHz at which the report converts cycles to time; None for a report without times.
         command: Command that makes the quantised model of a network in float32; empty for `nnp quantize`.
         wish:    Number of machines, and where the network is cut.
+        keep_state: Whether samples are parts of one sequence.
     """
 
     path: Path
@@ -64,6 +65,12 @@ class Request:
     clock: float | None = None
     command: str = ""
     wish: Wish = Wish()
+    keep_state: bool = False
+
+    @property
+    def kept(self) -> list[str]:
+        """The option that keeps states, as words of a command line."""
+        return ["--keep-state"] * self.keep_state
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ from concord.nnp.lib.options import (
     First,
     Inputs,
     Jobs,
+    KeepState,
     Machine,
     Machines,
     ManySamples,
@@ -71,6 +72,7 @@ def verify(
                                "quantize` does.")] = False,
     machines: Machines = 1,
     cut: Cut = "",
+    keep_state: KeepState = False,
 ):
     """Run networks on golden and on the simulated machine, and compare every bit.
 
@@ -101,12 +103,13 @@ def verify(
         paths = [files.enter_context(fetched(place)) for place in places]
         wish = Wish(machines=machines, cut=cut)
         if machines > 1 or any(kind_of(path) is FileKind.CASCADE for path in paths):
-            _check_several(paths, {"--errors": errors, "--layers": layers, "--waves": waves})
+            _check_several(paths, {
+                "--errors": errors, "--layers": layers, "--waves": waves, "--keep-state": keep_state})
         jobs_ = [Job(request=Request(
             path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
             waves=waves is not False, wish=wish,
             arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, equalize=equalize,
-            split=errors, clock=clock))
+            split=errors, clock=clock, keep_state=keep_state))
             for path, place in zip(paths, places, strict=True)]
         _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew, "--equalize": equalize})
         prepared = ready(jobs_, console)
@@ -159,6 +162,7 @@ ONE_MACHINE = {
     "--errors": "the bits are those of one machine, and so are the errors: leave out --machines, and verify the model",
     "--layers": "leave it out; `nnp compile MODEL --machines 2 --explain` estimates the cycles of each layer",
     "--waves": "a waveform shows one machine: leave it out",
+    "--keep-state": "`nnp run --keep-state` runs parts of a sequence on several machines: leave it out",
 }
 
 

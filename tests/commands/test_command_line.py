@@ -132,8 +132,21 @@ def test_verify_on_golden(tmp_path):
     assert right == np.trace(record["confusion"]) == 3 * record["accuracy"]["golden"]
 
 
+def test_verify_keeps_the_state_between_parts_of_a_sequence(tmp_path):
+    np.save(tmp_path / "in.npy", np.random.default_rng(2).normal(size=(5, 3, 12)))
+    words = "verify", LSTM, "--machine", "golden", "--inputs", tmp_path / "in.npy", "--report", tmp_path, "--jobs", 1
+    assert nnp(*words, "--keep-state").exit_code == 0
+    (record,) = json.loads((tmp_path / "verify.json").read_text())
+    assert record["equal"]
+    assert record["golden_network_bits"] == 0
+    assert "--keep-state --first 0 --samples 5" in record["commands"][-1]
+    assert "has no state to keep: leave out --keep-state" in refused(
+        "verify", MLP, "--machine", "golden", "--samples", 1, "--keep-state", "--report", tmp_path)
+    assert "--keep-state is for networks on one machine" in refused("verify", LSTM, "--machines", 2, "--keep-state")
+
+
 def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
-    def run_all(cascade, samples, kinds, *, jobs, progress):
+    def run_all(cascade, samples, kinds, *, jobs, progress, keep_state):
         """Run on machines, one of which has a changed weight in its first tile."""
         firmware = cascade.first
         mantissas = firmware.tiles.mantissas.copy()
@@ -143,7 +156,7 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
         for kind, loaded in (("golden", firmware), ("library", wrong)):
             monkeypatch.setattr(batches, "_sessions", {kind: session_of(Cascade.of(loaded), "golden")})
             part = list(samples)
-            found[kind] = batches._joined([batches.run_batch(kind, part, 0)])
+            found[kind] = batches._joined([batches.run_batch(kind, part, 0, keep_state)])
         return found
 
     def made(kind, config, **options):
@@ -188,6 +201,9 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
     result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path / "quiet", "--no-waves")
     assert "waveform: none" in result.stderr
     assert not list((tmp_path / "quiet").glob("*.vcd"))
+    result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path / "kept", "--no-waves", "--keep-state")
+    number = int(re.search(r"--keep-state --first 0 --samples (\d)", result.stderr).group(1))
+    assert f"sample {number - 1}" in result.stderr
 
 
 def test_a_missing_model(tmp_path):
