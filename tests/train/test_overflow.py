@@ -352,7 +352,8 @@ def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path, monkeypatch)
 @pytest.mark.parametrize(("words", "sentence"), [
     (("mlp", "--accumulator", "65"), "--accumulator 65 is no width: storage has 1 to 64 bits"),
     (("image", "--accumulator", "0"), "--accumulator 0 is no width: storage has 1 to 64 bits"),
-    (("mlp", "--arithmetic", "bfp-lazy", "--accumulator", "16"), "--activations, --stages and the options of overflows are for")])
+    (("mlp", "--arithmetic", "bfp-lazy", "--accumulator", "16"),
+     "--activations, --stages and the options of overflows are for")])
 def test_the_command_refuses(words, sentence):
     result = CliRunner().invoke(app, ["train", *words])
     assert result.exit_code == 2
