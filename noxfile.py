@@ -92,6 +92,9 @@ PROGRAMS = {
     "synth_lazy": (
         "benchmarks.lazy_area",
         "Gates and clock of the lazy update at 1, 4 and 16 lanes on an ECP5, placed and routed."),
+    "sources": (
+        "campaigns.sources",
+        "Commands that show what the source documents ask for: writes docs/sources.md; `--only 3.` runs some of them."),
     "zoo": (
         "campaigns.zoo.zoo",
         "ONNX files as PyTorch, scikit-learn, Keras and Brevitas write them: imported, or refused by name."),

@@ -22,8 +22,8 @@ class InputCodes:
         step:       Real value of one step of the codes.
         offset:     Real value of code 0; 0 for signed codes.
         positive:   Whether all samples are 0 or above, so that the clip at code 0 is a relu.
-        padded:     Whether zeros are put around the inputs. The range then includes 0, so that the code of a zero means
-            0, up to its rounding.
+        padded:     Whether zeros are put around the inputs. The range then includes 0, and post-training quantisation
+            finds codes of which one means 0.
         ceiling:    Largest value of the input, 6 after a relu6, or None.
     """
 
@@ -96,8 +96,11 @@ def unsigned(samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool) ->
     method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
     fixed = 0.0 if positive and not recipe.activations.learns_offset else None
     saturation, offset = tensors.activations(samples, levels, method, fixed, padded=padded)
-    return InputCodes(bits=bits, symmetric=symmetric, unsigned=True, step=float(np.float32(saturation)) / levels,
-                      offset=float(np.float32(offset)), positive=positive, padded=padded)
+    step = float(np.float32(saturation)) / levels
+    if padded and step:  # otherwise all zeros of the padding would be wrong by up to half a step, in one direction
+        offset = np.rint(offset / step) * step
+    return InputCodes(bits=bits, symmetric=symmetric, unsigned=True, step=step, offset=float(np.float32(offset)),
+                      positive=positive, padded=padded)
 
 
 def signed(step: float, bits: int, symmetric: bool) -> InputCodes:

@@ -182,11 +182,9 @@ class QuantizationOptions(UserOptions):
         if self.full_weights and self.preset and find_config(self.preset).weights.symmetric:
             raise ValueError(f"--preset {self.preset} has no weight of -2**(bits - 1): leave --full-weights out, or "
                              "name a machine whose weights are not symmetric")
-        plain = Recipe(
-            weights_bits=given.weights, input_bits=given.inputs, symmetric=(True, given.symmetric), bits=bits,
-            results=self.results)
-        made = replace(
-            plain, symmetric=(not self.full_weights, given.symmetric), weights=self.weights,
+        common = {"weights_bits": given.weights, "input_bits": given.inputs, "bits": bits, "results": self.results}
+        made = Recipe(
+            **common, symmetric=(not self.full_weights, given.symmetric), weights=self.weights,
             activations=self.activations, start=self.start, normalise=self.batch_norm, input_kept=self.keep_input,
             stages=stages_of(self.stages),
             methods=Methods(
@@ -197,7 +195,7 @@ class QuantizationOptions(UserOptions):
             given.check_integers()
             return made
         own = replace(made, methods=replace(made.methods, activations=self.ptq_activations or ActivationMethod.SEARCH))
-        if own != plain or self.symmetric is not None:
+        if own != Recipe(**common, symmetric=(True, given.symmetric)) or self.symmetric is not None:
             raise ValueError(
                 "bfp finds its own exponents: --symmetric, --full-weights, --ptq-weights, --ptq-activations, --rows, "
                 "--weights, --activations, --start, --stages, --batch-norm and --keep-input are for integer")
