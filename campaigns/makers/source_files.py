@@ -17,7 +17,7 @@ STEPS, FEATURES, CLASSES, NODES = 12, 8, 4, 9
 SAMPLES, UPDATES = 400, 150
 
 
-class Recurrent(nn.Module):
+class SmallRecurrent(nn.Module):
     """An LSTM or a GRU with a linear layer behind the last time step, or at each of them."""
 
     def __init__(self, kind: type[nn.Module], every: bool = False):
@@ -29,7 +29,7 @@ class Recurrent(nn.Module):
         return self.head(found if self.every else found[:, -1])
 
 
-class GraphNetwork(nn.Module):
+class SmallGraphNetwork(nn.Module):
     """Two graph convolutions of a ring of nodes, and a dense layer."""
 
     def __init__(self):
@@ -54,7 +54,7 @@ def _perceptron() -> nn.Module:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SmallNetwork:
+class SourceNetwork:
     """A network, the shape of a sample, and from samples the numbers whose signs are the bits of their classes."""
 
     make: Callable[[], nn.Module]
@@ -67,13 +67,13 @@ def _last(x):
 
 
 NETWORKS = {
-    "mlp": SmallNetwork(make=_perceptron, shape=(FEATURES,), bits=lambda x: (x[:, 0] + x[:, 1], x[:, 2])),
-    "cnn": SmallNetwork(make=_images, shape=(2, 8, 8), bits=lambda x: (x.sum((1, 2, 3)), x[:, 0].sum((1, 2)))),
-    "lstm": SmallNetwork(make=lambda: Recurrent(nn.LSTM), shape=(STEPS, FEATURES), bits=_last),
-    "gru": SmallNetwork(make=lambda: Recurrent(nn.GRU), shape=(STEPS, FEATURES), bits=_last),
-    "tags": SmallNetwork(make=lambda: Recurrent(nn.LSTM, every=True), shape=(STEPS, FEATURES),
+    "mlp": SourceNetwork(make=_perceptron, shape=(FEATURES,), bits=lambda x: (x[:, 0] + x[:, 1], x[:, 2])),
+    "cnn": SourceNetwork(make=_images, shape=(2, 8, 8), bits=lambda x: (x.sum((1, 2, 3)), x[:, 0].sum((1, 2)))),
+    "lstm": SourceNetwork(make=lambda: SmallRecurrent(nn.LSTM), shape=(STEPS, FEATURES), bits=_last),
+    "gru": SourceNetwork(make=lambda: SmallRecurrent(nn.GRU), shape=(STEPS, FEATURES), bits=_last),
+    "tags": SourceNetwork(make=lambda: SmallRecurrent(nn.LSTM, every=True), shape=(STEPS, FEATURES),
                          bits=lambda x: (x.cumsum(1)[..., 0], x[..., 1])),
-    "gcn": SmallNetwork(make=GraphNetwork, shape=(NODES, FEATURES),
+    "gcn": SourceNetwork(make=SmallGraphNetwork, shape=(NODES, FEATURES),
                         bits=lambda x: (x[:, :, 0].sum(1), x[:, :4, 1].sum(1))),
 }
 
@@ -85,7 +85,7 @@ def write(folder: Path):
             _write(folder, name, network)
 
 
-def _write(folder: Path, name: str, network: SmallNetwork):
+def _write(folder: Path, name: str, network: SourceNetwork):
     torch.manual_seed(0)
     x = torch.randn(SAMPLES, *network.shape)
     first, second = network.bits(x)
