@@ -326,15 +326,14 @@ def test_what_cannot_be_quantized_is_named_first():
 
         def forward(self, x):
             x = self.norm(self.soft(self.conv(x)))
-            return torch.exp(x) * x
+            return torch.sin(x)
 
     with pytest.raises(Unsupported) as error:
         graph_of(Odd(), (1, 6, 6))
     text = str(error.value)
     for part in ("'conv': use a padding of zeros",
                  "'soft': there is no quantised form of Softplus: use",
-                 "'exp': there is no quantised form of exp",
-                 "'mul': there is no quantised form of mul"):
+                 "'sin': there is no quantised form of sin"):
         assert part in text, text
     with pytest.raises(ValueError, match="17 bits: choose 1 to 16, or 24"):
         Recipe(weights_bits=17)
