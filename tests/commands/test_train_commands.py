@@ -25,7 +25,7 @@ def dense():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU(), nn.Linear(8, 10))
 
 def curved():
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.GELU())
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Softplus())
 """
 TINY = ("--samples", 60, "--epochs", "1,1,1")
 
@@ -151,7 +151,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
-    (("train", "image", "own_layers:curved"), "'2': there is no quantised form of GELU: use AdaptiveAvgPool1d"),
+    (("train", "image", "own_layers:curved"), "'2': there is no quantised form of Softplus: use AdaptiveAvgPool1d"),
     (("train", "image", "mlp", "--layer", "x=8,8"), "there is no layer 'x' to give bits to; the network has 1, 3, 5"),
     (("train", "image", "mlp", "--weights-bits", 17), "17 bits: choose 1 to 16, or 24"),
     (("train", "image", "mlp", "--weights-bits", 1), "wrpn cannot train weights of 1 bit, which have no zero"),
@@ -176,13 +176,13 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
     (("train", "gru", "--arithmetic", "bfp-lazy", "--bidirectional"), "bfp-lazy trains from the start: besides its"),
     (("train", "image", "mobilenet", "--arithmetic", "bfp-lazy"), "64 groups of channels, which training by lazy"),
     (("quantize", "mlp", "own.pt"), "own.pt: there is no such file; `nnp train image --fp32 FILE` writes one"),
-    (("quantize", "own_layers:curved", "own.pt"), "there is no quantised form of GELU"),
+    (("quantize", "own_layers:curved", "own.pt"), "there is no quantised form of Softplus"),
     (("quantize", "mlp", "a", "--calibration", "own_layers.py"), "own_layers.py: not a whole .npy file of numbers"),
     (("quantize", "mlp", "a", "--calibration", "b.npy"), "b.npy: there is no such file"),
     (("compare", "-o", "figure.txt"), "-o figure.txt: the name of a picture ends with .png, .svg or .pdf"),
     (("compare", "-o", "own_layers.py/a.png"), "own_layers.py: it is a file"),
     (("compare", "--weights-bits", 32, "--input-bits", 32), "leave nothing to quantise"),
-    (("compare", "--network", "own_layers:curved"), "there is no quantised form of GELU"),
+    (("compare", "--network", "own_layers:curved"), "there is no quantised form of Softplus"),
 ])
 def test_what_is_refused_before_anything_slow(words, sentence, too_late, folder):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.suffix == ".py"}
