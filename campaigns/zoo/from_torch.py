@@ -114,9 +114,10 @@ def one_dimension(torch):
                          nn.Hardsigmoid(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 3))
 
 
-def leaky(torch):
+def between(torch, activation: str, **options):
+    """Two linear layers with an activation between them."""
     nn = torch.nn
-    return nn.Sequential(nn.Linear(20, 8), nn.LeakyReLU(), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 2))
+    return nn.Sequential(nn.Linear(20, 8), getattr(nn, activation)(**options), nn.Linear(8, 2))
 
 
 def attention(torch):
@@ -170,7 +171,12 @@ ENTRIES = {
         "unrolled over its time steps" if name == "rnn" and dynamo else "")
     for dynamo in (False, True) for name, options in _SEQUENCES.items()
 } | {
-    "torch_leaky": (partial(export, make=leaky, shape=(20,), dynamo=False), "no slope for negative numbers"),
+    f"torch_{name}": (partial(export, make=partial(between, **options), shape=(20,), dynamo=False), refusal)
+    for name, options, refusal in (
+        ("leaky", {"activation": "LeakyReLU"}, ""), ("silu", {"activation": "SiLU"}, ""),
+        ("gelu_tanh", {"activation": "GELU", "approximate": "tanh"}, ""),
+        ("gelu", {"activation": "GELU"}, "exact form needs the error function"))
+} | {
     "torch_attention": (partial(export, make=attention, shape=(20,), dynamo=False), "what only the host has"),
     "torch_last_of_both": (partial(export, make=partial(recurrent, kind="LSTM", last="step", bidirectional=True),
                                    shape=(6,), dynamo=False, time=9), "h_n in PyTorch"),
