@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from concord.golden.lib.float16 import to_bits, to_real
 from concord.golden.mfu.multifunction import compute, compute_real, pool_max
+from concord.golden.mfu.reduction import NEUTRAL, running, running_real
 from concord.golden.mfu.softmax import real_softmax, softmax
 from concord.golden.mvm import elements
 from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
@@ -29,6 +30,8 @@ class MachineArithmetic:
 
     compute = staticmethod(compute)
     pool_max = staticmethod(pool_max)
+    running = staticmethod(running)
+    neutral = staticmethod(NEUTRAL.__getitem__)
     softmax = staticmethod(softmax)
     invalid = staticmethod(invalid)
     multiply = staticmethod(multiply)
@@ -66,6 +69,17 @@ class RealArithmetic(MachineArithmetic):
         if self.binary16:
             return to_real(compute(operation, to_bits(value), to_bits(operand) if operation.operand else None))
         return compute_real(operation, value, operand)
+
+    def neutral(self, operation: Operation) -> float:
+        """The number that changes no result of a reduction."""
+        return 0.0 if operation is Operation.V_SUM else -np.inf
+
+    def running(self, operation: Operation, words: np.ndarray, before=None):
+        """A reduction after each word float64[..., words, M]; with `binary16`, the machine's own."""
+        if self.binary16:
+            result, after = running(operation, to_bits(words), before)
+            return to_real(result), after
+        return running_real(operation, words, before)
 
     def pool_max(self, pixels: np.ndarray) -> np.ndarray:
         """The largest value of each window float64[..., pixels, M]."""

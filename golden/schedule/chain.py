@@ -46,6 +46,7 @@ class Executor:
         self.flags = Status(0)
         self.trace: Trace | None = None
         self._plans: dict[Chain, WordPlan] = {}
+        self._running: dict[int, object] = {}  # What unfinished reductions of the present chain hold, by their place.
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
         self._entry_words = EntryWords(config, memory.dtype)
 
@@ -203,10 +204,39 @@ class Executor:
             else:
                 if spec.operation:
                     self.counters.add(Counter[spec.place], len(values))
-                    values = self.arithmetic.compute(spec.operation, values, operands[place])
+                    if spec.operation.reduces:
+                        values = self._reduced(chain, place, first, values)
+                    else:
+                        values = self.arithmetic.compute(spec.operation, values, operands[place])
                 seen = values
             if self.trace and not (place == 0 and chain.product):
                 self.trace(chain, chain.address + place, first, seen)
+
+    def _reduced(self, chain, place, first, values):
+        """The words after a reduction, which goes on within an iteration and begins again with the next one."""
+        words, operation = chain.result_words, SPECS[chain.instructions[place].op].operation
+        values = self._with_tail(chain, first, values, self.arithmetic.neutral(operation))
+        results = np.empty_like(values)
+        if first % words == 0 and len(values) % words == 0:
+            shape = (-1, words, self.config.mfu_lanes)
+            results = self.arithmetic.running(operation, values.reshape(shape))[0].reshape(values.shape)
+            return results
+        begin = first
+        while begin < first + len(values):
+            end = min(first + len(values), begin - begin % words + words)
+            before = self._running[place] if begin % words else None
+            piece = slice(begin - first, end - first)
+            results[piece], self._running[place] = self.arithmetic.running(operation, values[piece], before)
+            begin = end
+        return results
+
+    def _with_tail(self, chain, first, values, bits):
+        """The words with `bits` in the lanes beyond Rows."""
+        if chain.last_lanes == self.config.mfu_lanes:
+            return values
+        values = values.copy()
+        values[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = bits
+        return values
 
     def _operand(self, chain, place, first, count):
         """The operand words of one point-wise operation, or None if it has none."""
@@ -216,10 +246,7 @@ class Executor:
     def _write(self, chain, place, first, values):
         """Run one `v_wr`; returns the words as they are written."""
         instruction: Instruction = chain.instructions[place]
-        mem, written = Mem(instruction.mem), values
-        if chain.last_lanes < self.config.mfu_lanes:
-            written = values.copy()
-            written[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = 0
+        mem, written = Mem(instruction.mem), self._with_tail(chain, first, values, 0)
         if mem != Mem.VECTOR_RF:
             self.counters.add(WRITES[mem], len(written))
         if mem == Mem.NET_Q:

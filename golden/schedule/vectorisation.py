@@ -50,7 +50,8 @@ def _addresses(config, chain, place):
     if place == 0:
         return _product_source(chain) if chain.product else _source(config, chain)
     count = chain.entries if _memory(instruction) == Mem.VECTOR_RF else chain.result_words
-    return (_starts(chain, instruction, chain.offset) + np.arange(count)).reshape(-1)
+    within = np.zeros(count, np.int64) if instruction.held else np.arange(count)
+    return (_starts(chain, instruction, chain.offset) + within).reshape(-1)
 
 
 def _starts(chain, instruction, offset):

@@ -108,13 +108,14 @@ class InstructionCheck(wiring.Component):
 
     def _strange(self, m, f):
         """Whether the opcode is unknown, or a field that it does not take is not zero."""
-        taken = {name: Signal(name=f"takes_{name}") for name in isa.FIELDS if name != "op"}
+        fields = isa.fields_of(self.config)
+        taken = {name: Signal(name=f"takes_{name}") for name in fields if name != "op"}
         known = isa.specs(self.config)
         with m.Switch(f.op):
             for op, spec in known.items():
                 with m.Case(op):
-                    m.d.comb += [taken[name].eq(1) for name in spec.fields]
-        gaps = self.word & ~sum(((1 << field.width) - 1) << field.lo for field in isa.FIELDS.values())
+                    m.d.comb += [taken[name].eq(1) for name in spec.fields if name in fields]
+        gaps = self.word & ~sum(((1 << field.width) - 1) << field.lo for field in fields.values())
         return (gaps != 0) | ~one_of(f.op, known) | Cat(f[name].any() & ~take for name, take in taken.items()).any()
 
     def _misplaced(self, f):
@@ -155,6 +156,8 @@ class InstructionCheck(wiring.Component):
             for op, size in operands.items():
                 with m.Case(op):
                     m.d.comb += limit.eq(size)
+                    if self.config.more_functions:
+                        m.d.comb += count.eq(Mux(f.held, 1, v.words))
             with m.Case(Op.V_WR):
                 with m.Switch(f.mem):
                     for mem, size in depths.items():

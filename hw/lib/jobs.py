@@ -47,7 +47,7 @@ def reader(config: Config) -> data.StructLayout:
     """Read of one memory by a chain, with the older writes of each writing pipeline that it waits for."""
     bits = payloads.address_bits(config)
     return data.StructLayout({
-        "valid": 1, "lo": bits, "inc": 1, "mfu": dependency(config), "copy": dependency(config)})
+        "valid": 1, "lo": bits, "inc": 1, **payloads.held_mark(config), "mfu": dependency(config), "copy": dependency(config)})
 
 
 def waiting(wait, done):
@@ -145,11 +145,12 @@ def issue_job(config: Config) -> data.StructLayout:
 
     `targets` are its writes to memories of operands. `pop`: its words come from the product; `gather`: from the gather
     unit. `serial`: each word waits until the word before it has landed. Its first word waits for other pipelines, for
-    `product` because the product reads entries that this chain writes.
+    `product` because the product reads entries that this chain writes. `tail`: that of the `write_job`, for reductions.
     """
     entries = {"gather": 1, "product": Wait} if config.vector_rf else {}
+    tail = {"tail": range(config.mfu_lanes)} if config.more_functions else {}
     return data.StructLayout({
-        **source_fields(config),
+        **source_fields(config), **tail,
         "stride_out": payloads.address_bits(config),
         "operands": data.ArrayLayout(reader(config), len(payloads.OPERANDS)),
         "targets": data.ArrayLayout(payloads.write(config), len(payloads.OPERANDS)),

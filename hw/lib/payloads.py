@@ -80,15 +80,28 @@ def control(*, more: bool) -> data.StructLayout:
         "tap": data.ArrayLayout(TAP_BITS, TAPS)})
 
 
+def turn(lanes: int) -> data.StructLayout:
+    """Place of a word in its iteration, for reductions: the first one; number of lanes with elements, 0 for all.
+
+    `valid`: there is a word.
+    """
+    return data.StructLayout({"valid": 1, "first": 1, "tail": range(lanes)})
+
+
 def controls(config: Config) -> data.ArrayLayout:
     """Control of all multi-function units of a machine."""
     return data.ArrayLayout(control(more=config.more_functions), MFUS)
 
 
 def access(config: Config) -> data.StructLayout:
-    """Words of one memory that a chain reads: first address, end address, and whether iterations move."""
+    """Words of one memory that a chain reads: first address, end address, whether iterations move, `held_mark`."""
     bits = address_bits(config)
-    return data.StructLayout({"valid": 1, "lo": bits, "hi": bits, "inc": 1})
+    return data.StructLayout({"valid": 1, "lo": bits, "hi": bits, "inc": 1, **held_mark(config)})
+
+
+def held_mark(config: Config) -> dict[str, int]:
+    """The field `held` of operands, which all words of an iteration take, in a machine that has it."""
+    return {"held": 1} if config.more_functions else {}
 
 
 def write(config: Config) -> data.StructLayout:

@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import OPERANDS, address_bits, controls, word
+from concord.hw.lib.payloads import OPERANDS, address_bits, controls, turn, word
 from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.schedule.writeback import results
@@ -17,6 +17,7 @@ class MfuPipeline(wiring.Component):
 
     Members:
         go, control, addresses: In. A word enters; operations on it; addresses of its operands.
+        turn: In. Place of the word in its iteration, with `go`; on machines with `more_functions`.
         word: In. That word, one cycle after `go`.
         reads: Out. Addresses for the operand ports. operands: In. Words of the operands, one cycle later.
         o: Out. Results, `latency` cycles after `go`. valid: Out(1). `o` holds a word.
@@ -25,17 +26,15 @@ class MfuPipeline(wiring.Component):
         One word in each cycle; never stalls.
     """
 
-    #: Cycles from `go` to the results: a read, a register, two units.
-    latency = timing.MFU_PIPELINE
-    #: Cycles from `go` to the read of each operand, in the order of OPERANDS.
-    due = timing.OPERANDS_DUE
-
     def __init__(self, config: Config):
         self.config = config
+        self.latency = timing.mfu_pipeline(config)  # a read, a register, two units
+        self.due = timing.operands_due(config)  # cycles from `go` to the read of each operand
         self.units = [MultiFunctionUnit(config.mfu_lanes, config.more_functions) for _ in range(MFUS)]
         addresses = data.ArrayLayout(address_bits(config), len(OPERANDS))
+        place = {"turn": In(turn(config.mfu_lanes))} if config.more_functions else {}
         super().__init__({
-            "go": In(1), "control": In(controls(config)), "addresses": In(addresses),
+            "go": In(1), **place, "control": In(controls(config)), "addresses": In(addresses),
             "word": In(word(config)), "reads": Out(addresses),
             "operands": In(data.ArrayLayout(word(config), len(OPERANDS))),
             "o": Out(results(config)), "valid": Out(1)})
@@ -55,6 +54,8 @@ class MfuPipeline(wiring.Component):
         for unit, control, cycles in ((first, self.control[0], 2), (second, self.control[1], 2 + first.latency)):
             later = delay(m, control, cycles)
             m.d.comb += unit.control.eq(later)
+            if self.config.more_functions:
+                m.d.comb += unit.turn.eq(delay(m, self.turn, cycles))
         m.d.comb += [self.o.value.eq(second.value_out), self.o.taps.eq(second.tap_out)]
 
         valid = Signal(self.latency)

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import jobs
 from concord.hw.lib.jobs import TICKET, Wait, waiting, youngest
-from concord.hw.lib.payloads import MVM, NET, OPERANDS, chain, softmax_mark
+from concord.hw.lib.payloads import MVM, NET, OPERANDS, chain, held_mark, softmax_mark
 from concord.hw.schedule.entry_hazards import EntryHazards
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
@@ -194,6 +194,8 @@ class Interlock(wiring.Component):
 
         def meets(read, write):
             behind = once & (write.lo <= read.lo)  # word k writes where no later word reads
+            if self.config.more_functions:
+                behind &= ~read.held
             return read.valid & write.valid & (read.lo < write.hi) & (write.lo < read.hi) & ~behind
 
         source = Cat((c.memory == k) & meets(c.source, c.writes[k]) for k in range(len(VRFS))).any()
@@ -202,7 +204,8 @@ class Interlock(wiring.Component):
 
     def _reader(self, m, target, read, memory):
         """Fill the reader of a job: the start of its range, and the older writes to its memory."""
-        m.d.comb += [target.valid.eq(read.valid), target.lo.eq(read.lo), target.inc.eq(read.inc)]
+        m.d.comb += [target.valid.eq(read.valid), target.lo.eq(read.lo), target.inc.eq(read.inc),
+                     *(target[name].eq(read[name]) for name in held_mark(self.config))]
         for pipe in ("mfu", "copy"):
             if isinstance(memory, int):
                 m.d.comb += target[pipe].eq(self.writes[pipe, memory])
@@ -234,6 +237,8 @@ class Interlock(wiring.Component):
             f.own.valid.eq(own_source & ~c.push), f.own.ticket.eq(self.following["mfu"])]
 
         i = self.issue.p
+        if self.config.more_functions:
+            m.d.comb += i.tail.eq(c.tail)
         for k, memory in enumerate(OPERANDS):
             self._reader(m, i.operands[k], c.operands[k], memory)
             m.d.comb += i.targets[k].eq(c.writes[memory])

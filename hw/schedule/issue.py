@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.jobs import TICKET, blocked, issue_job, progress, waiting
-from concord.hw.lib.payloads import MVM, OPERANDS, address_bits, controls, word
+from concord.hw.lib.payloads import MVM, OPERANDS, address_bits, controls, turn, word
 from concord.hw.lib.pipeline import delay_control
 from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
 from concord.spec.isa.instructions import STAGES
@@ -33,6 +33,7 @@ class Issue(wiring.Component):
         landed: In(1). A word has left the units and is written.
         go: Out(1). A word is issued. word: Out. That word, one cycle later.
         control: Out. Operations of the units on it. addresses: Out. Addresses of its operands. Both with `go`.
+        turn: Out. Place of the word in its iteration, with `go`; on machines with `more_functions`.
         stages, reads: Out. Stages that process the word, and operands that it reads; both with `go`.
         to_net: Out(1). The word is written to NetQ. popped: Out(1). The word comes from MvmQ.
         waits_operand, waits_output, starved: Out(1). Activity for the counters.
@@ -44,6 +45,7 @@ class Issue(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         entries = {"gathered": In(stream.Signature(word(config))), "product": In(TICKET)} if config.vector_rf else {}
+        entries |= {"turn": Out(turn(config.mfu_lanes))} if config.more_functions else {}
         super().__init__({
             "job": In(stream.Signature(issue_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
             "fetch": In(TICKET), "vectors": Out(vector_reads(config)),
@@ -62,8 +64,11 @@ class Issue(wiring.Component):
         wiring.connect(m, wiring.flipped(self.net), source.net)
         wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
         behind = self._pop(m, source)
+        if self.config.more_functions:
+            m.d.comb += [self.turn.valid.eq(self.go), self.turn.first.eq(source.index == 0),
+                         self.turn.tail.eq(Mux(source.last_word, job.tail, 0))]
 
-        inside = Signal(bits_for(timing.MFU_PIPELINE + 1))
+        inside = Signal(bits_for(timing.mfu_pipeline(self.config) + 1))
         m.d.sync += inside.eq(inside + self.go - self.landed)
         operands_written = self._operands(m, source)
         no_room = job.net & ~self.net_room
@@ -106,13 +111,14 @@ class Issue(wiring.Component):
         with m.If(source.go & source.last):
             m.d.sync += issued.eq(issued + 1)
 
-        written = []
+        written, due = [], timing.operands_due(self.config)
         for k, (operand, target, address) in enumerate(zip(job.operands, job.targets, self.addresses, strict=True)):
-            m.d.comb += address.eq(operand.lo + source.index + Mux(operand.inc, moved, 0))
+            index = Mux(operand.held, 0, source.index) if self.config.more_functions else source.index
+            m.d.comb += address.eq(operand.lo + index + Mux(operand.inc, moved, 0))
             low = Signal(address_bits(self.config), name=f"low{k}")
             here = target.lo + source.index + Mux(target.inc, moved, 0)
             m.d.comb += low.eq(Mux(self.job.valid, Mux(target.rising | source.last_iteration, here, target.lo), 0))
-            mfu = self._progress(m, issued, low, timing.MFU_PIPELINE - timing.OPERANDS_DUE[k])
+            mfu = self._progress(m, issued, low, timing.mfu_pipeline(self.config) - due[k])
             waits = (blocked(operand.mfu, mfu, mfu.low, address)
                      | blocked(operand.copy, self.copy, self.copy.low[OPERANDS[k]], address))
             written.append(~(operand.valid & waits))

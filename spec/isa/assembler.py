@@ -7,6 +7,7 @@ One instruction a line, `#` starts a comment, upper and lower case are the same.
     v_rd NetQ
     mv_mul 3, integer, bias 4, unsigned
     vv_add1_inc 8
+    vv_mul1 3, held
     v_wr InitialVrf, 12
     v_wr VectorRf, 3 + Base1, integer
     end_chain
@@ -153,7 +154,9 @@ def _product(mnemonic, operands):
 
 
 def _operand(mnemonic, operands):
-    return _address(_one(mnemonic, operands))
+    if operands[1:] not in ([], ["held"]):
+        raise ValueError(f"{mnemonic} takes an address and at most the word held")
+    return _address(_one(mnemonic, operands[:1])) | {"held": len(operands) - 1}
 
 
 def _count(mnemonic, operands):

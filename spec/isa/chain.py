@@ -206,6 +206,7 @@ class Chain:
     def result_span(self, instruction: Instruction) -> range:
         """The words, or entries, from the first to the last of an operand, or of a write with addresses."""
         count = self.entries if instruction.mem == Mem.VECTOR_RF else self.result_words
+        count = 1 if instruction.held else count
         return range(instruction.a, instruction.a + self.offset(instruction, self.registers.iterations - 1) + count)
 
     @property

@@ -81,7 +81,7 @@ def _increment_text(instruction):
 _WRITERS = {
     OperandKind.NONE: lambda _: [], OperandKind.VECTOR: _vector_text, OperandKind.MATRIX_SOURCE: _memory_text,
     OperandKind.MATRIX_TARGET: _matrix_target_text, OperandKind.PRODUCT: _product_text,
-    OperandKind.OPERAND: lambda i: [_address_text(i)],
+    OperandKind.OPERAND: lambda i: [_address_text(i), *["held"] * i.held],
     OperandKind.REGISTER: _register_text, OperandKind.INCREMENT: _increment_text,
     OperandKind.COUNT: lambda i: [str(i.a)],
 }

@@ -117,11 +117,19 @@ FIELDS = {
     "bias": Field(10, 1),
     "unsigned": Field(11, 1),
     "window": Field(12, 1),
+    "held": Field(13, 1),
     "base": Field(14, 2),
     "mem": Field(16, 8),
     "a": Field(32, 16),
     "b": Field(48, 16),
 }
+
+
+
+def fields_of(config: Config) -> dict[str, Field]:
+    """The fields that instructions of a machine have, by name: `held` is for machines with `more_functions`."""
+    return {name: field for name, field in FIELDS.items() if name != "held" or config.more_functions}
+
 
 ADDRESS_BITS = FIELDS["a"].width  #: Bits of an address of a word, tile or instruction.
 END_BITS = ADDRESS_BITS + 1  #: Bits of an end address, one past the last, and of a number of words.
@@ -136,7 +144,7 @@ class OperandKind(Enum):
     MATRIX_SOURCE = "mem"
     MATRIX_TARGET = "mem a integer"
     PRODUCT = "a b integer bias unsigned window"  #: First tile, first word of BiasRf, modes.
-    OPERAND = "a inc base"  #: Address in the memory of the stage.
+    OPERAND = "a inc base held"  #: Address in the memory of the stage; `held`: all words of an iteration take that word.
     REGISTER = "mem a"  #: Register code in `mem`, value in `a`.
     INCREMENT = "a mem"  #: Code of a base register in `mem`, number in `a`, in two's complement.
     COUNT = "a"
@@ -230,6 +238,7 @@ class Instruction:
     bias: int = 0
     unsigned: int = 0
     window: int = 0
+    held: int = 0
     base: int = 0
 
 

@@ -2,7 +2,8 @@
 
 A new operation is one row here, its two functions in `golden.mfu.multifunction`, its gates in the unit of its stage
 (`hw.mfu.adder`, `hw.mfu.activation` or `hw.mfu.multiplier`), and a function of its name in `twin.vocabulary` and
-`twin.source.onnx_functions`. Instructions, assembler, checker, decoder, wire widths, random programs and pages follow
+`twin.source.onnx_functions`. Reductions, which see all words of an iteration, have their functions in
+`golden.mfu.reduction` and their gates in `hw.mfu.reducer`. Instructions, assembler, checker, decoder, wire widths, random programs and pages follow
 from the row. Each room checks its column with `implemented`; `tests/spec/test_operations.py` checks all of them.
 """
 
@@ -52,6 +53,8 @@ class Operation(Enum):
         meaning:  New value of the chain, as the instruction page describes it.
         swapped:  Whether the function takes the operand first, and then the value.
         more:     Whether only machines with `more_functions` have the operation.
+        reduces:  Whether it is a reduction: every lane of a word becomes the largest element, or the sum of the
+                  elements, of this word and of those before it in its iteration; lanes beyond Rows do not count.
     """
 
     VV_ADD = Stage.ADD, 1, True, (4, 12), "add", "value + operand"
@@ -66,11 +69,16 @@ class Operation(Enum):
     V_RECIP = Stage.ACT, 5, False, (31, 35), "reciprocal", "1 / value", False, True
     V_RSQRT = Stage.ACT, 6, False, (32, 36), "rsqrt", "1 / square root of value", False, True
     V_SQRT = Stage.ACT, 7, False, (33, 37), "sqrt", "square root of value", False, True
+    V_LARGEST = (Stage.ADD, 5, False, (38, 40), "largest", "in all lanes, the largest element up to this word's last",
+                 False, True, True)
+    V_SUM = (Stage.ADD, 6, False, (39, 41), "total", "in all lanes, the sum of all elements up to this word's last",
+             False, True, True)
 
     def __init__(self, stage: Stage, code: int, operand: bool, opcodes: tuple[int, ...], function: str, meaning: str,
-                 swapped: bool = False, more: bool = False):
+                 swapped: bool = False, more: bool = False, reduces: bool = False):
         self.stage, self.code, self.operand, self.opcodes = stage, code, operand, opcodes
         self.function, self.meaning, self.swapped, self.more = function, meaning, swapped, more
+        self.reduces = reduces
 
 
 def position(stage: Stage, mfu: int) -> int:
@@ -99,7 +107,7 @@ def code_bits(stage: Stage, *, more: bool = False) -> int:
 
 
 def implemented(functions: Mapping[Operation, Function], *stages: Stage) -> dict[Operation, Function]:
-    """The function of each operation of some stages, or of all of them, in the order of the table.
+    """The function of each operation of some stages, or of all of them, in the order of the table, but reductions.
 
     Args:
         functions: The functions that one room has, by operation.
@@ -107,7 +115,7 @@ def implemented(functions: Mapping[Operation, Function], *stages: Stage) -> dict
     Raises:
         ValueError: an operation of these stages has no function.
     """
-    wanted = [operation for operation in Operation if operation.stage in (stages or Stage)]
+    wanted = [operation for operation in Operation if operation.stage in (stages or Stage) and not operation.reduces]
     missing = [operation for operation in wanted if operation not in functions]
     if missing:
         names = ", ".join(operation.name.lower() for operation in missing)

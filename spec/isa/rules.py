@@ -58,6 +58,8 @@ def check_word(config: Config, word: int, address: int) -> Instruction:
     if not config.vector_rf and (instruction.op == Op.V_POOL_MAX or memories and instruction.mem == Mem.VECTOR_RF):
         raise Violation(Error.RANGE, address,
                         "this machine has neither VectorRf nor a pooling unit, because its vector_rf is 0")
+    if instruction.held and not config.more_functions:
+        raise Violation(Error.ILLEGAL, address, _LACKING["more_functions"].format(name="held operands"))
     needs = SPECS[instruction.op].needs
     if needs and not getattr(config, needs):
         raise Violation(Error.ILLEGAL, address, _LACKING[needs].format(name=instruction.op.name.lower()))

@@ -6,22 +6,46 @@ for each other are not constant, so no function here knows them.
 
 from concord.spec.machine.config import Config
 
-ADD = 4  #: Add stage of a multi-function unit.
+ADD = 4  #: Add stage of a multi-function unit, on machines without reductions.
 ACTIVATION = 4  #: Activation stage.
 MULTIPLY = 3  #: Multiply stage.
-MFU = ADD + ACTIVATION + MULTIPLY  #: One multi-function unit.
-
-#: From the read of a word to the write of its result, through both multi-function units.
-MFU_PIPELINE = 2 + 2 * MFU
-
-#: From the read of a word to the read of each of its operands: those of both add stages, then of both multiply stages.
-OPERANDS_DUE = (0, MFU, ADD + ACTIVATION, MFU + ADD + ACTIVATION)
-
 ROUND = 4  #: Rounding of an integer to binary16.
 
 READ = 3  #: From the address of a word to the word: the interlock lets it pass, the memory grants it, and answers.
 QUEUE = 2  #: From the input of an empty queue to its output.
 BEAT = 6  #: From a product to its first beat.
+
+
+def reducer(lanes: int) -> int:
+    """Reductions: the elements as integers, the tree of the lanes, the words so far, rounding, the choice."""
+    return 2 + (lanes - 1).bit_length() + 1 + ROUND + 1
+
+
+def add_stage(lanes: int, *, more: bool) -> int:
+    """Add stage of a multi-function unit; with `more` functions, reductions are computed beside the sums."""
+    return max(ADD, reducer(lanes)) if more else ADD
+
+
+def factor_due(lanes: int, *, more: bool) -> int:
+    """From a word's entry into a multi-function unit to its multiply stage."""
+    return add_stage(lanes, more=more) + ACTIVATION
+
+
+def mfu(lanes: int, *, more: bool) -> int:
+    """One multi-function unit."""
+    return factor_due(lanes, more=more) + MULTIPLY
+
+
+def mfu_pipeline(config: Config) -> int:
+    """From the read of a word to the write of its result, through both multi-function units."""
+    return 2 + 2 * mfu(config.mfu_lanes, more=config.more_functions)
+
+
+def operands_due(config: Config) -> tuple[int, ...]:
+    """From the read of a word to the read of each of its operands: of both add stages, then of both multiply stages."""
+    unit = mfu(config.mfu_lanes, more=config.more_functions)
+    factor = factor_due(config.mfu_lanes, more=config.more_functions)
+    return 0, unit, factor, unit + factor
 
 
 def quantizer(lanes: int) -> int:
@@ -54,4 +78,4 @@ def chain(config: Config, *, product_of_words: bool) -> int:
         product_of_words: Whether the chain multiplies a matrix by what it reads.
     """
     before = quantizer(config.mfu_lanes) + BEAT + product(config) if product_of_words else 0
-    return READ + before + MFU_PIPELINE + 1
+    return READ + before + mfu_pipeline(config) + 1
