@@ -142,7 +142,7 @@ class Core(wiring.Component):
             wiring.connect(m, units[name].vectors, getattr(memories, name))
         m.d.comb += [
             mfus.go.eq(issue.go), mfus.control.eq(issue.control), mfus.addresses.eq(issue.addresses),
-            *([mfus.turn.eq(issue.turn)] if self.config.more_functions else []),
+            *([mfus.turn.eq(issue.turn), mfus.held.eq(issue.held)] if self.config.more_functions else []),
             mfus.word.eq(issue.word), memories.addresses.eq(mfus.reads), mfus.operands.eq(memories.operands),
             back.i.valid.eq(mfus.valid), back.i.p.eq(mfus.o), back.free.eq(~0), issue.landed.eq(back.landed),
             memories.mfu.eq(back.writes), memories.copies.eq(self.copy.writes), self.copy.free.eq(memories.free)]

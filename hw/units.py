@@ -19,6 +19,7 @@ BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams")
 #: Units that only some machines hold, by the attribute of the configuration that is neither 0 nor False in these.
 OPTIONAL = {
     "lazy_update": ("exponent_search", "lazy_update", "update_port"),
+    "more_functions": ("reducer",),
     "softmax_words": ("exponential", "softmax"),
     "vector_rf": ("column_walker", "dequantizer", "entry_hazards", "entry_reader", "entry_writer", "gather",
                   "pixel_pipeline", "pooling", "vector_rf"),
@@ -41,6 +42,7 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "overflow": lambda config: (config.native_dim, config.sum_bits, config.output_bits),
     "pooling": lambda config: (config.mfu_lanes,),
     "quantizer": lambda config: (config.activations, config.mfu_lanes, config.native_dim),
+    "reducer": lambda config: (config.mfu_lanes,),
     "read_ahead": lambda config: (config, 1),
     "result_sequencer": lambda config: (config, config.net_in),
     "tensor_quantizer": lambda config: (62, config.mfu_lanes),

@@ -241,7 +241,10 @@ class Executor:
     def _operand(self, chain, place, first, count):
         """The operand words of one point-wise operation, or None if it has none."""
         mem = SPECS[chain.instructions[place].op].operand
-        return self._read(mem, self._plans[chain].addresses[place][first:first + count]) if mem else None
+        if not mem:
+            return None
+        words = self._read(mem, self._plans[chain].addresses[place][first:first + count])
+        return np.broadcast_to(words[:, :1], words.shape) if chain.instructions[place].held else words
 
     def _write(self, chain, place, first, values):
         """Run one `v_wr`; returns the words as they are written."""

@@ -5,7 +5,7 @@ from itertools import product
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.decode.instruction_check import END, Fields, Place, one_of
+from concord.hw.decode.instruction_check import END, Fields, Place, held, one_of
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import ENTRIES, INDEX, OPERANDS, chain, held_mark, index_of
 from concord.spec.isa import instructions as isa
@@ -83,7 +83,7 @@ class ChainBuilder(wiring.Component):
         if spec.operand is not None:
             operand = c.operands[OPERANDS.index(INDEX[spec.operand])]
             m.d.sync += [operand.valid.eq(1), operand.lo.eq(self.address), operand.hi.eq(self.end),
-                         operand.inc.eq(f.inc), *(operand[name].eq(f[name]) for name in held_mark(self.config))]
+                         operand.inc.eq(f.inc), *(operand[name].eq(held(f)) for name in held_mark(self.config))]
 
     def _write(self, m):
         f, c, v, position = self.fields, self.parts, self.values, self.place.position

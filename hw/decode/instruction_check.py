@@ -13,9 +13,9 @@ from concord.spec.machine.config import Config
 
 END = isa.END_BITS + 3  #: Bits of the end of a chain's addresses, which may lie far outside a memory.
 
-#: Fields of an instruction.
+#: Fields of an instruction, without `held`, which not every machine has.
 Fields = data.FlexibleLayout(isa.WORD, {
-    name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items()})
+    name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items() if name != "held"})
 
 #: Position of the decoder. `open`: it is inside a chain, which has `length` instructions so far; `closed`: only
 #: end_chain may follow; `position`: number of stages passed, 0 before MFU 0 and `isa.STAGES` after the last MFU;
@@ -23,6 +23,16 @@ Fields = data.FlexibleLayout(isa.WORD, {
 Place = data.StructLayout({
     "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2,
     "loops": range(isa.LOOP_DEPTH + 1)})
+
+
+def held(fields):
+    """The field `held` of an instruction on a machine with `more_functions`."""
+    return _field(fields, "held")
+
+
+def _field(fields, name):
+    field = isa.FIELDS[name]
+    return fields[name] if name != "held" else fields.as_value()[field.lo:field.lo + field.width]
 
 
 def one_of(signal, values):
@@ -116,7 +126,8 @@ class InstructionCheck(wiring.Component):
                 with m.Case(op):
                     m.d.comb += [taken[name].eq(1) for name in spec.fields if name in fields]
         gaps = self.word & ~sum(((1 << field.width) - 1) << field.lo for field in fields.values())
-        return (gaps != 0) | ~one_of(f.op, known) | Cat(f[name].any() & ~take for name, take in taken.items()).any()
+        return (gaps != 0) | ~one_of(f.op, known) | Cat(
+            _field(f, name).any() & ~take for name, take in taken.items()).any()
 
     def _misplaced(self, f):
         """Whether the instruction may not follow the chain so far."""
@@ -157,7 +168,7 @@ class InstructionCheck(wiring.Component):
                 with m.Case(op):
                     m.d.comb += limit.eq(size)
                     if self.config.more_functions:
-                        m.d.comb += count.eq(Mux(f.held, 1, v.words))
+                        m.d.comb += count.eq(Mux(held(f), 1, v.words))
             with m.Case(Op.V_WR):
                 with m.Switch(f.mem):
                     for mem, size in depths.items():

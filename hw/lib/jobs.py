@@ -47,7 +47,8 @@ def reader(config: Config) -> data.StructLayout:
     """Read of one memory by a chain, with the older writes of each writing pipeline that it waits for."""
     bits = payloads.address_bits(config)
     return data.StructLayout({
-        "valid": 1, "lo": bits, "inc": 1, **payloads.held_mark(config), "mfu": dependency(config), "copy": dependency(config)})
+        "valid": 1, "lo": bits, "inc": 1, **payloads.held_mark(config),
+        "mfu": dependency(config), "copy": dependency(config)})
 
 
 def waiting(wait, done):

@@ -100,7 +100,7 @@ def access(config: Config) -> data.StructLayout:
 
 
 def held_mark(config: Config) -> dict[str, int]:
-    """The field `held` of operands, which all words of an iteration take, in a machine that has it."""
+    """The field `held` of operands whose first element all words of an iteration take, in a machine that has it."""
     return {"held": 1} if config.more_functions else {}
 
 

@@ -17,7 +17,8 @@ class MfuPipeline(wiring.Component):
 
     Members:
         go, control, addresses: In. A word enters; operations on it; addresses of its operands.
-        turn: In. Place of the word in its iteration, with `go`; on machines with `more_functions`.
+        turn, held: In. Place of the word in its iteration, and operands whose first element all lanes take, with `go`;
+            on machines with `more_functions`.
         word: In. That word, one cycle after `go`.
         reads: Out. Addresses for the operand ports. operands: In. Words of the operands, one cycle later.
         o: Out. Results, `latency` cycles after `go`. valid: Out(1). `o` holds a word.
@@ -32,7 +33,7 @@ class MfuPipeline(wiring.Component):
         self.due = timing.operands_due(config)  # cycles from `go` to the read of each operand
         self.units = [MultiFunctionUnit(config.mfu_lanes, config.more_functions) for _ in range(MFUS)]
         addresses = data.ArrayLayout(address_bits(config), len(OPERANDS))
-        place = {"turn": In(turn(config.mfu_lanes))} if config.more_functions else {}
+        place = {"turn": In(turn(config.mfu_lanes)), "held": In(len(OPERANDS))} if config.more_functions else {}
         super().__init__({
             "go": In(1), **place, "control": In(controls(config)), "addresses": In(addresses),
             "word": In(word(config)), "reads": Out(addresses),
@@ -46,7 +47,7 @@ class MfuPipeline(wiring.Component):
 
         for k, cycles in enumerate(self.due):
             m.d.comb += self.reads[k].eq(delay(m, self.addresses[k], cycles))
-        operands = [delay(m, operand, 1) for operand in self.operands]
+        operands = [delay(m, operand, 1) for operand in self._spread(m)]
         value = delay(m, self.word, 1)
         m.d.comb += [first.addend.eq(operands[0]), second.addend.eq(operands[1]),
                      first.factor.eq(operands[2]), second.factor.eq(operands[3]),
@@ -62,3 +63,15 @@ class MfuPipeline(wiring.Component):
         m.d.sync += valid.eq(Cat(self.go, valid))
         m.d.comb += self.valid.eq(valid[-1])
         return m
+
+    def _spread(self, m) -> list:
+        """The words of the operands; of those that are held, the first element in all lanes."""
+        if not self.config.more_functions:
+            return list(self.operands)
+        spread = []
+        for k, (operand, cycles) in enumerate(zip(self.operands, self.due, strict=True)):
+            held = delay(m, self.held[k], cycles + 1)
+            lanes = Signal(operand.shape(), name=f"operand{k}")
+            m.d.comb += lanes.eq(Mux(held, operand[0].replicate(self.config.mfu_lanes), operand.as_value()))
+            spread.append(lanes)
+        return spread

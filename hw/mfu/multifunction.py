@@ -55,13 +55,12 @@ class MultiFunctionUnit(wiring.Component):
             m.submodules[f"adder{lane}"] = adder = FloatAdder()
             m.submodules[f"activation{lane}"] = activation = Activation(self.more)
             m.submodules[f"multiplier{lane}"] = multiplier = FloatMultiplier()
-            sum_ = delay(m, adder.o, add_latency - adder.latency)
+            result = reduced(delay(m, adder.o, add_latency - adder.latency)) if reduced else adder.o
             m.d.comb += [
                 adder.a.eq(self.value[lane]), adder.b.eq(self.addend[lane]), adder.op.eq(add),
-                added[lane].eq(reduced(sum_) if reduced else sum_),
-                activation.a.eq(added[lane]), activation.op.eq(act),
+                activation.a.eq(result), activation.op.eq(act),
                 multiplier.a.eq(activation.o), multiplier.b.eq(self.factor[lane]), multiplier.op.eq(mul),
-                activated[lane].eq(activation.o), self.value_out[lane].eq(multiplier.o)]
+                added[lane].eq(result), activated[lane].eq(activation.o), self.value_out[lane].eq(multiplier.o)]
 
         for code, carried, out in zip(self.control.tap, self.tap, self.tap_out, strict=True):
             for stage, value, cycles in ((Stage.ADD, self.value, add_latency),

@@ -33,7 +33,8 @@ class Issue(wiring.Component):
         landed: In(1). A word has left the units and is written.
         go: Out(1). A word is issued. word: Out. That word, one cycle later.
         control: Out. Operations of the units on it. addresses: Out. Addresses of its operands. Both with `go`.
-        turn: Out. Place of the word in its iteration, with `go`; on machines with `more_functions`.
+        turn, held: Out. Place of the word in its iteration, and operands whose first element all lanes take, with `go`;
+            on machines with `more_functions`.
         stages, reads: Out. Stages that process the word, and operands that it reads; both with `go`.
         to_net: Out(1). The word is written to NetQ. popped: Out(1). The word comes from MvmQ.
         waits_operand, waits_output, starved: Out(1). Activity for the counters.
@@ -45,7 +46,8 @@ class Issue(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         entries = {"gathered": In(stream.Signature(word(config))), "product": In(TICKET)} if config.vector_rf else {}
-        entries |= {"turn": Out(turn(config.mfu_lanes))} if config.more_functions else {}
+        if config.more_functions:
+            entries |= {"turn": Out(turn(config.mfu_lanes)), "held": Out(len(OPERANDS))}
         super().__init__({
             "job": In(stream.Signature(issue_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
             "fetch": In(TICKET), "vectors": Out(vector_reads(config)),
@@ -66,7 +68,8 @@ class Issue(wiring.Component):
         behind = self._pop(m, source)
         if self.config.more_functions:
             m.d.comb += [self.turn.valid.eq(self.go), self.turn.first.eq(source.index == 0),
-                         self.turn.tail.eq(Mux(source.last_word, job.tail, 0))]
+                         self.turn.tail.eq(Mux(source.last_word, job.tail, 0)),
+                         self.held.eq(Cat(operand.held for operand in job.operands))]
 
         inside = Signal(bits_for(timing.mfu_pipeline(self.config) + 1))
         m.d.sync += inside.eq(inside + self.go - self.landed)

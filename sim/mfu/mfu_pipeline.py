@@ -3,21 +3,21 @@
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.hw.lib.payloads import OPERANDS, address_bits, controls, word
-from concord.hw.mfu.mfu_pipeline import MfuPipeline
+from concord.hw.lib.payloads import OPERANDS, address_bits, controls, turn, word
 from concord.hw.schedule.writeback import results
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
 from concord.sim.drivers.stream import clock, start
-from concord.sim.reference.multifunction import multifunction
+from concord.sim.reference.multifunction import multifunction, turns
 from concord.spec.isa.memories import VRFS, depth
 from concord.spec.isa.operations import MFUS, TAPS, Stage, Tap, codes
+from concord.spec.machine import timing
 
-CONFIGURATIONS = ("tiny", "serial")
+CONFIGURATIONS = ("tiny", "serial", "tiny_vector")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "second.tap.eq(first.tap_out)", "new": "second.tap.eq(first.tap)"},
 )
 
-LATENCY = MfuPipeline.latency
+LATENCY = timing.mfu_pipeline(CONFIG)
 LANES = CONFIG.mfu_lanes
 ADDRESSES = data.ArrayLayout(address_bits(CONFIG), len(OPERANDS))
 READ = data.ArrayLayout(word(CONFIG), len(OPERANDS))
@@ -54,19 +54,25 @@ async def matches_golden(dut, rate):
     control = {stage.name.lower(): rng.choice(codes(stage, more=CONFIG.more_functions), (count, MFUS))
                for stage in Stage}
     control["tap"] = rng.integers(0, len(Tap), (count, MFUS, TAPS))
-    await start(dut, "go", "control", "addresses", "word", "operands")
+    places = turns(rng, count, LANES, go) if CONFIG.more_functions else None
+    held = rng.random((count, len(OPERANDS))) < 0.3
+    brought = {"turn": pack(turn(LANES), places), "held": (held << np.arange(len(OPERANDS))).sum(1)} if places else {}
+    await start(dut, "go", "control", "addresses", "word", "operands", *brought)
     words = pack(word(CONFIG), value)
     shown = await stream(dut, {
         "go": go, "control": pack(controls(CONFIG), control), "addresses": pack(ADDRESSES, addresses),
-        "word": [0, *words]}, memories)
+        "word": [0, *words], **brought}, memories)
 
     assert_equal("valid", [valid for valid, _ in shown[LATENCY:]], go)
     got = unpack(results(CONFIG), [o for _, o in shown[LATENCY:]])
-    addend0, addend1, factor0, factor1 = (memory[addresses[:, k]] for k, memory in enumerate(memories))
+    operands = [memory[addresses[:, k]] for k, memory in enumerate(memories)]
+    if places:
+        operands = [np.where(held[:, k:k + 1], operand[:, :1], operand) for k, operand in enumerate(operands)]
+    addend0, addend1, factor0, factor1 = operands
     taps = np.zeros((count, TAPS, LANES), np.uint16)
     first, second = ({name: code[:, unit] for name, code in control.items()} for unit in range(MFUS))
-    want, taps = multifunction(value, addend0, factor0, taps, **first)
-    want, taps = multifunction(want, addend1, factor1, taps, **second)
+    want, taps = multifunction(value, addend0, factor0, taps, turn=places, **first)
+    want, taps = multifunction(want, addend1, factor1, taps, turn=places, **second)
     given = {"word": value, "addend0": addend0, "factor0": factor0, "addend1": addend1, "factor1": factor1}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
     assert_equal("value", got["value"], want, where=go[:, None], **given)

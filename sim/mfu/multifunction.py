@@ -4,17 +4,20 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.lib.payloads import control as control_shape
-from concord.hw.mfu.multifunction import MultiFunctionUnit
+from concord.hw.lib.payloads import turn as turn_shape
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
 from concord.sim.drivers.stream import drive_pipeline
-from concord.sim.reference.multifunction import multifunction
+from concord.sim.reference.multifunction import multifunction, turns
 from concord.spec.isa.operations import TAPS, Stage, Tap, codes
+from concord.spec.machine import timing
 
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_vector")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},
 )
 
 LANES, MORE = CONFIG.mfu_lanes, CONFIG.more_functions
+FACTOR_AT, LATENCY = timing.factor_due(LANES, more=MORE), timing.mfu(LANES, more=MORE)
 WORD = data.ArrayLayout(16, LANES)
 BROUGHT = data.ArrayLayout(WORD, TAPS)
 
@@ -30,14 +33,17 @@ async def matches_golden(dut):
     taps = rng.integers(0, 1 << 16, (count, TAPS, LANES), dtype=np.uint16)
     control = {stage.name.lower(): rng.choice(codes(stage, more=MORE), count) for stage in Stage}
     control["tap"] = rng.integers(0, len(Tap), (count, TAPS))
-    want, want_taps = multifunction(value, addend, factor, taps, **control)
+    turn = turns(rng, count, LANES) if MORE else None
+    want, want_taps = multifunction(value, addend, factor, taps, turn=turn, **control)
 
-    late = np.roll(factor, MultiFunctionUnit.factor_at, axis=0)
-    late[:MultiFunctionUnit.factor_at] = 0x5555
+    late = np.roll(factor, FACTOR_AT, axis=0)
+    late[:FACTOR_AT] = 0x5555
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
               "tap": pack(BROUGHT, taps), "control": pack(control_shape(more=MORE), control)}
-    got = await drive_pipeline(dut, inputs, ["value_out", "tap_out"], MultiFunctionUnit.latency)
-    done = np.arange(count) < count - MultiFunctionUnit.factor_at  # words whose factor came before the stream ended
+    if MORE:
+        inputs["turn"] = pack(turn_shape(LANES), turn)
+    got = await drive_pipeline(dut, inputs, ["value_out", "tap_out"], LATENCY)
+    done = np.arange(count) < count - FACTOR_AT  # words whose factor came before the stream ended
     given = {"value": value, "addend": addend, "factor": factor}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
     assert_equal("value_out", unpack(WORD, got["value_out"]), want, where=done[:, None], **given)

@@ -2,10 +2,11 @@
 
 import numpy as np
 from concord.golden.mfu.multifunction import compute
-from concord.spec.isa.operations import TAP_BEFORE, Stage, operations
+from concord.golden.mfu.reduction import NEUTRAL, running
+from concord.spec.isa.operations import TAP_BEFORE, Operation, Stage, operations
 
 
-def multifunction(value, addend, factor, taps, *, add, act, mul, tap):
+def multifunction(value, addend, factor, taps, *, add, act, mul, tap, turn=None):
     """Compute the words that leave a unit. Each stage rounds once, or passes a word unchanged.
 
     Args:
@@ -17,11 +18,14 @@ def multifunction(value, addend, factor, taps, *, add, act, mul, tap):
         act:    int[words], a code of the activation stage for each word.
         mul:    int[words], a code of the multiply stage for each word.
         tap:    int[words, taps], a Tap for each tap of each word.
+        turn:   Fields of `payloads.turn`, int[words] each, on machines with reductions.
 
     Returns:
         The values after the multiply stage, and those that the taps carry out, in the shapes of `value` and `taps`.
     """
     added = stage(Stage.ADD, add, value, addend)
+    if turn is not None:
+        added = _reduced(add, value, added, turn)
     activated = stage(Stage.ACT, act, added)
     carried = taps.copy()
     for each, word in ((Stage.ADD, value), (Stage.ACT, added), (Stage.MUL, activated)):
@@ -42,6 +46,34 @@ def stage(which: Stage, codes, value, operand=None):
     """
     result = value.copy()
     for operation in operations(which, more=True):
+        if operation.reduces:
+            continue
         words = codes == operation.code
         result[words] = compute(operation, value[words], None if operand is None else operand[words])
     return result
+
+
+def _reduced(codes, value, added, turn):
+    """The words after the add stage, with the reductions of those that ask for one."""
+    added, lanes = added.copy(), np.arange(value.shape[-1])
+    absent = (turn["tail"][:, None] > 0) & (lanes >= turn["tail"][:, None])
+    for operation in (each for each in Operation if each.reduces):
+        left = None
+        for k in np.flatnonzero(turn["valid"]):
+            word = np.where(absent[k], NEUTRAL[operation], value[k])[None]
+            result, left = running(operation, word, None if turn["first"][k] else left)
+            if codes[k] == operation.code:
+                added[k] = result[0]
+    return added
+
+
+def turns(rng, count: int, lanes: int, valid=None) -> dict[str, np.ndarray]:
+    """Fields of `payloads.turn` for iterations of one to some six words, the first of which begins one.
+
+    Args:
+        valid: bool[count], where there is a word; in all of them if left out.
+    """
+    valid = np.ones(count, bool) if valid is None else valid
+    first = rng.random(count) < 0.3
+    first[np.flatnonzero(valid)[:1]] = True
+    return {"valid": valid, "first": first, "tail": np.where(rng.random(count) < 0.3, rng.integers(0, lanes, count), 0)}

@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.lib.jobs import issue_job, progress
-from concord.hw.lib.payloads import MVM, NET, OPERANDS, address_bits, controls
+from concord.hw.lib.payloads import MVM, NET, OPERANDS, address_bits, controls, held_mark
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import StreamSource, clock, start
@@ -19,12 +19,12 @@ from concord.spec.isa.chain import Chain
 from concord.spec.machine import timing
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "timing.OPERANDS_DUE[k])", "new": "timing.OPERANDS_DUE[k] - 1)"},
+    {"old": "- due[k])", "new": "- due[k] - 1)"},
     {"old": "| no_room |", "new": "|"},
     {"old": "~waiting(job.product, self.product)", "new": "Const(1)"},
 )
 
-LATENCY, DUE = timing.MFU_PIPELINE, timing.OPERANDS_DUE
+LATENCY, DUE = timing.mfu_pipeline(CONFIG), timing.operands_due(CONFIG)
 CHAIN = Packer(chain_layout(CONFIG))
 JOB, CONTROL, PROGRESS = Packer(issue_job(CONFIG)), Packer(controls(CONFIG)), Packer(progress(CONFIG))
 ADDRESSES = Packer(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
@@ -71,7 +71,7 @@ class Bench:
 
     def reader(self, access: dict, memory: int) -> dict:
         """The fields of a reader, with the older writes that it must wait for."""
-        reader = {name: access[name] for name in ("valid", "lo", "inc")}
+        reader = {name: access[name] for name in ("valid", "lo", "inc", *held_mark(CONFIG)) if name in access}
         if not access["valid"] or not self.dependent:
             return reader
         return reader | {"mfu": self.writers.dependency(memory, self.done), "copy": self.copy.dependency(access["lo"])}
@@ -115,6 +115,8 @@ class Bench:
         addresses = ADDRESSES.of(int(dut.addresses.value))
         assert {OPERANDS[k]: addresses[k] for k, o in job["operands"].items() if o["valid"]} == word.operands
         assert int(dut.reads.value) == sum(o["valid"] << k for k, o in job["operands"].items())
+        if CONFIG.more_functions:
+            assert int(dut.held.value) == sum(o["held"] << k for k, o in job["operands"].items() if o["valid"])
         assert CONTROL.of(int(dut.control.value)) == job["control"]
         stages = [bool(unit[name]) for unit in job["control"].values() for name in ("add", "act", "mul")]
         assert int(dut.stages.value) == sum(on << k for k, on in enumerate(stages))

@@ -75,7 +75,7 @@ def chain_words(chain: Chain) -> list[Word]:
             for i in chain.instructions[1:]:
                 mem, kind = (i.mem, "writes") if i.op == Op.V_WR else (SPECS[i.op].operand, "operands")
                 if mem in VRFS:
-                    at[kind][INDEX[mem]] = i.a + chain.offset(i, iteration) + index
+                    at[kind][INDEX[mem]] = i.a + chain.offset(i, iteration) + index * (not i.held)
             read = INDEX[source.mem], source.a + chain.source_offset(iteration) + index
             found.append(Word(iteration=iteration, index=index, **at,
                               source=read if chain.random_source and not chain.product and not chain.gathers
@@ -117,7 +117,7 @@ def fields(config: Config, chain: Chain) -> dict:
         record["product"] = {"tile": chain.target.a, "integer": chain.target.integer}
     if config.softmax_words:
         record["softmax"] = chain.normalises
-    _operations(chain, record)
+    _operations(config, chain, record)
     record["pointwise"] = any(any(unit.values()) for unit in record["control"].values())
     _writes(chain, record, address)
     return record
@@ -139,13 +139,15 @@ def _access(chain, instruction):
     return {"valid": 1, "lo": span.start, "hi": span.stop, "inc": instruction.inc}
 
 
-def _operations(chain, record):
+def _operations(config, chain, record):
     for instruction in chain.instructions:
         spec = SPECS[instruction.op]
         if spec.operation:
             record["control"][spec.mfu][spec.stage.name.lower()] = spec.operation.code
         if spec.operand is not None:
             record["operands"][OPERANDS.index(INDEX[spec.operand])] = _access(chain, instruction)
+            if config.more_functions:
+                record["operands"][OPERANDS.index(INDEX[spec.operand])]["held"] = instruction.held
 
 
 def _writes(chain, record, mask):

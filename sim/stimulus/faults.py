@@ -106,6 +106,7 @@ def _illegal(generator):
         "v_rd NetQ\nv_wr NetQ\nv_relu0\nend_chain",
         "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[1:WRITES + 2]),
         *(f"v_rd NetQ\n.word {op}" for op in SPECS if op not in known),
+        *["v_rd NetQ\nvv_add0 0, held"] * (not generator.config.more_functions),
     ]
 
 

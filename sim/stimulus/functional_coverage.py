@@ -80,6 +80,8 @@ def all_bins(config: Config) -> set[str]:
         found |= _hazard_bins(_ENTRY_READERS, (_ENTRY_WRITER,)) | entry_bins(config) | {"v_pool_max"}
     if config.softmax_words:
         found.add("v_softmax")
+    if config.more_functions:
+        found.add("held operand")
     found |= {"tiles: product after load", "tiles: load after product", "tiles: load after load"}
     found |= {f"within a chain: {hazard}" for hazard in _WITHIN}
     return found | ({"padding lanes"} if config.mfu_lanes > 1 else set())
@@ -134,6 +136,7 @@ def _shape(config: Config, chain: Chain) -> Iterator[str]:
         "bias": mul and mul.bias, "unsigned": mul and mul.unsigned,
         "iterations": registers.iterations > 1, "three writes": writes == 3,
         "iterations along x and y": chain.source.inc and 1 < registers.iterations_x < registers.iterations,
+        "held operand": any(i.held for i in chain.instructions),
         "padding lanes": not chain.loads and chain.last_lanes < config.mfu_lanes,
         "tap": any(a.op == Op.V_WR and SPECS[b.op].operation for a, b in pairwise(chain.instructions)),
     }

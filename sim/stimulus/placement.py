@@ -78,7 +78,10 @@ class Placement:
 
     def operation(self, shape: Registers, op: Op) -> Instruction:
         """A point-wise operation, with a random address if it has an operand."""
-        return self._placed(shape, Instruction(op=op)) if SPECS[op].operand else Instruction(op=op)
+        if not SPECS[op].operand:
+            return Instruction(op=op)
+        held = self.config.more_functions and self.rng.random() < 0.3  # machines without it draw nothing
+        return self._placed(shape, Instruction(op=op, held=int(held)))
 
     def write(self, shape: Registers, mem: Mem, source: list[Instruction]) -> Instruction:
         """A `v_wr` to this memory for a chain that begins with `source`; it seldom writes what a gather reads."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from concord.spec.isa.instructions import BASES, Instruction, Op, Reg, out_scale
+from concord.spec.isa.instructions import BASES, SPECS, Instruction, Op, Reg, out_scale
 from concord.spec.isa.memories import ENTRY_MEMORIES, VRFS, Mem
 from concord.spec.machine.config import Config
 
@@ -118,6 +118,11 @@ class Chain:
     def normalises(self) -> bool:
         """Whether the softmax unit takes each iteration's words on their way to NetQ."""
         return self.instructions[-2].op == Op.V_SOFTMAX
+
+    @property
+    def reduces(self) -> bool:
+        """Whether an operation sees all words of an iteration."""
+        return any(spec.operation and spec.operation.reduces for spec in (SPECS[i.op] for i in self.instructions))
 
     @property
     def windowed(self) -> bool:

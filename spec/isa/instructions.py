@@ -144,7 +144,7 @@ class OperandKind(Enum):
     MATRIX_SOURCE = "mem"
     MATRIX_TARGET = "mem a integer"
     PRODUCT = "a b integer bias unsigned window"  #: First tile, first word of BiasRf, modes.
-    OPERAND = "a inc base held"  #: Address in the memory of the stage; `held`: all words of an iteration take that word.
+    OPERAND = "a inc base held"  #: Address in the memory of the stage; `held`: its first element is for all elements.
     REGISTER = "mem a"  #: Register code in `mem`, value in `a`.
     INCREMENT = "a mem"  #: Code of a base register in `mem`, number in `a`, in two's complement.
     COUNT = "a"

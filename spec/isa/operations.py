@@ -3,8 +3,9 @@
 A new operation is one row here, its two functions in `golden.mfu.multifunction`, its gates in the unit of its stage
 (`hw.mfu.adder`, `hw.mfu.activation` or `hw.mfu.multiplier`), and a function of its name in `twin.vocabulary` and
 `twin.source.onnx_functions`. Reductions, which see all words of an iteration, have their functions in
-`golden.mfu.reduction` and their gates in `hw.mfu.reducer`. Instructions, assembler, checker, decoder, wire widths, random programs and pages follow
-from the row. Each room checks its column with `implemented`; `tests/spec/test_operations.py` checks all of them.
+`golden.mfu.reduction` and their gates in `hw.mfu.reducer`. Instructions, assembler, checker, decoder, wire widths,
+random programs and pages follow from the row. Each room checks its column with `implemented`;
+`tests/spec/test_operations.py` checks all of them.
 """
 
 from collections.abc import Mapping

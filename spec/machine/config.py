@@ -69,7 +69,8 @@ class Config:
         lazy_update:      Whether the machine has the lazy-update unit, which trains parameters that the host sends.
         softmax_words:    Largest number of words of an output that `v_softmax` takes; 0 for a machine without softmax
                           unit.
-        more_functions:   Whether the activation stages compute exp, reciprocal, reciprocal root and root, too.
+        more_functions:   Whether the activation stages compute exp, reciprocal, reciprocal root and root, too, the add
+                          stages the largest element and the sum of a vector, and operands can be held.
 
     Raises:
         ValueError: a sentence that names the attribute.

@@ -11,6 +11,7 @@ from concord.golden.mfu.multifunction import compute
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import SPECS, Op
 from concord.spec.isa.memories import Mem
+from concord.spec.isa.operations import Operation
 from concord.spec.isa.rules import Violation
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format, Rule
@@ -68,6 +69,21 @@ def softmax(bits: list[int]) -> list[int]:
     return [rounded(Fraction(term, sum(terms))) for term in terms]
 
 
+def summed(bits: list[int]) -> int:
+    """The sum of binary16 patterns, rounded once; infinities add up as numbers do."""
+    infinite = [each for each in bits if each & 0x7FFF == 0x7C00]
+    if any(value_of(each) is None for each in bits) or len(set(infinite)) == 2:
+        return 0x7E00
+    return infinite[0] if infinite else rounded(sum(map(value_of, bits)))
+
+
+def largest_of(bits: list[int]) -> int:
+    """The largest of binary16 patterns, of which +0 exceeds -0, and any NaN is 0x7e00."""
+    if any(value_of(each) is None for each in bits):
+        return 0x7E00
+    return max(bits, key=lambda each: (float(np.uint16(each).view(np.float16)), each < 0x8000))
+
+
 class SlowMachine:
     """Memories as lists, and chains as loops.
 
@@ -83,6 +99,7 @@ class SlowMachine:
         self.biases, self.modes = memory.biases.ravel().tolist(), list(memory.matrix.modes)
         self.net_in, self.mvm, self.out = memory.net_in.take(len(memory.net_in)).tolist(), [], []
         self.counts, self.invalid = Tally(), False
+        self.seen = {}  # elements of the present iteration, by reduction
 
     def run(self, program: list[int]):
         """Run a program up to its end or its first error."""
@@ -122,6 +139,9 @@ class SlowMachine:
         for instruction, operand in zip(operations, operands, strict=True):
             if instruction.op == Op.V_SOFTMAX:
                 continue
+            if instruction.op != Op.V_WR and SPECS[instruction.op].operation.reduces:
+                word = self._reduced(chain, instruction, k, word)
+                continue
             if instruction.op != Op.V_WR:
                 word = compute(SPECS[instruction.op].operation, np.array(word, np.uint16), operand).tolist()
                 continue
@@ -135,12 +155,20 @@ class SlowMachine:
                 self.vectors[instruction.mem][instruction.a + k + instruction.inc * iteration * registers.stride_out
                                               ] = written
 
+    def _reduced(self, chain, instruction, k, word):
+        """One word of a reduction, from all elements of the iteration up to it."""
+        seen = self.seen[instruction.op] if k else []
+        self.seen[instruction.op] = seen = seen + word[:chain.registers.rows - k * self.config.mfu_lanes]
+        total = SPECS[instruction.op].operation is Operation.V_SUM
+        return [summed(seen) if total else largest_of(seen)] * len(word)
+
     def _operand(self, chain, instruction, iteration, k):
         mem = SPECS[instruction.op].operand
         if instruction.op == Op.V_WR or mem is None:
             return None
-        address = instruction.a + k + instruction.inc * iteration * chain.registers.stride_out
-        return np.array(self.vectors[mem][address], np.uint16)
+        address = instruction.a + k * (not instruction.held) + instruction.inc * iteration * chain.registers.stride_out
+        word = self.vectors[mem][address]
+        return np.array(word[:1] * len(word) if instruction.held else word, np.uint16)
 
     def _entry(self, chain, instruction, iteration, k, written, waiting):
         size, registers = self.config.vector_words, chain.registers

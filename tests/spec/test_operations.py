@@ -11,6 +11,7 @@ from concord.spec.numbers.activation import Activation
 from concord.twin.source.frameworks import FORMS, UNQUANTISED
 from concord.twin.source.vocabulary import vocabulary
 
+POINTWISE = [operation for operation in Operation if not operation.reduces]
 KINDS = set(Activation) - {Activation.NONE}
 
 
@@ -22,9 +23,10 @@ def test_the_codes_of_a_stage_are_different(stage):
         assert max(found) < 1 << code_bits(stage, more=more)
 
 
-def test_more_functions_are_codes_of_the_activation_stage_alone():
-    assert {each.name for each in Operation if each.more} == {"V_EXP", "V_RECIP", "V_RSQRT", "V_SQRT"}
-    assert (code_bits(Stage.ACT), code_bits(Stage.ACT, more=True)) == (2, 3)
+def test_the_codes_of_more_functions_need_no_more_bits_but_in_the_activation_stage():
+    assert {each.name for each in Operation if each.more} == {
+        "V_EXP", "V_RECIP", "V_RSQRT", "V_SQRT", "V_LARGEST", "V_SUM"}
+    assert [(code_bits(stage), code_bits(stage, more=True)) for stage in Stage] == [(3, 3), (2, 3), (1, 1)]
 
 
 def test_an_operation_without_a_function_is_refused():
@@ -33,10 +35,10 @@ def test_an_operation_without_a_function_is_refused():
 
 
 def test_every_operation_has_functions_in_golden_and_gates():
-    assert set(FUNCTIONS) == {*adder.USES, *activation.FUNCTIONS, *multiplier.EXCEPTIONS} == set(Operation)
+    assert set(FUNCTIONS) == {*adder.USES, *activation.FUNCTIONS, *multiplier.EXCEPTIONS} == set(POINTWISE)
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", POINTWISE)
 def test_the_bits_of_an_operation_are_its_real_result_rounded(operation):
     """Functions of the activation stage but relu are within one unit in the last place, others rounded to nearest."""
     value, operand = np.random.default_rng(operation.code).integers(0, 1 << 16, (2, 200_000)).astype(np.uint16)
@@ -51,7 +53,7 @@ def test_the_bits_of_an_operation_are_its_real_result_rounded(operation):
 
 @pytest.mark.parametrize("framework", FORMS)
 def test_every_operation_has_a_function_in_every_vocabulary(framework):
-    names = {operation.function for operation in Operation}
+    names = {operation.function for operation in POINTWISE}
     assert names <= vocabulary(framework).names | set(FORMS[framework].curves)
     assert names <= vocabulary(framework, unquantized=True).names | set(UNQUANTISED[framework].curves)
 
@@ -60,7 +62,7 @@ def test_every_operation_has_nodes_of_onnx():
     pytest.importorskip("onnx", reason="onnx is in the dependency group `front`")
     from concord.twin.source.onnx_functions import Functions
 
-    assert all(hasattr(Functions, operation.function) for operation in Operation)
+    assert all(hasattr(Functions, operation.function) for operation in POINTWISE)
 
 
 def test_every_activation_function_has_an_operation_and_a_place_in_networks():

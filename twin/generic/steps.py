@@ -27,6 +27,9 @@ class StepCalls:
         if step.chain.loads:
             self._load(step)
             return
+        if step.chain.reduces:
+            raise ValueError(f"instruction {step.chain.address}: this chain reduces vectors with v_largest or v_sum, "
+                             "which software from firmware does not do: run the firmware on golden or the library")
         value, arithmetic = self._source(step)
         for place, instruction in enumerate(step.chain.instructions):
             operation = SPECS[instruction.op].operation

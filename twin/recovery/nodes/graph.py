@@ -87,6 +87,8 @@ class Chains:
             raise Unrecognised("the program loads weights from the host")
         if step.span[0] % chain.result_words or step.span[1] % chain.result_words:
             raise Unrecognised("words of one iteration depend on each other")
+        if chain.reduces:
+            raise Unrecognised("the program reduces vectors to their largest element or sum")
         places = (step.span[1] - step.span[0]) // chain.result_words
         value = self._product(step, tables, places) if chain.product else self._source(step, tables, places)
         for place, instruction in enumerate(chain.instructions):
