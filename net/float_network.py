@@ -17,6 +17,7 @@ from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Softm
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
+from concord.net.layers.reductions import Normalisation, VectorSoftmax
 from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
@@ -24,6 +25,7 @@ from concord.net.ops.operator import Operator, TensorType
 from concord.net.ops.pointwise import ACTIVATIONS, Gelu, LeakyRelu, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
 from concord.net.ops.scale import Affine
 from concord.net.ops.weighted import Convolution, Linear
@@ -204,6 +206,10 @@ def _recurrent(layer: Recurrent) -> Recurrence:
         vectors={name: found[name] for name in layer.cell.vectors}),))
 
 
+def _float32(bits: np.ndarray) -> np.ndarray:
+    return bits.view(np.float16).astype(np.float32)
+
+
 #: The operator of a layer, by its class.
 _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     Dense: _dense, BlockDense: _dense, Recurrent: _recurrent,
@@ -215,6 +221,9 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     Multiply: lambda layer: Multiplication(), Add: lambda layer: Addition(),
     Leaky: lambda layer: LeakyRelu(slope=layer.slope), TanhGelu: lambda layer: Gelu(),
     GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
+    VectorSoftmax: lambda layer: SoftmaxInside(),
+    Normalisation: lambda layer: FeatureNorm(
+        weight=_float32(layer.weight), bias=_float32(layer.bias), centred=layer.centred, epsilon=layer.epsilon),
     Concat: lambda layer: Concatenation(),
     ImageToSequence: lambda layer: ToSequence(time=layer.time),
     SequenceToImage: lambda layer: ToImage(steps=layer.steps),

@@ -20,10 +20,12 @@ class ChainStep:
     Attributes:
         op:     Opcode.
         at:     Constant operand, operand or target in a vector memory, target in VectorRf, or None (NetQ, or none).
+        held:   Whether a constant is one number for all elements.
     """
 
     op: Op
     at: Place | NumbersView | CodesView | None = None
+    held: bool = False
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -46,10 +48,10 @@ class OpenChain:
         """The MFU of the next free stage of this kind, or None where there is none."""
         return next_mfu(stage, self.position)
 
-    def apply(self, operation: Operation, mfu: int, at: Place | NumbersView | None = None):
+    def apply(self, operation: Operation, mfu: int, at: Place | NumbersView | None = None, *, held: bool = False):
         """Add an operation."""
         self.position = position(operation.stage, mfu)
-        self.steps.append(ChainStep(op=opcode(operation, mfu), at=at))
+        self.steps.append(ChainStep(op=opcode(operation, mfu), at=at, held=held))
         if isinstance(at, NumbersView) and not at.still:
             self.stride = at.stride
 
@@ -124,9 +126,12 @@ def _instruction(config: Config, step: ChainStep, region: Region, part: RowPart)
     mem = _memory(step) if step.op == Op.V_WR else 0
     match step.at:
         case Place():
-            return Instruction(op=step.op, a=step.at.address + words)
+            return Instruction(op=step.op, a=step.at.address + words * (not step.held), held=int(step.held))
         case NumbersView(still=True):
             return Instruction(op=step.op, a=step.at.address(0) + words)
+        case NumbersView(held=True):
+            address = step.at.address(region.pixel(step.at.numbers)) + step.at.numbers.words - 1
+            return Instruction(op=step.op, a=address, held=1, inc=region.inc, base=region.base(step.at))
         case NumbersView():
             address = step.at.address(region.pixel(step.at.numbers)) + words
             return Instruction(op=step.op, mem=mem, a=address, inc=region.inc, base=region.base(step.at))

@@ -187,6 +187,7 @@ class NumbersView:
         words:   Distance between the tensor's pixels, if the numbers have a single one; None for that of the numbers.
         codes:   How products make codes of the numbers, which are scaled for it; None for the tensor's own numbers.
         still:   Whether the only pixel of the numbers is the operand of all pixels of another tensor.
+        held:    Whether the last word of a pixel has a reduction, the operand of all elements of the pixel.
     """
 
     numbers: TensorNumbers
@@ -194,6 +195,7 @@ class NumbersView:
     words: int | None = None
     codes: TensorCodes | None = None
     still: bool = False
+    held: bool = False
 
     @property
     def buffer(self) -> Buffer:

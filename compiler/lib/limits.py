@@ -205,6 +205,16 @@ def softmax(config: Config, elements: int) -> list[Reason]:
         attribute="softmax_words", needed=words, available=config.softmax_words)]
 
 
+def reductions(config: Config) -> list[Reason]:
+    """Check that the machine computes largest elements and sums of vectors."""
+    if config.more_functions:
+        return []
+    return [Reason(
+        sentence="it needs the largest element or the sum of a vector, and the machine's more_functions is false: set "
+                 "more_functions = true in a machine of your own, or use the preset tiny_vector",
+        attribute="more_functions", needed=True, available=False)]
+
+
 def activation(config: Config, function: Activation) -> list[Reason]:
     """Check that the machine has an activation function."""
     if function in activations(more=config.more_functions):

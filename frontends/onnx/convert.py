@@ -21,7 +21,8 @@ from concord.frontends.onnx.lib.step import (
     qualified,
 )
 from concord.frontends.onnx.lib.views import LIMIT, SampleForm, View, ViewSource
-from concord.frontends.onnx.nodes.layout import HOST, at_host
+from concord.frontends.onnx.nodes.layout import BEHIND, HOST, at_host
+from concord.frontends.onnx.nodes.reduction import inside
 from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
 from concord.frontends.onnx.onnx_file import opset
 from onnx import helper, numpy_helper
@@ -175,6 +176,8 @@ def _results(step: FileNode, build: Builder) -> list[Value]:
             raise Refused(*advice(step.kind))
         return [UnknownValue() for _ in step.outputs]
     kind = qualified(step.proto.domain, step.kind)
+    if kind in HANDLERS and kind not in BEHIND:
+        step = inside(step, build)
     if any(isinstance(value, HostValue) for value in step.values):
         return at_host(step, build)
     computed = any(isinstance(value, View | FileCodes) for value in step.values)

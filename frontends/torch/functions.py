@@ -26,6 +26,7 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     **dict.fromkeys((functional.sigmoid, torch.sigmoid, "sigmoid"), nn.Sigmoid),
     **dict.fromkeys((functional.tanh, torch.tanh, "tanh"), nn.Tanh),
     functional.leaky_relu: nn.LeakyReLU, functional.silu: nn.SiLU,
+    **dict.fromkeys((functional.softmax, torch.softmax, "softmax"), lambda dim=None, **_: nn.Softmax(dim)),
     functional.gelu: lambda approximate="none": nn.GELU(approximate),
 }
 #: Functions and methods that are an operator, and no module.

@@ -4,6 +4,7 @@ A one-dimensional module becomes an operator on images of one row.
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import Gelu, LeakyRelu, Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, MaxPooling
+from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.scale import BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
 from torch import nn
@@ -34,6 +36,12 @@ def unsupported(module: nn.Module) -> str | None:
         case nn.Hardtanh():
             if module.min_val != 0 or module.max_val <= 0:
                 return f"a clip to {module.min_val}..{module.max_val}: only one from 0 to a number above it is a relu"
+        case nn.Softmax():
+            if module.dim not in (1, -1):
+                return "a softmax over the elements of a vector (dim=-1) is needed"
+        case nn.LayerNorm() | nn.RMSNorm():
+            if len(module.normalized_shape) != 1:
+                return "normalise vectors: flatten images before"
         case nn.GELU():
             if module.approximate != "tanh":
                 return 'the exact GELU needs the error function; use nn.GELU(approximate="tanh")'
@@ -107,6 +115,13 @@ def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape, zeros: tu
                      mean=numbers(module.running_mean), variance=numbers(module.running_var), epsilon=module.eps)
 
 
+def _norm(module: nn.LayerNorm | nn.RMSNorm, *, centred: bool) -> FeatureNorm:
+    elements = prod(module.normalized_shape)
+    epsilon = module.eps if module.eps is not None else float(np.finfo(np.float32).eps)
+    return FeatureNorm(weight=numbers(module.weight, elements, 1.0), epsilon=epsilon, centred=centred,
+                       bias=numbers(getattr(module, "bias", None), elements))
+
+
 def _average(module: nn.Module, shape: Shape, zeros: tuple[int, ...]) -> AveragePooling:
     return AveragePooling(window=window(module, shape, zeros), count_padding=True)
 
@@ -125,7 +140,10 @@ OPERATORS: dict[type[nn.Module], Make] = {
     nn.Tanh: lambda module, shape, zeros: Tanh(),
     nn.SiLU: lambda module, shape, zeros: Sigmoid(),  # the product with its input follows
     nn.GELU: lambda module, shape, zeros: Gelu(),
-    nn.LeakyReLU: lambda module, shape, zeros: LeakyRelu(slope=module.negative_slope)}
+    nn.LeakyReLU: lambda module, shape, zeros: LeakyRelu(slope=module.negative_slope),
+    nn.Softmax: lambda module, shape, zeros: SoftmaxInside(),
+    nn.LayerNorm: lambda module, shape, zeros: _norm(module, centred=True),
+    nn.RMSNorm: lambda module, shape, zeros: _norm(module, centred=False)}
 #: Modules that multiply or add zeros around their input as they do pixels.
 COUNTING_ZEROS = (nn.Conv1d, nn.Conv2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
 

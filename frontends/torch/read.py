@@ -96,7 +96,8 @@ class _Reader:
         module = self._module(step)
         if step.op in ("placeholder", "output") or self._passes(step, module) or functions.is_operator(step, module):
             return None
-        if type(module) not in OPERATORS:
+        ends = any(user.op == "output" for user in step.users)
+        if type(module) not in OPERATORS or isinstance(module, nn.Softmax) and ends:
             return f"{self._name(step)!r}: {_unknown(step, module)}"
         problem = unsupported(module)
         return problem and f"{self._name(step)!r}: {problem}"

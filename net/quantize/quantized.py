@@ -6,17 +6,20 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+from concord.golden.lib.float16 import to_bits
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
+from concord.net.layers.reductions import Normalisation, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
+from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
@@ -235,6 +238,11 @@ def _plain(part: Part, plan: Plan) -> Layer:
             return Leaky(name=part.name, inputs=prod(shape), slope=op.slope)
         case Gelu():
             return TanhGelu(name=part.name, inputs=prod(shape))
+        case SoftmaxInside():
+            return VectorSoftmax(name=part.name, inputs=prod(shape))
+        case FeatureNorm():
+            return Normalisation(name=part.name, weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
+                                 epsilon=op.epsilon)
         case Pointwise():
             return Curve(name=part.name, inputs=prod(shape), activation=part.activation)
         case Concatenation():

@@ -10,10 +10,12 @@ from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last
+from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
 from concord.net.quantize.plan import Part
 from concord.spec.numbers.activation import Activation
 from concord.train.lib.curves import curve
+from concord.train.network import reductions
 from concord.train.lib.straight_through import binary16
 from concord.train.recurrent.directions import last
 from torch.nn import functional
@@ -32,6 +34,9 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
         return _leaky(part.op, x[0], lowered)
     if isinstance(part.op, Gelu):
         return _gelu(part.op, x[0], lowered)
+    if isinstance(part.op, SoftmaxInside | FeatureNorm):
+        return (reductions.softmax if isinstance(part.op, SoftmaxInside) else reductions.norm)(
+            part.op, x[0], lowered=lowered)
     made = x[0] if isinstance(part.op, Pointwise) else RESULTS[type(part.op)](part.op, x, lengths)
     if lowered and isinstance(part.op, Addition | Multiplication | ChannelGating):
         made = binary16(made)

@@ -49,6 +49,8 @@ class Builder:
         self.tensors: dict[str, str] = {}
         #: Integers of constants by the names of their tensors: a scale and a zero point for each element.
         self.grids: dict[str, IntegerGrid] = {}
+        #: Softmaxes of which the network goes on, by the names of the tensors that they give.
+        self.softmaxes: dict[tuple[str, ...], View] = {}
         self._names: set[str] = set()
         self._derived: dict[tuple[str, str], ViewSource] = {}
         self._touched = False
@@ -74,6 +76,10 @@ class Builder:
         """Keep a sentence on what is left to the host."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def forget(self, name: str):
+        """Take back the sentences on a node, which is no longer left to the host."""
+        self.notes[:] = [note for note in self.notes if not note.startswith(f"{name}: ")]
 
     def maker(self, source: ViewSource) -> Node | None:
         """The node that gives a result, or None for the input."""

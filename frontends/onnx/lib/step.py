@@ -26,10 +26,12 @@ class HostValue:
     Attributes:
         view:    The output that it is computed from.
         softmax: Whether it is the softmax of the output.
+        node:    The node of a softmax of which a network can go on; None for others.
     """
 
     view: View
     softmax: bool = False
+    node: "FileNode | None" = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -117,15 +117,15 @@ def batch_norm(step: FileNode, build: Builder) -> list[Value]:
     fitted = {key: (value.reshape(-1, *beside), default)
               for (key, value), default in zip(values.items(), (1, 0, 0, 1), strict=True)}
     epsilon = float(step.attributes.get("epsilon", 1e-5))
-    return [_per_channel(step, build, view, partial(BatchNorm, epsilon=epsilon), fitted), *[None] * 4]
+    return [per_channel(step, build, view, partial(BatchNorm, epsilon=epsilon), fitted), *[None] * 4]
 
 
 def affine(step: FileNode, build: Builder, view: View, scale: np.ndarray, offset: np.ndarray) -> View:
     """scale * x + offset, of constants that fit the tensor as ONNX has it."""
-    return _per_channel(step, build, view, Affine, {"scale": (scale, 1), "offset": (offset, 0)})
+    return per_channel(step, build, view, Affine, {"scale": (scale, 1), "offset": (offset, 0)})
 
 
-def _per_channel(step: FileNode, build: Builder, view: View, make: Callable[..., Operator], tensors: dict) -> View:
+def per_channel(step: FileNode, build: Builder, view: View, make: Callable[..., Operator], tensors: dict) -> View:
     """A node with one number for each channel, or element of a vector.
 
     Args:

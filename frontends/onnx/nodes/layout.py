@@ -102,7 +102,8 @@ def at_host(step: FileNode, build: Builder) -> list[Value]:
     if kind in HOST and (kind != "Cast" or isinstance(computed, View)):
         build.note(f"{step.name}: {HOST[kind]} is left to the host" + UNLESS * softmax)
     softmax |= kind in KEEPING and isinstance(computed, HostValue) and computed.softmax
-    return [HostValue(view=view, softmax=softmax) for _ in step.outputs]
+    return [HostValue(view=view, softmax=softmax, node=step if kind == "Softmax" and softmax else None)
+            for _ in step.outputs]
 
 
 def _along_elements(step: FileNode, view: View) -> bool:

@@ -13,6 +13,7 @@ from concord.frontends.onnx.nodes import (
     pooling,
     quantized,
     recurrent,
+    reduction,
 )
 
 #: What makes nodes of an operator: from its step and where nodes go, to its results.
@@ -38,6 +39,7 @@ HANDLERS: dict[str, Handler] = {
     "GlobalAveragePool": pooling.global_average,
     "HardSigmoid": activation.hard_sigmoid,
     "Identity": layout.same,
+    "LayerNormalization": reduction.normalization,
     "LeakyRelu": activation.leaky_relu,
     "MatMul": dense.matmul,
     "Max": activation.extreme,
@@ -49,7 +51,9 @@ HANDLERS: dict[str, Handler] = {
     "Pad": layout.pad,
     "QuantizeLinear": quantized.quantize_linear,
     "ReduceMean": pooling.reduce_mean,
+    "RMSNormalization": reduction.normalization,
     "Shape": layout.shape,
+    "SimplifiedLayerNormalization": reduction.normalization,
     "Size": layout.shape,
     "Sub": arithmetic.sub,
     "Sum": arithmetic.add,
@@ -74,7 +78,6 @@ REFUSED = {
     "ConvTranspose": ("the machine has no transposed convolutions", "use Resize outside the network, or Conv"),
     **{kind: ("the machine has no such activation function", f"use {other} and train on") for kind, other in (
         ("Elu", "Relu"), ("Softplus", "Relu"))},
-    "LayerNormalization": ("the machine has no means over features", "use BatchNormalization and train on"),
     "InstanceNormalization": ("the machine has no means of each image", "use BatchNormalization and train on"),
     "GroupNormalization": ("the machine has no means of each image", "use BatchNormalization and train on"),
 }

@@ -1,0 +1,99 @@
+"""Layers that see all elements of a vector at once; each of their operations rounds once."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from concord.golden.lib import float16
+from concord.golden.lib.float16 import to_bits, to_real
+from concord.golden.mfu.multifunction import activate
+from concord.golden.mfu.reduction import running
+from concord.net.arithmetic.integer import IntegerProduct
+from concord.net.layers.layer import Layer, Trace
+from concord.spec.isa.operations import Operation
+from concord.spec.numbers.activation import Activation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class VectorSoftmax(Layer):
+    """exp(x - largest) * (1 / sum), inside a network; `joins.Softmax` stands at its end.
+
+    Attributes:
+        name:   Name of the layer, unique in its model.
+        inputs: Number of elements of the vector.
+    """
+
+    name: str
+    inputs: int
+
+    title = "softmax"
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        powers = activate(Activation.EXP, float16.sub(x[0], _spread(Operation.V_LARGEST, x[0])))
+        factor = activate(Activation.RECIPROCAL, _spread(Operation.V_SUM, powers))
+        return Trace(outputs=float16.mul(powers, factor))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Normalisation(Layer):
+    """d * weight * (root / sqrt(sum of d * share * d + floor)) + bias, where d = x - mean, or d = x.
+
+    `share` is a power of two of about 1 / inputs, so that the sum is about the mean square of d and overflows only
+    where d deviates by some 250; root is sqrt(inputs * share) and floor = epsilon * root**2.
+
+    Attributes:
+        name:    Name of the layer, unique in its model.
+        weight:  uint16[inputs], binary16 patterns.
+        bias:    uint16[inputs], binary16 patterns.
+        centred: Whether the mean is subtracted.
+        epsilon: What is added to the mean square.
+    """
+
+    name: str
+    weight: np.ndarray
+    bias: np.ndarray
+    centred: bool
+    epsilon: float
+
+    title = "normalisation"
+
+    def __post_init__(self):
+        if not np.isfinite(self.epsilon) or self.epsilon <= 0:
+            raise ValueError(f"layer {self.name!r}, epsilon: a number above 0 is needed, not {self.epsilon}; export "
+                             "the model again")
+        if self.weight.shape != self.bias.shape:
+            raise ValueError(f"layer {self.name!r}: {self.weight.size} weights and {self.bias.size} biases; as many of "
+                             "each are needed, export the model again")
+
+    @property
+    def inputs(self) -> int:
+        """Number of elements of the vector."""
+        return self.weight.size
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The constants of the machine before they are rounded to binary16."""
+        share = 2.0 ** -(self.inputs - 1).bit_length()
+        return {"mean": -1 / self.inputs, "share": share, "floor": self.epsilon * self.inputs * share,
+                "root": (self.inputs * share) ** 0.5}
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        mean, share, floor, root = (to_bits(np.full((1, 1), number)) for number in self.numbers.values())
+        d = x[0]
+        if self.centred:
+            d = float16.add(d, float16.mul(_spread(Operation.V_SUM, d), mean))
+        total = _spread(Operation.V_SUM, float16.mul(float16.mul(d, share), d))
+        factor = float16.mul(activate(Activation.RSQRT, float16.add(total, floor)), root)
+        return Trace(outputs=float16.add(float16.mul(float16.mul(d, self.weight), factor), self.bias))
+
+
+def _spread(operation: Operation, x: np.ndarray) -> np.ndarray:
+    """A reduction of the elements uint16[..., elements] as uint16[..., 1]."""
+    return running(operation, x[..., None, :])[0][..., 0, :1]

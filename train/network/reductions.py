@@ -1,0 +1,40 @@
+"""Softmax and normalisations over features in PyTorch: in real numbers, and in the machine's arithmetic."""
+
+import torch
+from concord.golden.lib.float16 import to_bits
+from concord.net.layers.reductions import Normalisation
+from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
+from concord.spec.numbers.activation import Activation
+from concord.train.lib.curves import curve
+from concord.train.lib.straight_through import binary16
+
+
+def softmax(op: SoftmaxInside, x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
+    """The softmax of vectors float32[samples, elements]; the machine's with `lowered`."""
+    if not lowered:
+        return torch.softmax(x, -1)
+    # The largest element cancels in exact arithmetic, so that no gradient goes through it.
+    powers = curve(Activation.EXP, True)(binary16(x - x.detach().amax(-1, keepdim=True)))
+    return binary16(powers * curve(Activation.RECIPROCAL, True)(_total(powers)))
+
+
+def norm(op: FeatureNorm, x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
+    """Layer or RMS normalisation of vectors float32[samples, elements]; the machine's with `lowered`."""
+    if not lowered:
+        d = x - x.mean(-1, keepdim=True) if op.centred else x
+        scaled = d * torch.rsqrt(d.square().mean(-1, keepdim=True) + op.epsilon)
+        return torch.from_numpy(op.weight) * scaled + torch.from_numpy(op.bias)
+    layer = Normalisation(name="", weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
+                          epsilon=op.epsilon)
+    mean, share, floor, root = (
+        torch.from_numpy(to_bits([number]).view("float16")).float() for number in layer.numbers.values())
+    weight, bias = (torch.from_numpy(bits.view("float16")).float() for bits in (layer.weight, layer.bias))
+    d = binary16(x + binary16(_total(x) * mean)) if op.centred else x
+    total = _total(binary16(binary16(d * share) * d))
+    factor = binary16(curve(Activation.RSQRT, True)(binary16(total + floor)) * root)
+    return binary16(binary16(binary16(d * weight) * factor) + bias)
+
+
+def _total(x: torch.Tensor) -> torch.Tensor:
+    """The exact sum of the elements of vectors, rounded once: float64 holds that of 8,192 binary16 numbers."""
+    return binary16(x.double().sum(-1, keepdim=True) + 0.0)
