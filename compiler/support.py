@@ -19,7 +19,7 @@ from concord.compiler.kinds.product import (
     ResultKind,
 )
 from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
-from concord.compiler.kinds.reductions import NormalisationKind, SoftmaxInsideKind
+from concord.compiler.kinds.reductions import SoftmaxInsideKind, VectorNormKind
 from concord.compiler.kinds.weightless import ConcatenationKind, PoolKind, SumKind
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
@@ -33,7 +33,7 @@ from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Seque
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
-from concord.net.layers.reductions import Normalisation, VectorSoftmax
+from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
 from concord.spec.machine.config import Config
@@ -105,7 +105,7 @@ KINDS: dict[type[Layer], CompiledKind] = {
     Leaky: LeakyKind(),
     TanhGelu: GeluKind(),
     VectorSoftmax: SoftmaxInsideKind(),
-    Normalisation: NormalisationKind(),
+    VectorNorm: VectorNormKind(),
     GatedChannels: GatedKind(),
     Concat: ConcatenationKind(),
     SequenceConcat: SequencesKind(),

@@ -17,7 +17,7 @@ from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Softm
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
-from concord.net.layers.reductions import Normalisation, VectorSoftmax
+from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
@@ -222,7 +222,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     Leaky: lambda layer: LeakyRelu(slope=layer.slope), TanhGelu: lambda layer: Gelu(),
     GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
     VectorSoftmax: lambda layer: SoftmaxInside(),
-    Normalisation: lambda layer: FeatureNorm(
+    VectorNorm: lambda layer: FeatureNorm(
         weight=_float32(layer.weight), bias=_float32(layer.bias), centred=layer.centred, epsilon=layer.epsilon),
     Concat: lambda layer: Concatenation(),
     ImageToSequence: lambda layer: ToSequence(time=layer.time),

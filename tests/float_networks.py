@@ -15,6 +15,7 @@ from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Exp, Gelu, HardSigmoid, LeakyRelu, Reciprocal, Relu, Rsqrt, Sigmoid, Sqrt, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
 from concord.net.ops.scale import Affine, BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
@@ -155,6 +156,16 @@ def gelus() -> Graph:
     chain.conv("b", 5, 5, padding=(1, 1, 1, 1)).add(Addition(), "s", ("b", "ga")).add(Gelu(), "gs")
     chain.add(GlobalAverage(), "mean").dense("fc", 6, 5).add(Gelu(), "gf")
     return chain.dense("out", 4, 6).network("gelus")
+
+
+def reductions() -> Graph:
+    """Softmax, layer norm and RMS norm of vectors, whose results are added, multiplied, and go into curves."""
+    rng = np.random.default_rng(11)
+    weight, bias = rng.uniform(0.5, 2, 9).astype(np.float32), rng.normal(0, 0.3, 9).astype(np.float32)
+    chain = Chain((7,)).dense("a", 9, 7).add(FeatureNorm(weight=weight, bias=bias), "layer").add(Relu(), "r")
+    chain.dense("b", 9, 9).add(SoftmaxInside(), "soft").add(Multiplication(), "gated", ("r", "soft"))
+    chain.add(FeatureNorm(weight=weight, bias=0 * bias, centred=False), "rms").add(Addition(), "sum", ("rms", "b"))
+    return chain.dense("out", 4, 9).network("reductions")
 
 
 def gated_vectors() -> Graph:

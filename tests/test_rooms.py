@@ -226,7 +226,8 @@ def test_every_testbench_has_its_unit():
         "machines/cocotb_server"}  # it answers another process, and tests nothing
     without = components().keys() - TESTBENCHES.keys()
     assert TESTBENCHES.keys() <= components().keys()
-    assert without == {"core", "cascade", "exponent_search", "reserved_queue", "entry_hazards", "reducer"}  # parts of tested ones
+    assert without == {  # parts of tested ones
+        "core", "cascade", "exponent_search", "reserved_queue", "entry_hazards", "reducer"}
 
 
 @pytest.mark.parametrize("name", TESTBENCHES)

@@ -134,6 +134,16 @@ def attention(torch):
     return Attention()
 
 
+def layer_norm(torch):
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(20, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def rms_norm(torch):
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(20, 8), nn.RMSNorm(8), nn.Linear(8, 2))
+
+
 def recurrent(torch, kind: str, *, last: str = "h", layers: int = 1, bidirectional: bool = False, **options):
     nn = torch.nn
 
@@ -177,7 +187,9 @@ ENTRIES = {
         ("gelu_tanh", {"activation": "GELU", "approximate": "tanh"}, ""),
         ("gelu", {"activation": "GELU"}, "exact form needs the error function"))
 } | {
-    "torch_attention": (partial(export, make=attention, shape=(20,), dynamo=False), "what only the host has"),
+    f"torch_{make.__name__}": (partial(export, make=make, shape=(20,), dynamo=dynamo), "")
+    for make, dynamo in ((attention, False), (layer_norm, False), (rms_norm, True))
+} | {
     "torch_last_of_both": (partial(export, make=partial(recurrent, kind="LSTM", last="step", bidirectional=True),
                                    shape=(6,), dynamo=False, time=9), "h_n in PyTorch"),
 }

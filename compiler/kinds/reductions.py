@@ -63,7 +63,7 @@ class SoftmaxInsideKind(ReducingKind):
         planner.complete(node, chain)
 
 
-class NormalisationKind(ReducingKind):
+class VectorNormKind(ReducingKind):
     """The mean; the differences from it, also times the weights; their mean square; the product with its root."""
 
     def computed(self, network: PlannedNetwork, node):

@@ -96,11 +96,15 @@ class _Reader:
         module = self._module(step)
         if step.op in ("placeholder", "output") or self._passes(step, module) or functions.is_operator(step, module):
             return None
-        ends = any(user.op == "output" for user in step.users)
-        if type(module) not in OPERATORS or isinstance(module, nn.Softmax) and ends:
+        if type(module) not in OPERATORS or isinstance(module, nn.Softmax) and self._ends(step):
             return f"{self._name(step)!r}: {_unknown(step, module)}"
         problem = unsupported(module)
         return problem and f"{self._name(step)!r}: {problem}"
+
+    def _ends(self, step: fx.Node) -> bool:
+        """Whether nothing but the output reads a step, or what is flattened of it."""
+        return all(user.op == "output" or functions.flattens(user, self._module(user)) and self._ends(user)
+                   for user in step.users)
 
     def take(self, step: fx.Node):
         """Take one more step, which has an operator.

@@ -1,10 +1,10 @@
 """Layers that see all elements of a vector at once; each of their operations rounds once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lib import float16
-from concord.golden.lib.float16 import to_bits, to_real
+from concord.golden.lib.float16 import to_bits
 from concord.golden.mfu.multifunction import activate
 from concord.golden.mfu.reduction import running
 from concord.net.arithmetic.integer import IntegerProduct
@@ -25,7 +25,7 @@ class VectorSoftmax(Layer):
     name: str
     inputs: int
 
-    title = "softmax"
+    title = "softmax inside a network"
 
     @property
     def outputs(self) -> int:
@@ -38,7 +38,7 @@ class VectorSoftmax(Layer):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Normalisation(Layer):
+class VectorNorm(Layer):
     """d * weight * (root / sqrt(sum of d * share * d + floor)) + bias, where d = x - mean, or d = x.
 
     `share` is a power of two of about 1 / inputs, so that the sum is about the mean square of d and overflows only

@@ -12,7 +12,7 @@ from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Seque
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
-from concord.net.layers.reductions import Normalisation, VectorSoftmax
+from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 
 
@@ -33,8 +33,8 @@ class LayerKind:
 KINDS = {
     **{layer.__name__: LayerKind(layer=layer) for layer in (
         Dense, BlockDense, Conv, BlockConv, Average, QuantizedResult, BlockAverage, BlockQuantizedResult, MaxPool, Add,
-        Multiply, GatedChannels, Curve, Leaky, TanhGelu, VectorSoftmax, Normalisation, Concat, SequenceConcat, ImageToSequence,
-        SequenceToImage, Softmax)},
+        Multiply, GatedChannels, Curve, Leaky, TanhGelu, VectorSoftmax, VectorNorm, Concat, SequenceConcat,
+        ImageToSequence, SequenceToImage, Softmax)},
     **{name.upper(): LayerKind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": LayerKind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

@@ -13,7 +13,7 @@ from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
-from concord.net.layers.reductions import Normalisation, VectorSoftmax
+from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
@@ -241,7 +241,7 @@ def _plain(part: Part, plan: Plan) -> Layer:
         case SoftmaxInside():
             return VectorSoftmax(name=part.name, inputs=prod(shape))
         case FeatureNorm():
-            return Normalisation(name=part.name, weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
+            return VectorNorm(name=part.name, weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
                                  epsilon=op.epsilon)
         case Pointwise():
             return Curve(name=part.name, inputs=prod(shape), activation=part.activation)

@@ -22,6 +22,7 @@ from concord.tests.compiled import agree_on_random
 from concord.tests.float_networks import Chain
 from concord.tests.net.quantize.test_quantized import quantized
 from concord.tests.twin import recovered
+from concord.twin.recovery.nodes.elements import Unrecognised
 
 
 def input_first() -> Graph:
@@ -32,7 +33,7 @@ def input_first() -> Graph:
 
 NETWORKS = {make.__name__: make for make in (
     float_networks.gated_images, float_networks.excited, float_networks.gated_vectors,
-    float_networks.leaky, float_networks.gelus, float_networks.more_functions, input_first)}
+    float_networks.leaky, float_networks.gelus, float_networks.more_functions, float_networks.reductions, input_first)}
 
 
 def machine(name: str) -> Config:
@@ -49,13 +50,29 @@ def model_of(name: str, config: Config, *, block: bool):
 
 
 @pytest.mark.parametrize("block", [False, True])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", sorted(NETWORKS.keys() - {"reductions"}))
 def test_golden_and_twin_give_the_bits_of_the_layers(name, block):
     config = machine("vision")
     model = model_of(name, config, block=block)
     agree_on_random(config, model, samples=3)
     samples = networks.inputs(np.random.default_rng(5), 3, model.inputs)
     recovered.agree(config, model, samples)
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_reductions_of_vectors(block):
+    """Golden gives the bits of the layers; a twin says that it has no reductions."""
+    config = machine("vision")
+    model = model_of("reductions", config, block=block)
+    compilation = agree_on_random(config, model, samples=3)
+    with pytest.raises(Unrecognised, match="reduces vectors"):
+        recovered.agree(config, model, networks.inputs(np.random.default_rng(5), 3, model.inputs))
+    assert "v_largest0" in compilation.firmware.text
+
+
+def test_a_machine_without_reductions_is_named():
+    with pytest.raises(CannotRun, match="layer 'layer' .*: it needs the largest element or the sum of a vector"):
+        compile_network(model_of("reductions", PRESETS["vision"], block=False), PRESETS["vision"])
 
 
 def test_a_machine_without_the_functions_is_named():

@@ -8,6 +8,7 @@ from concord.campaigns.makers import networks
 from concord.compiler.graph.wiring import IMAGES
 from concord.compiler.support import KINDS as COMPILED
 from concord.compiler.support import of_layer
+from concord.golden.lib.float16 import to_bits
 from concord.net import network
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
@@ -15,6 +16,7 @@ from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Seque
 from concord.net.layers.layer import Layer, Unknown
 from concord.net.layers.pooling import BlockQuantizedResult, MaxPool, QuantizedResult
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
+from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.registry import KINDS, kind_of
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.lowering import block_lowering, image_lowering
@@ -53,6 +55,9 @@ MAKERS = {
     "Curve": lambda rng: Curve(name="layer", inputs=6, activation=Activation.TANH),
     "Leaky": lambda rng: Leaky(name="layer", inputs=6, slope=0.1),
     "TanhGelu": lambda rng: TanhGelu(name="layer", inputs=6),
+    "VectorSoftmax": lambda rng: VectorSoftmax(name="layer", inputs=6),
+    "VectorNorm": lambda rng: VectorNorm(name="layer", weight=to_bits(rng.normal(size=6)), centred=True,
+                                               bias=to_bits(rng.normal(size=6)), epsilon=1e-5),
     "GatedChannels": lambda rng: GatedChannels(name="layer", image=(6, 1, 1)),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),
     "SequenceConcat": lambda rng: SequenceConcat(name="layer", sizes=(6, 6)),
@@ -95,7 +100,8 @@ def test_every_kind_has_a_title_and_becomes_chains_or_is_refused(kind):
     layer = made(kind)
     assert layer.title
     assert type(layer) in COMPILED
-    refused = isinstance(layer, Softmax | SequenceConcat)  # The machine has no softmax unit, and keeps no sequences.
+    # The machine has neither a softmax unit nor reductions, and keeps no sequences.
+    refused = isinstance(layer, Softmax | SequenceConcat | VectorSoftmax | VectorNorm)
     assert isinstance(layer, IMAGES) or bool(of_layer(layer, CONFIG, images=False)) == refused
 
 

@@ -148,7 +148,7 @@ class Wrong(nn.Module):
     (lambda x: torch.add(x, torch.relu(x), alpha=2), "there is no quantised form of add"),
     (lambda x: functional.pad(x, (0, x.size(2) % 2)), "there is no quantised form of pad"),
     (lambda x: x.reshape(len(x), -1), "the network cannot be traced .*'len' is not supported"),
-    (lambda x: torch.softmax(x.flatten(1), 1), "leave softmax out: it does not change the order of the classes"),
+    (lambda x: torch.softmax(x.flatten(1), 1), "leave Softmax out: it does not change the order of the classes"),
     (nn.Softmax(1), "leave Softmax out"),
 ])
 def test_other_functions_are_refused(operation, sentence):

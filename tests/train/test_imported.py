@@ -37,7 +37,8 @@ FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.resi
                 "before": float_networks.before_layers, "perceptron": float_networks.perceptron,
                 "gated images": float_networks.gated_images, "excited": float_networks.excited,
                 "gated vectors": float_networks.gated_vectors, "leaky": float_networks.leaky,
-                "gelus": float_networks.gelus, "more functions": float_networks.more_functions}
+                "gelus": float_networks.gelus, "more functions": float_networks.more_functions,
+                "reductions": float_networks.reductions}
 RECURRENT = {
     **{name: (cell, {}) for name, cell in CELLS.items()}, "both": (lstm.LSTM, {"both": True}),
     "both gru": (gru.AFTER, {"both": True}), "mixed": (rnn.RELU, {"second": gru.BEFORE})}

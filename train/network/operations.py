@@ -15,8 +15,8 @@ from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Mult
 from concord.net.quantize.plan import Part
 from concord.spec.numbers.activation import Activation
 from concord.train.lib.curves import curve
-from concord.train.network import reductions
 from concord.train.lib.straight_through import binary16
+from concord.train.network import reductions
 from concord.train.recurrent.directions import last
 from torch.nn import functional
 

@@ -2,7 +2,7 @@
 
 import torch
 from concord.golden.lib.float16 import to_bits
-from concord.net.layers.reductions import Normalisation
+from concord.net.layers.reductions import VectorNorm
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.spec.numbers.activation import Activation
 from concord.train.lib.curves import curve
@@ -24,7 +24,7 @@ def norm(op: FeatureNorm, x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
         d = x - x.mean(-1, keepdim=True) if op.centred else x
         scaled = d * torch.rsqrt(d.square().mean(-1, keepdim=True) + op.epsilon)
         return torch.from_numpy(op.weight) * scaled + torch.from_numpy(op.bias)
-    layer = Normalisation(name="", weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
+    layer = VectorNorm(name="", weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
                           epsilon=op.epsilon)
     mean, share, floor, root = (
         torch.from_numpy(to_bits([number]).view("float16")).float() for number in layer.numbers.values())

@@ -17,9 +17,11 @@ def normalization(step: FileNode, build: Builder) -> list[Value]:
         raise Refused("it gives means and deviations, too", "export the network for inference")
     vector = build.flat(step.view(0))
     _check_whole(step, vector, step.attributes.get("axis", -1))
-    weight, bias = step.weights(1, "scale"), step.weights(2, "bias") if len(step.values) > 2 else None
+    weight, bias = (step.weights(place, what) if len(step.values) > place else None
+                    for place, what in ((1, "scale"), (2, "bias")))
     centred, epsilon = step.kind == "LayerNormalization", float(step.attributes.get("epsilon", 1e-5))
     ones = np.ones(vector.source.shape)
+    weight = ones if weight is None else weight
     made = per_channel(
         step, build, vector, lambda weight, bias: FeatureNorm(
             **dict(zip(("weight", "bias"), (one.copy() for one in np.broadcast_arrays(ones.astype(np.float32), weight,
