@@ -219,7 +219,8 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     Conv: _conv, BlockConv: _conv,
     MaxPool: lambda layer: MaxPooling(window=layer.window),
     Multiply: lambda layer: Multiplication(), Add: lambda layer: Addition(),
-    Leaky: lambda layer: LeakyRelu(slope=layer.slope), TanhGelu: lambda layer: Gelu(),
+    Leaky: lambda layer: LeakyRelu(slope=layer.slope),
+    TanhGelu: lambda layer: Gelu(exact=(layer.line, layer.cube) == Gelu.EXACT),
     GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
     VectorSoftmax: lambda layer: SoftmaxInside(),
     VectorNorm: lambda layer: FeatureNorm(

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from concord.frontends.onnx.ending import Ending, choose, end, softmaxed
 from concord.frontends.onnx.input_shape import RECURRENT, Axes, GraphInput
+from concord.frontends.onnx.joined import joined
 from concord.frontends.onnx.lib.builder import Builder, Decided
 from concord.frontends.onnx.lib.problems import Misplaced, Problem, Refused
 from concord.frontends.onnx.lib.step import (
@@ -24,7 +25,6 @@ from concord.frontends.onnx.lib.views import LIMIT, SampleForm, View, ViewSource
 from concord.frontends.onnx.nodes.layout import BEHIND, HOST, at_host
 from concord.frontends.onnx.nodes.reduction import inside
 from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
-from concord.frontends.onnx.norms import with_norms
 from concord.frontends.onnx.onnx_file import opset
 from onnx import helper, numpy_helper
 
@@ -98,7 +98,7 @@ def _converted(model: onnx.ModelProto, entry: GraphInput, axes: Axes, build: Bui
     values: dict[str, Value] = {"": None, entry.name: View(source=build.input, numbers=numbers)}
     values |= {tensor.name: _constant(tensor) for tensor in model.graph.initializer}
     problems = []
-    for node in with_norms(model.graph):
+    for node in joined(model.graph):
         step = _step(model, node, values)
         try:
             made = _checked(step, build)

@@ -42,9 +42,6 @@ def unsupported(module: nn.Module) -> str | None:
         case nn.LayerNorm() | nn.RMSNorm():
             if len(module.normalized_shape) != 1:
                 return "normalise vectors: flatten images before"
-        case nn.GELU():
-            if module.approximate != "tanh":
-                return 'the exact GELU needs the error function; use nn.GELU(approximate="tanh")'
         case nn.MaxPool2d() | nn.MaxPool1d():
             if module.ceil_mode or module.return_indices:
                 return "use no ceil_mode and no return_indices"
@@ -139,7 +136,7 @@ OPERATORS: dict[type[nn.Module], Make] = {
     nn.ReLU: lambda module, shape, zeros: Relu(), nn.Sigmoid: lambda module, shape, zeros: Sigmoid(),
     nn.Tanh: lambda module, shape, zeros: Tanh(),
     nn.SiLU: lambda module, shape, zeros: Sigmoid(),  # the product with its input follows
-    nn.GELU: lambda module, shape, zeros: Gelu(),
+    nn.GELU: lambda module, shape, zeros: Gelu(exact=module.approximate == "none"),
     nn.LeakyReLU: lambda module, shape, zeros: LeakyRelu(slope=module.negative_slope),
     nn.Softmax: lambda module, shape, zeros: SoftmaxInside(),
     nn.LayerNorm: lambda module, shape, zeros: _norm(module, centred=True),

@@ -237,7 +237,7 @@ def _plain(part: Part, plan: Plan) -> Layer:
         case LeakyRelu():
             return Leaky(name=part.name, inputs=prod(shape), slope=op.slope)
         case Gelu():
-            return TanhGelu(name=part.name, inputs=prod(shape))
+            return TanhGelu(name=part.name, inputs=prod(shape), line=op.factors[0], cube=op.factors[1])
         case SoftmaxInside():
             return VectorSoftmax(name=part.name, inputs=prod(shape))
         case FeatureNorm():

@@ -7,6 +7,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
 from concord.frontends.onnx.read import read
+from concord.net.ops.pointwise import Gelu
 
 
 @pytest.mark.parametrize("shape", [(28, 28), (1, 28), (5, 1), (1, 28, 28), (6,)])
@@ -96,13 +97,34 @@ def test_functions_and_products_of_tensors(tmp_path):
     assert kinds == ["dense", "sigmoid", "mul", "leaky_relu", "leaky_relu", "exp", "sqrt", "reciprocal", "mul", "dense"]
 
 
-def test_the_exact_gelu_is_refused(tmp_path):
+@pytest.mark.parametrize("half", ["", "first", "last"])
+def test_the_exact_gelu(half, tmp_path):
+    """As one operator, and spelled out with the error function in both orders of its factors."""
     graph = OnnxGraph(("batch", 6))
-    graph.add("Gemm", graph.weight(6, 5), graph.weight(5))
-    graph.add("Gelu")
-    with pytest.raises(ValueError, match="n1_Gelu .Gelu.: its exact form needs the error function; use the "
-                                         "approximation"):
-        read(written(tmp_path, graph.model(20)))
+    x = graph.add("Gemm", graph.weight(6, 5), graph.weight(5))
+    if half:
+        graph.add("Div", graph.constant(np.float32(2**0.5)))
+        graph.add("Erf")
+        cumulative = graph.add("Add", graph.constant(np.float32(1)))
+        if half == "first":
+            graph.add("Mul", graph.constant(np.float32(0.5)), first=x)
+            graph.add("Mul", cumulative)
+        else:
+            graph.add("Mul", x)
+            graph.add("Mul", graph.constant(np.float32(0.5)))
+    else:
+        graph.add("Gelu")
+    graph.add("Gemm", graph.weight(5, 3), graph.weight(3))
+    ops = [node.op for node in equal(written(tmp_path, graph.model(20))).network.nodes]
+    assert [op.kind for op in ops] == ["dense", "gelu", "dense"]
+    assert ops[1].exact
+
+
+def test_the_machine_comes_near_the_exact_gelu():
+    x = np.linspace(-12, 12, 100_001)
+    line, cube = Gelu.EXACT
+    found = x / (1 + np.exp(-x * (line + cube * x**2)))
+    assert np.abs(found - Gelu(exact=True).real(x, None)).max() < 0.00028
 
 
 def squeeze_and_excite(gate: str) -> OnnxGraph:

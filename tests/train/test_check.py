@@ -88,7 +88,7 @@ def nothing_slow(monkeypatch):
     ("own_nets:few", r"answers an input with \[3\], but one vector of 10 classes is needed"),
     ("own_nets:Broadcast", r"'add': it adds \[10, 26, 26\] and \[10, 1, 1\]; their shapes must be equal"),
     ("own_nets:lines", r"'0': a dense layer of 28 inputs sees samples of \[1, 28, 28\]; flatten them"),
-    ("own_nets:Curved", r"'curve': the exact GELU needs the error function; use .*\n'log': there is no quantised form"),
+    ("own_nets:Curved", r"'log': there is no quantised form"),
 ])
 def test_networks_that_cannot_be_trained(network, sentence, nothing_slow, tmp_path):
     with pytest.raises(ValueError, match=sentence):

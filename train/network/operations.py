@@ -63,8 +63,8 @@ def _leaky(op: LeakyRelu, x: torch.Tensor, lowered: bool) -> torch.Tensor:
 
 def _gelu(op: Gelu, x: torch.Tensor, lowered: bool) -> torch.Tensor:
     if not lowered:
-        return functional.gelu(x, approximate="tanh")
-    line, cube = (float(np.float16(factor)) for factor in (op.LINE, op.CUBE))
+        return functional.gelu(x, approximate="none" if op.exact else "tanh")
+    line, cube = (float(np.float16(factor)) for factor in op.factors)
     inner = binary16(binary16(binary16(x * x) * cube) + line)
     return binary16(curve(Activation.SIGMOID, lowered)(binary16(inner * x)) * x)
 

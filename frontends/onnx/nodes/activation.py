@@ -46,11 +46,8 @@ def prelu(step: FileNode, build: Builder) -> list[Value]:
 
 
 def gelu(step: FileNode, build: Builder) -> list[Value]:
-    """GELU by its approximation with tanh."""
-    form = step.attributes.get("approximate", b"none")
-    if form not in (b"tanh", "tanh"):
-        raise Refused("its exact form needs the error function", 'use the approximation, nn.GELU(approximate="tanh")')
-    return [build.same(step, Gelu(), step.view(0))]
+    """GELU, exact or by its approximation with tanh."""
+    return [build.same(step, Gelu(exact=step.attributes.get("approximate", "none") != "tanh"), step.view(0))]
 
 
 def leaky_relu(step: FileNode, build: Builder) -> list[Value]:
