@@ -20,7 +20,7 @@ from concord.compiler.kinds.product import (
 )
 from concord.compiler.kinds.recurrent import HiddenImageKind, RecurrentKind
 from concord.compiler.kinds.reductions import SoftmaxInsideKind, VectorNormKind
-from concord.compiler.kinds.weightless import ConcatenationKind, PoolKind, SumKind
+from concord.compiler.kinds.weightless import ConcatenationKind, EnlargementKind, PoolKind, SumKind
 from concord.compiler.lib import limits
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
@@ -29,6 +29,7 @@ from concord.compiler.plan.planner import Planner
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
+from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
@@ -98,6 +99,7 @@ KINDS: dict[type[Layer], CompiledKind] = {
     QuantizedResult: ResultKind(),
     BlockQuantizedResult: BlockResultKind(),
     MaxPool: PoolKind(),
+    Enlarge: EnlargementKind(),
     ImageToSequence: StepsKind(),
     SequenceToImage: HiddenImageKind(),
     **dict.fromkeys((Add, Multiply), SumKind()),

@@ -13,6 +13,7 @@ from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
+from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
@@ -225,7 +226,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     VectorSoftmax: lambda layer: SoftmaxInside(),
     VectorNorm: lambda layer: FeatureNorm(
         weight=_float32(layer.weight), bias=_float32(layer.bias), centred=layer.centred, epsilon=layer.epsilon),
-    Concat: lambda layer: Concatenation(),
+    Concat: lambda layer: Concatenation(), Enlarge: lambda layer: layer.operator,
     ImageToSequence: lambda layer: ToSequence(time=layer.time),
     SequenceToImage: lambda layer: ToImage(steps=layer.steps),
 }

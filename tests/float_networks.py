@@ -16,7 +16,16 @@ from concord.net.ops.pointwise import Exp, Gelu, HardSigmoid, LeakyRelu, Recipro
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
-from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import (
+    Addition,
+    ChannelGating,
+    Concatenation,
+    Enlarging,
+    Flatten,
+    Multiplication,
+    ToImage,
+    ToSequence,
+)
 from concord.net.ops.scale import Affine, BatchNorm
 from concord.net.ops.weighted import Convolution, Linear
 from safetensors import safe_open
@@ -140,6 +149,17 @@ def excited() -> Graph:
     chain.add(ChannelGating(), "gated", ("r", "gate")).add(Tanh(), "t").conv("b", 6, 5).max_pool("p")
     chain.average_pool("mean2", (2, 2), count_padding=True).conv("c", 6, 6, (1, 1)).add(Sigmoid(), "s")
     return chain.add(ChannelGating(), "again", ("p", "s")).add(Flatten(), "f").dense("fc", 4, 24).network("excited")
+
+
+def enlarged() -> Graph:
+    """Repeated pixels, and a transposed convolution as its phases, beside a tensor that skips them."""
+    chain = Chain((2, 4, 6)).conv("a", 5, 2, padding=(1, 1, 1, 1)).add(Relu(), "ra").max_pool("p")
+    chain.conv("b", 6, 5, (1, 1))
+    chain.add(Enlarging(factor=(2, 2)), "repeated").add(Tanh(), "t").conv("left", 3, 6, (1, 1))
+    chain.conv("right", 3, 6, (1, 2), sources=("t",), padding=(0, 0, 0, 1)).add(Concatenation(), "parts", (
+        "left", "right")).add(Enlarging(factor=(1, 2), shuffled=True), "shuffled").norm("n", 3).add(Relu(), "rs")
+    chain.max_pool("halves", (1, 2), stride=(1, 2)).add(Concatenation(), "skip", ("halves", "ra"))
+    return chain.conv("c", 4, 8).add(GlobalAverage(), "mean").dense("fc", 4, 4).network("enlarged")
 
 
 def leaky() -> Graph:

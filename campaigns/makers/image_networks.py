@@ -7,6 +7,7 @@ from concord.campaigns.makers import networks
 from concord.net.arithmetic.native_vectors import adjacent, flattened, joined
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.convolution import Along
+from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
@@ -78,6 +79,11 @@ class ImageNetworkMaker:
         """Add a maximum of windows; returns its name."""
         layer = MaxPool(name=f"max{len(self.layers)}", shape=self.shapes[source], size=size, **options)
         return self._add(layer, (source,), layer.made, self.places[source])
+
+    def enlarge(self, source: str, factor, **options) -> str:
+        """Add an enlargement, of the parts of a concatenation if it is `shuffled`; returns its name."""
+        layer = Enlarge(name=f"large{len(self.layers)}", shape=self.shapes[source], factor=factor, **options)
+        return self._add(layer, (source,), layer.made, self.places[source][: layer.made[0]])
 
     def sum(self, a: str, b: str, activation: Activation = Activation.NONE) -> str:
         """Add the sum of two tensors; returns its name."""

@@ -144,6 +144,35 @@ def rms_norm(torch):
     return nn.Sequential(nn.Linear(20, 8), nn.RMSNorm(8), nn.Linear(8, 2))
 
 
+def unet(torch, *, transposed: bool):
+    """Two levels, a skip connection, and one result for each pixel and class."""
+    nn = torch.nn
+
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.deep = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 8, 3, padding=1)
+            self.up = nn.ConvTranspose2d(8, 6, 2, stride=2) if transposed else nn.Sequential(
+                nn.Upsample(scale_factor=2), nn.Conv2d(8, 6, 3, padding=1))
+            self.norm, self.last, self.end = nn.BatchNorm2d(6), nn.Conv2d(12, 6, 3, padding=1), nn.Conv2d(6, 3, 1)
+
+        def forward(self, x):
+            skip = torch.relu(self.first(x))
+            deep = torch.relu(self.deep(nn.functional.max_pool2d(skip, 2)))
+            both = torch.cat([torch.relu(self.norm(self.up(deep))), skip], 1)
+            return self.end(torch.relu(self.last(both)))
+
+    return UNet()
+
+
+def decoder(torch):
+    """From a small image to a larger one, as generators and autoencoders end."""
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(2, 8, 1), nn.ConvTranspose2d(8, 6, 3, stride=2, padding=1, output_padding=1), nn.BatchNorm2d(6),
+        nn.ReLU(), nn.ConvTranspose2d(6, 2, 4, stride=2, padding=1), nn.Tanh())
+
+
 def recurrent(torch, kind: str, *, last: str = "h", layers: int = 1, bidirectional: bool = False, **options):
     nn = torch.nn
 
@@ -164,7 +193,9 @@ def recurrent(torch, kind: str, *, last: str = "h", layers: int = 1, bidirection
 
 
 _IMAGES = {"lenet": (lenet, (1, 12, 12)), "mobile": (mobile, (3, 9, 9)), "inception": (inception, (3, 7, 6)),
-           "normalised_image": (normalised_image, (3, 8, 8)), "one_dimension": (one_dimension, (4, 16))}
+           "normalised_image": (normalised_image, (3, 8, 8)), "one_dimension": (one_dimension, (4, 16)),
+           "decoder": (decoder, (2, 3, 4)), "unet": (partial(unet, transposed=True), (2, 8, 6)),
+           "unet_nearest": (partial(unet, transposed=False), (2, 8, 6))}
 _VECTORS = {"mlp": mlp, "normalised_mlp": normalised_mlp, "autoencoder": autoencoder}
 _SEQUENCES = {
     "lstm": {"kind": "LSTM"}, "lstm_last": {"kind": "LSTM", "last": "behind"}, "gru": {"kind": "GRU", "layers": 2},

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from concord.compiler.emit.chains import OpenChain
-from concord.compiler.emit.sources import FromNumbers, FromPool, FromProduct, FromWords, Region, Windowed, inside
+from concord.compiler.emit.sources import (
+    FromEnlarged,
+    FromNumbers,
+    FromPool,
+    FromProduct,
+    FromWords,
+    Region,
+    Windowed,
+    inside,
+)
 from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
 from concord.compiler.graph.nodes import Value
 from concord.compiler.lib.build import ModelBuild
@@ -39,8 +48,12 @@ class PlannedChain:
     parts: tuple[RowPart, ...]
 
     def regions(self, region: Region) -> list[Region]:
-        """A region in parts in which the chain's windows have one shape: padding is left out of windows of numbers."""
+        """A region in parts that one chain computes: rows where it enlarges an image. Where it reads windows of
+        numbers, from which padding is left out, all windows of a part have one shape.
+        """
         source = self.chain.source
+        if isinstance(source, FromEnlarged):
+            return [replace(region, row=row, rows=1) for row in range(region.row, region.row + region.rows)]
         if not isinstance(source, FromPool) or isinstance(source.source, CodeMap):
             return [region]
         window, shape = source.window, source.source.numbers.value.shape
@@ -94,7 +107,7 @@ class LayerPass:
             match planned.chain.source:
                 case FromNumbers(view=view) | FromWords(view=view) if view:
                     found.append(view.buffer)
-                case FromProduct(map=one) | FromPool(source=one):
+                case FromProduct(map=one) | FromPool(source=one) | FromEnlarged(source=one):
                     found.append(one.buffer)
             found += [step.at.buffer for step in planned.chain.steps if isinstance(step.at, NumbersView | CodesView)]
         return found

@@ -186,6 +186,42 @@ class FromPool:
         return [first, Instruction(op=Op.V_POOL_MAX)], {**registers, **_moving(region, moving)}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FromEnlarged:
+    """The source of one row of an enlarged image, from codes in VectorRf or numbers in a vector memory.
+
+    It reads a row of the source once for each row that becomes of it, and each pixel, or the part of each pixel, as
+    often as columns become of it.
+
+    Attributes:
+        source:  The image that is enlarged.
+        factor:  Rows and columns that a pixel becomes.
+        vectors: Number of native vectors from one part of a pixel to the next one; 0 where a pixel is repeated.
+        codes:   How the codes are made, if the source is a map.
+    """
+
+    source: CodeMap | NumbersView
+    factor: tuple[int, int]
+    vectors: int
+    codes: TensorCodes | None = None
+
+    def read(self, config, region, part):
+        (row, below), across = divmod(region.row, self.factor[0]), self.factor[1]
+        if isinstance(self.source, CodeMap):
+            apart, step = self.vectors, self.source.step
+            address = self.source.address(row, 0) + part.row // config.native_dim + below * across * apart
+            made = [Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, inc=region.inc,
+                                integer=int(self.codes.integer), unsigned=int(self.codes.unsigned)),
+                    Instruction(op=Op.V_POOL_MAX)]
+            window = {Reg.WINDOW_X: 1, Reg.WINDOW_Y: 1}
+        else:
+            apart, step, window = self.vectors * config.vector_words, self.source.stride, {}
+            address = self.source.address(row * (region.width // across)) + part.row // config.mfu_lanes
+            made = [Instruction(op=Op.V_RD, mem=self.source.buffer.mem, a=address + below * across * apart,
+                                inc=region.inc)]
+        return made, {**window, Reg.ITERATIONS_X: across, Reg.STRIDE_X: apart, Reg.STRIDE_Y: step}
+
+
 def inside(first: int, size: int, step: int, length: int) -> tuple[int, int]:
     """Number of pixels of a window before those inside an image of some length, and number of those inside."""
     before = max(0, -(first // step))
@@ -208,5 +244,5 @@ def _moving(region: Region, registers: dict[Reg, int]) -> dict[Reg, int]:
     return {register: value for register, value in registers.items() if register in kept}
 
 
-Source = FromPlace | FromNumbers | FromProduct | FromWords | FromPool
+Source = FromPlace | FromNumbers | FromProduct | FromWords | FromPool | FromEnlarged
 Windowed = FromProduct | FromPool  #: Sources that read windows.

@@ -115,6 +115,11 @@ class TensorCodes:
                for name in PER_CHANNEL}
         return replace(self, **cut)
 
+    def repeated(self, parts: int) -> "TensorCodes":
+        """The codes of an image whose channels are those of several images of these codes."""
+        return replace(self, **{name: None if getattr(self, name) is None else np.tile(getattr(self, name), parts)
+                                for name in PER_CHANNEL})
+
     def of_channels(self, channels: int) -> "TensorCodes | None":
         """The codes of an image whose flattened elements have these codes; None if pixels of a channel differ."""
         cut = {"border": None, "real": None}

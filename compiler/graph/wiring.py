@@ -12,6 +12,7 @@ from concord.compiler.graph.nodes import CompiledKind
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, needed
 from concord.net.layers.convolution import BlockConv, Conv
+from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Concat, GatedChannels, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
@@ -22,7 +23,8 @@ from concord.net.wired import INPUT, Wired
 from concord.spec.isa.memories import Mem
 
 #: Classes of layers that have images.
-IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, ImageToSequence, SequenceToImage, GatedChannels)
+IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, Enlarge, ImageToSequence, SequenceToImage,
+          GatedChannels)
 #: Quantised results, which are vectors where their image has one pixel.
 _RESULTS = (QuantizedResult, BlockQuantizedResult)
 #: Name of the network's input when it comes in reverse order, from the last time step to the first one.

@@ -1,4 +1,4 @@
-"""Layers without weights: sums and products of tensors, concatenations and maximum pooling.
+"""Layers without weights: sums and products of tensors, concatenations, maximum pooling and enlarged images.
 
 A sum or product of two tensors follows the one that is computed last, in the same pass and if possible in the same
 chain; the other one waits in a vector memory. A concatenation has no chain: its parts are written where its readers
@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 from concord.compiler.emit.chains import OpenChain
-from concord.compiler.emit.sources import FromNumbers, FromPool
-from concord.compiler.emit.storage import CodesView, NumbersView
+from concord.compiler.emit.sources import FromEnlarged, FromNumbers, FromPool, Source
+from concord.compiler.emit.storage import CodeMap, CodesView, NumbersView
 from concord.compiler.graph.network import PlannedNetwork, title
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
 from concord.compiler.lib import limits
@@ -18,6 +18,8 @@ from concord.compiler.lib.limits import Reason
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.native_vectors import flattened, joined
+from concord.net.arithmetic.windows import Window
+from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Concat
 from concord.spec.isa.memories import OPERAND_MEMORIES
 from concord.spec.isa.operations import Operation, Stage, next_mfu, position
@@ -182,26 +184,59 @@ class PoolKind(CompiledKind):
         if sinks.net or sinks.numbers or sinks.followed or not monotone:
             demands.readings[node.name] = Reading(view=demands.numbers_of(source))
             return
-        window, pools = node.layer.window, []
-        for view in sinks.codes:
-            lowest = 0 if view.codes.unsigned else demands.config.activations.lowest
-            border = np.full(source.shape[0], lowest, np.float16).view(np.uint16) if any(window.padding) else None
-            real = None if border is None else np.full(source.shape[0], -np.inf)
-            codes = view.codes.with_border(border, real)
-            pools.append((demands.codes_of(source, codes, window, False), view))
+        pools = [(self._source_codes(demands, node, view.codes), view) for view in sinks.codes]
         demands.readings[node.name] = Reading(pools=tuple(pools))
 
     def plan(self, planner: Planner, node):
-        reading, window = planner.demands.readings[node.name], node.layer.window
+        config, reading = planner.build.config, planner.demands.readings[node.name]
         for source, target in reading.pools:
-            chain = OpenChain(source=FromPool(source=source, window=window, codes=target.codes))
+            chain = OpenChain(source=self._source(config, node, source, target.codes))
             chain.write(target)
             planner.begin_pass(node.value)
             planner.append(node, chain)
         if not reading.pools:
-            chain = OpenChain(source=FromPool(source=reading.view, window=window))
+            chain = OpenChain(source=self._source(config, node, reading.view))
             chain.activate(node.activation)
             planner.begin(node, chain)
+
+    def _source_codes(self, demands: Demands, node: PlannedNode, codes: TensorCodes) -> CodeMap:
+        """The codes of the source of which those of the result are some."""
+        window, source = node.layer.window, node.sources[0]
+        lowest = 0 if codes.unsigned else demands.config.activations.lowest
+        border = np.full(source.shape[0], lowest, np.float16).view(np.uint16) if any(window.padding) else None
+        real = None if border is None else np.full(source.shape[0], -np.inf)
+        return demands.codes_of(source, codes.with_border(border, real), window, False)
+
+    def _source(self, config: Config, node: PlannedNode, source: CodeMap | NumbersView,
+                codes: TensorCodes | None = None) -> Source:
+        """The source of the chain of a layer."""
+        return FromPool(source=source, window=node.layer.window, codes=codes)
+
+
+class EnlargementKind(PoolKind):
+    """Images each of whose pixels becomes a rectangle of pixels: another order of reading, row by row."""
+
+    def made(self, network: PlannedNetwork, layer, sources):
+        channels, places = layer.made[0], sources[0].places
+        apart = _part_vectors(network.config, layer) * network.config.native_dim
+        parts = np.arange(layer.operator.parts)[:, None] * apart + places[:channels]
+        if not np.array_equal(parts.ravel(), places):
+            network.problem(layer, f"the {channels} channels of each pixel that it makes do not begin a native vector: "
+                                   f"let it read a concatenation of {layer.operator.parts} images")
+        return Value(name=layer.name, shape=layer.made, places=places[:channels])
+
+    def _source_codes(self, demands: Demands, node, codes):
+        whole = codes.with_border(None).repeated(node.layer.operator.parts)
+        return demands.codes_of(node.sources[0], whole, Window(size=(1, 1)), False)
+
+    def _source(self, config, node, source, codes=None):
+        return FromEnlarged(source=source, factor=tuple(node.layer.factor), codes=codes,
+                            vectors=_part_vectors(config, node.layer))
+
+
+def _part_vectors(config: Config, layer: Enlarge) -> int:
+    """Number of native vectors from one part of a pixel to the next one; 0 where a pixel is repeated."""
+    return config.vectors_of(layer.made[0]) if layer.shuffled else 0
 
 
 def _monotone(config: Config, node: PlannedNode, codes: TensorCodes) -> bool:

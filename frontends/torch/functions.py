@@ -25,6 +25,7 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     **dict.fromkeys((functional.relu, torch.relu, torch.relu_, "relu", "relu_"), nn.ReLU),
     **dict.fromkeys((functional.sigmoid, torch.sigmoid, "sigmoid"), nn.Sigmoid),
     **dict.fromkeys((functional.tanh, torch.tanh, "tanh"), nn.Tanh),
+    functional.interpolate: lambda *args, antialias=False, **options: nn.Upsample(*args, **options),
     functional.leaky_relu: nn.LeakyReLU, functional.silu: nn.SiLU,
     **dict.fromkeys((functional.softmax, torch.softmax, "softmax"), lambda dim=None, **_: nn.Softmax(dim)),
     functional.gelu: lambda approximate="none": nn.GELU(approximate),

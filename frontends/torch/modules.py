@@ -13,7 +13,9 @@ from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import Gelu, LeakyRelu, Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
+from concord.net.ops.reshape import Enlarging
 from concord.net.ops.scale import BatchNorm
+from concord.net.ops.transposed import phases, result_size
 from concord.net.ops.weighted import Convolution, Linear
 from torch import nn
 
@@ -23,6 +25,8 @@ NO_BORDER = (0, 0, 0, 0)
 PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 #: Modules of images of one dimension, which have one row.
 LINES = (nn.Conv1d, nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d)
+#: Transposed convolutions, which become several operators.
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d)
 #: From a module, the shape of its input without zeros around it, and these zeros (left, right, above, below).
 Make = Callable[[nn.Module, Shape, tuple[int, ...]], Operator]
 
@@ -33,6 +37,12 @@ def unsupported(module: nn.Module) -> str | None:
         case nn.Conv2d() | nn.Conv1d():
             if module.padding_mode != "zeros":
                 return "use a padding of zeros"
+        case nn.ConvTranspose2d() | nn.ConvTranspose1d():
+            if set(module.dilation) != {1}:
+                return "a transposed convolution has a dilation of 1"
+        case nn.Upsample():
+            if module.mode != "nearest":
+                return 'use the mode "nearest"'
         case nn.Hardtanh():
             if module.min_val != 0 or module.max_val <= 0:
                 return f"a clip to {module.min_val}..{module.max_val}: only one from 0 to a number above it is a relu"
@@ -127,10 +137,34 @@ def _maximum(module: nn.Module, shape: Shape, zeros: tuple[int, ...]) -> MaxPool
     return MaxPooling(window=window(module, shape, zeros))
 
 
+def _enlarging(module: nn.Upsample, shape: Shape, zeros: tuple[int, ...]) -> Enlarging:
+    fixed = module.size is not None
+    found = np.divide(module.size, shape[1:]) if fixed else np.broadcast_to(module.scale_factor, 2)
+    if (found < 1).any() or (found != np.round(found)).any():
+        raise ValueError(f"it enlarges images by {found.tolist()}; use whole factors")
+    return Enlarging(factor=tuple(map(int, found)))
+
+
+def phases_of(module: nn.ConvTranspose1d | nn.ConvTranspose2d, shape: Shape) -> tuple[list[Convolution], Enlarging]:
+    """The convolutions of a transposed convolution, and what puts their results side by side.
+
+    Raises:
+        ValueError: the result is no multiple of the stride.
+    """
+    line, weight = isinstance(module, nn.ConvTranspose1d), numbers(module.weight)
+    stride, more = _pair(module.stride, 1, line), _pair(module.output_padding, 0, line)
+    down, across = _pair(module.padding, 0, line)
+    weight, padding = weight[:, :, None] if line else weight, (down, down, across, across)
+    made = result_size(shape[1:], weight.shape[2:], stride, padding, more)
+    found = phases(weight, numbers(module.bias, module.out_channels), groups=module.groups, size=shape[1:],
+                   stride=stride, padding=padding, made=made)
+    return found, Enlarging(factor=stride, shuffled=True)
+
+
 #: How the operator of a module is made. The upper end of a Hardtanh or ReLU6 is the ceiling of a relu.
 OPERATORS: dict[type[nn.Module], Make] = {
     nn.Conv2d: _conv, nn.Conv1d: _conv, nn.Linear: _linear, nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm,
-    nn.MaxPool2d: _maximum, nn.MaxPool1d: _maximum,
+    nn.MaxPool2d: _maximum, nn.MaxPool1d: _maximum, nn.Upsample: _enlarging, nn.UpsamplingNearest2d: _enlarging,
     **dict.fromkeys((nn.AvgPool2d, nn.AvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool1d), _average),
     **dict.fromkeys((nn.ReLU6, nn.Hardtanh), lambda module, shape, zeros: Relu(ceiling=float(module.max_val))),
     nn.ReLU: lambda module, shape, zeros: Relu(), nn.Sigmoid: lambda module, shape, zeros: Sigmoid(),

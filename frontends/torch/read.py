@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from math import prod
 
 import torch
@@ -11,11 +12,13 @@ from concord.frontends.torch.modules import (
     NO_BORDER,
     OPERATORS,
     PASSING,
+    TRANSPOSED,
+    phases_of,
     unsupported,
 )
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.ops.operator import Shape, TensorType
-from concord.net.ops.reshape import Multiplication
+from concord.net.ops.reshape import Concatenation, Enlarging, Multiplication
 from concord.net.quantize.plan import Unsupported
 from torch import fx, nn
 
@@ -86,7 +89,8 @@ class _Reader:
     def __init__(self, net: nn.Module, shape: Shape):
         self.modules = dict(net.named_modules())
         self.nodes: list[Node] = []
-        plane = (shape[0], 1, shape[1]) if len(shape) == 2 else shape
+        self.line = len(shape) == 2  # images of one dimension, which have one row
+        plane = (shape[0], 1, shape[1]) if self.line else shape
         self.types = {INPUT: TensorType(shape=plane)}
         self.named: dict[str, str] = {}  # names of the nodes that give the results of steps
         self.zeros: dict[str, tuple[int, ...]] = {}  # zeros around the results of steps, where there are some
@@ -96,7 +100,7 @@ class _Reader:
         module = self._module(step)
         if step.op in ("placeholder", "output") or self._passes(step, module) or functions.is_operator(step, module):
             return None
-        if type(module) not in OPERATORS or isinstance(module, nn.Softmax) and self._ends(step):
+        if type(module) not in (*OPERATORS, *TRANSPOSED) or isinstance(module, nn.Softmax) and self._ends(step):
             return f"{self._name(step)!r}: {_unknown(step, module)}"
         problem = unsupported(module)
         return problem and f"{self._name(step)!r}: {problem}"
@@ -149,10 +153,14 @@ class _Reader:
         if any(node.name == name for node in self.nodes):
             name = step.name
         try:
-            if functions.is_operator(step, module):
+            if isinstance(module, TRANSPOSED):
+                op, sources, kinds = self._phases(name, module, sources, kinds)
+            elif functions.is_operator(step, module):
                 op = functions.operator_of(step, module, *(kind.shape for kind in kinds))
             else:
                 op = OPERATORS[type(module)](module, kinds[0].shape, zeros)
+            if self.line and isinstance(op, Enlarging):
+                op = replace(op, factor=(1, op.factor[1]))
             self.types[name] = op.result(*kinds)
         except ValueError as error:
             raise Unsupported(f"{name!r}: {error}") from error
@@ -162,6 +170,18 @@ class _Reader:
             self.named[step.name] = f"{name}_product"
             self.types[self.named[step.name]] = kinds[0]
             self.nodes.append(Node(name=f"{name}_product", op=Multiplication(), sources=(sources[0], name)))
+
+    def _phases(self, name: str, module: nn.Module, sources: list[str], kinds: list[TensorType]):
+        """Add the convolutions of a transposed convolution; returns what puts them together, and what it reads."""
+        found, op = phases_of(module, kinds[0].shape)
+        if len(found) == 1:
+            return found[0], sources, kinds
+        names = [f"{name}_phase_{index}" for index in range(len(found))]
+        made = [one.result(*kinds) for one in found]
+        self.nodes += [Node(name=each, op=one, sources=tuple(sources)) for each, one in zip(names, found, strict=True)]
+        joined = Concatenation()
+        self.nodes.append(Node(name=f"{name}_phases", op=joined, sources=tuple(names)))
+        return op, [f"{name}_phases"], [joined.result(*made)]
 
     def _name(self, step: fx.Node) -> str:
         """The name of a step: that of its module, or of its operation."""

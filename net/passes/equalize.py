@@ -14,7 +14,7 @@ import numpy as np
 from concord.net.graph import INPUT, Graph, Node, naming
 from concord.net.ops.pointwise import Relu
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
-from concord.net.ops.reshape import Addition, Flatten
+from concord.net.ops.reshape import Addition, Enlarging, Flatten
 from concord.net.ops.scale import Scale
 from concord.net.ops.weighted import Convolution, Weighted
 from concord.net.passes.fold import reads_input
@@ -65,7 +65,8 @@ def groups(graph: Graph) -> list[ChannelGroup]:
 
 
 def _passes(node: Node) -> bool:
-    return isinstance(node.op, PASSED) and getattr(node.op, "ceiling", None) is None
+    repeats = isinstance(node.op, Enlarging) and not node.op.shuffled
+    return repeats or isinstance(node.op, PASSED) and getattr(node.op, "ceiling", None) is None
 
 
 def _group(graph: Graph, tensors: list[str]) -> ChannelGroup | None:

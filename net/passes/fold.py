@@ -7,6 +7,7 @@ import numpy as np
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import Graph, Node, flattens, naming
 from concord.net.ops.recurrent import Recurrence
+from concord.net.ops.reshape import Concatenation, Enlarging
 from concord.net.ops.scale import Affine, BatchNorm, Scale
 from concord.net.ops.weighted import Convolution, Linear, Weighted
 
@@ -33,7 +34,8 @@ def fold_scales(
 ) -> Graph:
     """Every scale and offset becomes part of a layer beside it; what no layer takes becomes a layer of its own.
 
-    Batch normalisation that follows a layer, which nobody else reads, stays where `batch_norm` is false.
+    A scale of an enlarged image becomes one of what is enlarged. Batch normalisation that follows a layer, which nobody
+    else reads, stays where `batch_norm` is false.
 
     Args:
         graph:      The network.
@@ -48,9 +50,34 @@ def fold_scales(
             batch_norm or _layer_before(graph, node) is None)
         return found and not stays(node, graph)
 
+    graph = _ahead_of_enlarging(graph)
     while node := next((node for node in graph.nodes if unfit(node, graph)), None):
         graph = _without(graph, node) or graph.rewritten({node.name: _apart(graph, node)})
     return graph
+
+
+def _ahead_of_enlarging(graph: Graph) -> Graph:
+    """The graph with scales ahead of enlargements, where layers may take them: one for each part of a pixel."""
+    made = (_moved_ahead(graph, node) for node in graph.nodes if isinstance(node.op, Scale) and graph.alone(node))
+    first = next((one for one in made if one is not None), None)
+    return graph if first is None else _ahead_of_enlarging(first)
+
+
+def _moved_ahead(graph: Graph, node: Node) -> Graph | None:
+    """The graph with a scale ahead of the enlargement that it reads; None where it reads something else."""
+    large = graph.source(node)
+    if large is None or not isinstance(large.op, Enlarging):
+        return None
+    if not large.op.shuffled:
+        both = replace(node, sources=large.sources), replace(large, sources=(node.name,))
+        return graph.rewritten({large.name: both, node.name: ()}, {node.name: large.name})
+    joined = graph.source(large)
+    if joined is None or not isinstance(joined.op, Concatenation) or not graph.alone(large) or (
+            len(joined.sources) != large.op.parts):
+        return None
+    parts = [replace(node, name=f"{node.name}_{index}", sources=(name,)) for index, name in enumerate(joined.sources)]
+    both = *parts, replace(joined, sources=tuple(part.name for part in parts))
+    return graph.rewritten({joined.name: both, node.name: ()}, {node.name: large.name})
 
 
 def _folded(graph: Graph, wanted: Callable[[Node], bool], *, keep_input: bool) -> Graph:

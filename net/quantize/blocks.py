@@ -20,7 +20,7 @@ from concord.net.lowering import block_lowering
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pooling import ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Enlarging, Multiplication, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize import tensors
 from concord.net.quantize.choices import Choices
@@ -221,6 +221,8 @@ def _made(part: Part, parts: Sequence[np.ndarray], block: int) -> np.ndarray:
     count = part.made[0]
     if isinstance(part.op, Concatenation):
         return native_vectors.joined(parts, block)
+    if isinstance(part.op, Enlarging):
+        return parts[0][:count]  # of parts of channels the first one, which begins a native vector as all others do
     if isinstance(part.op, ToImage):
         return parts[0]  # an element of each time step is a channel of the image
     if isinstance(part.op, REORDERS) or isinstance(part.op, WEIGHTED) and getattr(

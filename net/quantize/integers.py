@@ -13,7 +13,7 @@ from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, QuantizedResult
 from concord.net.lowering import image_lowering, lowering
 from concord.net.ops.operator import Operator
-from concord.net.ops.pooling import MaxPooling, ProductResult
+from concord.net.ops.pooling import ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Concatenation, Flatten, ToImage
 from concord.net.quantize import codes, tensors
@@ -21,7 +21,7 @@ from concord.net.quantize.apart import narrowed
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.codes import InputCodes, Loss
 from concord.net.quantize.gated import Gated, lost_weights
-from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings, is_maximum
+from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings, selects
 from concord.net.quantize.simulated import Enters, simulated_recurrence
 from concord.net.quantize.weights import Grid
 from concord.spec.numbers.activation import Activation
@@ -191,14 +191,14 @@ class Integers:
             if after is not None:
                 self.rows[name] = replace(rows, after=after.name)
         for part in (part for part in self.plan.parts if part.ceiling is not None):
-            for reader in self.plan.readers(part.name, is_maximum):
+            for reader in self.plan.readers(part.name, selects):
                 rows = self.rows[reader.name]
                 self.rows[reader.name] = replace(rows, inputs=rows.inputs.below(part.ceiling))
 
     def _after(self, part: Part) -> Part | None:
         """The next layer, if only it reads a result, and its codes clip where the activation functions do."""
         functions, users = {part.activation}, self.plan.readers(part.name)
-        while len(users) == 1 and isinstance(users[0].op, MaxPooling):
+        while len(users) == 1 and selects(users[0]):
             functions.add(users[0].activation)
             users = self.plan.readers(users[0].name)
         if len(users) != 1 or users[0].name not in self.rows or not functions <= IN_STEPS:

@@ -12,7 +12,7 @@ from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import Gelu, HardSwish, LeakyRelu, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import Addition, ChannelGating, Flatten, Multiplication, ToSequence
+from concord.net.ops.reshape import Addition, ChannelGating, Enlarging, Flatten, Multiplication, ToSequence
 from concord.net.ops.scale import BatchNorm, Scale
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.passes.fold import fold_scales, nothing_stays
@@ -30,8 +30,10 @@ QUANTIZED = (*WEIGHTED, *AVERAGES)
 #: Operators that compute nothing in a model: their readers read what they read. Only the last time step of two
 #: directions is a layer, which joins both. A scale that is left is one of the network's input.
 PASSING = (Flatten, Last, Scale)
+#: Operators that give some of the numbers that they read.
+SELECTING = (MaxPooling, Enlarging)
 #: Operators whose layer can apply an activation function to its result.
-CARRYING = (*QUANTIZED, Addition, Multiplication, ChannelGating, MaxPooling)
+CARRYING = (*QUANTIZED, Addition, Multiplication, ChannelGating, MaxPooling, Enlarging)
 
 
 class Unsupported(ValueError):
@@ -105,9 +107,9 @@ class Plan(Wired[Part]):
         return node.sources
 
 
-def is_maximum(part: Part) -> bool:
-    """Whether a part is a maximum, which gives some of the numbers that it reads."""
-    return isinstance(part.op, MaxPooling)
+def selects(part: Part) -> bool:
+    """Whether a part is a maximum or an enlargement, which gives some of the numbers that it reads."""
+    return isinstance(part.op, SELECTING)
 
 
 def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False,
@@ -256,7 +258,7 @@ def check_ceilings(made: Plan, clips: Mapping[str, bool]):
         Unsupported: something else reads the result of a relu6.
     """
     for part in (part for part in made.parts if part.ceiling is not None):
-        found = [clips.get(reader.name, False) for reader in made.readers(part.name, is_maximum)]
+        found = [clips.get(reader.name, False) for reader in made.readers(part.name, selects)]
         if not found or not all(found):
             raise Unsupported(f"{part.name!r}: a relu6 is the clip of integer codes, so that only convolutions, "
                               "dense layers and averages with integer inputs may read it, directly or behind maxima; "

@@ -10,6 +10,7 @@ from concord.golden.lib.float16 import to_bits
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
+from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
@@ -20,7 +21,15 @@ from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
-from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import (
+    Addition,
+    ChannelGating,
+    Concatenation,
+    Enlarging,
+    Multiplication,
+    ToImage,
+    ToSequence,
+)
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers
@@ -228,6 +237,9 @@ def _plain(part: Part, plan: Plan) -> Layer:
             window = op.window
             return MaxPool(name=part.name, shape=shape, size=window.size, stride=window.stride,
                            padding=window.padding, dilation=window.dilation, activation=part.activation)
+        case Enlarging():
+            return Enlarge(name=part.name, shape=shape, factor=op.factor, shuffled=op.shuffled,
+                           activation=part.activation)
         case Addition():
             return Add(name=part.name, inputs=prod(shape), activation=part.activation)
         case Multiplication():

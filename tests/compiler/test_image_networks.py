@@ -71,6 +71,33 @@ def test_pooling_behind_and_before_convolutions(name, block, seed):
     agree(config, images.model(), seed=seed)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_enlarged_images(name, block, seed):
+    """Repeated pixels or those of the parts of a concatenation, read by a sum, a concatenation, and other layers."""
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    images = ImageNetworkMaker(rng, config, (int(rng.integers(1, 20)), 3, 4), block=block)
+    channels, factor = int(rng.integers(1, 20)), tuple(int(n) for n in rng.integers(1, 4, 2))
+    at = images.conv(INPUT, channels, (3, 3), padding=(1, 1, 1, 1))
+    options = {"activation": Activation(rng.choice(["none", "relu", "tanh"])), "shuffled": bool(seed % 2)}
+    if options["shuffled"] and prod(factor) > 1:
+        at = images.concat(at, *(images.conv(at, channels, (1, 1)) for _ in range(prod(factor) - 1)))
+    at = images.enlarge(at, factor, **options)
+    if seed % 3 == 0:
+        at = images.concat(images.sum(at, images.conv(at, channels, (1, 1))), at)
+    images.conv(at, 5, (3, 3), padding=(1, 1, 1, 1), activation=Activation.NONE)
+    agree(config, images.model(), seed=seed)
+
+
+def test_parts_of_pixels_that_begin_no_native_vector_are_refused():
+    images = ImageNetworkMaker(np.random.default_rng(0), roomy("tiny"), (2, 3, 3), block=False)
+    images.enlarge(images.conv(INPUT, 12, (1, 1)), (2, 2), shuffled=True)
+    with pytest.raises(ValueError, match="'large1' .enlargement.: the 3 channels .* let it read a concatenation of 4"):
+        compile_network(images.model(), roomy("tiny"))
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("name", NAMES)
@@ -275,6 +302,7 @@ def small(config: Config, block: bool) -> Model:
     at = images.conv(INPUT, 3, (2, 2), padding=(1, 0, 0, 1))
     at = images.sum(images.conv(at, 3, (1, 1), groups=3), at)
     at = images.maximum(at, (2, 2), stride=(1, 1), padding=(0, 0, 1, 1))
+    at = images.maximum(images.enlarge(at, (1, 2)), (1, 2), stride=(1, 2))
     images.dense(images.concat(images.average(at, (2, 2), stride=(2, 2)), images.conv(at, 2, (1, 1), stride=(2, 2))), 2)
     return images.model()
 

@@ -32,7 +32,7 @@ def input_first() -> Graph:
 
 
 NETWORKS = {make.__name__: make for make in (
-    float_networks.gated_images, float_networks.excited, float_networks.gated_vectors,
+    float_networks.gated_images, float_networks.excited, float_networks.enlarged, float_networks.gated_vectors,
     float_networks.leaky, float_networks.gelus, float_networks.more_functions, float_networks.reductions, input_first)}
 
 

@@ -162,12 +162,12 @@ def test_a_gate_of_channels_in_another_order_is_refused(tmp_path):
 def test_a_refused_node_gives_no_false_reasons_to_those_after_it(tmp_path):
     """The convolution fits the channels that the refused one gives, and the last dense layer its pixels."""
     graph = OnnxGraph(("batch", 3, 12, 12))
-    graph.add("ConvTranspose", graph.weight(3, 4, 2, 2), strides=[2, 2])
+    graph.add("ConvTranspose", graph.weight(3, 4, 2, 2), strides=[2, 2], dilations=[2, 2])
     graph.add("BatchNormalization", graph.weight(4), graph.weight(4), graph.weight(4), graph.weight(4, above=0.5))
     graph.add("Conv", graph.weight(4, 4, 3, 3))
     graph.add("Elu")
     graph.add("Flatten")
-    graph.add("Gemm", graph.weight(2, 4 * 22 * 22), transB=1)
+    graph.add("Gemm", graph.weight(2, 4 * 23 * 23), transB=1)
     with pytest.raises(ValueError, match="2 nodes of 6 cannot be computed\n"
                                          "  n0_ConvTranspose [^\n]*\n  n3_Elu [^\n]*$"):
         read(written(tmp_path, graph))

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.usefixtures("seeded")
 FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.residual, "line": float_networks.line,
                 "before": float_networks.before_layers, "perceptron": float_networks.perceptron,
                 "gated images": float_networks.gated_images, "excited": float_networks.excited,
+                "enlarged": float_networks.enlarged,
                 "gated vectors": float_networks.gated_vectors, "leaky": float_networks.leaky,
                 "gelus": float_networks.gelus, "more functions": float_networks.more_functions,
                 "reductions": float_networks.reductions}

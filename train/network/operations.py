@@ -11,7 +11,15 @@ from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
-from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import (
+    Addition,
+    ChannelGating,
+    Concatenation,
+    Enlarging,
+    Multiplication,
+    ToImage,
+    ToSequence,
+)
 from concord.net.quantize.plan import Part
 from concord.spec.numbers.activation import Activation
 from concord.train.lib.curves import curve
@@ -88,6 +96,13 @@ def _largest(op: MaxPooling, x: list[torch.Tensor], lengths: torch.Tensor) -> to
     return functional.max_pool2d(padded, op.window.size, op.window.stride, 0, op.window.dilation)
 
 
+def _enlarged(op: Enlarging, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    (samples, _, *plane), made = x[0].shape, op.shape(tuple(x[0].shape[1:]))
+    grid = op.factor if op.shuffled else (1, 1)
+    parts = x[0].reshape(samples, *grid, made[0], *plane).expand(samples, *op.factor, made[0], *plane)
+    return parts.permute(0, 3, 4, 1, 5, 2).reshape(samples, *made)
+
+
 def _image(op: ToImage, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
     return x[0].swapaxes(1, 2)[:, :, None]
 
@@ -103,4 +118,5 @@ def _last(op: Last, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tenso
 #: The result of each operator without quantisers.
 RESULTS: dict[type[Operator], Callable[[Operator, list[torch.Tensor], torch.Tensor], torch.Tensor]] = {
     Addition: _sum, Multiplication: _product, ChannelGating: _gated,
-    Concatenation: _joined, MaxPooling: _largest, ToImage: _image, ToSequence: _sequence, Last: _last}
+    Concatenation: _joined, MaxPooling: _largest, Enlarging: _enlarged, ToImage: _image, ToSequence: _sequence,
+    Last: _last}

@@ -46,8 +46,8 @@ RECIPES = {
     "8 bits": WIDE, "4 bits": Recipe(methods=Methods(rows=0)), "from FP32": Recipe(start=Start.FP32),
     "odd": Recipe(weights=WeightTraining.LSQ_ODD, activations=ActivationTraining.PACT), "blocks": BFP}
 FEED_FORWARD = (float_networks.images, float_networks.residual, float_networks.line, float_networks.before_layers,
-                float_networks.perceptron, float_networks.gated_images, float_networks.excited, float_networks.leaky,
-                float_networks.gelus, float_networks.gated_vectors, float_networks.more_functions)
+                float_networks.perceptron, float_networks.gated_images, float_networks.excited, float_networks.enlarged,
+                float_networks.leaky, float_networks.gelus, float_networks.gated_vectors, float_networks.more_functions)
 RECURRENT = {
     **{name: (cell, {}) for name, cell in CELLS.items()}, "both": (lstm.LSTM, {"both": True}),
     "both gru": (gru.AFTER, {"both": True}), "mixed": (rnn.RELU, {"second": gru.BEFORE})}

@@ -1,0 +1,98 @@
+"""Resize and Upsample to the nearest pixel, and ConvTranspose: operators that give images of more pixels."""
+
+import numpy as np
+from concord.frontends.onnx.lib.builder import Builder
+from concord.frontends.onnx.lib.problems import Refused
+from concord.frontends.onnx.lib.step import FileNode, Value
+from concord.frontends.onnx.lib.views import SampleForm, ViewSource
+from concord.frontends.onnx.nodes.convolution import as_file
+from concord.net.ops.reshape import Concatenation, Enlarging
+from concord.net.ops.transposed import phases, result_size
+
+#: Coordinates with roundings by which whole factors repeat each pixel.
+_REPEATING = {"asymmetric": ("floor",), "half_pixel": ("round_prefer_floor", "round_prefer_ceil")}
+
+
+def resize(step: FileNode, build: Builder) -> list[Value]:
+    """Nearest upsampling by whole factors."""
+    view, later = step.view(0), step.kind == "Resize" and step.opset > 10
+    mode = step.attributes.get("mode", "nearest")
+    if mode != "nearest":
+        raise Refused(f"it interpolates between pixels (mode {mode})", 'use the mode "nearest" and train on')
+    placed = step.attributes.get("coordinate_transformation_mode", "half_pixel" if later else "asymmetric")
+    rounded = step.attributes.get("nearest_mode", "round_prefer_floor" if later else "floor")
+    if rounded not in _REPEATING.get(placed, ()):
+        raise Refused(f"it takes other pixels than the nearest ones (coordinates {placed}, rounded by {rounded})",
+                      "use the coordinates asymmetric with floor, as PyTorch writes them")
+    image = _whole(step, build)
+    factor = _factors(step, view.shape, 2 if later else 1)
+    made = build.add(step, Enlarging(factor=factor), [image], SampleForm.IMAGE, _enlarged(image.shape, factor))
+    return [as_file(made, view.numbers.ndim - 2)]
+
+
+def _factors(step: FileNode, shape: tuple[int, ...], index: int) -> tuple[int, int]:
+    """The factors of rows and columns, of the attribute or input `scales`, or the input `sizes` after it."""
+    scales = step.attributes.get("scales")
+    scales = step.constant(index, "scales") if scales is None else scales
+    axes = np.atleast_1d(step.attributes.get("axes", range(len(shape))))
+    if scales is None or not np.size(scales):
+        sizes = step.constant(index + 1, "sizes")
+        if sizes is None or len(sizes) != len(axes):
+            raise Refused("it has neither scales nor sizes", "export the network again")
+        scales = np.where(axes == 0, 1, np.asarray(sizes) / np.asarray(shape)[axes])  # all samples stay
+    found = np.ones(len(shape))
+    if np.size(scales) != len(axes):
+        raise Refused(f"it has {np.size(scales)} scales for {len(axes)} axes", "export the network again")
+    found[axes] = np.asarray(scales, np.float64).reshape(-1)
+    if (found[:2] != 1).any() or (found < 1).any() or (found != np.round(found)).any():
+        raise Refused(f"its factors are {found.tolist()}", "enlarge rows and columns only, by whole factors")
+    return (1, *map(int, found[2:]))[-2:]
+
+
+def conv_transpose(step: FileNode, build: Builder) -> list[Value]:
+    """A transposed convolution: a convolution for each phase of the result."""
+    weight, bias = step.weights(1, "weight"), step.weights(2, "bias")
+    dimensions, groups = weight.ndim - 2, step.attributes.get("group", 1)
+    image = _whole(step, build)
+    channels, *size = image.shape
+    if dimensions not in (1, 2) or channels != len(weight) or groups < 1 or channels % groups:
+        raise Refused(f"its weight {list(weight.shape)} in {groups} groups does not fit {channels} channels",
+                      "export the network again")
+    if build.grids.get(step.names[1]) is not None:
+        raise Refused("its weights are quantised already", "leave transposed convolutions in float32")
+    if step.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or "output_shape" in step.attributes:
+        raise Refused("the size of its result sets its padding", "use the attributes pads and output_padding")
+    if any(one != 1 for one in step.attributes.get("dilations", ())):
+        raise Refused("its kernel has a dilation", "use a dilation of 1")
+    lines = 2 - dimensions  # an image of one dimension has one row
+    pads = step.attributes.get("pads", [0] * 2 * dimensions)
+    stride = (*[1] * lines, *step.attributes.get("strides", [1] * dimensions))
+    more = (*[0] * lines, *step.attributes.get("output_padding", [0] * dimensions))
+    padding = (*[0] * 2 * lines, *np.reshape(pads, (2, dimensions)).T.ravel().tolist())
+    weight = weight.reshape(*weight.shape[:2], *[1] * lines, *weight.shape[2:])
+    try:
+        made = result_size(size, weight.shape[2:], stride, padding, more)
+    except ValueError as error:
+        reason, _, todo = str(error).partition(": ")
+        raise Refused(reason, todo) from error
+    outputs = weight.shape[1] * groups
+    found = [build.add(step, one, [image], SampleForm.IMAGE, (outputs, *one.window.counts(*size))) for one in phases(
+        weight, np.zeros(outputs) if bias is None else bias, groups=groups, size=size, stride=stride, padding=padding,
+        made=made)]
+    last = found[0]
+    if len(found) > 1:
+        parts = build.add(step, Concatenation(), found, SampleForm.IMAGE, (outputs * len(found), *last.shape[1:]))
+        last = build.add(step, Enlarging(factor=stride, shuffled=True), [parts], SampleForm.IMAGE, (outputs, *made))
+    return [as_file(last, dimensions)]
+
+
+def _whole(step: FileNode, build: Builder) -> ViewSource:
+    """The image that a node reads, without zeros around it."""
+    image = build.image(step.view(0))
+    if any(image.padding):
+        raise Refused("it reads zeros that a Pad has put around its input", "put the Pad behind it")
+    return image.source
+
+
+def _enlarged(shape: tuple[int, ...], factor: tuple[int, int]) -> tuple[int, int, int]:
+    return shape[0], shape[1] * factor[0], shape[2] * factor[1]
