@@ -98,6 +98,9 @@ PROGRAMS = {
     "zoo": (
         "campaigns.zoo.zoo",
         "ONNX files as PyTorch, scikit-learn, Keras and Brevitas write them: imported, or refused by name."),
+    "exports": (
+        "campaigns.exports",
+        "Networks of many kinds as PyTorch exports them, quantised and held to the bit: `--only lstm` runs some."),
     "node_cases": (
         "campaigns.node_cases",
         "ONNX's own models of single nodes: imported and equal to onnxruntime, or refused in a sentence."),

@@ -1,0 +1,228 @@
+"""Networks of many kinds as PyTorch exports them, each quantised and held to the bit on its machine.
+
+Each is written as ONNX, compared with onnxruntime at import, quantised with random samples and run on golden and on
+the simulated machine. `nox -s exports` prints a row for each; `-- --only lstm` runs some.
+"""
+
+import argparse
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+SAMPLES = 12  #: Samples that the simulated machine runs.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Export:
+    """A network that PyTorch exports.
+
+    Attributes:
+        make:   Function from `torch` to a module.
+        shape:  Shape of one sample; a sequence has its time steps first.
+        preset: The machine.
+        dynamo: Whether the later exporter writes it.
+    """
+
+    make: Callable
+    shape: tuple[int, ...]
+    preset: str = "vision"
+    dynamo: bool = False
+
+
+def layer_norm(torch):
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(20, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def rms_norm(torch):
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(20, 16), nn.RMSNorm(16), nn.Linear(16, 4))
+
+
+def gelu(torch):
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(20, 16), nn.GELU(), nn.Linear(16, 4))
+
+
+def softmax_inside(torch):
+    nn = torch.nn
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.keys, self.values, self.end = nn.Linear(20, 8), nn.Linear(20, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.end(torch.softmax(self.keys(x), -1) * self.values(x))
+
+    return Attention()
+
+
+def exponential(torch):
+    nn = torch.nn
+
+    class Exponential(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.end = nn.Linear(20, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.end(torch.exp(-torch.relu(self.first(x))))
+
+    return Exponential()
+
+
+def graph_convolution(torch):
+    """Two graph convolutions on a ring of eight nodes with six features each."""
+    nn = torch.nn
+
+    class GraphConvolution(nn.Module):
+        def __init__(self):
+            super().__init__()
+            ring = torch.eye(8) + torch.roll(torch.eye(8), 1, 0) + torch.roll(torch.eye(8), -1, 0)
+            self.register_buffer("adjacency", ring / 3)
+            self.first, self.second, self.end = nn.Linear(6, 5), nn.Linear(5, 4), nn.Linear(32, 3)
+
+        def forward(self, x):
+            x = torch.relu(self.first(self.adjacency @ x))
+            return self.end(torch.relu(self.second(self.adjacency @ x)).flatten(1))
+
+    return GraphConvolution()
+
+
+def squeeze_excite(torch):
+    nn = torch.nn
+
+    class Excited(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.end = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 4)
+            self.gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 2, 1), nn.ReLU(), nn.Conv2d(2, 8, 1),
+                                      nn.Sigmoid())
+
+        def forward(self, x):
+            x = torch.relu(self.conv(x))
+            return self.end((x * self.gate(x)).mean((2, 3)))
+
+    return Excited()
+
+
+def each_step(torch):
+    """An LSTM with an output at each time step."""
+    nn = torch.nn
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.end = nn.LSTM(6, 8, batch_first=True), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.end(self.cells(x)[0])
+
+    return Tagger()
+
+
+def both_directions_at_the_end(torch):
+    """Both directions of an LSTM, read at the last time step, where the backward one has seen a single input."""
+    nn = torch.nn
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.end = nn.LSTM(6, 7, batch_first=True, bidirectional=True), nn.Linear(14, 3)
+
+        def forward(self, x):
+            return self.end(self.cells(x)[0][:, -1])
+
+    return Both()
+
+
+def lstm_convolution_lstm(torch):
+    nn = torch.nn
+
+    class Sandwich(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.LSTM(6, 8, batch_first=True), nn.LSTM(5, 7, batch_first=True)
+            self.conv, self.end = nn.Conv1d(8, 5, 3, padding=1), nn.Linear(7, 3)
+
+        def forward(self, x):
+            x = torch.relu(self.conv(self.first(x)[0].transpose(1, 2))).transpose(1, 2)
+            return self.end(self.last(x)[0][:, -1])
+
+    return Sandwich()
+
+
+EXPORTS = {
+    "layer_norm": Export(make=layer_norm, shape=(20,), preset="tiny_vector"),
+    "rms_norm": Export(make=rms_norm, shape=(20,), preset="tiny_vector", dynamo=True),
+    "softmax_inside": Export(make=softmax_inside, shape=(20,), preset="tiny_vector"),
+    "exponential": Export(make=exponential, shape=(20,), preset="tiny_vector"),
+    "gelu": Export(make=gelu, shape=(20,)),
+    "graph_convolution": Export(make=graph_convolution, shape=(8, 6)),
+    "squeeze_excite": Export(make=squeeze_excite, shape=(3, 8, 8)),
+    "each_step": Export(make=each_step, shape=(9, 6)),
+    "both_directions_at_the_end": Export(make=both_directions_at_the_end, shape=(9, 6)),
+    "lstm_convolution_lstm": Export(make=lstm_convolution_lstm, shape=(9, 6)),
+}
+
+
+def written(export: Export, path: Path):
+    """Write the ONNX file of an export, with an open number of samples."""
+    import torch
+
+    torch.manual_seed(0)
+    network, example = export.make(torch).eval(), torch.randn(3, *export.shape)
+    axes = {"dynamic_shapes": ({0: torch.export.Dim.AUTO},)} if export.dynamo else {
+        "dynamic_axes": {"x": {0: "batch"}}, "input_names": ["x"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # exporters have warnings of their own
+        torch.onnx.export(network, (example,), path, dynamo=export.dynamo, verbose=False, **axes)
+
+
+def main():
+    """Run all exports, and end with 1 if one is refused or differs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", metavar="TEXT", help="only exports whose name contains it")
+    parser.add_argument("--machine", default="library", choices=("golden", "library"))
+    given, wrong = parser.parse_args(), 0
+    shown = Table("network", "layers", "machine", "off onnxruntime", "differing bits", "cycles")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, export in EXPORTS.items():
+            if given.only in name:
+                row, equal = outcome(name, export, Path(folder), given.machine)
+                shown.add_row(name, *row)
+                wrong += not equal
+    Console(width=140).print(shown)
+    sys.exit(wrong > 0)
+
+
+def outcome(name: str, export: Export, folder: Path, machine: str) -> tuple[tuple[str, ...], bool]:
+    """The cells of an export's row, and whether all of its bits are equal."""
+    import concord
+    from concord.frontends.onnx.compare import difference
+    from concord.frontends.onnx.read import read
+
+    path, rng = folder / f"{name}.onnx", np.random.default_rng(0)
+    written(export, path)
+    np.savez(folder / f"{name}.npz", x=rng.normal(size=(60, *export.shape)).astype(np.float32))
+    try:
+        worst = difference(read(path))
+        made = concord.verify(path, folder / f"{name}.npz", preset=export.preset, samples=SAMPLES, machine=machine,
+                              report=folder / "report", waves=False)
+    except ValueError as error:
+        return (str(error), export.preset, "", "refused", ""), False
+    layers = ", ".join(dict.fromkeys(layer.title for layer in made.model.quantized.layers))
+    bits = "golden alone" if made.bits is None else str(made.bits)
+    return (layers, export.preset, f"{worst:.1e}", bits, f"{made.cycles:,.0f}"), made.equal
+
+
+if __name__ == "__main__":
+    main()
