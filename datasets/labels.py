@@ -16,14 +16,14 @@ CLASSES = 65_536
 def task_of(parts: Mapping[str, Raw]) -> Task:
     """The task that labels are usually for: texts, integers and one-hot rows are classes, other numbers targets.
 
-    Integers or texts for each time step of sequences are classes, too.
+    Integers or texts for each time step of sequences, or each pixel of images, are classes, too.
     """
     found = [raw.labels for raw in parts.values() if raw.labels is not None]
     if not found:
         return Task.NONE
     if all(labels.dtype.kind in "biuSU" and labels.ndim == 1 or _one_hot(labels) for labels in map(_squeezed, found)):
         return Task.CLASSIFICATION
-    if all(_of_steps(raw) and raw.labels.dtype.kind in "biuSU" for raw in parts.values() if raw.labels is not None):
+    if all(_of_places(raw) and raw.labels.dtype.kind in "biuSU" for raw in parts.values() if raw.labels is not None):
         return Task.CLASSIFICATION
     return Task.REGRESSION
 
@@ -71,7 +71,8 @@ def _classes(
         limit = len(names) if given else CLASSES
         for index in np.argwhere((found < (UNLABELLED if found.ndim > 1 else 0)) | (found >= limit))[:1]:
             raise ValueError(f"{_where(parts[part], index[0])}: label {found[tuple(index)]} is not one of the classes "
-                             f"0..{limit - 1}" + f", or {UNLABELLED} for a time step without one" * (found.ndim > 1)
+                             f"0..{limit - 1}"
+                             + f", or {UNLABELLED} for a time step or pixel without one" * (found.ndim > 1)
                              + ("" if given else "; for real numbers say `task = \"regression\"`"))
     count = max((int(found.max()) + 1 for found in values.values() if len(found)), default=0)
     names = (*names, *dataset.names(count)[len(names):])
@@ -80,11 +81,12 @@ def _classes(
 
 
 def _class_values(raw: Raw) -> np.ndarray:
-    """Classes as integers or texts, of [samples], or of [samples, time]."""
+    """Classes as integers or texts, of [samples], or of [samples, places]: time steps, or pixels row by row."""
     labels = _squeezed(raw.labels)
     if _one_hot(labels):
         return labels.argmax(axis=1)
-    if labels.ndim == 2 and _of_steps(raw):
+    if labels.ndim == 3 or labels.ndim == 2 and _of_places(raw):
+        labels = labels.reshape(len(labels), -1)
         flat = np.repeat(np.arange(len(labels)), labels.shape[1])
         return _class_values(replace(raw.part(flat), labels=labels.reshape(-1))).reshape(labels.shape)
     if labels.ndim != 1:
@@ -130,9 +132,11 @@ def _squeezed(labels: np.ndarray) -> np.ndarray:
     return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
-def _of_steps(raw: Raw) -> bool:
-    """Whether there is a label for each time step of a sequence of vectors."""
-    return raw.labels.ndim == 2 and raw.inputs.ndim == 3 and raw.labels.shape == raw.inputs.shape[:2]
+def _of_places(raw: Raw) -> bool:
+    """Whether each time step of sequences of vectors, or each pixel of images with channels, has a label."""
+    places, inputs = raw.labels.shape, raw.inputs.shape
+    channels_first = len(places) == 3 and places == (*inputs[:1], *inputs[2:])
+    return len(inputs) == len(places) + 1 in (3, 4) and (channels_first or places == inputs[:-1])
 
 
 def _one_hot(labels: np.ndarray) -> bool:

@@ -97,7 +97,7 @@ def _accuracy(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     """Share of the samples whose largest output is that of their class."""
     classes, left = divmod(outputs.shape[1], samples.steps)
     if left:
-        raise ValueError(f"a sample has the classes of {samples.steps} time steps, but the network has "
+        raise ValueError(f"a sample has the classes of {samples.steps} time steps or pixels, but the network has "
                          f"{outputs.shape[1]} outputs, which are not as many for each")
     if samples.labels.max(initial=0) >= classes:
         raise ValueError(f"a sample has class {samples.labels.max()}, but the network has {classes} outputs, "

@@ -29,8 +29,8 @@ class Samples:
     Attributes:
         inputs:  uint16[samples, inputs], binary16 patterns; for sequences [samples, time, inputs], padded with +0.
         lengths: int64[samples], time steps of each sequence; None if all are equal, or the data are vectors.
-        labels:  int[samples], class of each sample, or int[samples, time], class of each of its time steps, UNLABELLED
-            where there is none; float32[samples, outputs] for regression; None if unknown.
+        labels:  int[samples], class of each sample, or int[samples, places], class of each of its time steps or pixels,
+            UNLABELLED where there is none; float32[samples, outputs] for regression; None if unknown.
         classes: Names of the classes; may be empty.
     """
 
@@ -53,7 +53,7 @@ class Samples:
 
     @property
     def steps(self) -> int:
-        """Number of classes of one sample: that of its time steps where each has one, else 1."""
+        """Number of classes of one sample: that of its time steps or pixels where each has one, else 1."""
         return self.labels.shape[1] if self.labels is not None and (
             self.labels.ndim == 2 and self.labels.dtype.kind == "i") else 1
 

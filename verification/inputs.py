@@ -239,8 +239,8 @@ def _check_labels(network: Firmware | Model, data: DataSet, place: str):
     labels = data.test.labels
     match data.task:
         case Task.CLASSIFICATION if network.outputs % data.test.steps:
-            raise ValueError(f"{place}: a sample has a class for each of {data.test.steps} time steps, {network.name} "
-                             f"has {network.outputs} outputs; name another test set with --data")
+            raise ValueError(f"{place}: a sample has a class for each of {data.test.steps} time steps or pixels, "
+                             f"{network.name} has {network.outputs} outputs; name another test set with --data")
         case Task.CLASSIFICATION if labels.max() >= network.outputs // data.test.steps:
             raise ValueError(f"{place}: the test set has class {labels.max()}, {network.name} has "
                              f"{network.outputs // data.test.steps} outputs; name another one with --data")

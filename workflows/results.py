@@ -75,7 +75,7 @@ def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICAT
     if not found:
         return f"{len(results)} samples"
     if task is Task.CLASSIFICATION:
-        count = f"{(samples.labels != UNLABELLED).sum():,} time steps" if samples.steps > 1 else len(results)
+        count = f"{(samples.labels != UNLABELLED).sum():,} time steps or pixels" if samples.steps > 1 else len(results)
         return f"{found['accuracy']:.2%} of {count} right"
     return f"{described(found)} of {len(results)} samples"
 
