@@ -1,5 +1,6 @@
-"""Compare update rules on sequences: an LSTM of 32 cells learns JapaneseVowels by SGD with momentum."""
+"""Compare update rules on sequences: an LSTM and a GRU of 32 cells learn JapaneseVowels by SGD with momentum."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,14 @@ from rich.console import Console
 from rich.table import Table
 
 RULES = (UpdateRule.FP32, UpdateRule.MASTER, UpdateRule.LAZY, UpdateRule.NONE)
+CELLS = ("lstm", "gru")
 RATES = Rates(learning_rate=0.1, momentum=0.9)
 
 
-def train_sequences(rule: UpdateRule, seed: int, epochs: int, folder: Path | None) -> float:
+def train_sequences(cell: str, rule: UpdateRule, seed: int, epochs: int, folder: Path | None) -> float:
     """Accuracy on the test set in percent, after training on one thread from the same numbers for every rule."""
     reproducible(seed)
-    trainee = of_sequences("lstm", folder, (32,))
+    trainee = of_sequences(cell, folder, (32,))
     train, test, values = trainee.sets.train, trainee.sets.test, initial_values(trainee.layers, seed)
     options = {"epochs": epochs, "batch_size": trainee.batch, "seed": seed}
     if rule is UpdateRule.FP32:
@@ -40,12 +42,12 @@ def train_sequences(rule: UpdateRule, seed: int, epochs: int, folder: Path | Non
 
 def report_sequences(folder: Path | None, seeds: int, epochs: int, console: Console):
     """Train with each rule from each seed, in two processes, and print the accuracies."""
-    jobs = [(rule, seed, epochs, folder) for rule in RULES for seed in range(seeds)]
-    found = side_by_side("training", train_sequences, jobs, console)
-    table = Table("rule", "accuracy, mean", "each seed", "bytes a parameter",
-                  title=f"JapaneseVowels, LSTM of 32 cells, {epochs} epochs")
-    for rule in RULES:
-        rows = [made for made, job in zip(found, jobs, strict=True) if job[0] is rule]
-        table.add_row(rule, f"{np.mean(rows):.2f}", " ".join(f"{row:.2f}" for row in rows),
+    jobs = [(cell, rule, seed, epochs, folder) for seed in range(seeds) for cell in CELLS for rule in RULES]
+    found = dict(zip(jobs, side_by_side("training", train_sequences, jobs, console), strict=True))
+    table = Table("cell", "rule", "accuracy, mean", "each seed", "bytes a parameter",
+                  title=f"JapaneseVowels, 32 cells, {epochs} epochs")
+    for cell, rule in product(CELLS, RULES):
+        rows = [found[cell, rule, seed, epochs, folder] for seed in range(seeds)]
+        table.add_row(cell, rule, f"{np.mean(rows):.2f}", " ".join(f"{row:.2f}" for row in rows),
                       str(state_bytes(rule, RATES)["all"]))
     console.print(table)
