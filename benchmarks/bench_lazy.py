@@ -146,7 +146,8 @@ def picture(runs: list[LazyTraining], path: Path):
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
-    sequences: Annotated[bool, typer.Option("--sequences", help="Train an LSTM and a GRU on JapaneseVowels instead.")] = False,
+    sequences: Annotated[bool, typer.Option(
+        "--sequences", help="Train an LSTM and a GRU on JapaneseVowels instead.")] = False,
     vowels: Annotated[Path | None, typer.Option(
         help="Folder of JapaneseVowels for --sequences.", show_default="that of the package aeon")] = None,
     samples: Annotated[int, typer.Option(help="Number of training images.")] = SAMPLES,

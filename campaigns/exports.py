@@ -41,6 +41,22 @@ def layer_norm(torch):
     return nn.Sequential(nn.Linear(20, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4))
 
 
+def layer_norm_of_pixels(torch):
+    nn = torch.nn
+
+    class Normalised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = nn.Conv2d(2, 6, 3, padding=1), nn.LayerNorm(6)
+            self.second, self.end = nn.Conv2d(6, 4, 2, stride=2), nn.Linear(16, 3)
+
+        def forward(self, x):
+            x = self.norm(self.first(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            return self.end(torch.relu(self.second(x)).flatten(1))
+
+    return Normalised()
+
+
 def rms_norm(torch):
     nn = torch.nn
     return nn.Sequential(nn.Linear(20, 16), nn.RMSNorm(16), nn.Linear(16, 4))
@@ -162,6 +178,7 @@ def lstm_convolution_lstm(torch):
 
 EXPORTS = {
     "layer_norm": Export(make=layer_norm, shape=(20,), preset="tiny_vector"),
+    "layer_norm_of_pixels": Export(make=layer_norm_of_pixels, shape=(2, 4, 4), preset="tiny_vector"),
     "rms_norm": Export(make=rms_norm, shape=(20,), preset="tiny_vector", dynamo=True),
     "softmax_inside": Export(make=softmax_inside, shape=(20,), preset="tiny_vector"),
     "exponential": Export(make=exponential, shape=(20,), preset="tiny_vector"),

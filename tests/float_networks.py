@@ -188,6 +188,15 @@ def reductions() -> Graph:
     return chain.dense("out", 4, 9).network("reductions")
 
 
+def pixel_reductions() -> Graph:
+    """Softmax and layer norm of the channels of each pixel."""
+    rng = np.random.default_rng(12)
+    weight, bias = rng.uniform(0.5, 2, 5).astype(np.float32), rng.normal(0, 0.3, 5).astype(np.float32)
+    chain = Chain((2, 6, 7)).conv("a", 5, 2, padding=(1, 1, 1, 1)).add(FeatureNorm(weight=weight, bias=bias), "layer")
+    chain.add(SoftmaxInside(), "soft", ("a",)).add(Multiplication(), "gated", ("layer", "soft"))
+    return chain.conv("b", 4, 5).add(GlobalAverage(), "mean").dense("out", 3, 4).network("pixel_reductions")
+
+
 def gated_vectors() -> Graph:
     """Products of vectors: SiLU, a gate, a square, and three tensors."""
     chain = Chain((7,)).dense("a", 9, 7).add(Sigmoid(), "s").add(Multiplication(), "silu", ("a", "s"))

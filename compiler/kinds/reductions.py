@@ -29,9 +29,9 @@ class ReducingKind(CurveKind):
         return super().limits(layer, config, images=images) + limits.reductions(config)
 
     def made(self, network: PlannedNetwork, layer, sources):
-        if sources[0].lanes > sources[0].shape[0] or sources[0].pixels > 1:
+        if sources[0].lanes > sources[0].shape[0]:
             network.problem(layer, "it reduces a vector whose elements follow each other: put a layer with weights "
-                                   "between it and a concatenation or an image")
+                                   "between it and a concatenation")
         return super().made(network, layer, sources)
 
 

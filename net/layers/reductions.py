@@ -19,11 +19,13 @@ class VectorSoftmax(Layer):
 
     Attributes:
         name:   Name of the layer, unique in its model.
-        inputs: Number of elements of the vector.
+        inputs: Number of elements of the vector, or of the image.
+        pixels: Number of pixels of an image, of each of which it sees the channels; 1 for a vector.
     """
 
     name: str
     inputs: int
+    pixels: int = 1
 
     title = "softmax inside a network"
 
@@ -32,24 +34,26 @@ class VectorSoftmax(Layer):
         return self.inputs
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
-        powers = activate(Activation.EXP, float16.sub(x[0], _spread(Operation.V_LARGEST, x[0])))
+        x = _vectors(x[0], self.pixels)
+        powers = activate(Activation.EXP, float16.sub(x, _spread(Operation.V_LARGEST, x)))
         factor = activate(Activation.RECIPROCAL, _spread(Operation.V_SUM, powers))
-        return Trace(outputs=float16.mul(powers, factor))
+        return Trace(outputs=_elements(float16.mul(powers, factor)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class VectorNorm(Layer):
     """d * weight * (root / sqrt(sum of d * share * d + floor)) + bias, where d = x - mean, or d = x.
 
-    `share` is a power of two of about 1 / inputs, so that the sum is about the mean square of d and overflows only
-    where d deviates by some 250; root is sqrt(inputs * share) and floor = epsilon * root**2.
+    `share` is a power of two of about 1 / channels, so that the sum is about the mean square of d and overflows only
+    where d deviates by some 250; root is sqrt(channels * share) and floor = epsilon * root**2.
 
     Attributes:
         name:    Name of the layer, unique in its model.
-        weight:  uint16[inputs], binary16 patterns.
-        bias:    uint16[inputs], binary16 patterns.
+        weight:  uint16[channels], binary16 patterns.
+        bias:    uint16[channels], binary16 patterns.
         centred: Whether the mean is subtracted.
         epsilon: What is added to the mean square.
+        pixels:  Number of pixels of an image, of each of which it sees the channels; 1 for a vector.
     """
 
     name: str
@@ -57,6 +61,7 @@ class VectorNorm(Layer):
     bias: np.ndarray
     centred: bool
     epsilon: float
+    pixels: int = 1
 
     title = "normalisation"
 
@@ -70,8 +75,8 @@ class VectorNorm(Layer):
 
     @property
     def inputs(self) -> int:
-        """Number of elements of the vector."""
-        return self.weight.size
+        """Number of elements of the vector, or of the image."""
+        return self.weight.size * self.pixels
 
     @property
     def outputs(self) -> int:
@@ -80,18 +85,28 @@ class VectorNorm(Layer):
     @property
     def numbers(self) -> dict[str, float]:
         """The constants of the machine before they are rounded to binary16."""
-        share = 2.0 ** -(self.inputs - 1).bit_length()
-        return {"mean": -1 / self.inputs, "share": share, "floor": self.epsilon * self.inputs * share,
-                "root": (self.inputs * share) ** 0.5}
+        count = self.weight.size
+        share = 2.0 ** -(count - 1).bit_length()
+        return {"mean": -1 / count, "share": share, "floor": self.epsilon * count * share,
+                "root": (count * share) ** 0.5}
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
         mean, share, floor, root = (to_bits(np.full((1, 1), number)) for number in self.numbers.values())
-        d = x[0]
+        d = _vectors(x[0], self.pixels)
         if self.centred:
             d = float16.add(d, float16.mul(_spread(Operation.V_SUM, d), mean))
         total = _spread(Operation.V_SUM, float16.mul(float16.mul(d, share), d))
         factor = float16.mul(activate(Activation.RSQRT, float16.add(total, floor)), root)
-        return Trace(outputs=float16.add(float16.mul(float16.mul(d, self.weight), factor), self.bias))
+        return Trace(outputs=_elements(float16.add(float16.mul(float16.mul(d, self.weight), factor), self.bias)))
+
+
+def _vectors(x: np.ndarray, pixels: int) -> np.ndarray:
+    """The vectors uint16[samples, pixels, channels] of samples whose elements are channels, rows and columns."""
+    return x.reshape(len(x), -1, pixels).swapaxes(1, 2)
+
+
+def _elements(vectors: np.ndarray) -> np.ndarray:
+    return vectors.swapaxes(1, 2).reshape(len(vectors), -1)
 
 
 def _spread(operation: Operation, x: np.ndarray) -> np.ndarray:

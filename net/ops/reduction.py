@@ -1,11 +1,14 @@
-"""Operators that see all elements of a vector at once: softmax, and normalisation over features."""
+"""Operators that see all elements of a vector at once: softmax, and normalisation over features.
+
+Of a sequence they see the vector of each time step, of an image the channels of each pixel.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.mfu.softmax import real_softmax
 from concord.net.ops import checks
-from concord.net.ops.operator import Operator
+from concord.net.ops.operator import Operator, Takes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -13,12 +16,10 @@ class SoftmaxInside(Operator):
     """y_i = exp(x_i) / sum of exp(x_j) over the elements of a vector, of which a network goes on."""
 
     kind = "softmax"
-
-    def shape(self, *inputs):
-        return _vector(inputs[0], "a softmax")
+    takes = Takes.EITHER
 
     def real(self, x, lengths):
-        return real_softmax(x)
+        return np.moveaxis(real_softmax(_last(x)), -1, 1) if x.ndim == 4 else real_softmax(x)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -37,6 +38,7 @@ class FeatureNorm(Operator):
     epsilon: float = 1e-5
 
     kind = "feature_norm"
+    takes = Takes.EITHER
 
     def __post_init__(self):
         checks.numbers(weight=self.weight, bias=self.bias)
@@ -51,10 +53,13 @@ class FeatureNorm(Operator):
         return "layer norm" if self.centred else "RMS norm"
 
     def shape(self, *inputs):
-        checks.channels(_vector(inputs[0], "a normalisation over features")[0], len(self.weight))
+        checks.channels(inputs[0][0], len(self.weight))
         return inputs[0]
 
     def real(self, x, lengths):
+        return np.moveaxis(self._vectors(_last(x)), -1, 1) if x.ndim == 4 else self._vectors(x)
+
+    def _vectors(self, x):
         difference = x - x.mean(-1, keepdims=True) if self.centred else x
         variance = np.square(difference).mean(-1, keepdims=True)
         return self.weight * (difference / np.sqrt(variance + self.epsilon)) + self.bias
@@ -64,7 +69,6 @@ class FeatureNorm(Operator):
 REDUCTIONS = (SoftmaxInside, FeatureNorm)
 
 
-def _vector(shape, what):
-    if len(shape) != 1:
-        raise ValueError(f"{what} takes a vector, not an image of {' x '.join(map(str, shape))}; flatten it before")
-    return shape
+def _last(image: np.ndarray) -> np.ndarray:
+    """An image with its channels in the last place."""
+    return np.moveaxis(image, 1, -1)

@@ -251,10 +251,10 @@ def _plain(part: Part, plan: Plan) -> Layer:
         case Gelu():
             return TanhGelu(name=part.name, inputs=prod(shape), line=op.factors[0], cube=op.factors[1])
         case SoftmaxInside():
-            return VectorSoftmax(name=part.name, inputs=prod(shape))
+            return VectorSoftmax(name=part.name, inputs=prod(shape), pixels=prod(shape[1:]))
         case FeatureNorm():
             return VectorNorm(name=part.name, weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
-                                 epsilon=op.epsilon)
+                              epsilon=op.epsilon, pixels=prod(shape[1:]))
         case Pointwise():
             return Curve(name=part.name, inputs=prod(shape), activation=part.activation)
         case Concatenation():

@@ -33,7 +33,11 @@ def input_first() -> Graph:
 
 NETWORKS = {make.__name__: make for make in (
     float_networks.gated_images, float_networks.excited, float_networks.enlarged, float_networks.gated_vectors,
-    float_networks.leaky, float_networks.gelus, float_networks.more_functions, float_networks.reductions, input_first)}
+    float_networks.leaky, float_networks.gelus, float_networks.more_functions, float_networks.reductions,
+    float_networks.pixel_reductions, input_first)}
+
+
+REDUCTIONS = {"reductions", "pixel_reductions"}
 
 
 def machine(name: str) -> Config:
@@ -50,7 +54,7 @@ def model_of(name: str, config: Config, *, block: bool):
 
 
 @pytest.mark.parametrize("block", [False, True])
-@pytest.mark.parametrize("name", sorted(NETWORKS.keys() - {"reductions"}))
+@pytest.mark.parametrize("name", sorted(NETWORKS.keys() - REDUCTIONS))
 def test_golden_and_twin_give_the_bits_of_the_layers(name, block):
     config = machine("vision")
     model = model_of(name, config, block=block)
@@ -60,10 +64,11 @@ def test_golden_and_twin_give_the_bits_of_the_layers(name, block):
 
 
 @pytest.mark.parametrize("block", [False, True])
-def test_reductions_of_vectors(block):
+@pytest.mark.parametrize("name", sorted(REDUCTIONS))
+def test_reductions_of_vectors(name, block):
     """Golden gives the bits of the layers; a twin says that it has no reductions."""
     config = machine("vision")
-    model = model_of("reductions", config, block=block)
+    model = model_of(name, config, block=block)
     compilation = agree_on_random(config, model, samples=3)
     with pytest.raises(Unrecognised, match="reduces vectors"):
         recovered.agree(config, model, networks.inputs(np.random.default_rng(5), 3, model.inputs))

@@ -39,7 +39,7 @@ FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.resi
                 "enlarged": float_networks.enlarged,
                 "gated vectors": float_networks.gated_vectors, "leaky": float_networks.leaky,
                 "gelus": float_networks.gelus, "more functions": float_networks.more_functions,
-                "reductions": float_networks.reductions}
+                "reductions": float_networks.reductions, "pixel reductions": float_networks.pixel_reductions}
 RECURRENT = {
     **{name: (cell, {}) for name, cell in CELLS.items()}, "both": (lstm.LSTM, {"both": True}),
     "both gru": (gru.AFTER, {"both": True}), "mixed": (rnn.RELU, {"second": gru.BEFORE})}

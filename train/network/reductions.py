@@ -11,6 +11,8 @@ from concord.train.lib.straight_through import binary16
 
 def softmax(op: SoftmaxInside, x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
     """The softmax of vectors float32[samples, elements]; the machine's with `lowered`."""
+    if x.dim() == 4:
+        return softmax(op, x.movedim(1, -1).flatten(1, 2), lowered=lowered).movedim(-1, 1).unflatten(2, x.shape[2:])
     if not lowered:
         return torch.softmax(x, -1)
     # The largest element cancels in exact arithmetic, so that no gradient goes through it.
@@ -20,6 +22,8 @@ def softmax(op: SoftmaxInside, x: torch.Tensor, *, lowered: bool) -> torch.Tenso
 
 def norm(op: FeatureNorm, x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
     """Layer or RMS normalisation of vectors float32[samples, elements]; the machine's with `lowered`."""
+    if x.dim() == 4:
+        return norm(op, x.movedim(1, -1).flatten(1, 2), lowered=lowered).movedim(-1, 1).unflatten(2, x.shape[2:])
     if not lowered:
         d = x - x.mean(-1, keepdim=True) if op.centred else x
         scaled = d * torch.rsqrt(d.square().mean(-1, keepdim=True) + op.epsilon)
