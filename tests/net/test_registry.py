@@ -12,6 +12,7 @@ from concord.golden.lib.float16 import to_bits
 from concord.net import network
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
+from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer, Unknown
 from concord.net.layers.pooling import BlockQuantizedResult, MaxPool, QuantizedResult
@@ -55,6 +56,7 @@ MAKERS = {
     "Curve": lambda rng: Curve(name="layer", inputs=6, activation=Activation.TANH),
     "Leaky": lambda rng: Leaky(name="layer", inputs=6, slope=0.1),
     "TanhGelu": lambda rng: TanhGelu(name="layer", inputs=6),
+    "Enlarge": lambda rng: Enlarge(name="layer", shape=(2, 4, 4), factor=(2, 3)),
     "VectorSoftmax": lambda rng: VectorSoftmax(name="layer", inputs=6),
     "VectorNorm": lambda rng: VectorNorm(name="layer", weight=to_bits(rng.normal(size=6)), centred=True,
                                                bias=to_bits(rng.normal(size=6)), epsilon=1e-5),
