@@ -1,6 +1,7 @@
 """Finishes quantised networks: they are measured in golden arithmetic and written as model files."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,7 @@ def finish(
     task: Task = Task.CLASSIFICATION,
     description: str = "",
     axes: InputAxes | None = None,
+    results: tuple[tuple[str, int], ...] = (),
     progress: Show = silent,
 ) -> Model:
     """Measure a network on its test set and write it.
@@ -59,6 +61,7 @@ def finish(
         quantized: The same of the quantised network in float arithmetic: after post-training quantisation, or in
             quantisation-aware training.
         lowered:  uint16[samples, outputs], the same of the network in PyTorch in the machine's arithmetic, or None.
+        results:  Names and sizes of several outputs of the float network, see `Graph`.
         progress: Shows how many samples golden has computed.
         Others:   As in `Model` and `Provenance`.
 
@@ -101,6 +104,8 @@ def finish(
     if lowered is not None:
         check_bits(outputs, lowered)
     finished = separated(model(measured(outputs.view(np.float16).astype(np.float64))))
+    if results and finished.graph:
+        finished = replace(finished, graph=replace(finished.graph, results=results))
     some = test.part(slice(0, RECORDED))
     finished = ranges.with_ranges(finished, ranges.measured(finished, some.inputs, some.lengths))
     save_model(finished, out)

@@ -74,6 +74,7 @@ class Graph(Wired[Node]):
         origin: Where the network comes from: file, its SHA-256, producer, opset.
         file_shape: Shape of one sample, or of one time step, in the file that it came from; empty for that of `axes`.
         classes: Names of the outputs, if the file has them.
+        results: Names and numbers of elements of the tensors that lie one after the other in the output; empty for one.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Graph(Wired[Node]):
     origin: Mapping[str, str] = field(default_factory=dict)
     file_shape: Shape = ()
     classes: tuple[str, ...] = ()
+    results: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self):
         if not self.nodes:
@@ -232,6 +234,11 @@ class Graph(Wired[Node]):
                 times[node.name] = np.full(len(x), made.shape[1]) if begins else times[first]
                 found[node.name] = made
         return found
+
+
+def listed(results: Sequence[tuple[str, int]]) -> str:
+    """Several outputs, each with the number of its elements, as text."""
+    return ", ".join(f"{name!r} ({size})" for name, size in results)
 
 
 def _needed(nodes: Sequence[Node], output: str) -> tuple[Node, ...]:

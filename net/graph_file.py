@@ -31,7 +31,8 @@ def packed(network: Graph) -> tuple[dict, dict[str, np.ndarray]]:
         "name": network.name, "shape": network.shape, "sequence": network.sequence, "axes": network.axes,
         "nodes": records, "notes": network.notes, "origin": dict(network.origin),
         **({"softmax": True} if network.softmax else {}), "file_shape": network.file_shape,
-        **({"classes": network.classes} if network.classes else {})}
+        **({"classes": network.classes} if network.classes else {}),
+        **({"results": network.results} if network.results else {})}
     return record, arrays
 
 
@@ -63,7 +64,8 @@ def unpacked(record: dict, arrays: dict[str, np.ndarray]) -> Graph:
         name=str(record["name"]), shape=tuple(record["shape"]), sequence=bool(record["sequence"]),
         axes=tuple(record["axes"]), nodes=tuple(nodes), notes=tuple(record["notes"]), origin=dict(record["origin"]),
         softmax=bool(record.get("softmax", False)), file_shape=tuple(record.get("file_shape", ())),
-        classes=tuple(map(str, record.get("classes", ()))))
+        classes=tuple(map(str, record.get("classes", ()))),
+        results=tuple((str(name), int(size)) for name, size in record.get("results", ())))
 
 
 def _node(index: int, record: dict, arrays: dict[str, np.ndarray], before: Sequence[Node]) -> Node:

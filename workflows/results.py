@@ -1,7 +1,7 @@
 """The outputs of a network, as text and as a file."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +83,21 @@ def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICAT
 def described(measures: dict[str, float]) -> str:
     """Measures by name, as text."""
     return ", ".join(f"{name} {text(name, value)}" for name, value in measures.items())
+
+
+def apart(outputs: np.ndarray, results: Sequence[tuple[str, int]]) -> dict[str, np.ndarray]:
+    """Each of several outputs [..., size] by its name, from the whole vector [..., outputs]; none of a single one."""
+    if not results:
+        return {}
+    ends = np.cumsum([size for _, size in results])
+    return dict(zip((name for name, _ in results), np.split(outputs, ends[:-1], axis=-1), strict=True))
+
+
+def write_arrays(path: Path, results: Mapping[str, np.ndarray]):
+    """Write several outputs, uint16[samples, size] each, as a .npz file with an array of binary16 for each of them."""
+    stream = io.BytesIO()
+    np.savez(stream, **{name: values.view(np.float16) for name, values in results.items()})
+    write_all(path.parent, {path.name: stream.getvalue()})
 
 
 def write_outputs(path: Path, results: np.ndarray, classes: Sequence[str], samples: Samples):

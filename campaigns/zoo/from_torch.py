@@ -165,6 +165,22 @@ def unet(torch, *, transposed: bool):
     return UNet()
 
 
+def two_heads(torch):
+    """Two outputs of one image."""
+    nn = torch.nn
+
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.kind, self.place = nn.Conv2d(2, 6, 3), nn.Linear(6, 3), nn.Linear(6, 4)
+
+        def forward(self, x):
+            features = torch.relu(self.first(x)).mean((2, 3))
+            return self.kind(features), self.place(features)
+
+    return Heads()
+
+
 def decoder(torch):
     """From a small image to a larger one, as generators and autoencoders end."""
     nn = torch.nn
@@ -194,7 +210,8 @@ def recurrent(torch, kind: str, *, last: str = "h", layers: int = 1, bidirection
 
 _IMAGES = {"lenet": (lenet, (1, 12, 12)), "mobile": (mobile, (3, 9, 9)), "inception": (inception, (3, 7, 6)),
            "normalised_image": (normalised_image, (3, 8, 8)), "one_dimension": (one_dimension, (4, 16)),
-           "decoder": (decoder, (2, 3, 4)), "unet": (partial(unet, transposed=True), (2, 8, 6)),
+           "decoder": (decoder, (2, 3, 4)), "two_heads": (two_heads, (2, 6, 5)),
+           "unet": (partial(unet, transposed=True), (2, 8, 6)),
            "unet_nearest": (partial(unet, transposed=False), (2, 8, 6))}
 _VECTORS = {"mlp": mlp, "normalised_mlp": normalised_mlp, "autoencoder": autoencoder}
 _SEQUENCES = {

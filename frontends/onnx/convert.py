@@ -39,6 +39,7 @@ class Conversion:
         values:   Every tensor of the graph by name.
         problems: Nodes that cannot be computed.
         ending:   Where the network ends; None if there are problems.
+        results:  Names and sizes of several outputs side by side, see `Graph`.
     """
 
     axes: Axes
@@ -46,6 +47,7 @@ class Conversion:
     values: dict[str, Value]
     problems: list[Problem]
     ending: Ending | None
+    results: tuple[tuple[str, int], ...] = ()
 
 
 def convert(path: Path, model: onnx.ModelProto, entry: GraphInput, output: str | None) -> Conversion:

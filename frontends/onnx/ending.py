@@ -4,10 +4,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnx
 from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import HostValue, UnknownValue, Value, misplaced
 from concord.frontends.onnx.lib.views import SampleForm, View
+from onnx import helper
+
+
+class SeveralOutputs(ValueError):
+    """A graph gives several tensors, of which the machine gives one.
+
+    Args:
+        path:  File.
+        names: Names of the outputs.
+        apart: Whether the machine computes each of them itself, so that they can be joined.
+    """
+
+    def __init__(self, path: Path, names: tuple[str, ...], apart: bool):
+        super().__init__(f"{path}: it has {len(names)} outputs, {', '.join(map(repr, names))}; the machine gives one: "
+                         "choose it by --output NAME, or join them by a Concat")
+        self.names, self.apart = names, apart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -36,7 +53,8 @@ def choose(path: Path, outputs: dict[str, Value], wanted: str | None) -> View:
         wanted:  Name of the output to give, or None for the only one.
 
     Raises:
-        ValueError: there is no such output, or there are several.
+        SeveralOutputs: there are several.
+        ValueError: there is no such output.
     """
     if wanted is not None and wanted not in outputs:
         raise ValueError(f"{path}: it has no output {wanted!r}; its outputs are {', '.join(map(repr, outputs))}")
@@ -47,9 +65,30 @@ def choose(path: Path, outputs: dict[str, Value], wanted: str | None) -> View:
         raise ValueError(f"{path}: its output {', '.join(map(repr, outputs))} does not depend on its input"
                          if not reason else f"{path}: {reason}; export the network with another output")
     if len({(view.source.name, view.numbers.tobytes()) for view in computed.values()}) > 1:
-        raise ValueError(f"{path}: it has {len(outputs)} outputs, {', '.join(map(repr, outputs))}; the machine gives "
-                         "one: choose it by --output NAME, or join them by a Concat")
+        raise SeveralOutputs(path, tuple(outputs), all(isinstance(value, View) for value in outputs.values()))
     return next(iter(computed.values()))
+
+
+def side_by_side(model: onnx.ModelProto, names: tuple[str, ...]) -> onnx.ModelProto:
+    """The graph whose only output is a vector of all elements of these outputs, one output after the other."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    taken = {name for node in model.graph.node for name in (node.name, *node.output)}
+    flat = [_unused(f"{name}_flat", taken) for name in names]
+    whole = _unused("outputs", taken)
+    made.graph.node.extend([
+        *(helper.make_node("Flatten", [name], [each], each, axis=1) for name, each in zip(names, flat, strict=True)),
+        helper.make_node("Concat", flat, [whole], whole, axis=1)])
+    del made.graph.output[:]
+    kind = model.graph.output[0].type.tensor_type.elem_type
+    made.graph.output.append(helper.make_tensor_value_info(whole, kind, None))
+    return made
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def softmaxed(outputs: dict[str, Value], wanted: str | None) -> bool:

@@ -4,18 +4,19 @@ import ast
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 from concord.frontends.onnx.convert import Conversion, convert
+from concord.frontends.onnx.ending import SeveralOutputs, side_by_side
 from concord.frontends.onnx.input_shape import Axes, GraphInput, entry
 from concord.frontends.onnx.lib.problems import refusal
 from concord.frontends.onnx.lib.views import SampleForm, axes
 from concord.frontends.onnx.onnx_file import opset, read_onnx
 from concord.lib.names import cleaned
-from concord.net.graph import INPUT, Graph
+from concord.net.graph import INPUT, Graph, listed
 from concord.net.passes.simplify import simplified
 from onnx import numpy_helper
 
@@ -91,7 +92,7 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
     except ValueError as error:
         raise ValueError(f"{error}\n{hint}" if hint else str(error)) from error
     try:
-        found = convert(path, model, first, output)
+        model, found = _converted(path, model, first, output)
     except ValueError as error:
         raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
     if found.problems:
@@ -111,6 +112,31 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
         numbers=found.values[first.name].places, places=found.ending.places)
 
 
+def _converted(path: Path, model: onnx.ModelProto, first: GraphInput, output: str | None
+               ) -> tuple[onnx.ModelProto, Conversion]:
+    """A graph and what it becomes; of several outputs, the graph that gives them side by side.
+
+    Raises:
+        ValueError: as `convert` has it; or there are several outputs, which cannot be joined.
+    """
+    try:
+        return model, convert(path, model, first, output)
+    except SeveralOutputs as error:
+        if not error.apart:
+            raise
+        made = side_by_side(model, error.names)
+        try:
+            found = convert(path, made, first, None)
+        except ValueError:
+            raise error from None
+        if found.problems:
+            raise error from None
+        samples = found.build.input.samples
+        sizes = tuple((cleaned(name), found.values[name].numbers.size // samples) for name in error.names)
+        found.build.note(f"Its outputs {listed(sizes)} lie one after the other in one vector.")
+        return made, replace(found, results=sizes)
+
+
 def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> Graph:
     source = found.build.input
     shape, sequence = source.shape, source.form is SampleForm.SEQUENCE
@@ -123,7 +149,7 @@ def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> Graph:
     whole = Graph(
         name=cleaned(path.stem), shape=tuple(int(size) for size in shape), sequence=sequence, axes=order,
         nodes=tuple(found.build.nodes), notes=tuple(found.build.notes), softmax=found.ending.softmax,
-        origin=_origin(path, model), file_shape=found.axes.one, classes=class_names(model))
+        origin=_origin(path, model), file_shape=found.axes.one, classes=class_names(model), results=found.results)
     return whole.ending_with(found.ending.node)
 
 

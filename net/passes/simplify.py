@@ -9,9 +9,9 @@ from concord.net.ops.grid import Quantize
 from concord.net.ops.operator import Operator, Takes
 from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid
 from concord.net.ops.recurrent import Last
-from concord.net.ops.reshape import Concatenation
+from concord.net.ops.reshape import Concatenation, Flatten
 from concord.net.ops.scale import Affine
-from concord.net.ops.weighted import Linear, Weighted
+from concord.net.ops.weighted import Convolution, Linear, Weighted
 from concord.net.passes.fold import fold_constants
 
 
@@ -109,8 +109,37 @@ def drop_unread_parts(graph: Graph, node: Node) -> Graph | None:
     return graph.rewritten({before.name: replace(before, sources=sources), node.name: made})
 
 
+@_repeated
+def merge_outputs(graph: Graph, node: Node) -> Graph | None:
+    """Linear layers, or convolutions, of one tensor whose results, side by side, are the output become one layer."""
+    if not isinstance(node.op, Concatenation) or node is not graph.output or INPUT in node.sources:
+        return None
+    parts = [graph.node(name) for name in node.sources]
+    heads = [graph.source(part) if isinstance(part.op, Flatten) else part for part in parts]
+    inner = {each.name: each for each in (*parts, *heads) if each is not None}
+    if None in heads or len({head.name for head in heads}) < len(heads) or any(
+            len(graph.readers(name)) > 1 for name in inner) or len({_geometry(head) for head in heads}) > 1:
+        return None
+    if _geometry(heads[0]) is None:
+        return None
+    weight, bias = (np.concatenate([getattr(head.op, name) for head in heads]) for name in ("weight", "bias"))
+    whole = heads[0].changed(weight=weight, bias=bias)
+    changes = dict.fromkeys(inner, ()) | {node.name: replace(whole, name=node.name)}
+    if parts[0] is not heads[0]:
+        changes[node.name] = (whole, replace(node, op=Flatten(), sources=(whole.name,)))
+    return graph.rewritten(changes)
+
+
+def _geometry(node: Node) -> tuple | None:
+    """What layers whose rows of weights can be those of one layer have in common; None for others."""
+    if type(node.op) not in (Linear, Convolution) or node.op.grid is not None or getattr(node.op, "groups", 1) > 1:
+        return None
+    return type(node.op), node.sources, getattr(node.op, "window", None), node.op.weight.shape[1:]
+
+
 #: The passes of an import, in order. They are repeated until none changes anything.
-PASSES = (merge_two_classes, drop_unread_parts, drop_neutral, fold_constants, merge_clips, last_step_first)
+PASSES = (
+    merge_two_classes, merge_outputs, drop_unread_parts, drop_neutral, fold_constants, merge_clips, last_step_first)
 
 
 def simplified(graph: Graph, seen: Callable[[str, Graph], None] = lambda name, graph: None) -> Graph:

@@ -18,7 +18,8 @@ def predict(
     first_state: FirstState = "",
     keep_state: KeepState = False,
     output: Annotated[Path | None, typer.Option(
-        "--out", "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
+        "--out", "-o", help="File to write the outputs to, a .npy array of binary16; of a network with several "
+                       "outputs also a .npz file with an array for each of them.")] = None,
     quiet: Quiet = False,
 ):
     """Predict classes, numbers or scores in the machine's arithmetic, also for a model that no preset can run."""
@@ -27,7 +28,7 @@ def predict(
     from concord.net.layers.joins import Softmax
     from concord.verification.inputs import InputSource, read
     from concord.workflows.first_states import started
-    from concord.workflows.results import line, summary, write_outputs
+    from concord.workflows.results import apart, line, summary, write_arrays, write_outputs
 
     source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
     if output:
@@ -38,10 +39,15 @@ def predict(
         typer.echo(f"nnp: {words}", err=True)
     run = network.outputs_of_parts if keep_state else network.outputs
     results = run(loaded, given.samples.inputs, given.samples.lengths)
+    several = loaded.graph.results if loaded.graph else ()
     probable = isinstance(loaded.layers[-1], Softmax)
     if not quiet:
         for place, (index, _) in enumerate(given):
-            typer.echo(line(index, results[place], loaded.classes, given.samples, place, given.task, probable=probable))
+            for name, values in (apart(results[place], several) or {"": results[place]}).items():
+                said = line(index, values, loaded.classes, given.samples, place, given.task, probable=probable)
+                typer.echo(f"{name}, {said}" if name else said)
     typer.echo(summary(results, given.samples, given.task))
-    if output:
+    if output and several and output.suffix == ".npz":
+        write_arrays(output, apart(results, several))
+    elif output:
         write_outputs(output, results, loaded.classes, given.samples)
