@@ -130,6 +130,31 @@ def squeeze_excite(torch):
     return Excited()
 
 
+def u_net(torch):
+    """Two levels, a transposed convolution up, the image of the first level beside it, three classes for each pixel."""
+    nn = torch.nn
+
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down, self.middle = nn.Conv2d(2, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+            self.up, self.last = nn.ConvTranspose2d(8, 8, 2, stride=2), nn.Conv2d(16, 8, 3, padding=1)
+            self.end = nn.Conv2d(8, 3, 1)
+
+        def forward(self, x):
+            side = torch.relu(self.down(x))
+            deep = torch.relu(self.middle(nn.functional.max_pool2d(side, 2)))
+            return self.end(torch.relu(self.last(torch.cat([torch.relu(self.up(deep)), side], 1))))
+
+    return UNet()
+
+
+def upsampled(torch):
+    nn = torch.nn
+    return nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Upsample(scale_factor=2),
+                         nn.Conv2d(8, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 3))
+
+
 def each_step(torch):
     """An LSTM with an output at each time step."""
     nn = torch.nn
@@ -185,6 +210,8 @@ EXPORTS = {
     "gelu": Export(make=gelu, shape=(20,)),
     "graph_convolution": Export(make=graph_convolution, shape=(8, 6)),
     "squeeze_excite": Export(make=squeeze_excite, shape=(3, 8, 8)),
+    "u_net": Export(make=u_net, shape=(2, 8, 8)),
+    "upsampled": Export(make=upsampled, shape=(2, 4, 4)),
     "each_step": Export(make=each_step, shape=(9, 6)),
     "both_directions_at_the_end": Export(make=both_directions_at_the_end, shape=(9, 6)),
     "lstm_convolution_lstm": Export(make=lstm_convolution_lstm, shape=(9, 6)),
