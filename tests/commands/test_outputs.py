@@ -68,6 +68,25 @@ def test_outputs_of_other_layers_stay_apart(tmp_path):
     assert read(path).network.has(Concatenation)
 
 
+def test_a_module_that_returns_two_tensors():
+    torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+    from concord.workflows.torch_modules import exported
+
+    class Heads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = torch.nn.Linear(5, 3), torch.nn.Linear(5, 2)
+
+        def forward(self, x):
+            return self.first(x), self.last(x)
+
+    network, original = exported(Heads(), torch.randn(2, 5))
+    assert [size for _, size in network.results] == [3, 2]
+    assert original.by == "PyTorch"
+    x = RNG.normal(size=(4, 5))
+    np.testing.assert_allclose(original.run(x, None)[0], network.run(x), atol=1e-6)
+
+
 def test_labels_of_one_output_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path, names = heads(tmp_path, "Gemm")
