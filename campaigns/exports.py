@@ -149,6 +149,21 @@ def u_net(torch):
     return UNet()
 
 
+def two_outputs(torch):
+    nn = torch.nn
+
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.kind, self.place = nn.Linear(20, 16), nn.Linear(16, 5), nn.Linear(16, 2)
+
+        def forward(self, x):
+            x = torch.relu(self.body(x))
+            return self.kind(x), self.place(x)
+
+    return Heads()
+
+
 def upsampled(torch):
     nn = torch.nn
     return nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Upsample(scale_factor=2),
@@ -211,6 +226,7 @@ EXPORTS = {
     "graph_convolution": Export(make=graph_convolution, shape=(8, 6)),
     "squeeze_excite": Export(make=squeeze_excite, shape=(3, 8, 8)),
     "u_net": Export(make=u_net, shape=(2, 8, 8)),
+    "two_outputs": Export(make=two_outputs, shape=(20,)),
     "upsampled": Export(make=upsampled, shape=(2, 4, 4)),
     "each_step": Export(make=each_step, shape=(9, 6)),
     "both_directions_at_the_end": Export(make=both_directions_at_the_end, shape=(9, 6)),
