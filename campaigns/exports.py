@@ -25,7 +25,8 @@ class Export:
 
     Attributes:
         make:   Function from `torch` to a module.
-        shape:  Shape of one sample; a sequence has its time steps first.
+        shape:  Shape of one sample; a sequence has its time steps first. With an embedding, whose vectors the host
+            looks up, it is that of the indices, and the module has the table as `table`.
         preset: The machine.
         dynamo: Whether the later exporter writes it.
     """
@@ -149,6 +150,21 @@ def u_net(torch):
     return UNet()
 
 
+def embedding(torch):
+    nn = torch.nn
+
+    class Embedded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.cells = nn.Embedding(50, 6), nn.LSTM(6, 8, batch_first=True)
+            self.end = nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.end(self.cells(self.table(x))[0][:, -1])
+
+    return Embedded()
+
+
 def two_outputs(torch):
     nn = torch.nn
 
@@ -226,6 +242,7 @@ EXPORTS = {
     "graph_convolution": Export(make=graph_convolution, shape=(8, 6)),
     "squeeze_excite": Export(make=squeeze_excite, shape=(3, 8, 8)),
     "u_net": Export(make=u_net, shape=(2, 8, 8)),
+    "embedding": Export(make=embedding, shape=(9,)),
     "two_outputs": Export(make=two_outputs, shape=(20,)),
     "upsampled": Export(make=upsampled, shape=(2, 4, 4)),
     "each_step": Export(make=each_step, shape=(9, 6)),
@@ -234,17 +251,21 @@ EXPORTS = {
 }
 
 
-def written(export: Export, path: Path):
-    """Write the ONNX file of an export, with an open number of samples."""
+def written(export: Export, path: Path) -> np.ndarray:
+    """Write the ONNX file of an export, with an open number of samples; returns random samples."""
     import torch
 
     torch.manual_seed(0)
-    network, example = export.make(torch).eval(), torch.randn(3, *export.shape)
+    network, samples = export.make(torch).eval(), torch.randn(60, *export.shape)
+    if hasattr(network, "table"):
+        samples = torch.randint(network.table.num_embeddings, (60, *export.shape))
+    example = samples[:3]
     axes = {"dynamic_shapes": ({0: torch.export.Dim.AUTO},)} if export.dynamo else {
         "dynamic_axes": {"x": {0: "batch"}}, "input_names": ["x"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # exporters have warnings of their own
         torch.onnx.export(network, (example,), path, dynamo=export.dynamo, verbose=False, **axes)
+    return (network.table(samples) if hasattr(network, "table") else samples).detach().numpy()
 
 
 def main():
@@ -270,9 +291,8 @@ def outcome(name: str, export: Export, folder: Path, machine: str) -> tuple[tupl
     from concord.frontends.onnx.compare import difference
     from concord.frontends.onnx.read import read
 
-    path, rng = folder / f"{name}.onnx", np.random.default_rng(0)
-    written(export, path)
-    np.savez(folder / f"{name}.npz", x=rng.normal(size=(60, *export.shape)).astype(np.float32))
+    path = folder / f"{name}.onnx"
+    np.savez(folder / f"{name}.npz", x=written(export, path))
     try:
         worst = difference(read(path))
         made = concord.verify(path, folder / f"{name}.npz", preset=export.preset, samples=SAMPLES, machine=machine,

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from concord.frontends.onnx.convert import Conversion, convert
+from concord.frontends.onnx.embedding import without_embedding
 from concord.frontends.onnx.ending import SeveralOutputs, side_by_side
 from concord.frontends.onnx.input_shape import Axes, GraphInput, entry
 from concord.frontends.onnx.lib.problems import refusal
@@ -85,7 +86,7 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
         ValueError: the file cannot be read, or holds nodes that cannot be computed; the message lists all of these.
     """
     path = Path(path)
-    model = read_onnx(path)
+    model, embedding = without_embedding(read_onnx(path))
     hint = _unrolled(model)
     try:
         first = entry(path, model, shape)
@@ -102,6 +103,8 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
         raise ValueError(f"{path}: nothing in it is left for the machine, because it only moves its input{left}; it "
                          "needs a layer at least, such as Gemm or Conv")
     try:
+        if embedding:
+            found.build.note(embedding)
         network = _network(path, model, found)
         seen("read", network)
         network = simplified(network, seen)

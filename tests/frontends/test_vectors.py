@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
 from concord.frontends.onnx.read import read
@@ -171,3 +171,20 @@ def test_a_refused_node_gives_no_false_reasons_to_those_after_it(tmp_path):
     with pytest.raises(ValueError, match="2 nodes of 6 cannot be computed\n"
                                          "  n0_ConvTranspose [^\n]*\n  n3_Elu [^\n]*$"):
         read(written(tmp_path, graph))
+
+
+def test_an_embedding_is_left_to_the_host(tmp_path):
+    """The import begins with the vectors; onnxruntime runs the rest of the file on them."""
+    graph = OnnxGraph((3, 4))
+    table = graph.weight(9, 5)
+    graph.nodes.append(onnx.helper.make_node("Gather", [table, "x"], ["vectors"], name="look", axis=0))
+    graph.at = "vectors"
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(20, 2), graph.weight(2))
+    model = graph.model()
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    network = equal(written(tmp_path, model)).network
+    assert network.shape == (20,)
+    (note,) = network.notes
+    assert note == ("look: an embedding is left to the host: samples are sequences of the rows of its table 'c0', "
+                    "9 vectors of 5 numbers, as numpy's table[indices]")
