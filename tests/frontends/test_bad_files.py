@@ -139,12 +139,11 @@ def test_several_inputs(tmp_path):
     refused(written(tmp_path, graph), "2 .'x', 'h0'.*states of zero")
 
 
-def test_several_outputs(tmp_path):
+def test_one_of_several_outputs(tmp_path):
     graph = dense()
     first = graph.at
     second = graph.add("MatMul", graph.weight(3, 2))
     path = written(tmp_path, graph.model(17, first, second))
-    refused(path, "2 outputs.*--output NAME")
     refused(path, "no output 'other'", "--output", "other")
     result = CliRunner().invoke(app, ["import", str(path), "-o", str(tmp_path / "o.safetensors"), "--output", second])
     assert result.exit_code == 0, result.output
