@@ -43,6 +43,18 @@ class SmallGraphNetwork(nn.Module):
         return self.head(torch.relu(self.graph @ self.two(x)).flatten(1))
 
 
+class SmallAttention(nn.Module):
+    """A softmax of one layer chooses among the results of another one, which are normalised."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys, self.values, self.norm = nn.Linear(FEATURES, 16), nn.Linear(FEATURES, 16), nn.LayerNorm(16)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.norm(torch.softmax(self.keys(x), -1) * self.values(x)))
+
+
 def _images() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten(),
@@ -68,6 +80,7 @@ def _last(x):
 
 NETWORKS = {
     "mlp": SourceNetwork(make=_perceptron, shape=(FEATURES,), bits=lambda x: (x[:, 0] + x[:, 1], x[:, 2])),
+    "attention": SourceNetwork(make=SmallAttention, shape=(FEATURES,), bits=lambda x: (x[:, 0] + x[:, 1], x[:, 2])),
     "cnn": SourceNetwork(make=_images, shape=(2, 8, 8), bits=lambda x: (x.sum((1, 2, 3)), x[:, 0].sum((1, 2)))),
     "lstm": SourceNetwork(make=lambda: SmallRecurrent(nn.LSTM), shape=(STEPS, FEATURES), bits=_last),
     "gru": SourceNetwork(make=lambda: SmallRecurrent(nn.GRU), shape=(STEPS, FEATURES), bits=_last),
