@@ -47,7 +47,12 @@ def prelu(step: FileNode, build: Builder) -> list[Value]:
 
 def gelu(step: FileNode, build: Builder) -> list[Value]:
     """GELU, exact or by its approximation with tanh."""
-    return [build.same(step, Gelu(exact=step.attributes.get("approximate", "none") != "tanh"), step.view(0))]
+    exact = step.attributes.get("approximate", "none") != "tanh"
+    if exact:
+        line, cube = Gelu.EXACT
+        build.note(f"An exact GELU is x * sigmoid({line:.3f} x + {cube:.4f} x^3) on the machine, which differs from it by "
+                   "at most 0.00028")
+    return [build.same(step, Gelu(exact=exact), step.view(0))]
 
 
 def leaky_relu(step: FileNode, build: Builder) -> list[Value]:
