@@ -50,8 +50,8 @@ def gelu(step: FileNode, build: Builder) -> list[Value]:
     exact = step.attributes.get("approximate", "none") != "tanh"
     if exact:
         line, cube = Gelu.EXACT
-        build.note(f"An exact GELU is x * sigmoid({line:.3f} x + {cube:.4f} x^3) on the machine, which differs from it by "
-                   "at most 0.00028")
+        build.note(f"An exact GELU is x * sigmoid({line:.3f} x + {cube:.4f} x^3) on the machine, which differs from it "
+                   "by at most 0.00028")
     return [build.same(step, Gelu(exact=exact), step.view(0))]
 
 
