@@ -21,8 +21,10 @@ CELLS = ("lstm", "gru")
 RATES = Rates(learning_rate=0.1, momentum=0.9)
 
 
-def train_sequences(cell: str, rule: UpdateRule, seed: int, epochs: int, folder: Path | None) -> float:
-    """Accuracy on the test set in percent, after training on one thread from the same numbers for every rule."""
+def train_sequences(
+    cell: str, rule: UpdateRule, seed: int, epochs: int, folder: Path | None,
+) -> tuple[tuple[str, UpdateRule, int], float]:
+    """Cell, rule and seed, and the accuracy on the test set in percent, from the same numbers for every rule."""
     reproducible(seed)
     trainee = of_sequences(cell, folder, (32,))
     train, test, values = trainee.sets.train, trainee.sets.test, initial_values(trainee.layers, seed)
@@ -37,17 +39,17 @@ def train_sequences(cell: str, rule: UpdateRule, seed: int, epochs: int, folder:
         net = network(trainee.layers, rule, RATES, seed=seed, values=values)
         tensor_fit.fit(net, trainee.tensors(train), train.labels, rate=RATES.learning_rate, **options)
         made = tensor_fit.predictions(net, trainee.tensors(test))
-    return 100 * share(made, test.labels)
+    return (cell, rule, seed), 100 * share(made, test.labels)
 
 
 def report_sequences(folder: Path | None, seeds: int, epochs: int, console: Console):
     """Train with each rule from each seed, in two processes, and print the accuracies."""
     jobs = [(cell, rule, seed, epochs, folder) for seed in range(seeds) for cell in CELLS for rule in RULES]
-    found = dict(zip(jobs, side_by_side("training", train_sequences, jobs, console), strict=True))
+    found = dict(side_by_side("training", train_sequences, jobs, console))
     table = Table("cell", "rule", "accuracy, mean", "each seed", "bytes a parameter",
                   title=f"JapaneseVowels, 32 cells, {epochs} epochs")
     for cell, rule in product(CELLS, RULES):
-        rows = [found[cell, rule, seed, epochs, folder] for seed in range(seeds)]
+        rows = [found[cell, rule, seed] for seed in range(seeds)]
         table.add_row(cell, rule, f"{np.mean(rows):.2f}", " ".join(f"{row:.2f}" for row in rows),
                       str(state_bytes(rule, RATES)["all"]))
     console.print(table)
