@@ -36,10 +36,10 @@ def samples():
     return networks.inputs(fitting.images(found)), found.labels
 
 
-def begin(rule, rates=None):
+def begin(rule, rates=None, seed=1):
     rates = rates or Rates(learning_rate=0.05, momentum=0.9)
     state = checkpoint.Checkpoint(layers=LAYERS, rule=rule, rates=rates, seed=5)
-    return networks.network(LAYERS, rule, rates, seed=1), state
+    return networks.network(LAYERS, rule, rates, seed=seed), state
 
 
 def train(net, samples, epochs, losses=()):
@@ -129,9 +129,13 @@ def test_what_arms_lose():
 
 @pytest.mark.parametrize("rule", [rule for rule in TENSOR_RULES if rule is not UpdateRule.NONE])
 def test_rules_that_lose_no_updates_learn(rule, samples):
-    net, _ = begin(rule)
-    train(net, samples, 12)
-    assert fitting.accuracy(net, *samples) > 0.35
+    """The mean of two seeds: those of `lazy` and `residual8` lie between 0.28 and 0.65, without order between the two."""
+    found = []
+    for seed in (1, 2):
+        net, _ = begin(rule, seed=seed)
+        train(net, samples, 12)
+        found.append(fitting.accuracy(net, *samples))
+    assert np.mean(found) > 0.4, found
 
 
 def test_bytes_of_state():
