@@ -129,7 +129,7 @@ def test_what_arms_lose():
 
 @pytest.mark.parametrize("rule", [rule for rule in TENSOR_RULES if rule is not UpdateRule.NONE])
 def test_rules_that_lose_no_updates_learn(rule, samples):
-    """The mean of two seeds: those of `lazy` and `residual8` lie between 0.28 and 0.65, without order between the two."""
+    """The mean of two seeds: single ones of `lazy` and `residual8` lie between 0.28 and 0.65."""
     found = []
     for seed in (1, 2):
         net, _ = begin(rule, seed=seed)
