@@ -64,9 +64,6 @@ class IntegerStep(TimeStep):
     def constant(self, stored):
         if stored.name in self.layer.vectors:
             return self.content.vectors[stored.name]
-        if stored.name.startswith("centre "):
-            centre = float(stored.name.removeprefix("centre "))
-            return np.full(self.layer.outputs, centre, np.float16).view(np.uint16)
         named = {"recurrent scale": self.content.recurrent_scale, "hidden scale": self.layer.hidden_quant_scale}
         return named[stored.name]
 

@@ -27,8 +27,10 @@ from concord.spec.isa.operations import Operation as MachineOperation
 MEMORIES = tuple(OPERAND_MEMORIES[stage][mfu] if stage in OPERAND_MEMORIES else None
                  for mfu, stage in product(range(MFUS), Stage))
 #: Stage of each kind of operation of two values, and its operation. Subtraction has one for each order of its operands.
-STAGE = {TracedPointWise.ADD: Stage.ADD, TracedPointWise.SUB: Stage.ADD, TracedPointWise.MUL: Stage.MUL}
-OPERATIONS = {TracedPointWise.ADD: MachineOperation.VV_ADD, TracedPointWise.MUL: MachineOperation.VV_MUL} | ACTIVATIONS
+STAGE = {TracedPointWise.ADD: Stage.ADD, TracedPointWise.SUB: Stage.ADD, TracedPointWise.MUL: Stage.MUL,
+         TracedPointWise.LARGER: Stage.ADD}
+OPERATIONS = {TracedPointWise.ADD: MachineOperation.VV_ADD, TracedPointWise.MUL: MachineOperation.VV_MUL,
+              TracedPointWise.LARGER: MachineOperation.VV_MAX} | ACTIVATIONS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -3,11 +3,16 @@
 Each arithmetic has a tracer, which runs the formula once and records its products and point-wise operations.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from concord.net.cells.cell import Cell, Operations
+from concord.net.cells.output_codes import NO_CODES, OutputCodes
 from concord.spec.numbers.activation import Activation
+
+#: First words of the names of stored numbers.
+CENTRE, BOUND = "centre", "bound"
 
 
 class TracedPointWise(StrEnum):
@@ -16,6 +21,7 @@ class TracedPointWise(StrEnum):
     ADD = "add"
     SUB = "sub"
     MUL = "mul"
+    LARGER = "larger"
 
 
 class ProductPart(StrEnum):
@@ -84,7 +90,7 @@ class Tracer(Operations[Value]):
 
     Args:
         cell:      The cell.
-        gate_bits: Bits of the outputs of gates; 0 leaves them unquantised.
+        codes: Codes of the outputs of gates by the gates' names; a gate without keeps its output.
 
     Attributes:
         cell:     The cell.
@@ -92,8 +98,8 @@ class Tracer(Operations[Value]):
         results:  New value of each state by its name, without unused states.
     """
 
-    def __init__(self, cell: Cell, gate_bits: int = 0):
-        self.cell, self._bits = cell, gate_bits
+    def __init__(self, cell: Cell, codes: Mapping[str, OutputCodes] = NO_CODES):
+        self.cell, self._codes_of = cell, codes
         self.computed: list[GateProduct | TracedOperation] = []
         self._stored: dict[tuple[str, str | None], StoredVector] = {}
         states = [self.stored(name, state=True) for name in cell.states]
@@ -121,12 +127,8 @@ class Tracer(Operations[Value]):
         return self._stored.setdefault((name, gate), StoredVector(name=name, gate=gate, state=state))
 
     def output(self, gate, value):
-        of = self.cell.gates[self.cell.index(gate)]
-        y = self.curve(of.curve, value)
-        if not self._bits:
-            return y
-        centre = self.stored(f"centre {of.centre(self._bits)}")
-        return self.sub(self.add(y, centre), centre)
+        y = self.curve(self.cell.gates[self.cell.index(gate)].curve, value)
+        return self._codes_of[gate].rounded(self, y) if gate in self._codes_of else y
 
     def vector(self, name):
         return self.stored(name)
@@ -139,6 +141,12 @@ class Tracer(Operations[Value]):
 
     def mul(self, a, b):
         return self._compute(TracedOperation(kind=TracedPointWise.MUL, operands=(a, b)))
+
+    def larger(self, a, b):
+        return self._compute(TracedOperation(kind=TracedPointWise.LARGER, operands=(a, b)))
+
+    def constant(self, number, *, bound=False):
+        return self.stored(f"{BOUND if bound else CENTRE} {number}")
 
     def curve(self, kind, value):
         return self._compute(TracedOperation(kind=kind, operands=(value,)))

@@ -6,7 +6,7 @@ from itertools import groupby
 
 import numpy as np
 from concord.compiler.cells.formula_chains import MEMORIES, FormulaChain, schedule
-from concord.compiler.cells.formula_trace import GateProduct, StoredVector, Tracer, Value
+from concord.compiler.cells.formula_trace import BOUND, CENTRE, GateProduct, StoredVector, Tracer, Value
 from concord.compiler.cells.layout import Location, layout
 from concord.compiler.lib import tiling
 from concord.compiler.lib.build import ModelBuild
@@ -58,7 +58,7 @@ class TimeStep:
     def __init__(self, build: ModelBuild, layer: Recurrent, source: Place):
         self.build, self.layer, self.source, self.config = build, layer, source, build.config
         self.content = build.content(layer)
-        self.trace = self.tracer(layer.cell, layer.gate_bits)
+        self.trace = self.tracer(layer.cell, layer.output_codes)
         self.chains = schedule(self.trace)
         self._runs = _runs(self.chains)
         self.layout = layout(self.trace, self.chains, self._read_at, self.result)
@@ -86,6 +86,15 @@ class TimeStep:
     def constant(self, stored: StoredVector) -> np.ndarray:
         """The parameters of all gates, uint16[gates, outputs], or uint16[outputs] if the gates share them."""
         raise NotImplementedError
+
+    def number(self, stored: StoredVector) -> np.ndarray | None:
+        """A number for all cells, uint16[outputs], or None for other parameters; the float network has no bounds."""
+        kind, _, number = stored.name.partition(" ")
+        if kind not in (CENTRE, BOUND):
+            return None
+        if kind == BOUND and self.content.gate_codes is None:
+            return np.full(self.layer.outputs, -np.inf)
+        return np.full(self.layer.outputs, float(number), np.float16).view(np.uint16)
 
     def state_values(self, name: str) -> np.ndarray:
         """A state before the first time step, uint16[outputs]."""
@@ -148,7 +157,7 @@ class TimeStep:
     def _constant(self, stored: StoredVector, mem: Mem) -> Place:
         key = stored.name, mem
         if key not in self._constants:
-            values = self.constant(stored)
+            values = self.constant(stored) if (own := self.number(stored)) is None else own
             values = tiling.stacked(self.config, values) if values.ndim == 2 else values
             self._constants[key] = self.build.allocator.constant(mem, values, f"{self.layer.name}, {stored.name}")
         return self._constants[key]

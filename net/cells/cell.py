@@ -28,13 +28,6 @@ class Gate:
     curve: Activation
     first_bias: float = 0.0
 
-    def centre(self, bits: int) -> float:
-        """The number c for which (y + c) - c rounds a gate's output y to `bits` bits in binary16.
-
-        A sigmoid then has steps of 2**-bits, and tanh, which has a sign, steps of 2**(1 - bits).
-        """
-        return 1.5 * 2.0 ** (10 - bits + (self.curve is Activation.TANH))
-
 
 class Operations(ABC, Generic[Value]):
     """What a cell's formula may do with the values of one time step. A value has one element for each cell."""
@@ -70,6 +63,14 @@ class Operations(ABC, Generic[Value]):
     @abstractmethod
     def mul(self, a: Value, b: Value) -> Value:
         """a * b, element by element."""
+
+    @abstractmethod
+    def larger(self, a: Value, b: Value) -> Value:
+        """The larger of a and b, element by element."""
+
+    @abstractmethod
+    def constant(self, number: float, *, bound: bool = False) -> Value:
+        """A number of binary16 for every cell; a `bound` is one that the float network does not have."""
 
     @abstractmethod
     def curve(self, kind: Activation, value: Value) -> Value:
@@ -117,7 +118,8 @@ class Cell:
         unbounded = [gate.name for gate in self.gates if gate.curve is Activation.RELU]
         if bits and unbounded:
             raise ValueError(f"the output of gate {unbounded[0]} of {self.title} has no bound, and must keep its bits: "
-                             f"use 0 bits for the outputs of gates, not {bits}")
+                             f"use 0 bits for the outputs of gates, not {bits}, or the form symmetric or asymmetric, "
+                             "whose bounds are measured")
 
     def index(self, gate: str) -> int:
         """Where a gate lies in arrays."""

@@ -25,12 +25,9 @@ class GoldenOperations(Operations[np.ndarray]):
         self._made: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def output(self, gate, value):
-        cell, bits = self.layer.cell, self.layer.gate_bits
+        cell, codes = self.layer.cell, self.layer.output_codes
         y = self.curve(cell.gates[cell.index(gate)].curve, value)
-        if not bits:
-            return y
-        centre = np.float16(cell.gates[cell.index(gate)].centre(bits)).view(np.uint16)
-        return float16.sub(float16.add(y, centre), centre)
+        return codes[gate].rounded(self, y) if gate in codes else y
 
     def vector(self, name):
         return self.layer.vectors[name]
@@ -43,6 +40,12 @@ class GoldenOperations(Operations[np.ndarray]):
 
     def mul(self, a, b):
         return float16.mul(a, b)
+
+    def larger(self, a, b):
+        return float16.maximum(a, b)
+
+    def constant(self, number, *, bound=False):
+        return np.float16(number).view(np.uint16)
 
     def curve(self, kind, value):
         return activate(kind, value)
@@ -172,6 +175,12 @@ class _Recorder(Operations[object]):
         return object()
 
     def mul(self, a, b):
+        return object()
+
+    def larger(self, a, b):
+        return object()
+
+    def constant(self, number, *, bound=False):
         return object()
 
     def curve(self, kind, value):

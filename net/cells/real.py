@@ -46,6 +46,12 @@ class RealOperations(Operations[np.ndarray]):
     def mul(self, a, b):
         return a * b
 
+    def larger(self, a, b):
+        return np.maximum(a, b)
+
+    def constant(self, number, *, bound=False):
+        return np.float64(number)
+
     def curve(self, kind, value):
         return CURVES[kind](value)
 

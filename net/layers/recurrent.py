@@ -7,6 +7,7 @@ import numpy as np
 from concord.net.arithmetic.integer import IntegerProduct
 from concord.net.cells.cell import Cell
 from concord.net.cells.golden import BlockOperations, IntegerOperations, operands
+from concord.net.cells.output_codes import COARSEST, FINEST, OutputCodes, output_codes
 from concord.net.cells.real import unrolled
 from concord.net.layers import checks
 from concord.net.layers.layer import Layer, Sums, Trace, no_integers
@@ -29,6 +30,23 @@ class Recurrent(Layer):
     @property
     def outputs(self) -> int:
         return self.bias.shape[1]
+
+    @property
+    def output_codes(self) -> Mapping[str, OutputCodes]:
+        """The codes of each gate's output by the gate's name; empty where outputs keep all bits of binary16."""
+        return output_codes(self.cell, self.gate_bits, self.gate_codes)
+
+    def _check_gates(self):
+        if self.gate_bits and not 2 <= self.gate_bits <= 9:
+            raise ValueError(f"layer {self.name!r}, gate_bits: 2 to 9, or 0 for none, not {self.gate_bits}")
+        checks.array(self, "gate_codes", np.int64, (len(self.cell.gates), 3), optional=True)
+        if self.gate_codes is None:
+            self.cell.check_gate_bits(self.gate_bits)
+        for gate, codes in self.output_codes.items():
+            most = 1 << self.gate_bits
+            if self.gate_codes is not None and not (FINEST <= codes.exponent <= COARSEST and 0 < codes.count <= most):
+                raise ValueError(f"layer {self.name!r}, gate_codes: {codes.record} of gate {gate} are no codes of "
+                                 f"{self.gate_bits} bits")
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
         return self.unroll(x[0], lengths, self.first_states, lambda now: self.operations(now, sums))
@@ -55,7 +73,7 @@ class IntegerRecurrent(Recurrent):
     u = a_W * input_scale + bias, g = a_R * recurrent_scale + u; the cell's formula does the rest. Each operation rounds
     to binary16. With integer biases, a_W = binary16((start + input_weights @ q) * 2**-input_p), u = a_W * input_scale,
     and `bias` is zero. Codes are signed, those of x * input_quant_scale and of h * hidden_quant_scale. Where the gates'
-    outputs are quantised as well, each output y becomes (y + centre) - centre. Where the layer has a `result_format`,
+    outputs are quantised as well, each becomes a whole number of steps, see `OutputCodes`. With a `result_format`,
     a_W and a_R are clip(rint(a)) to its codes, before anything else works on them.
 
     Attributes:
@@ -75,6 +93,8 @@ class IntegerRecurrent(Recurrent):
         initial:            uint16[outputs] for each state of the cell by its name, before the first time step.
         vectors:            uint16[outputs] for each of the cell's own vectors by its name.
         gate_bits:          Width of the gates' outputs, 2 to 9; 0 leaves them as they are.
+        gate_codes:         int64[gates, 3], exponent of the step, lowest and highest code of each gate's output; None
+            for the codes of its curve.
         reverse:            Whether it begins with a sequence's last time step. The hidden vectors of all steps lie in
             the order of the sequence all the same.
         start:              int64[gates, outputs], the integer biases, in steps of the product with W; None for biases
@@ -106,6 +126,7 @@ class IntegerRecurrent(Recurrent):
     reverse: bool = False
     start: np.ndarray | None = None
     result_format: Format | None = None
+    gate_codes: np.ndarray | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
     float_operator: Recurrence | None = None
@@ -125,9 +146,7 @@ class IntegerRecurrent(Recurrent):
         checks.places(self, "input_p")
         checks.places(self, "recurrent_p")
         checks.real(self)
-        if self.gate_bits and not 2 <= self.gate_bits <= 9:
-            raise ValueError(f"layer {self.name!r}, gate_bits: 2 to 9, or 0 for none, not {self.gate_bits}")
-        self.cell.check_gate_bits(self.gate_bits)
+        self._check_gates()
 
     @property
     def title(self) -> str:
@@ -191,6 +210,8 @@ class BlockRecurrent(Recurrent):
         vectors:              The cell's own vectors, see `IntegerRecurrent`.
         reverse:              Whether the layer begins with the last time step.
         quantized_results:    Whether the results of products become blocks before anything else works on them.
+        gate_bits:            Width of the gates' outputs, see `IntegerRecurrent`.
+        gate_codes:           The codes of the gates' outputs, see `IntegerRecurrent`.
         ranges:               Ranges of values by name, see `IntegerRecurrent`.
         real:                 Real numbers of training, see `IntegerRecurrent`; there are none now.
         float_operator:       See `Layer`.
@@ -210,12 +231,11 @@ class BlockRecurrent(Recurrent):
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
     reverse: bool = False
     quantized_results: bool = False
+    gate_bits: int = 0
+    gate_codes: np.ndarray | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
     float_operator: Recurrence | None = None
-
-    #: Outputs of gates keep all bits of binary16.
-    gate_bits = 0
 
     @property
     def result_format(self) -> Format | None:
@@ -234,6 +254,7 @@ class BlockRecurrent(Recurrent):
         checks.vectors(self, "initial", self.cell.states, hidden)
         checks.vectors(self, "vectors", self.cell.vectors, hidden)
         checks.real(self)
+        self._check_gates()
 
     @property
     def title(self) -> str:

@@ -187,13 +187,15 @@ def block_recurrent(
     initial: Mapping[str, np.ndarray] | None = None,
     vectors: Mapping[str, np.ndarray] | None = None,
     quantized_results: bool = False,
+    gate_bits: int = 0,
+    gate_codes: np.ndarray | None = None,
 ) -> BlockRecurrent:
     """Quantise real weights W[gates, outputs, inputs] and R[gates, outputs, outputs] for a native dimension.
 
     Args:
         initial: Real[outputs], the first states by name; a missing state is zero.
         vectors: Real[outputs], the vectors of the cell by name.
-        quantized_results: Field of the layer.
+        quantized_results, gate_bits, gate_codes: Fields of the layer.
     """
     input_mantissas, input_exponents = blocks(input_weights, weights_format, block)
     recurrent_mantissas, recurrent_exponents = blocks(recurrent_weights, weights_format, block)
@@ -214,5 +216,7 @@ def block_recurrent(
         initial=first_states(name, cell, initial, recurrent_mantissas.shape[-1]),
         vectors=patterns(name, vectors),
         quantized_results=quantized_results,
+        gate_bits=gate_bits,
+        gate_codes=gate_codes,
         float_operator=Recurrence(cell=cell, directions=(numbers,)),
     )

@@ -230,7 +230,7 @@ def _recurrent_constants(layer, op: Recurrence, quantized_weights: bool, bias: n
     real = {name: value.astype(np.float64) for name, value in op.directions[0].tensors().items()}
     vectors = {name: real[name] for name in layer.vectors}
     if not quantized_weights:
-        return {"bias": real["bias"], "vectors": vectors}
+        return {"bias": real["bias"], "vectors": vectors, "gate_codes": None}
     return {"bias": _kept(layer.bias, np.asarray(bias, np.float64)),
             "vectors": {name: _kept(layer.vectors[name], values) for name, values in vectors.items()}}
 

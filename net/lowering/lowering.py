@@ -143,6 +143,7 @@ def recurrent(
     initial: Mapping[str, np.ndarray] | None = None,
     vectors: Mapping[str, np.ndarray] | None = None,
     gate_bits: int = 0,
+    gate_codes: np.ndarray | None = None,
     bias_bits: int = 0,
     result_format: Format | None = None,
     result_places: tuple[int, int] = (-32, -32),
@@ -162,6 +163,7 @@ def recurrent(
         initial:         Real[outputs], the first states by name; a missing state is zero.
         vectors:         Real[outputs], the vectors of the cell by name.
         gate_bits:       Width of the outputs of the gates; 0 for no quantisation.
+        gate_codes:      Field of the layer.
         bias_bits:       Width of integer biases; 0 for biases in binary16.
         result_format:   Format of the codes of the products' results; None for binary16.
         result_places:   Least right shifts of the products with W and with R, which decide the steps of these codes.
@@ -199,6 +201,7 @@ def recurrent(
         initial=first_states(name, cell, initial, hidden),
         vectors=patterns(name, vectors),
         gate_bits=gate_bits,
+        gate_codes=gate_codes,
         float_operator=float_operator,
         real={
             "input_steps": np.asarray(input_steps, np.float64),

@@ -27,6 +27,7 @@ from concord.net.quantize.choices import Choices
 from concord.net.quantize.gated import lost_weights
 from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings
 from concord.net.quantize.simulated import Enters, PatchConvolution, Quantizer, pixels, simulated_recurrence
+from concord.net.quantize.watched import WatchedRecurrence
 from concord.spec.numbers.formats import Format
 
 #: Number of samples that are quantised at once, so that their blocks stay in caches.
@@ -39,16 +40,25 @@ class Blocks:
     """The layers of a network in block floating point; see `Integers`, which answers the same."""
 
     def __init__(self, plan: Plan, choices: Choices):
-        self.plan, self.recipe = plan, choices.recipe
+        self.plan, self.recipe, self.gates = plan, choices.recipe, choices.gates
+        #: int64[gates, 3] for each direction, codes of the outputs of gates by measured ranges.
+        self.outputs: dict[str, tuple[np.ndarray, ...]] = {}
+        #: Recurrent layers that have noted what their gates give, by the names of nodes.
+        self.watched: dict[str, WatchedRecurrence] = {}
         #: Operators with numbers that training has changed, by the names of their parts.
         self.trained: dict[str, Operator] = {}
         #: What layers lose, in words.
         self.losses: dict[str, str] = {}
         self.places = entering(plan, self.recipe.block)
         check_ceilings(plan, {})
+        for part in plan.parts:
+            if isinstance(part.op, Recurrence):
+                self.gates.check(part.op.cell)
 
     def take(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         """Say what a layer loses by its blocks. Arguments are those of `Integers.take`."""
+        if isinstance(part.op, Recurrence) and self.gates.measured:
+            self.outputs[part.name] = self.watched[part.node].codes(self.gates)
         self.losses[part.name] = self._lost(part, x)
         return self.losses[part.name]
 
@@ -95,10 +105,12 @@ class Blocks:
         same = {"weights_format": weights_format, "input_format": input_format, "block": self.recipe.block}
         window = part.window
         if isinstance(op, Recurrence):
+            codes = self.outputs.get(part.name) or [None] * 2
             return tuple(block_lowering.block_recurrent(
                 name=part.name, cell=op.cell, input_weights=one.input_weights, bias=one.bias, vectors=one.vectors,
                 recurrent_weights=one.recurrent_weights, initial=op.first,
-                quantized_results=self.recipe.results.of(part.name) is not None, **same) for one in op.directions)
+                quantized_results=self.recipe.results.of(part.name) is not None, gate_bits=self.gates.outputs,
+                gate_codes=own, **same) for one, own in zip(op.directions, codes, strict=False))
         same |= {"name": part.name, "places": self.places[part.name], "activation": part.activation}
         if isinstance(op, Linear):
             return (block_lowering.block_dense(weights=op.weight, bias=op.bias, **same),)
@@ -120,7 +132,8 @@ class Blocks:
 
             matrices = [self._matrices(one, weights_format) for one in op.directions]
             results = codes if self.recipe.results.of(part.name) is not None else None
-            return simulated_recurrence(op, matrices, codes, codes, result_blocks=results)
+            return simulated_recurrence(op, matrices, codes, codes, self.gates, result_blocks=results,
+                                        output_codes=self.outputs.get(part.name, ()))
         if isinstance(op, WEIGHTED):
             op = replace(op, weight=self._weights(part))
         if self.patch(part):

@@ -157,7 +157,7 @@ class Choices:
     def words(self, sequence: bool) -> str:
         """The choices for networks of sequences, or for other ones, in words."""
         if not sequence or self.blocks:
-            return str(self.recipe)
+            return f"{self.recipe}{self.gates.words}"
         weights, inputs = self.formats
         of_gates = (f"weights of {weights.bits} bits, {self.gates}, x and h of {inputs.bits} bits"
                     f"{self.recipe.results.words}")

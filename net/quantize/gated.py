@@ -33,6 +33,7 @@ class Gated:
         inputs:  Codes of x.
         hidden:  Codes of h.
         result_format: Format of the codes of the results of both products; None for binary16.
+        outputs: int64[gates, 3], codes of the outputs of gates by measured ranges; None for those of their curves.
         result_places: Right shifts of the products with W and with R, which decide the steps of these codes.
     """
 
@@ -43,6 +44,7 @@ class Gated:
     inputs: InputCodes
     hidden: InputCodes
     result_format: Format | None = None
+    outputs: np.ndarray | None = None
     result_places: tuple[int, int] = (-32, -32)
 
     @classmethod
@@ -102,8 +104,8 @@ class Gated:
             name=name, cell=op.cell, input_codes=self.weights[0], recurrent_codes=self.weights[1], input_steps=steps[0],
             recurrent_steps=steps[1], bias=bias, weights_format=fmt, input_format=self.inputs.format,
             s_in=self.inputs.step, s_hidden=self.hidden.step, vectors=self.vectors, initial=op.first,
-            gate_bits=choices.outputs, bias_bits=choices.biases, result_format=self.result_format,
-            result_places=self.result_places, float_operator=op)
+            gate_bits=choices.outputs, gate_codes=self.outputs, bias_bits=choices.biases,
+            result_format=self.result_format, result_places=self.result_places, float_operator=op)
         more = {"input_zeros": zeros[0], "recurrent_zeros": zeros[1]}
         return replace(layer, real=dict(layer.real) | {key: np.float64(value) for key, value in more.items()})
 

@@ -23,6 +23,7 @@ from concord.net.quantize.codes import InputCodes, Loss
 from concord.net.quantize.gated import Gated, lost_weights
 from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings, selects
 from concord.net.quantize.simulated import Enters, simulated_recurrence
+from concord.net.quantize.watched import WatchedRecurrence
 from concord.net.quantize.weights import Grid
 from concord.spec.numbers.activation import Activation
 
@@ -81,6 +82,10 @@ class Integers:
         self.rows: dict[str, Rows] = {}
         self.losses: dict[str, Loss] = {}
         self.gated: dict[str, tuple[Gated, ...]] = {}
+        #: int64[gates, 3] for each direction, codes of the outputs of gates by measured ranges.
+        self.outputs: dict[str, tuple[np.ndarray, ...]] = {}
+        #: Recurrent layers that have noted what their gates give, by the names of nodes.
+        self.watched: dict[str, WatchedRecurrence] = {}
         #: Real value of one step of the codes of hidden vectors, by the name of the tensor.
         self.steps: dict[str, float] = {}
         check_ceilings(plan, {part.name: self.recipe.bits_of(part.name)[1] is not None
@@ -92,7 +97,7 @@ class Integers:
         """Refuse widths that no machine has, or that a method cannot do."""
         if isinstance(part.op, Recurrence):
             self.gates.travels_as(self.weights_format)
-            part.op.cell.check_gate_bits(self.gates.outputs)
+            self.gates.check(part.op.cell)
         if not isinstance(part.op, QUANTIZED):
             return
         weights_bits, input_bits = self.recipe.bits_of(part.name)
@@ -163,7 +168,10 @@ class Integers:
             result, own = codes.signed(1.0, bits, fmt.symmetric).format, np.split(made, len(found), axis=-1)
             found = [one.with_results(result, *(values.reshape(-1, values.shape[-1]) for values in (x, hidden)),
                                       bool(self.gates.biases)) for one, hidden in zip(found, own, strict=True)]
-        self.gated[part.name] = tuple(found)
+        if self.gates.measured:
+            self.outputs[part.name] = self.watched[part.node].codes(self.gates)
+        outputs = self.outputs.get(part.name, [None] * len(found))
+        self.gated[part.name] = tuple(replace(one, outputs=own) for one, own in zip(found, outputs, strict=True))
         return lost_weights(part.op.directions, [found.real for found in self.gated[part.name]])
 
     def _hidden(self, tensor: str) -> float | None:
@@ -241,7 +249,8 @@ class Integers:
             found, *_ = every = self.gated[part.name]
             return simulated_recurrence(part.op, [one.real for one in every], found.inputs.quantized,
                                         found.hidden.quantized, self.gates, found.result_format,
-                                        [one.result_steps for one in every])
+                                        [one.result_steps for one in every],
+                                        output_codes=self.outputs.get(part.name, ()))
         rows = self.rows[part.name]
         op, codes, narrow = rows.op, rows.inputs.quantized, rows.narrow
         if isinstance(op, WEIGHTED):

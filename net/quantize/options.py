@@ -9,6 +9,7 @@ from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.recipe import (
     ActivationMethod,
     ActivationTraining,
+    GateForm,
     Gates,
     Methods,
     Recipe,
@@ -59,6 +60,8 @@ class QuantizationOptions(UserOptions):
         asymmetric:      Whether integer weights of recurrent layers get a zero point, which costs one bit.
         shared:          Whether the two matrices of a gate share one scale.
         gate_bits:       Bits of the outputs of gates, 2 to 9; 0 keeps binary16.
+        gate_form:       How the codes of these outputs lie: over all that the curve can give, or by the range that the
+            calibration set shows, symmetric about zero or not.
         bias_bits:       Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 keeps binary16.
         output_bits:     Bits to which the result of each product is quantised before anything else is computed with it;
             None for results in binary16.
@@ -90,6 +93,7 @@ class QuantizationOptions(UserOptions):
     asymmetric: bool = False
     shared: bool = False
     gate_bits: int = 0
+    gate_form: GateForm = GateForm.CURVE
     bias_bits: int = 0
     output_bits: int | None = None
     output_layers: Mapping[str, int | None] = field(default_factory=dict)
@@ -112,7 +116,8 @@ class QuantizationOptions(UserOptions):
     @property
     def gates(self) -> Gates:
         """How the gates of recurrent layers become integers."""
-        return Gates(asymmetric=self.asymmetric, shared=self.shared, outputs=self.gate_bits, biases=self.bias_bits)
+        return Gates(asymmetric=self.asymmetric, shared=self.shared, outputs=self.gate_bits, form=self.gate_form,
+                     biases=self.bias_bits)
 
     @property
     def results(self) -> Results:
@@ -235,9 +240,8 @@ class QuantizationOptions(UserOptions):
         """
         self.require_widths()
         made = self.recipe(ActivationMethod.ENDS)
-        if self.arithmetic is NetworkArithmetic.BFP and self.gates != Gates():
-            raise ValueError("bfp finds its own exponents: --asymmetric, --shared, --gate-bits and --bias-bits are for "
-                             "integer")
+        if self.arithmetic is NetworkArithmetic.BFP:
+            self.gates.check_blocks()
         if self.arithmetic is NetworkArithmetic.BFP and self.equalize:
             raise ValueError("bfp finds its own exponents: --equalize is for integer")
         if self.arithmetic is NetworkArithmetic.BFP and self.reconstruct:

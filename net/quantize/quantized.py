@@ -36,6 +36,7 @@ from concord.net.quantize.integers import Integers
 from concord.net.quantize.plan import QUANTIZED, Part, Plan, plan
 from concord.net.quantize.recipe import Gates
 from concord.net.quantize.reconstructed import Reconstructed
+from concord.net.quantize.watched import WatchedRecurrence
 
 #: Operators with quantisers of what enters them.
 CALIBRATED = (*QUANTIZED, Recurrence)
@@ -79,8 +80,8 @@ def prepared(
     choices = choices.with_results([part.name for part in made.parts if isinstance(part.op, ProductResult)])
     recipe = choices.recipe
     if not made.graph.has(Recurrence) and choices.gates != Gates():
-        raise ValueError("--asymmetric, --shared, --gate-bits and --bias-bits are for recurrent networks: leave them "
-                         "out")
+        raise ValueError("--asymmetric, --shared, --gate-bits, --gate-form and --bias-bits are for recurrent networks: "
+                         "leave them out")
     for part in (part for part in made.parts if choices.blocks and isinstance(part.op, Recurrence)):
         bits, inputs = recipe.results.of(part.name), recipe.formats(part.name)[1].bits
         if bits not in (None, inputs):
@@ -128,7 +129,13 @@ def calibrate(
         said.append(part)
         progress("PTQ", len(said), len(calibrated), f"{part.name}: {lost}")
 
-    exact = results(graph, x, lengths)
+    def watched(node: Node, _: list[np.ndarray]) -> Operator:
+        """The operator of a node; a recurrent layer notes what its gates give, where their codes follow from that."""
+        if not (arithmetic.gates.measured and node.name in calibrated and isinstance(node.op, Recurrence)):
+            return node.op
+        return arithmetic.watched.setdefault(node.name, WatchedRecurrence.of(node.op))
+
+    exact = results(graph, x, lengths, watched)
     if isinstance(arithmetic, Reconstructed):
         deque(results(graph, x, lengths, arithmetic.operator(calibrated, lambda: next(exact)[2], say)), maxlen=0)
     for node, inputs, result in exact:

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from concord.net.quantize.results import IN_BINARY16, Results
 from concord.net.quantize.stages import TrainingStage
 from concord.spec.numbers.formats import Format
+
+if TYPE_CHECKING:
+    from concord.net.cells.cell import Cell
 
 
 class Method(StrEnum):
@@ -82,6 +86,14 @@ class Methods:
             raise ValueError(f"{self.rows} rows share a scale: choose 1 or more, or 0 for all of a layer")
 
 
+class GateForm(StrEnum):
+    """How the codes of the outputs of gates lie."""
+
+    CURVE = "curve"  #: over all that the gate's curve can give
+    SYMMETRIC = "symmetric"  #: about zero, out to the largest magnitude of the calibration set
+    ASYMMETRIC = "asymmetric"  #: from the smallest to the largest output for the calibration set
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gates:
     """How the weights and the outputs of an LSTM's gates become integers.
@@ -91,6 +103,7 @@ class Gates:
             point. Otherwise they are symmetric about 0.
         shared:     Whether both matrices of a gate share one scale, as the source claims. Otherwise each has its own.
         outputs:    Bits of the gates' outputs, 2 to 9; 0 leaves them in binary16.
+        form:       How the codes of these outputs lie; those that are measured need a calibration set.
         biases:     Bits of integer biases, 2 to 32, which the accumulator adds; 0 for biases in binary16, which a
             multi-function unit adds.
     """
@@ -98,13 +111,46 @@ class Gates:
     asymmetric: bool = False
     shared: bool = False
     outputs: int = 0
+    form: GateForm = GateForm.CURVE
     biases: int = 0
 
     def __post_init__(self):
+        if self.measured and not self.outputs:
+            raise ValueError(f"--gate-form {self.form} (gate_form in Python) says how the codes of the outputs of "
+                             "gates lie: give their bits by --gate-bits (gate_bits)")
         if self.biases and not 2 <= self.biases <= 32:
             raise ValueError(f"biases of gates have 2 to 32 bits, or 0 for binary16, not {self.biases}")
         if self.outputs and not 2 <= self.outputs <= 9:
             raise ValueError(f"outputs of gates have 2 to 9 bits, or 0 for binary16, not {self.outputs}")
+
+    @property
+    def measured(self) -> bool:
+        """Whether the codes of outputs follow the ranges of a calibration set."""
+        return self.form is not GateForm.CURVE
+
+    def check_blocks(self):
+        """Refuse choices for integers, where block floating point has none.
+
+        Raises:
+            ValueError: there is one.
+        """
+        if self != Gates(outputs=self.outputs, form=self.form):
+            raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --bias-bits are for integer")
+
+    def check(self, cell: "Cell"):
+        """Refuse a cell whose gates cannot have outputs of so few bits.
+
+        Raises:
+            ValueError: the output of a gate has no bound, and none is measured.
+        """
+        if not self.measured:
+            cell.check_gate_bits(self.outputs)
+
+    @property
+    def words(self) -> str:
+        """The choices for outputs in words; empty if they keep binary16."""
+        return f", outputs of gates of {self.outputs} bits{f', {self.form}' if self.measured else ''}" * bool(
+            self.outputs)
 
     def travels_as(self, fmt: Format) -> Format:
         """Format of the machine's operands for weights of the format `fmt`: a zero point costs one bit.
@@ -120,9 +166,8 @@ class Gates:
 
     def __str__(self) -> str:
         kind = "asymmetric with an integer zero point" if self.asymmetric else "symmetric"
-        outputs = f", outputs of gates of {self.outputs} bits" if self.outputs else ""
         biases = f", integer biases of {self.biases} bits" if self.biases else ""
-        return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}{outputs}{biases}"
+        return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}{self.words}{biases}"
 
 
 class WeightTraining(Method):

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 
 import numpy as np
 from concord.net.arithmetic.windows import Window
+from concord.net.cells.output_codes import output_codes
 from concord.net.cells.real import RealOperations
 from concord.net.ops.operator import Operator
 from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.ops.weighted import Convolution
 from concord.net.quantize.recipe import Gates
-from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 
 #: Gates without quantisers of their outputs.
@@ -40,16 +41,20 @@ class Enters(Operator):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class QuantizedDirection(Direction):
-    """A direction whose products have quantised results.
+    """A direction whose products have quantised results, or gates whose outputs have codes of measured ranges.
 
     Attributes:
-        result_steps: float32[W or R, gate], the real value of one step of the codes of results.
+        result_steps: float32[W or R, gate], the real value of one step of the codes of results; None for none.
+        output_codes: int64[gates, 3], see `OutputCodes.record`; None for the codes of the curves.
     """
 
-    result_steps: np.ndarray
+    result_steps: np.ndarray | None = None
+    output_codes: np.ndarray | None = None
 
     def tensors(self):
-        return {**Direction.tensors(self), "result_steps": self.result_steps}
+        own = {"result_steps": self.result_steps, "output_codes": self.output_codes}
+        return {**Direction.tensors(self), **{
+            name: value.astype(np.float32) for name, value in own.items() if value is not None}}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -75,15 +80,16 @@ class QuantizedRecurrence(Recurrence):
 def simulated_recurrence(
     op: Recurrence, matrices: Sequence[Sequence[np.ndarray]], codes: Quantizer, hidden_codes: Quantizer,
     gates: Gates = PLAIN, result_format: Format | None = None, result_steps: Sequence[np.ndarray] = (),
-    result_blocks: Quantizer | None = None,
+    result_blocks: Quantizer | None = None, output_codes: Sequence[np.ndarray] = (),
 ) -> Operator:
     """A recurrent layer after quantisation, with the real numbers that W and R of each direction became."""
     directions = tuple(replace(one, input_weights=w.astype(np.float32), recurrent_weights=r.astype(np.float32))
                        for one, (w, r) in zip(op.directions, matrices, strict=True))
-    if result_format is not None:
-        directions = tuple(QuantizedDirection(**{item.name: getattr(one, item.name) for item in fields(one)},
-                                              result_steps=steps)
-                           for one, steps in zip(directions, result_steps, strict=True))
+    own = [dict(zip(("result_steps", "output_codes"), both, strict=True)) for both in zip_longest(
+        result_steps if result_format is not None else (), output_codes)]
+    if own:
+        directions = tuple(QuantizedDirection(**{item.name: getattr(one, item.name) for item in fields(one)}, **more)
+                           for one, more in zip(directions, own, strict=True))
     inner = QuantizedRecurrence(cell=op.cell, directions=directions, reverse=op.reverse, first=op.first,
                                 hidden_codes=hidden_codes, gates=gates, result_format=result_format,
                                 result_blocks=result_blocks)
@@ -149,9 +155,6 @@ class _Operations(RealOperations):
         return np.clip(np.rint(product / step), fmt.lowest, fmt.highest) * step
 
     def output(self, gate, value):
-        y, bits = super().output(gate, value), self._layer.gates.outputs
-        if not bits:
-            return y
-        signed = self._cell.gates[self._cell.index(gate)].curve is Activation.TANH
-        steps = 2.0 ** (bits - signed)
-        return np.clip(np.rint(y * steps), -steps, steps) / steps
+        y = super().output(gate, value)
+        codes = output_codes(self._cell, self._layer.gates.outputs, self._parameters.get("output_codes"))
+        return codes[gate].quantized(y) if gate in codes else y

@@ -14,7 +14,7 @@ from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
 from concord.net.first_states import InitialState
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.net.quantize.recipe import ActivationMethod, Gates, Methods, WeightMethod
+from concord.net.quantize.recipe import ActivationMethod, GateForm, Gates, Methods, WeightMethod
 from concord.net.quantize.widths import NetworkArithmetic, integer_formats
 from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib.errors import sentences
@@ -165,6 +165,9 @@ def _recurrent(cell: Cell):
         shared: Annotated[bool, typer.Option(
             "--shared", help="Share one scale between the two matrices of a gate.")] = False,
         gate_bits: Annotated[int, typer.Option(help="Bits of the outputs of gates, 2 to 9; 0 keeps binary16.")] = 0,
+        gate_form: Annotated[GateForm, typer.Option(
+            help="How the codes of these outputs lie: over all that the curve can give, or by the range that the "
+                 "training set shows, symmetric about zero or asymmetric.")] = GateForm.CURVE,
         bias_bits: Annotated[int, typer.Option(
             help="Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 keeps binary16.")] = 0,
         output_bits: Annotated[int | None, typer.Option(
@@ -186,7 +189,7 @@ def _recurrent(cell: Cell):
         log: Log = None,
         checkpoint: Checkpoint = None,
     ):
-        gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits, biases=bias_bits)
+        gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits, form=gate_form, biases=bias_bits)
         if arithmetic is NetworkTraining.BFP_LAZY:
             if (gates, overflow, initial, bits, block, output_bits, bidirectional) != (
                     Gates(), ANY_WIDTH, InitialState.ZERO, None, None, None, False):
@@ -197,9 +200,8 @@ def _recurrent(cell: Cell):
             return
         lazy.check(lazy=False)
         arithmetic = NetworkArithmetic(arithmetic or NetworkArithmetic.INTEGER)
-        if arithmetic is NetworkArithmetic.BFP and gates != Gates():
-            raise ValueError("bfp finds its own exponents: --asymmetric, --shared, --gate-bits and --bias-bits are for "
-                             "integer")
+        if arithmetic is NetworkArithmetic.BFP:
+            gates.check_blocks()
         if arithmetic is NetworkArithmetic.INTEGER and block is not None:
             raise ValueError("--block is for --arithmetic bfp")
         overflow.check(integers=arithmetic is NetworkArithmetic.INTEGER)

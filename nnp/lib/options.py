@@ -114,6 +114,9 @@ OPTIONS = {
     "shared": Words(("--shared",), "Share one scale between the two matrices of a gate of a recurrent layer."),
     "gate_bits": Words(
         ("--gate-bits",), "Bits of the outputs of gates of recurrent layers, 2 to 9; 0 keeps binary16."),
+    "gate_form": Words(
+        ("--gate-form",), "How the codes of these outputs lie: over all that the curve can give, or by the range that "
+                          "the calibration set shows, symmetric about zero or asymmetric."),
     "bias_bits": Words(
         ("--bias-bits",), "Bits of integer biases of gates, 2 to 32, which the accumulator adds; 0 for biases in "
                           "binary16, which a multi-function unit adds."),
@@ -178,7 +181,7 @@ WORDS: dict[type[UserOptions], dict[str, Words]] = {
 #: Fields that matter only where a network is trained, only where it is not, and those for gates of recurrent layers.
 TRAINING = ("start", "stages", "batch_norm", "keep_input")
 UNTRAINED = ("equalize", "reconstruct")
-GATES = ("asymmetric", "shared", "gate_bits", "bias_bits")
+GATES = ("asymmetric", "shared", "gate_bits", "gate_form", "bias_bits")
 
 
 def quantizing(*, only: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from concord.frontends.torch.read import check_answer, graph_of
+from concord.net.cells.output_codes import output_codes
 from concord.net.graph import INPUT, Graph
 from concord.net.layers.layer import Layer
 from concord.net.ops.recurrent import Recurrence
@@ -218,8 +219,11 @@ def module_of(part: Part, arithmetic: Integers | Blocks) -> nn.Module:
         if isinstance(part.op, Recurrence):
             formats = recipe.formats(part.name)
             results = recipe.results.of(part.name) is not None
-            return Directions(part.op, [BlockQuantizedRecurrent(part.op, one, *formats, recipe.block, results)
-                                        for one in part.op.directions])
+            codes = arithmetic.outputs.get(part.name) or [None] * 2
+            return Directions(part.op, [
+                BlockQuantizedRecurrent(part.op, one, *formats, recipe.block, results, output_codes(
+                    part.op.cell, arithmetic.gates.outputs, own))
+                for one, own in zip(part.op.directions, codes, strict=False)])
         kind = BlockAverageLayer if isinstance(part.op, AVERAGES) else BlockLayer
         return kind(part, recipe, arithmetic.places[part.name], arithmetic.patch(part))
     if isinstance(part.op, Recurrence):

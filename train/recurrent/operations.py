@@ -77,6 +77,12 @@ class TorchOperations(Operations[torch.Tensor]):
     def mul(self, a, b):
         return self._rounded(a * b)
 
+    def larger(self, a, b):
+        return torch.maximum(a, b)
+
+    def constant(self, number, *, bound=False):
+        return torch.tensor(number)
+
     def curve(self, kind, value):
         return self._curves[kind](value)
 
@@ -111,8 +117,8 @@ class TorchBlockOperations(TorchOperations):
         Others:  As in `TorchOperations`.
     """
 
-    def __init__(self, cell, recurrent, vectors, bias, *, lowered: bool, results=plain):
-        super().__init__(cell, recurrent, vectors, lowered=lowered)
+    def __init__(self, cell, recurrent, vectors, bias, *, lowered: bool, results=plain, outputs=unrounded):
+        super().__init__(cell, recurrent, vectors, lowered=lowered, outputs=outputs)
         self._bias, self._results = self._rounded(bias) + 0.0, results
 
     def _preactivations(self, operand):

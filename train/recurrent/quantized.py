@@ -3,17 +3,17 @@
 Source: S1; numerics.md of the specification, LSTM and block floating point.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from concord.net.cells.golden import operands
+from concord.net.cells.output_codes import NO_CODES, OutputCodes, output_codes
 from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.quantize.gated import Gated
 from concord.net.quantize.gates import IntegerScale
 from concord.net.quantize.recipe import Gates
-from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 from concord.train.lib.straight_through import LoweredProduct, Round, binary16, plain
 from concord.train.qat.block_quantizer import BlocksFunction
@@ -48,7 +48,8 @@ class QuantizedRecurrent(nn.Module):
 
     def __init__(self, op: Recurrence, one: Direction, found: Gated, choices: Gates):
         super().__init__()
-        self.cell, self.found, self.gate_bits, self.bias_bits = op.cell, found, choices.outputs, choices.biases
+        self.cell, self.found, self.bias_bits = op.cell, found, choices.biases
+        self.gate_output = RoundedOutputs(output_codes(op.cell, choices.outputs, found.outputs))
         self.register_buffer("steps", torch.from_numpy(found.each("step")))
         self.register_buffer("code_steps", torch.tensor([found.inputs.step, found.hidden.step], dtype=torch.float64))
         matrices = [matrix.astype(np.float64) for matrix in (one.input_weights, one.recurrent_weights)]
@@ -133,14 +134,6 @@ class QuantizedRecurrent(nn.Module):
             found[key] = torch.stack(seen[index::len(others)], 1)[on]
         return {key: codes.to(torch.int16) for key, codes in found.items()}
 
-    def gate_output(self, y, gate: str):
-        """A gate's output to the nearest step, ties to even, as (y + centre) - centre has it in binary16."""
-        if not self.gate_bits:
-            return y
-        signed = self.cell.gates[self.cell.index(gate)].curve is Activation.TANH
-        steps = 2.0 ** (self.gate_bits - signed)
-        return Round.apply(y * steps, -steps, steps) / steps + 0.0
-
     def gated(self) -> Gated:
         """The integers that training has found."""
         weights = tuple(codes.detach().numpy().astype(np.int64) for codes in self.integers())
@@ -166,6 +159,23 @@ def in_steps(weights: np.ndarray, integers: np.ndarray, affines: Sequence[Intege
     return torch.stack(starts)
 
 
+class RoundedOutputs:
+    """The quantiser of the outputs of gates: to the nearest step, ties to even, as the machine's additions round.
+
+    Args:
+        codes: The codes of the outputs by the gates' names; a gate without keeps its output.
+    """
+
+    def __init__(self, codes: Mapping[str, OutputCodes]):
+        self._codes = codes
+
+    def __call__(self, y: torch.Tensor, gate: str) -> torch.Tensor:
+        if gate not in self._codes:
+            return y
+        one = self._codes[gate]
+        return Round.apply(y / one.step, one.lowest, one.highest) * one.step + 0.0
+
+
 #: Integers below this are exact in float64.
 FLOAT64_EXACT = 1 << 53
 
@@ -180,16 +190,18 @@ class BlockQuantizedRecurrent(nn.Module):
         input_format:   Format of x and h.
         block:          Elements that share an exponent: a native vector.
         quantized_results: Whether results of products become blocks of `input_format`.
+        codes:          Codes of the outputs of gates by the gates' names.
     """
 
     #: Weights are in real units.
     in_steps = False
 
     def __init__(self, op: Recurrence, one: Direction, weights_format: Format, input_format: Format, block: int,
-                 quantized_results: bool = False):
+                 quantized_results: bool = False, codes: Mapping[str, OutputCodes] = NO_CODES):
         super().__init__()
         self.cell, self.block, self.quantized_results = op.cell, block, quantized_results
         self.weights_format, self.input_format = weights_format, input_format
+        self.gate_output = RoundedOutputs(codes)
         self.input_weights, self.recurrent_weights, self.bias = (
             nn.Parameter(torch.from_numpy(value.copy()))
             for value in (one.input_weights, one.recurrent_weights, one.bias))
@@ -213,7 +225,7 @@ class BlockQuantizedRecurrent(nn.Module):
 
         ops = TorchBlockOperations(
             self.cell, lambda operand: product(operand, r, 1), self.vectors, self.bias, lowered=lowered,
-            results=results if self.quantized_results else plain)
+            results=results if self.quantized_results else plain, outputs=self.gate_output)
         return unroll(ops, self.cell, product(x, w, 2).unflatten(2, self.bias.shape), lengths, self.first)
 
     def _check(self, matrices):

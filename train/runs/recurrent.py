@@ -143,7 +143,7 @@ def train_recurrent(
     overflow.check(integers=block is None)
     default = EIGHT_BITS if block is None else EIGHT_BIT_BLOCKS
     weights_format, input_format = weights_format or default, input_format or default
-    CELLS[cell].check_gate_bits(gates.outputs)  # this and the next lines refuse before anything is trained
+    gates.check(CELLS[cell])  # this and the next lines refuse before anything is trained
     gates.travels_as(weights_format)
     for fmt in (weights_format, input_format) if block is not None else ():
         block_quantizer.check(fmt)
@@ -186,7 +186,7 @@ def choices_of(weights_format: Format, input_format: Format, gates: Gates = SYMM
     """How a recurrent network is quantised; for the arguments see `train_recurrent`."""
     results = Results(bits=output_bits)
     if block is not None:
-        return Choices(recipe=BlockFormats(
+        return Choices(gates=gates, recipe=BlockFormats(
             weights=weights_format, inputs=input_format, block=block, results=results))
     return Choices(gates=gates, recipe=Recipe(
         weights_bits=weights_format.bits, input_bits=input_format.bits, symmetric=(True, input_format.symmetric),
