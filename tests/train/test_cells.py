@@ -217,7 +217,7 @@ def test_commands_train_what_their_options_say(name, vowels, tmp_path):
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
-    ("--arithmetic bfp --shared", "--asymmetric, --shared, --gate-bits and --bias-bits are for integer"),
+    ("--arithmetic bfp --shared", "--asymmetric, --shared and --bias-bits are for integer"),
     ("--block 8", "--block is for --arithmetic bfp"),
     ("--preset speech --bits 4", "--preset speech decides --bits and --block: leave them out"),
     ("--preset nothing", "nothing"),

@@ -1,4 +1,4 @@
-"""Codes of the outputs of gates: by the curve or by measured ranges, the same in golden, training and on the machine."""
+"""Codes of the outputs of gates, by the curve or by measured ranges: golden, training and the machine agree."""
 
 from dataclasses import replace
 

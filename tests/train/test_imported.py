@@ -326,5 +326,5 @@ def test_choices_of_another_kind_are_refused():
         prepared(found.network, Choices(recipe=Recipe(bits={"rnn_one": (4, 4)})))
     with pytest.raises(ValueError, match="has no bound, and must keep its bits"):
         prepared(float_networks.sequences(rnn.RELU), Choices(gates=Gates(outputs=4)))
-    with pytest.raises(ValueError, match="--gate-bits and --bias-bits are for recurrent networks"):
+    with pytest.raises(ValueError, match="--gate-bits, --gate-form and --bias-bits are for recurrent networks"):
         prepared(float_networks.perceptron(), Choices(gates=Gates(outputs=4)))
