@@ -55,7 +55,7 @@ def finetune(
     from concord.lib.progress import shown
     from concord.net.quantize.options import QuantizationOptions
     from concord.train.overflow.options import OverflowOptions
-    from concord.workflows import imports, training
+    from concord.workflows import imports, overflow_counts, training
     from rich.console import Console
 
     asked = {"preset": preset, "arithmetic": arithmetic, **options}
@@ -67,6 +67,7 @@ def finetune(
     chosen = wished.choices()
     training.check_rate(rate)
     overflow.check(integers=not chosen.blocks, batch_norm=wished.batch_norm, staged=bool(wished.stages))
+    overflow = overflow_counts.counted(overflow, wished.preset)
     if not (isinstance(epochs, Sequence) and len(epochs) == 2 and all(isinstance(count, Integral) for count in epochs)):
         raise ValueError(f"epochs are {epochs!r}: two whole numbers are needed, such as (4, 1)")
     runs = needing("train", "concord.train.runs.imported")

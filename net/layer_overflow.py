@@ -3,6 +3,7 @@
 Source: S3; numerics.md of the specification, overflow events.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import reduce
 
@@ -11,6 +12,7 @@ from concord.golden.mvm.overflow import Events, misfits, output_events, wrap
 from concord.net import network
 from concord.net.arithmetic.integer import IntegerProduct, largest_sum
 from concord.net.model import Model
+from concord.spec.machine.config import Config
 
 CHUNK = 1 << 15  #: Number of sums that are computed together; they fit the cache of a core.
 
@@ -41,6 +43,14 @@ class Widths:
                 raise ValueError(f"{width.name} = {value} is out of range: it lies in 1..64")
         if self.lanes < 1:
             raise ValueError(f"lanes = {self.lanes} must be at least 1")
+
+    @classmethod
+    def of(cls, config: Config) -> "Widths":
+        """The widths of a machine; an accumulator of more than 64 bits counts as one of 64."""
+        # Several tile engines multiply neighbouring tiles, whose lanes follow each other where a tile is a lane group.
+        lanes = config.lanes * (config.tile_engines if config.groups == 1 else 1)
+        return cls(sum_bits=min(64, config.sum_bits), product_bits=config.product_bits, output_bits=config.output_bits,
+                   lanes=lanes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -99,6 +109,10 @@ class Count:
         return max(self.events.excess_partial, self.events.excess_product, self.events.excess_output)
 
 
+#: What counts the events of start + weights @ codes, with the arguments of `count`.
+CountFunction = Callable[[np.ndarray, np.ndarray, np.ndarray, Widths], Count]
+
+
 def count(weights: np.ndarray, codes: np.ndarray, start: np.ndarray, widths: Widths) -> Count:
     """Count the overflow events of start + weights @ codes.
 
@@ -119,6 +133,25 @@ def count(weights: np.ndarray, codes: np.ndarray, start: np.ndarray, widths: Wid
     weights, size = weights.astype(dtype), max(1, CHUNK // len(weights))
     parts = (codes[first : first + size].T.astype(dtype, order="C") for first in range(0, len(codes), size))
     return reduce(Count.__add__, (_chunk(weights, part, start, widths) for part in parts))
+
+
+def count_groups(name: str, groups: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], widths: Widths,
+                 counter: CountFunction = count) -> Count:
+    """Count the events of all groups of a product, whose rows stand side by side.
+
+    Args:
+        name:    Name of the product.
+        groups:  Weights, codes and start of each group.
+        widths:  Widths of the sums.
+        counter: What counts.
+
+    Raises:
+        ValueError: a group cannot be counted; the sentence names the product.
+    """
+    try:
+        return reduce(Count.beside, (counter(*group, widths) for group in groups))
+    except ValueError as error:
+        raise ValueError(f"layer {name!r}: {error}") from error
 
 
 def _chunk(weights, codes, start, widths: Widths) -> Count:
@@ -206,7 +239,8 @@ class ProductUse:
     count: Count
 
 
-def dry_run(model: Model, inputs: np.ndarray, lengths: np.ndarray | None, widths: Widths) -> list[ProductUse]:
+def dry_run(model: Model, inputs: np.ndarray, lengths: np.ndarray | None, widths: Widths,
+            counter: CountFunction = count) -> list[ProductUse]:
     """Count the overflow events of every product for a batch, without wrapping. The arguments are those of `forward`.
 
     Raises:
@@ -215,8 +249,7 @@ def dry_run(model: Model, inputs: np.ndarray, lengths: np.ndarray | None, widths
     products, counts = _products(model), {}
 
     def counted(product: IntegerProduct, codes: np.ndarray) -> np.ndarray:
-        groups = zip(product.weights, codes, product.start, strict=True)
-        made = reduce(Count.beside, (count(*group, widths) for group in groups))
+        made = count_groups(product.name, zip(product.weights, codes, product.start, strict=True), widths, counter)
         counts[product.name] = counts[product.name] + made if product.name in counts else made
         return product.totals(codes)
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 from concord.nnp.lib.options import AxesOrder, First, Inputs, ManySamples, Model, TestData
+from concord.train.overflow.options import CountOn, OverflowOptions
 from concord.workflows.storage import read_model
 
 
@@ -22,6 +23,9 @@ def overflow(
     preset: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", show_default=False,
         help="Preset, or TOML file of a machine, that decides the four options above.")] = "",
+    count_on: Annotated[CountOn, typer.Option(
+        "--count-on", help="What counts: numpy; or the overflow counters of the simulated machine of --preset, too "
+                           "(library), and the exit code is 1 if they differ.")] = CountOn.NUMPY,
     inputs: Inputs = None,
     data: TestData = None,
     order: AxesOrder = None,
@@ -33,10 +37,12 @@ def overflow(
     from concord.net import network
     from concord.net.layer_overflow import Widths, dry_run, wrapped
     from concord.verification.inputs import InputSource, read
+    from concord.workflows.overflow_counts import counted
     from concord.workflows.results import described, real
     from rich.console import Console
 
     given = {"accumulator": accumulator, "product": product, "output": output, "lanes": lanes}
+    counter = counted(OverflowOptions(count_on=count_on), preset).counter if count_on is CountOn.LIBRARY else None
     chosen = _widths(preset, {option: value for option, value in given.items() if value is not None})
     accumulator = chosen["accumulator"]
     for option in ("accumulator", "product", "output"):
@@ -55,6 +61,9 @@ def overflow(
         typer.echo(f"nnp: {words}", err=True)
     console.print(f"{loaded.name}, {len(samples)} samples of {given.name}: {verdict(uses, accumulator)}",
                   markup=False)
+    if counter:
+        machines = dry_run(loaded, samples.inputs, samples.lengths, widths, counter)
+        console.print(agreement(uses, machines, preset), markup=False, soft_wrap=True)
     if samples.labels is None:
         return
     exact, narrow = (described(measure(given.task, real(outputs), samples)) for outputs in (
@@ -74,13 +83,12 @@ def _widths(preset: str, given: dict[str, int]) -> dict[str, int]:
     if given:
         raise ValueError(f"--preset {preset} decides --accumulator, --product, --output and --lanes: leave out "
                          f"--{', --'.join(given)}")
+    from concord.net.layer_overflow import Widths
     from concord.spec.machine.machine_file import find_config
 
-    machine = find_config(preset)
-    # Several tile engines multiply neighbouring tiles, whose lanes follow each other where a tile is one lane group.
-    lanes = machine.lanes * (machine.tile_engines if machine.groups == 1 else 1)
-    return {"accumulator": min(64, machine.sum_bits), "product": machine.product_bits, "output": machine.output_bits,
-            "lanes": lanes}
+    widths = Widths.of(find_config(preset))
+    return {"accumulator": widths.sum_bits, "product": widths.product_bits, "output": widths.output_bits,
+            "lanes": widths.lanes}
 
 
 def overflow_table(uses, widths):
@@ -105,3 +113,21 @@ def verdict(uses, bits: int) -> str:
     if measured <= bits:
         return f"no sum overflowed {bits} bits; {proved} bits hold every sum, whatever the input"
     return f"sums overflow {bits} bits; these samples need {measured}, and {proved} hold every sum, whatever the input"
+
+
+def agreement(uses, machines, preset: str) -> str:
+    """A sentence that says that a machine's counters have counted the events and excesses that numpy counts.
+
+    Raises:
+        typer.Exit: they have not; what differs is printed.
+    """
+    differing = [(one, other) for one, other in zip(uses, machines, strict=True)
+                 if (one.count.events, one.count.rows.tolist()) != (other.count.events, other.count.rows.tolist())]
+    for one, other in differing:
+        typer.echo(f"nnp: {one.product.name}: numpy counts {one.count.events}, and {preset} counts "
+                   f"{other.count.events}", err=True)
+    if differing:
+        raise typer.Exit(1)
+    events, excess = sum(use.count.number for use in machines), max(use.count.excess for use in machines)
+    return (f"the counters of {preset} agree with numpy in every row of {len(machines)} products: {events:,} events, "
+            f"largest excess {excess} bits")

@@ -24,6 +24,7 @@ from concord.spec.numbers.formats import Format
 from concord.train.bfp.options import BY_LAZY_UPDATE, LazyOptions, formats_of
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows.imports import is_file, result, runs_on
+from concord.workflows.overflow_counts import counted
 from concord.workflows.storage import written
 from concord.workflows.training import (
     Checkpoint,
@@ -133,8 +134,8 @@ def mlp(
     chosen = {}
     if preset:
         chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
-    _train("mlp", out, preset, log, checkpoint, seed=seed, folder=data, methods=methods, overflow=overflow,
-           stages=stages, **chosen)
+    _train("mlp", out, preset, log, checkpoint, seed=seed, folder=data, methods=methods,
+           overflow=counted(overflow, preset), stages=stages, **chosen)
 
 
 def _recurrent(cell: Cell):
@@ -208,7 +209,7 @@ def _recurrent(cell: Cell):
         formats = _formats(arithmetic, preset, bits, block, asymmetric)
         _train("recurrent", out, preset, log, checkpoint, cell=cell.name, seed=seed, folder=data,
                hidden=hidden or (32,), both=bidirectional, epochs=epochs_of(epochs or "80,10,5"), gates=gates,
-               output_bits=output_bits, initial=initial, overflow=overflow, **formats)
+               output_bits=output_bits, initial=initial, overflow=counted(overflow, preset), **formats)
 
     train.__doc__ = f"{cell.title}, on JapaneseVowels, or on sequences of your own: 8 bits, or another width."
     app.command(cell.name)(train)
@@ -276,7 +277,7 @@ def image(
     if fp32:
         check_writable(fp32)
     _train("image", out, chosen.preset, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data,
-           epochs=epochs_of(epochs or "8,4,1"), overflow=overflow, samples=samples, fp32=fp32)
+           epochs=epochs_of(epochs or "8,4,1"), overflow=counted(overflow, chosen.preset), samples=samples, fp32=fp32)
 
 
 def _train_lazy(network: str, out: str, preset: str, log: Path | None, checkpoint: Path | None, lazy: LazyOptions,

@@ -9,7 +9,7 @@ from concord.lib.files import check_writable
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
 from concord.nnp.lib.options import UNTRAINED, AxesOrder, OwnData, quantizing
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
-from concord.workflows import imports, training
+from concord.workflows import imports, overflow_counts, training
 from concord.workflows.storage import written
 
 #: Name of the command, which its help shows as the place of a file.
@@ -51,6 +51,7 @@ def train_file(
     numbers, choices = training.epochs_of(epochs, "4,1"), chosen.choices()
     training.check_rate(rate)
     overflow.check(integers=not choices.blocks, batch_norm=chosen.batch_norm, staged=bool(chosen.stages))
+    overflow = overflow_counts.counted(overflow, chosen.preset)
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing("train", "concord.train.runs.imported").train_imported

@@ -161,6 +161,9 @@ OVERFLOW = {
     "overflow_every": Words(
         ("--overflow-every",), "Number of training steps between two counts of overflows, beside the one after each "
         "epoch.", "0"),
+    "count_on": Words(
+        ("--count-on",), "What counts overflows: numpy, for any widths, or the overflow counters of the simulated "
+        "machine of --preset (library), whose widths then are those of the sums."),
 }
 #: The words of each field of `LazyOptions`.
 LAZY = {

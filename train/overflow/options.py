@@ -4,13 +4,21 @@ Source: S3.c, S3.e.
 """
 
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from concord.lib.user_options import UserOptions
 from concord.train.overflow.record import STEPS, Adjusted, NetworkKind, RangeSteps
 
 if TYPE_CHECKING:
-    from concord.net.layer_overflow import Widths
+    from concord.net.layer_overflow import CountFunction, Widths
+
+
+class CountOn(StrEnum):
+    """What counts overflow events."""
+
+    NUMPY = "numpy"  #: numpy, for any widths, with the largest magnitude of each sum
+    LIBRARY = "library"  #: the overflow counters of a Verilated machine, which has the widths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +38,7 @@ class OverflowOptions(UserOptions):
         overflow_by:        What changes where sums overflow: ranges, or data, the weights themselves.
         overflow_every:     Number of training steps between two counts; None for one count after each epoch alone.
         overflow_shrink:    Smallest factor of one round that shrinks ranges; 1 for no shrinking.
+        count_on:           What counts events.
     """
 
     accumulator: int | None = None
@@ -42,6 +51,7 @@ class OverflowOptions(UserOptions):
     overflow_shrink: float | None = None
     overflow_by: Adjusted = Adjusted.RANGES
     overflow_every: int | None = None
+    count_on: CountOn = CountOn.NUMPY
 
     @property
     def counts(self) -> bool:
@@ -55,6 +65,20 @@ class OverflowOptions(UserOptions):
 
         limits = {"product_bits": self.product_limit, "output_bits": self.output_limit}
         return Widths(sum_bits=self.accumulator or 64, **{name: bits for name, bits in limits.items() if bits})
+
+    @property
+    def counter(self) -> "CountFunction":
+        """What counts the events of a product.
+
+        Raises:
+            ValueError: a machine shall count, and there is none.
+        """
+        from concord.net.layer_overflow import count
+
+        if self.count_on is not CountOn.NUMPY:
+            raise ValueError(f"--count-on {self.count_on} needs a machine: make the options by "
+                             "workflows.overflow_counts.counted")
+        return count
 
     def steps(self, kind: NetworkKind) -> RangeSteps:
         """The default steps of a kind of network, with those that a user has given."""
@@ -79,9 +103,9 @@ class OverflowOptions(UserOptions):
             bits = getattr(self, name)
             if bits is not None and not 1 <= bits <= 64:
                 raise ValueError(f"--{name.replace('_', '-')} {bits} is no width: storage has 1 to 64 bits")
-        given = [f"--{item.name.replace('_', '-')}" for item in fields(self)
+        given = [f"--{item.name.replace('_', '-')}" for item in fields(OverflowOptions)
                  if getattr(self, item.name) != item.default]
-        if given and not self.counts:
+        if given and not self.counts and self.count_on is CountOn.NUMPY:
             raise ValueError(f"{given[0]} needs a width that sums can overflow: add --accumulator, such as "
                              "--accumulator 16")
         ranges = [name for name in ("overflow_inputs", "overflow_share", "overflow_shrink")
@@ -100,6 +124,22 @@ class OverflowOptions(UserOptions):
             self.steps(NetworkKind.DNN)
         except ValueError as error:
             raise ValueError(f"options of overflows: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountedOverflow(OverflowOptions):
+    """Options with what counts events on a machine, and the widths of this machine.
+
+    Attributes:
+        on_machine: What counts the events of a product.
+    """
+
+    on_machine: "CountFunction"
+
+    @property
+    def counter(self) -> "CountFunction":
+        """What counts the events of a product."""
+        return self.on_machine
 
 
 #: The options where nobody gave any.

@@ -8,7 +8,7 @@ from math import log
 
 import numpy as np
 import torch
-from concord.net.layer_overflow import Count, Widths
+from concord.net.layer_overflow import Count, CountFunction, Widths, count
 from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.weighted import Convolution, NodeLinear
 from concord.train.lib.fit import Progress, silent
@@ -39,6 +39,7 @@ class Predictor:
         widths:  Widths of the machine's storage.
         steps:   How far ranges grow and shrink.
         lengths: int64[samples], time steps of each sequence; all of them by default.
+        counter: What counts the events of a product.
 
     Attributes:
         products: Products of each layer, by the name of the layer.
@@ -51,8 +52,9 @@ class Predictor:
     """
 
     def __init__(self, network: QuantizedNetwork, inputs: Tensor, widths: Widths, steps: RangeSteps,
-                 lengths: Tensor | None = None):
+                 lengths: Tensor | None = None, counter: CountFunction = count):
         self.network, self.inputs, self.lengths, self.widths, self.steps = network, inputs, lengths, widths, steps
+        self.counter = counter
         self.products = dict(products_of(network, widths, rows=network.recipe.methods.rows == 1))
         every = [product for products in self.products.values() for product in products]
         self.factors = {product.name: Factors(ranges=len(product.steps), shared=product.shared) for product in every}
@@ -177,7 +179,7 @@ class Predictor:
     def _counted(self, product: RangedProduct, entering: list[tuple[Tensor, Tensor]]) -> tuple[Count, list[np.ndarray]]:
         """The events of a product for what enters its layer, and the codes that the machine multiplies."""
         codes = [product.codes(*part) for part in entering]
-        return product.count(codes, self.widths), codes
+        return product.count(codes, self.widths, self.counter), codes
 
     def _entering(self, layer: str, inputs: Tensor, lengths: Tensor | None) -> list[tuple[Tensor, Tensor]]:
         """What a layer reads of a network's inputs, some samples at a time, and their time steps."""
@@ -208,7 +210,7 @@ def settled(
     """
     if not options.counts:
         return None
-    predictor = Predictor(network, inputs, options.widths, options.steps(kind(network)), lengths)
+    predictor = Predictor(network, inputs, options.widths, options.steps(kind(network)), lengths, options.counter)
     for product in predictor.run().products:
         progress(f"overflow {product.name}:", 1, 1, str(product))
     return predictor

@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 import torch
-from concord.net.layer_overflow import Count, Widths, count
+from concord.net.layer_overflow import Count, CountFunction, Widths, count_groups
 from concord.net.lowering.lowering import start_values
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.factors import Factors, ShrinkRoom
@@ -88,16 +88,16 @@ class RangedProduct(ABC):
         """The steps that the ranges can make."""
         return steps
 
-    def count(self, codes: Sequence[np.ndarray], widths: Widths) -> Count:
-        """Count the overflow events for codes, some samples at a time."""
+    def count(self, codes: Sequence[np.ndarray], widths: Widths, counter: CountFunction) -> Count:
+        """Count the overflow events for codes, some samples at a time.
+
+        Raises:
+            ValueError: what counts cannot count this product; the sentence names it.
+        """
         weights = self.integers()
         start = self.start(weights)
-
-        def of(part: np.ndarray) -> Count:
-            groups = zip(weights, part, start, strict=True)
-            return reduce(Count.beside, (count(*group, widths) for group in groups))
-
-        return reduce(Count.__add__, map(of, codes))
+        return reduce(Count.__add__, (
+            count_groups(self.name, zip(weights, part, start, strict=True), widths, counter) for part in codes))
 
 
 class LayerProduct(RangedProduct):
