@@ -88,7 +88,8 @@ def counted(overflow: OverflowOptions, preset: str) -> OverflowOptions:
         preset:   Name of a preset, or a TOML file of a machine; may be empty.
 
     Raises:
-        ValueError: no machine is named, it has no counters, another width is given, or packages of simulation are absent.
+        ValueError: no machine is named, it has no counters, another width is given, or packages of simulation are
+            absent.
     """
     if overflow.count_on is CountOn.NUMPY:
         return overflow
