@@ -3,11 +3,14 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.datasets.dataset import DATA
+from concord.net.layer_overflow import count
 from concord.net.model_file import save_model
 from concord.nnp.main import app
+from concord.spec.machine.config import preset
 from concord.tests.net.test_images import conv
 from typer.testing import CliRunner
 
@@ -49,6 +52,39 @@ def test_a_model_that_does_not_fit():
 def test_samples_that_fit_by_chance():
     result = nnp(MLP, "--accumulator", 15, "--samples", 5, "--first", 3)
     assert "no sum overflowed 15 bits; 16 bits hold every sum" in " ".join(result.output.split())
+
+
+@pytest.fixture
+def on_serial(tmp_path):
+    """A model for the preset `serial`, and the words of the command that names its inputs."""
+    rng = np.random.default_rng(2)
+    save_model(networks.mlp(rng, preset("serial"), [13, 9, 5], block=False), tmp_path / "m.safetensors")
+    np.save(tmp_path / "x.npy", 20 * rng.normal(size=(6, 13)))
+    return tmp_path / "m.safetensors", "--inputs", tmp_path / "x.npy"
+
+
+def test_the_counters_of_the_library_agree(on_serial):
+    result = nnp(*on_serial, "--preset", "serial", "--count-on", "library")
+    assert result.exit_code == 0, result.output
+    counts = [row(result.output, name)[1:5] for name in ("dense0", "dense1")]
+    events = sum(int(number.replace(",", "")) for partial, _, *rest in counts for number in (partial, *rest))
+    assert events > 0
+    assert f"the counters of serial agree with numpy in every row of 2 products: {events:,} events" in result.output
+
+
+def test_counters_that_differ_are_named(on_serial, monkeypatch):
+    monkeypatch.setattr("concord.workflows.overflow_counts.MachineCounter.__call__",
+                        lambda self, weights, codes, start, widths: count(weights // 2, codes, start, widths))
+    result = nnp(*on_serial, "--preset", "serial", "--count-on", "library")
+    assert result.exit_code == 1, result.output
+    assert "nnp: dense0: numpy counts Events(partial=0, product=" in result.output
+
+
+def test_the_counters_of_no_machine_are_refused(on_serial):
+    result = nnp(*on_serial, "--count-on", "library")
+    assert result.exit_code == 2
+    assert "--count-on library counts on a machine: name one that has overflow counters with --preset" in " ".join(
+        result.output.split())
 
 
 def test_a_recurrent_model():
