@@ -20,6 +20,7 @@ from concord.net.quantize import codes, tensors
 from concord.net.quantize.apart import narrowed
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.codes import InputCodes, Loss
+from concord.net.quantize.divided import channels_of, divided, divides
 from concord.net.quantize.gated import Gated, lost_weights
 from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings, selects
 from concord.net.quantize.simulated import Enters, simulated_recurrence
@@ -47,8 +48,9 @@ class Rows:
         inputs:   Codes of the input; None for inputs that stay in FP32.
         op:       The operator, with its float weights.
         line:     What R and O make of each channel ahead of the codes, see `Part.line`; None for nothing.
-        narrow:   What follows the scale of the network's input so that binary16 holds R and O: `line` contains it, and
-            the weights its inverse. None for nothing.
+        narrow:   What follows the scale of the network's input so that binary16 holds R and O, and so that parts of the
+            input have ranges of their own: `line` contains it, and the weights its inverse. None for nothing.
+        divided:  Whether the input has such parts.
         after:    Name of the layer in steps of whose codes the result is; empty for real units.
     """
 
@@ -60,6 +62,7 @@ class Rows:
     op: Operator
     line: Line | None = None
     narrow: Line | None = None
+    divided: bool = False
     after: str = ""
 
 
@@ -126,9 +129,15 @@ class Integers:
         weights_bits, _ = self.recipe.bits_of(part.name)
         inputs, lost = self._codes(part, x.reshape(len(x), -1))
         op, line, narrow = part.op, part.line, None
-        if line is not None and inputs is not None and (narrow := narrowed(line, inputs)) is not None:
+        if parts := self._divides(part, inputs):
+            narrow, inputs = divided(
+                x, channels_of(part, self.plan.graph), inputs.bits, self.recipe, padded=part.padded)
+            line = narrow if line is None else line.then(narrow)
+        if line is not None and inputs is not None and (more := narrowed(line, inputs)) is not None:
+            narrow, line = more if narrow is None else narrow.then(more), line.then(more)
+        if narrow is not None:
             back = narrow.inverse
-            op, line = op.of_scaled(back.scale, back.offset), line.then(narrow)
+            op = op.of_scaled(back.scale, back.offset)
             lost |= inputs.lost(narrow.applied(x))
         if not isinstance(op, WEIGHTED):
             channels, pixels = part.shapes[0][0], int(np.prod(part.window.size))
@@ -142,9 +151,13 @@ class Integers:
                 weights, gain = tensors.rows_of_recipe(real, grid, self.recipe, part.fold)
                 lost["weights"] = tensors.decibels(real, gain[:, None] * weights)
             found = Rows(weights=weights, gain=gain, constant=op.bias.astype(np.float64), grid=grid, inputs=inputs,
-                         op=op, line=line, narrow=narrow)
+                         op=op, line=line, narrow=narrow, divided=parts)
         self.rows[part.name], self.losses[part.name] = found, Loss(**lost)
         return str(self.losses[part.name])
+
+    def _divides(self, part: Part, inputs: InputCodes | None) -> bool:
+        """Whether the inputs of a layer get parts."""
+        return self.recipe.methods.parts > 1 and inputs is not None and inputs.unsigned and divides(part, self.plan)
 
     def _codes(self, part: Part, samples: np.ndarray) -> tuple[InputCodes | None, dict[str, float]]:
         """The codes of a layer's inputs real[samples, elements], and what they lose."""
@@ -211,6 +224,8 @@ class Integers:
             users = self.plan.readers(users[0].name)
         if len(users) != 1 or users[0].name not in self.rows or not functions <= IN_STEPS:
             return None
+        if self.rows[users[0].name].divided:
+            return None  # its own R and O hold what its parts need
         inputs = self.rows[users[0].name].inputs
         clips = inputs is not None and inputs.unsigned and (inputs.positive or Activation.RELU not in functions)
         return users[0] if clips else None

@@ -50,6 +50,8 @@ class QuantizationOptions(UserOptions):
         ptq_weights:     Method that finds the scales of weights before any training.
         ptq_activations: Method that finds the ranges of the inputs of layers; None for that of the kind of network.
         rows:            Number of rows of weights that share a scale before training; 0 for all rows of a layer.
+        input_parts:     Number of parts of the inputs of each layer, neighbouring channels with a saturation and an
+            offset of their own.
         weights:         Method of training for weights; it also decides how weights become integers.
         activations:     Method of training for activations.
         start:           Starting point of training.
@@ -84,6 +86,7 @@ class QuantizationOptions(UserOptions):
     ptq_weights: WeightMethod = WeightMethod.MMSE
     ptq_activations: ActivationMethod | None = None
     rows: int = 1
+    input_parts: int = 1
     weights: WeightTraining = WeightTraining.WRPN
     activations: ActivationTraining = ActivationTraining.UNIFORM
     start: Start = Start.PTQ
@@ -193,7 +196,8 @@ class QuantizationOptions(UserOptions):
             activations=self.activations, start=self.start, normalise=self.batch_norm, input_kept=self.keep_input,
             stages=stages_of(self.stages),
             methods=Methods(
-                weights=self.ptq_weights, rows=self.rows, activations=self.ptq_activations or ptq_activations))
+                weights=self.ptq_weights, rows=self.rows, activations=self.ptq_activations or ptq_activations,
+                parts=self.input_parts))
         if self.arithmetic is NetworkArithmetic.INTEGER:
             if self.block is not None:
                 raise ValueError("--block is for --arithmetic bfp")
@@ -203,7 +207,8 @@ class QuantizationOptions(UserOptions):
         if own != Recipe(**common, symmetric=(True, given.symmetric)) or self.symmetric is not None:
             raise ValueError(
                 "bfp finds its own exponents: --symmetric, --full-weights, --ptq-weights, --ptq-activations, --rows, "
-                "--weights, --activations, --start, --stages, --batch-norm and --keep-input are for integer")
+                "--input-parts, --weights, --activations, --start, --stages, --batch-norm and --keep-input are for "
+                "integer")
         return self._block_recipe(given)
 
     def _block_recipe(self, given: Widths) -> BlockRecipe:

@@ -75,13 +75,17 @@ class Methods:
         weights:     Method that finds integers and scales of weights.
         rows:        Number of neighbouring rows that share a scale at the start; 0 gives the whole matrix one scale.
         activations: Method that finds saturations and offsets of activations.
+        parts:       Number of parts of the inputs of each layer with a saturation and an offset of their own.
     """
 
     weights: WeightMethod = WeightMethod.MMSE
     rows: int = 1
     activations: ActivationMethod = ActivationMethod.SEARCH
+    parts: int = 1
 
     def __post_init__(self):
+        if self.parts < 1:
+            raise ValueError(f"inputs of layers in {self.parts} parts: choose 1 or more for --input-parts")
         if self.rows < 0:
             raise ValueError(f"{self.rows} rows share a scale: choose 1 or more, or 0 for all of a layer")
 
@@ -271,6 +275,9 @@ class Recipe:
         if self.stages and (self.start is not Start.PTQ or self.normalise):
             raise ValueError("--stages initialises by post-training quantisation, with batch normalisation folded: "
                              "leave --start fp32 and --batch-norm out")
+        if self.stages and self.methods.parts > 1:
+            raise ValueError("--stages initialises one saturation and one offset for each layer: leave --input-parts "
+                             "out")
         for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
             for value in pair:
                 if value is not None and value not in (*range(1, 17), 24):
@@ -288,7 +295,8 @@ class Recipe:
 
         rows = self.methods.rows
         scales = f"{rows} rows" if rows > 1 else "row" if rows else "tensor"
-        begun = f"{self.methods.weights} for each {scales}, {self.methods.activations}"
+        parts = f" for each of {self.methods.parts} parts of the inputs" * (self.methods.parts > 1)
+        begun = f"{self.methods.weights} for each {scales}, {self.methods.activations}{parts}"
         return (
             f"weights of {width(self.weights_bits)} by {self.weights}, inputs of {width(self.input_bits)} by "
             f"{self.activations}, from {begun if self.start is Start.PTQ else 'FP32'}"

@@ -27,8 +27,10 @@ class Reconstructed(Integers):
     def take(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         lost, rows = super().take(part, x, made), self.rows.get(part.name)
         kept = isinstance(part.op, Recurrence | NodeLinear) or rows.inputs is None or not rows.inputs.unsigned
-        if kept or rows.narrow:
+        if kept or rows.narrow and not rows.divided:
             return lost
+        if rows.divided:
+            part, x = replace(part, op=rows.op), rows.narrow.applied(x)
         inputs = reconstruction.ranged(part, rows.inputs, x, made)
         found = replace(rows, inputs=inputs)
         loss = replace(self.losses[part.name], **inputs.lost(x.reshape(len(x), -1)))

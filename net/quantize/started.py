@@ -99,11 +99,14 @@ class StartedIntegers(Integers):
         inputs = replace(
             rows.inputs, bits=fmt.bits, symmetric=fmt.symmetric, unsigned=layer.unsigned, step=float(step),
             offset=float(offset), positive=rows.inputs.positive and offset >= 0)
+        op, own = part.op, "line" in layer.real and part.line is None
+        if own:
+            op = op.of_scaled(layer.line.inverse.scale, layer.line.inverse.offset)
         return replace(
             rows, weights=layer.weights.reshape(rows.weights.shape).astype(np.int32),
             gain=layer.real["gain"].astype(np.float64), constant=layer.real["constant"].astype(np.float64),
             grid=Grid.of(layer.weights_format) if isinstance(part.op, WEIGHTED) else rows.grid, inputs=inputs,
-            narrow=None, line=part.line, op=part.op)
+            narrow=layer.line if own else None, line=layer.line if own else part.line, op=op, divided=own)
 
     def check_equal(self, layers: tuple):
         """Refuse a network whose layers are not those of the model, where it is the model's own.

@@ -98,6 +98,9 @@ OPTIONS = {
         "ends for files of networks, else search"),
     "rows": Words(
         ("--rows",), "Number of rows of weights that share a scale before training; 0 for all rows of a layer."),
+    "input_parts": Words(
+        ("--input-parts",), "Number of parts of the inputs of each layer, neighbouring channels with a saturation and "
+                            "an offset of their own."),
     "weights": Words(
         ("--weights",), "Method of training for weights; it also decides how weights become integers."),
     "activations": Words(("--activations",), "Method of training for activations."),
