@@ -99,8 +99,8 @@ class IntegerRows(Rows):
 
     @property
     def clips(self) -> bool:
-        # Below an offset of 0 the quantiser passes negative numbers.
-        return self.unsigned and self.real.get("input", (1.0, 0.0))[1] >= 0
+        # Below an offset of 0 the quantiser passes negative numbers; with a line, each channel has an offset.
+        return self.unsigned and self.real.get("input", (1.0, 0.0))[1] >= 0 and "line" not in self.real
 
     def real_input(self, trace):
         if "input" not in self.real:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from concord.net.graph import INPUT
 from concord.net.layers.rows import IntegerRows
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
@@ -99,8 +100,8 @@ class StartedIntegers(Integers):
         inputs = replace(
             rows.inputs, bits=fmt.bits, symmetric=fmt.symmetric, unsigned=layer.unsigned, step=float(step),
             offset=float(offset), positive=rows.inputs.positive and offset >= 0)
-        op, own = part.op, "line" in layer.real and part.line is None
-        if own:
+        op, own = part.op, "line" in layer.real and part.line is None and (self.whole or INPUT not in part.sources)
+        if own:  # the parts of its inputs, which the weights of the network know nothing of
             op = op.of_scaled(layer.line.inverse.scale, layer.line.inverse.offset)
         return replace(
             rows, weights=layer.weights.reshape(rows.weights.shape).astype(np.int32),

@@ -55,8 +55,9 @@ def trained(network: Graph, out, options: QuantizationOptions = OWN, **others) -
 
 @pytest.mark.parametrize(("network", "options"), [
     (float_networks.images(), OWN), (float_networks.residual(), replace(OWN, activations=ActivationTraining.PACT)),
-    (float_networks.perceptron(), replace(OWN, weights=WeightTraining.DOREFA, symmetric=True)), (scaled(), OWN)],
-    ids=["images", "residual", "perceptron", "scaled"])
+    (float_networks.perceptron(), replace(OWN, weights=WeightTraining.DOREFA, symmetric=True)), (scaled(), OWN),
+    (float_networks.images(), replace(OWN, input_parts=3)), (scaled(), replace(OWN, input_parts=3))],
+    ids=["images", "residual", "perceptron", "scaled", "parts", "scaled parts"])
 def test_training_goes_on_with_the_bits_of_the_model(network, options, tmp_path):
     model = trained(network, tmp_path / "model.safetensors", options)
     graph, begun, data = float_network(model), Begun(model=model, whole=True), data_for(network)
