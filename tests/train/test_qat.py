@@ -6,6 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 from concord.net import network
+from concord.net.arithmetic.line import Line
+from concord.net.float_network import float_network
 from concord.net.lowering import lowering
 from concord.net.model import Model, Provenance
 from concord.net.quantize.recipe import (
@@ -33,6 +35,7 @@ from concord.train.lib.straight_through import CodesFunction
 from concord.train.network.quantized_network import QuantizedNetwork, behind_quantizers
 from concord.train.qat.activations import activations
 from concord.train.qat.layer import QuantizedAverage
+from concord.train.qat.parts import TrainedParts
 from concord.train.qat.weights import weights
 from torch import nn
 
@@ -113,6 +116,35 @@ def test_every_pair_equals_golden_before_and_after_training(of_weights, of_activ
         step(quantized, images)
         assert any((p != q).any() for p, q in zip(quantized.parameters(), before, strict=True))
         equal_to_golden(quantized, images)
+
+
+@pytest.mark.parametrize("of_activations", list(ActivationTraining))
+def test_parts_of_inputs_are_trained_with_the_bits_of_golden(of_activations, net, images):
+    recipe = Recipe(input_bits=3, activations=of_activations, methods=Methods(parts=3))
+    quantized, wanted = behind_quantizers(net, images, recipe), graph_of(net, (1, 8, 8)).run(images.numpy())
+    trained, shifted = of_activations.load().learns_saturation, of_activations.learns_offset
+    for count in range(3):
+        equal_to_golden(quantized, images)
+        np.testing.assert_allclose(float_network(model(quantized)).run(images.numpy()), wanted, atol=2e-5)
+        found = [layer.parts for layer in quantized.layers.values() if getattr(layer, "parts", None)]
+        assert any(len(parts.change) == 3 for parts in found)
+        assert any((parts.change != 0).any() for parts in found) == (trained and count > 0)
+        assert any((parts.shift != 0).any() for parts in found) == (shifted and count > 0)
+        step(quantized, images)
+
+
+def test_the_gradients_of_parts_are_those_of_the_line():
+    inputs = input_codes.InputCodes(bits=4, symmetric=False, unsigned=True, step=0.1)
+    parts = TrainedParts(Line(scale=np.array([2.0, 2.0, 5.0]), offset=np.array([1.0, 1.0, 0.0])),
+                         activations(inputs, Recipe(), (3,)), Recipe())
+    x = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64)
+    scale, offset = parts()
+    (x * scale + offset).sum().backward()
+    assert parts.change.grad.tolist() == [3 + 5, 15]
+    assert parts.shift.grad.tolist() == [2, 1]
+    parts.change.data.fill_(-7)
+    parts.bound()
+    assert (parts()[0] > 0).all()
 
 
 @pytest.mark.parametrize("start", list(Start))

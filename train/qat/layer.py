@@ -20,6 +20,7 @@ from concord.train.qat.activations import Activations, SignedCodes, activations
 from concord.train.qat.affine import affine, total
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.normalisation import Normalisation
+from concord.train.qat.parts import TrainedParts
 from concord.train.qat.weights import TrainedWeights, keep_structure, weights
 from torch import nn
 
@@ -43,6 +44,7 @@ class QuantizedLayer(nn.Module):
         inputs:     Quantiser of the inputs, or None where they stay in FP32.
         line:       What the network makes of each channel of its input ahead of the codes, which R and O do in the
             machine; None for nothing.
+        parts:      What training makes of this line where the input has parts, or None where the line stays.
         after:      Layer in whose steps the result is, or None for real units.
         in_steps:   Whether the input arrives in steps of the code.
         activation: Activation function of the result in real units.
@@ -56,6 +58,7 @@ class QuantizedLayer(nn.Module):
         self.weights, self.inputs = self._quantizer(part, rows, recipe), activations(
             rows.inputs, recipe, part.shapes[0])
         self.line = rows.line
+        self.parts = TrainedParts(rows.line, self.inputs, recipe) if rows.divided else None
         if self.weights is None:
             self.weight = nn.Parameter(torch.from_numpy(rows.op.weight.copy()), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(torch.from_numpy(rows.constant).float())
@@ -88,7 +91,8 @@ class QuantizedLayer(nn.Module):
 
     def _real(self, x):
         if self.line is not None:
-            x = (x * self._channels(self.line.scale) + self._channels(self.line.offset)).float()
+            scale, offset = self._line()
+            x = (x * scale + offset).float()
         norm = self.norm if self.training else None
         rows, change, constant = self.weights, None, self.constant
         if rows and (norm or not self.norm):
@@ -158,12 +162,15 @@ class QuantizedLayer(nn.Module):
         if self.line is None:
             x = binary16(x * binary16(1 / step))
             return binary16(x + binary16(-offset.double() / step)) if offset.requires_grad or offset != 0 else x
-        x = binary16(x * binary16(self._channels(self.line.scale) / step))
-        return binary16(x + binary16((self._channels(self.line.offset) - offset.double()) / step))
+        scale, shift = self._line()
+        x = binary16(x * binary16(scale / step))
+        return binary16(x + binary16((shift - offset.double()) / step))
 
-    def _channels(self, numbers: np.ndarray) -> torch.Tensor:
-        """float64[1, channels, 1, 1] numbers of the channels of images, float64[1, elements] of vectors."""
-        return torch.from_numpy(numbers).view(1, -1, *[1] * (0 if self.geometry.dense else 2))
+    def _line(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scales and offsets of the line: float64[1, channels, 1, 1] of images, float64[1, elements] of vectors."""
+        found = self.parts() if self.parts else map(torch.from_numpy, (self.line.scale, self.line.offset))
+        scale, offset = (one.view(1, -1, *[1] * (0 if self.geometry.dense else 2)) for one in found)
+        return scale, offset
 
     def _border(self) -> float:
         """The code of a real zero in the padding of the input."""
@@ -197,8 +204,9 @@ class QuantizedLayer(nn.Module):
 
     def bound(self):
         """Keep the parameters of the quantisers in their ranges."""
-        if self.inputs:
-            self.inputs.bound()
+        for one in (self.inputs, self.parts):
+            if one:
+                one.bound()
 
     def write(self, arithmetic: Integers, name: str):
         """Write the numbers of the layer into an arithmetic, as those of a part.
@@ -209,7 +217,7 @@ class QuantizedLayer(nn.Module):
         self._check_integers()
         integers, gain = self.weights()
         gain, constant = self.folded(gain, integers.double().sum(1))
-        rows = arithmetic.rows[name]
+        rows = arithmetic.rows[name] if self.parts is None else self.parts.written(arithmetic.rows[name])
         arithmetic.rows[name] = replace(
             rows, weights=integers.numpy().astype(np.int32), gain=gain.numpy(), constant=constant.double().numpy(),
             inputs=replace(rows.inputs, step=float(self.inputs.step), offset=float(self.inputs.offset)))
@@ -224,6 +232,7 @@ class QuantizedLayer(nn.Module):
     def rates(self) -> dict[float, list[nn.Parameter]]:
         """Parameters by their share of the learning rate."""
         slow = list(self.inputs.parameters()) if self.inputs and not self.inputs.learned_step else []
+        slow += self.parts.parameters() if self.parts else []
         apart = {id(one) for one in slow}
         return {1: [one for one in self.parameters() if id(one) not in apart], QUANTISER_RATE: slow}
 
