@@ -11,12 +11,14 @@ from concord.net.graph import Graph
 from concord.net.model import Model
 from concord.net.model_file import load_model, save_model
 from concord.net.ops.pointwise import Relu
+from concord.net.ops.pooling import GlobalAverage
 from concord.net.ops.reshape import Flatten
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize.divided import divided
 from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe
 from concord.net.quantize.tensors import decibels
+from concord.net.quantize.widths import NetworkArithmetic
 from concord.spec.machine.config import PRESETS
 from concord.tests.compiled import agree
 from concord.tests.float_networks import Chain
@@ -38,6 +40,12 @@ def image() -> Graph:
     chain = Chain((3, 8, 8)).conv("a", 8, 3, padding=(1, 1, 1, 1)).add(Relu(), "ra")
     chain.conv("b", 8, 8, groups=2, padding=(1, 1, 1, 1)).add(Relu(), "rb").conv("c", 4, 8).max_pool("m")
     return chain.add(Flatten(), "f").dense("d", 3, 36).network("image")
+
+
+def clipped() -> Graph:
+    """A relu6 and an average, whose readers have one range."""
+    chain = Chain((4, 6, 6)).conv("a", 4, 4).add(Relu(ceiling=6.0), "six").conv("b", 4, 4, (1, 1))
+    return chain.add(GlobalAverage(), "mean").add(Flatten(), "f").dense("d", 3, 4).network("clipped")
 
 
 NETWORKS = {make.__name__: make for make in (dense, image)}
@@ -80,6 +88,20 @@ def test_the_machine_and_its_twin_give_these_bits(name, reconstruct, tmp_path):
     real = network.run(x).reshape(len(x), -1)
     assert np.abs(outputs(model, x) - real).max() < 0.05 * np.ptp(real)
     np.testing.assert_allclose(model.graph.run(x).reshape(len(x), -1), real, rtol=0, atol=1e-5 * np.ptp(real))
+
+
+def test_layers_behind_a_relu6_and_averages_have_one_range():
+    model = model_of(network := clipped(), samples(network), input_parts=2)
+    assert [layer.name for layer in model.layers if "line" in layer.real] == ["a", "d"]
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"input_parts": 0}, "in 0 parts: choose 1 or more"),
+    ({"input_parts": 2, "stages": "weights:1, saturations:1, offsets:1"}, "leave --input-parts out"),
+    ({"input_parts": 2, "arithmetic": NetworkArithmetic.BFP}, "--input-parts.* are for integer")])
+def test_choices_that_have_no_parts_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        QuantizationOptions(preset="vision", **options).choices()
 
 
 def test_ranges_of_their_own_help_channels_that_differ():
