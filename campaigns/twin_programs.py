@@ -18,7 +18,7 @@ from concord.golden.machine import Machine
 from concord.lib.processes import calls
 from concord.sim.stimulus.programs import Case, random_program
 from concord.sim.stimulus.random_values import random_words
-from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
+from concord.sim.units import CONFIGURATIONS, WITH_REDUCTIONS, WITH_SOFTMAX
 from concord.spec.host.messages import unpack
 from concord.spec.host.registers import Register
 from concord.spec.isa.memories import VRFS, Mem, depth
@@ -36,14 +36,14 @@ CHUNK = 10  #: Programs that a process takes at once.
 
 
 def main(
-    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 520,
+    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 650,
     seed: Annotated[int, typer.Option(help="Seed of the programs.")] = 1,
     config: Annotated[list[str] | None, typer.Option(
         help="Name of a preset, or TOML file of a machine. May be repeated.")] = None,
     processes: Annotated[int, typer.Option("-n", help="Number of processes.")] = 1,
 ) -> None:
     """Turn random programs into twins, and compare them with golden."""
-    console, configs = Console(), config or [*CONFIGURATIONS, WITH_SOFTMAX]
+    console, configs = Console(), config or [*CONFIGURATIONS, WITH_SOFTMAX, WITH_REDUCTIONS]
     share = -(-programs // len(configs))
     jobs = [(name, seed, range(first, min(first + CHUNK, share))) for name in configs
             for first in range(0, share, CHUNK)]

@@ -17,6 +17,7 @@ from concord.spec.machine.config import Config
 ROOM = Path(__file__).parent
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
 WITH_SOFTMAX = "tiny_softmax"  #: A preset with a softmax unit.
+WITH_REDUCTIONS = "tiny_vector"  #: A preset with reductions and held operands.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import image_networks, networks
+from concord.campaigns.twin_random import results
 from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import compile_network
 from concord.net.graph import Graph
@@ -22,6 +23,7 @@ from concord.tests.compiled import agree_on_random
 from concord.tests.float_networks import Chain
 from concord.tests.net.quantize.test_quantized import quantized
 from concord.tests.twin import recovered
+from concord.twin.generic.generic import network
 from concord.twin.recovery.nodes.elements import Unrecognised
 
 
@@ -66,12 +68,14 @@ def test_golden_and_twin_give_the_bits_of_the_layers(name, block):
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("name", sorted(REDUCTIONS))
 def test_reductions_of_vectors(name, block):
-    """Golden gives the bits of the layers; a twin says that it has no reductions."""
+    """Golden gives the bits of the layers, and so does a twin word by word; one of layers has no reductions."""
     config = machine("vision")
     model = model_of(name, config, block=block)
     compilation = agree_on_random(config, model, samples=3)
     with pytest.raises(Unrecognised, match="reduces vectors"):
         recovered.agree(config, model, networks.inputs(np.random.default_rng(5), 3, model.inputs))
+    samples, firmware = networks.inputs(np.random.default_rng(5), 3, model.inputs), compilation.firmware
+    np.testing.assert_array_equal(results(network(firmware), samples), recovered.golden(firmware, samples))
     assert "v_largest0" in compilation.firmware.text
 
 

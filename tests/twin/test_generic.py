@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from concord.campaigns.twin_programs import chunk, differences
 from concord.sim.stimulus.programs import random_program, written_program
-from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
+from concord.sim.units import CONFIGURATIONS, WITH_REDUCTIONS, WITH_SOFTMAX
 from concord.spec.isa.operations import Operation
 from concord.spec.machine.config import preset
 from concord.spec.numbers.formats import Format
+from concord.twin.generic.reductions import ReducedWords
 from concord.twin.vocabulary.numpy_functions import accumulated
 
 TINY = preset("tiny")
@@ -17,7 +18,7 @@ E4M3, LOGARITHMIC = Format.floating(4, 3, e_min=-6, e_max=6), Format.floating(3,
 WIDE = Format.floating(4, 10, e_min=-2, e_max=2)
 
 
-@pytest.mark.parametrize("config", [*CONFIGURATIONS, WITH_SOFTMAX])
+@pytest.mark.parametrize("config", [*CONFIGURATIONS, WITH_SOFTMAX, WITH_REDUCTIONS])
 def test_random_programs(config):
     assert not chunk(config, 77, range(16), written=False)
 
@@ -37,6 +38,14 @@ def test_elements_with_exponents_of_their_own(weights, activations):
 def test_a_wrong_function_is_found(monkeypatch):
     monkeypatch.setattr(Operation.VV_ADD, "function", "subtract")
     assert chunk("tiny", 77, range(5), written=False)
+
+
+@pytest.mark.parametrize(("name", "changed"), [
+    ("_largest", lambda self, elements, shape: elements),
+    ("_totals", lambda self, elements, shape, chain: self._lines.call("totals", elements))])
+def test_wrong_reductions_are_found(monkeypatch, name, changed):
+    monkeypatch.setattr(ReducedWords, name, changed)
+    assert chunk(WITH_REDUCTIONS, 78, range(9), written=False)
 
 
 def test_a_softmax_whose_words_come_one_by_one():

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from concord.golden.lib.float16 import from_integer
+from concord.golden.mfu.reduction import running
 from concord.golden.mfu.softmax import softmax
 from concord.golden.mvm.quantizer import quantize_block
+from concord.spec.isa.operations import Operation
 from concord.spec.numbers.formats import Format, Rule
 from concord.spec.numbers.softmax import fractions, wholes
 from concord.tests.twin.vocabularies import VOCABULARIES
@@ -42,6 +44,20 @@ def test_softmax(words):
     for bits in rows(np.random.default_rng(0)):
         got = generic.softmax(vocabulary.value(bits.view(np.float16)), *tables)
         np.testing.assert_array_equal(vocabulary.bits(got), softmax(bits))
+
+
+def test_totals_of_words(words):
+    """Sums of edge cases, of numbers of any size, and of numbers that cancel, over the words of an iteration."""
+    vocabulary, generic = words
+    if not hasattr(generic, "totals"):
+        pytest.skip("TensorFlow has no twins word by word")
+    rng = np.random.default_rng(3)
+    near = rng.normal(0, 4, (500, 3, 4)).astype(np.float16)
+    drawn = [rng.choice(EDGES, (500, 3, 4)), rng.integers(0, 1 << 16, (500, 3, 4)).astype(np.uint16),
+             np.concatenate([near, -near[:, ::-1]], 1).view(np.uint16), np.full((1, 2, 4), 0x8000, np.uint16)]
+    for bits in drawn:
+        got = generic.totals(vocabulary.value(bits.view(np.float16)))
+        np.testing.assert_array_equal(vocabulary.bits(got), running(Operation.V_SUM, bits)[0])
 
 
 @pytest.mark.parametrize("fmt", [

@@ -8,6 +8,7 @@ from concord.spec.numbers.softmax import fractions, wholes
 from concord.twin.flow.flow import FlowStep, Refs
 from concord.twin.flow.flow_of import complete_entries, complete_messages
 from concord.twin.generic.items import Items
+from concord.twin.generic.reductions import ReducedWords
 from concord.twin.generic.values import codes, quantized_entries
 
 
@@ -21,20 +22,20 @@ class StepCalls:
     def __init__(self, items: Items):
         self._items, self._lines, self._config = items, items.lines, items.config
         self._entries, self._messages = Pending(items, entries=True), Pending(items, entries=False)
+        self._reduced = ReducedWords(self._lines, self._config.mfu_lanes)
 
     def add(self, step: FlowStep):
         """Add the calls of the next step."""
         if step.chain.loads:
             self._load(step)
             return
-        if step.chain.reduces:
-            raise ValueError(f"instruction {step.chain.address}: this chain reduces vectors with v_largest or v_sum, "
-                             "which software from firmware does not do: run the firmware on golden or the library")
         value, arithmetic = self._source(step)
         for place, instruction in enumerate(step.chain.instructions):
             operation = SPECS[instruction.op].operation
-            if operation:
-                operands = [value, self._operand(step.reads[place])] if operation.operand else [value]
+            if operation and operation.reduces:
+                value, arithmetic = self._reduced.call(step, place, operation, value), True
+            elif operation:
+                operands = [value, self._operand(step.reads[place], instruction.held)] if operation.operand else [value]
                 value, arithmetic = self._lines.call(
                     operation.function, *(operands[::-1] if operation.swapped else operands)), True
             elif instruction.op == Op.V_WR:
@@ -79,10 +80,16 @@ class StepCalls:
             taken = lines.call("shifted", taken, distance=fmt.zero)
         return lines.call("numbers", taken)
 
-    def _operand(self, refs: Refs):
-        """The second operand of an operation."""
-        constant = self._items.constant(refs)
-        return self._items.taken_words(refs) if constant is None else self._lines.store("operand", constant)
+    def _operand(self, refs: Refs, held: int):
+        """The second operand of an operation; of a held one, the first element for all."""
+        constant, lanes = self._items.constant(refs), self._config.mfu_lanes
+        if constant is not None:
+            constant = np.broadcast_to(constant[..., :1], constant.shape) if held else constant
+            return self._lines.store("operand", np.ascontiguousarray(constant))
+        words = self._items.taken_words(refs)
+        if not held:
+            return words
+        return self._lines.take(np.arange(len(refs.value))[:, None] * lanes + np.zeros(lanes, np.int64), words)
 
     def _normalised(self, step, words) -> str:
         """Name of the words of messages after the softmax unit; empty where the step completes none."""

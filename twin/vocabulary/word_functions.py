@@ -27,6 +27,13 @@ def pool(x):
     return reduce(maximum, xp.moveaxis(x, 2, 0))
 
 
+def totals(x):
+    """The sum of the elements of words [..., words, lanes] and of those of the words before, rounded once."""
+    sums = xp.cumsum(xp.sum(cast(x, xp.float64), axis=-1, keepdims=True), axis=-2)
+    once = half(xp.where(sums != 0, sums, 0))
+    return xp.broadcast_to(once, dimensions(x))
+
+
 def exponents_of(x, exponents, rule, precision=0):
     """Exponent of each block, the last axis: [..., block] to [..., 1]."""
     largest = xp.max(xp.abs(finite(x)), axis=-1, keepdims=True)
