@@ -106,6 +106,7 @@ TWINS = {
     **{f"program {seed} word by word": lambda seed=seed: program(
         replace(PRESETS["tiny_softmax"], acc_int=20), seed) for seed in range(2)},
     "program with floats word by word": lambda: program(FLOATS, 0),
+    "program with reductions word by word": lambda: program(PRESETS["tiny_vector"], 0),
 }
 #: Functions that no source here has: they make parameters, or Python has a sign for them, or they clip a number.
 OTHERS = {"Rounded", "train", "_table", "step", "clip"}
