@@ -12,6 +12,8 @@ from concord.net.layers.layer import Layer, Trace
 from concord.spec.isa.operations import Operation
 from concord.spec.numbers.activation import Activation
 
+LARGEST = float(np.finfo(np.float16).max)  #: Largest number of binary16.
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class VectorSoftmax(Layer):
@@ -72,6 +74,11 @@ class VectorNorm(Layer):
         if self.weight.shape != self.bias.shape:
             raise ValueError(f"layer {self.name!r}: {self.weight.size} weights and {self.bias.size} biases; as many of "
                              "each are needed, export the model again")
+
+    @property
+    def widest(self) -> float:
+        """The root mean square of d from which on the sum of squares overflows."""
+        return (LARGEST / (self.weight.size * self.numbers["share"])) ** 0.5
 
     @property
     def inputs(self) -> int:

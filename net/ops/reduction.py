@@ -59,8 +59,15 @@ class FeatureNorm(Operator):
     def real(self, x, lengths):
         return np.moveaxis(self._vectors(_last(x)), -1, 1) if x.ndim == 4 else self._vectors(x)
 
+    def spread(self, x: np.ndarray) -> float:
+        """The largest root mean square of d over the vectors of x."""
+        return float(np.sqrt(np.square(self._differences(_last(x) if x.ndim == 4 else x)).mean(-1)).max(initial=0.0))
+
+    def _differences(self, x):
+        return x - x.mean(-1, keepdims=True) if self.centred else x
+
     def _vectors(self, x):
-        difference = x - x.mean(-1, keepdims=True) if self.centred else x
+        difference = self._differences(x)
         variance = np.square(difference).mean(-1, keepdims=True)
         return self.weight * (difference / np.sqrt(variance + self.epsilon)) + self.bias
 

@@ -142,7 +142,24 @@ def calibrate(
         if node.name in calibrated:
             part = calibrated[node.name]
             say(part, arithmetic.take(part, inputs[0], result))
+        elif isinstance(node.op, FeatureNorm) and (sentence := _too_wide(arithmetic.plan, node, inputs[0])):
+            progress("PTQ", len(said), len(calibrated), sentence)
     arithmetic.join()
+
+
+def _too_wide(made: Plan, node: Node, x: np.ndarray) -> str:
+    """What happens to a normalisation whose sum of squares overflows on the machine for a calibration set, or nothing.
+
+    Args:
+        x: float32[samples, ...], what enters it.
+    """
+    part = next(part for part in made.parts if part.node == node.name)
+    found, widest = node.op.spread(x), _plain(part, made).widest
+    if found <= widest:
+        return ""
+    factor = 1 << int(np.ceil(np.log2(found / widest)))
+    return (f"{part.name}: its vectors spread by {found:.4g}, and from {widest:.4g} on their squares overflow, which "
+            f"leaves its bias alone: divide what enters it by {factor} in the network, which changes no result of it")
 
 
 def model_layers(arithmetic: Integers | Blocks) -> tuple[tuple[Layer, ...], dict[str, tuple[str, ...]]]:
