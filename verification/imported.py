@@ -24,7 +24,7 @@ from concord.spec.machine.machine_file import ENDING, find_config
 from concord.verification import verification
 from concord.verification.verification import prepare
 from concord.verification.verified import Prepared, Request
-from concord.workflows.imports import is_kept, requantized, softmax
+from concord.workflows.imports import is_kept, requantized, shape_in, softmax
 from concord.workflows.imports import opened as read_file
 from concord.workflows.original import Comparison, of_array, of_data, original_of
 from concord.workflows.own_machine import make_machine
@@ -91,7 +91,8 @@ def opened(
         find_config(request.preset)
     steps, given = Steps(console, STEPS), request.source
     with steps.step("import the network") as note:
-        network, imported = read_file(request.path) if network is None else (network, None)
+        network, imported = (network, None) if network is not None else read_file(
+            request.path, samples=lambda: shape_in(given.data, given.inputs, given.order))
         original = original or original_of(imported)
         same = is_kept(network, request.anew, request.arithmetic != "integer" or request.equalize)
         said = f"{network.name} is quantised already and keeps its integers" if same else requantized(network).strip()

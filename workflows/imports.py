@@ -8,6 +8,8 @@ import typer
 from concord.lib.extras import needing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from concord.datasets.samples import DataSet
     from concord.frontends.onnx.read import Imported
     from concord.lib.input_axes import Order
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Endings of the names of files that hold a network.
 ENDINGS = (".onnx", ".safetensors")
+#: How the note begins that says which number of time steps was taken.
+OPEN = "The file leaves the number of time steps open"
 
 
 def is_file(name: str) -> bool:
@@ -185,8 +189,28 @@ def sizes(text: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts)
 
 
+def shape_in(data: str | None, inputs: Path | None, order: "Order | None") -> tuple[int, ...] | None:
+    """The shape of every sample of a data set or of a .npy file; None where there are none, or lengths differ.
+
+    Raises:
+        ValueError: there are no such data, or they are damaged.
+    """
+    if inputs:
+        from concord.datasets.arrays import read_numbers
+
+        return read_numbers(inputs).shape[1:]
+    if data is None:
+        return None
+    from concord.datasets.read import read_data
+
+    read = read_data(data, order=order)
+    shape = read.shape[1:] if len(read.shape) == 3 and read.shape[0] == 1 else read.shape
+    return None if read.sequence else shape
+
+
 def opened(
-    file: Path, shape: tuple[int, ...] | None = None, output: str | None = None
+    file: Path, shape: tuple[int, ...] | None = None, output: str | None = None,
+    samples: "Callable[[], tuple[int, ...] | None]" = lambda: None,
 ) -> tuple["Graph", "Imported | None"]:
     """The network in float32 of an ONNX file, and that file; or of a file that `nnp import` wrote, and None.
 
@@ -194,6 +218,8 @@ def opened(
         file:   The file.
         shape:  Sizes of one sample, where an ONNX file leaves them open.
         output: Name of the output that the network gives, where an ONNX file has several.
+        samples: Gives the sizes of the samples that the network will get, if they are all alike: they decide where the
+            file leaves the number of time steps open, and can only be computed for a given number.
 
     Raises:
         ValueError: the file cannot be read, or holds nodes that cannot be computed.
@@ -202,18 +228,41 @@ def opened(
         from concord.net.graph_file import load
 
         return load(file), None
-    imported = needing("front", "concord.frontends.onnx.read").read(file, shape, output)
+    read = needing("front", "concord.frontends.onnx.read").read
+    from concord.frontends.onnx.lib.problems import OpenSteps
+
+    try:
+        imported = read(file, shape, output)
+    except OpenSteps:
+        if shape or not (found := samples()):
+            raise
+        imported = read(file, found, output)
+        note = f"{OPEN}; samples are {list(found)}, as the data have them."
+        imported = replace(imported, network=replace(imported.network, notes=(*imported.network.notes, note)))
     return imported.network, imported
 
 
-def opened_or_kept(file: Path) -> tuple["Graph", "Imported | None"]:
+def opened_or_kept(file: Path, data: str | None = None, inputs: Path | None = None, order: "Order | None" = None
+                   ) -> tuple["Graph", "Imported | None"]:
     """The network in float32 that a model was quantised from, and None; of any other file, what `opened` gives.
+
+    Args:
+        file:   The file.
+        data:   Data set that the network will get, see `shape_in`.
+        inputs: A .npy file of samples in its place.
+        order:  Order of the axes of a sample.
 
     Raises:
         ValueError: the file cannot be read, or holds a model without that network.
     """
     model = model_in(file)
-    return opened(file) if model is None else (kept_by(model), None)
+    if model is not None:
+        return kept_by(model), None
+    network, imported = opened(file, samples=lambda: shape_in(data, inputs, order))
+    for note in network.notes:
+        if note.startswith(OPEN):
+            typer.echo(f"nnp: {note}", err=True)
+    return network, imported
 
 
 def model_in(file: Path) -> "Model | None":

@@ -108,8 +108,9 @@ def end(build: Builder, view: View, tensor: str) -> Ending:
     if source.form is SampleForm.SEQUENCE and view.numbers.size == source.order.size > source.samples * source.shape[1]:
         if source.open_time:
             raise Refused("the output holds every time step, and the file leaves their number open", "export the "
-                          "network with a fixed number of time steps, give the sizes by `nnp import --shape`, or let "
-                          "it end with the last time step, such as output[:, -1] or h_n of PyTorch")
+                          "network with a fixed number of time steps, give the sizes by `nnp import --shape` or by the "
+                          "shape of `concord.load`, or let it end with the last time step, such as output[:, -1] or "
+                          "h_n of PyTorch")
         view = build.image_of_steps(view)
         source = view.source
     if source.form is SampleForm.IMAGE and view.numbers.ndim > 2:

@@ -84,6 +84,7 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
 
     Raises:
         ValueError: the file cannot be read, or holds nodes that cannot be computed; the message lists all of these.
+        OpenSteps: the file leaves the number of time steps open, and holds such nodes.
     """
     path = Path(path)
     model, embedding = without_embedding(read_onnx(path))
@@ -97,7 +98,7 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
     except ValueError as error:
         raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
     if found.problems:
-        raise refusal(path, found.problems, len(model.graph.node), hint)
+        raise refusal(path, found.problems, len(model.graph.node), hint, open_time=found.axes.open_time)
     if found.ending.node == INPUT:
         left = "".join(f"; {note}" for note in found.build.notes)
         raise ValueError(f"{path}: nothing in it is left for the machine, because it only moves its input{left}; it "

@@ -71,7 +71,7 @@ def quantize(
 def _file(file: Path, data: str | None, calibration: Path | None, order: "Order | None", out: Path,
           chosen: QuantizationOptions, anew: bool):
     """Quantise the network of a file, or keep its integers."""
-    found = imports.opened_or_kept(file)
+    found = imports.opened_or_kept(file, data, calibration, order)
     kept, choices, given = imports.decided(found[0], chosen, anew, calibration is not None)
     samples = imports.data_set(data, *found, order) if data else None
     if kept:

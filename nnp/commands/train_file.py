@@ -55,7 +55,7 @@ def train_file(
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing("train", "concord.train.runs.imported").train_imported
-    network, imported = imports.opened_or_kept(file)
+    network, imported = imports.opened_or_kept(file, data, order=order)
     samples = imports.data_set(data, network, imported, order)
     typer.echo(imports.requantized(network), nl=False)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": choices.recipe, "gates": choices.gates,

@@ -9,7 +9,7 @@ from concord.datasets.measures import measure
 from concord.datasets.read import data_of
 from concord.datasets.samples import UNLABELLED, Samples, Task
 from concord.net.model_file import load_model
-from concord.tests.command_line import done, refused
+from concord.tests.command_line import done, nnp, refused
 from concord.train.lib.samples import SampleTensors, loss_of
 from concord.workflows.torch_modules import exported
 from torch import nn
@@ -105,12 +105,34 @@ def test_time_steps_without_a_class_are_neither_trained_nor_measured():
 
 def test_an_open_number_of_time_steps_needs_a_size(folder):
     path = tagger(folder, steps="t")
-    np.savez("own.npz", **arrays(path))
-    said = refused("quantize", path, "--data", "own.npz", "--preset", "vision", "-o", "m.safetensors")
+    given = arrays(path)
+    np.savez("own.npz", **given)
+    lengths = {f"lengths_{part}": np.arange(len(given[f"x_{part}"])) % STEPS + 1 for part in ("train", "test")}
+    np.savez("lengths.npz", **given, **lengths)
+    said = refused("quantize", path, "--data", "lengths.npz", "--preset", "vision", "-o", "m.safetensors")
+    assert "the file leaves their number open; export the network with a fixed number of time steps" in said
+    said = refused("import", path, "-o", "m.safetensors")
     assert "the file leaves their number open; export the network with a fixed number of time steps" in said
     done("import", path, "--shape", f"{STEPS},{INPUTS}", "-o", "closed.safetensors")
     done("quantize", "closed.safetensors", "--data", "own.npz", "--preset", "vision", "-o", "m.safetensors")
     assert load_model("m.safetensors").provenance.fp32_accuracy == 1
+
+
+def test_samples_decide_an_open_number_of_time_steps(folder):
+    path = tagger(folder, steps="t")
+    given = arrays(path)
+    np.savez("own.npz", **given)
+    np.save("x.npy", given["x_train"])
+    for words in (
+            ("quantize", path, "--data", "own.npz", "--preset", "vision", "-o", "m.safetensors"),
+            ("quantize", path, "--calibration", "x.npy", "--preset", "vision", "-o", "x.safetensors"),
+            ("verify", path, "--data", "own.npz", "--machine", "golden", "--report", "out"),
+            ("train", path, "--data", "own.npz", "--preset", "vision", "--epochs", "0,1", "-o", "t.safetensors")):
+        said = " ".join(nnp(*words).output.split())
+        assert f"leaves the number of time steps open; samples are [{STEPS}, {INPUTS}], as the data have them" in said
+    assert load_model("m.safetensors").provenance.fp32_accuracy == 1
+    assert load_model("x.safetensors").layers
+    assert load_model("t.safetensors").provenance.golden_accuracy > 0.8
 
 
 def test_a_softmax_of_each_time_step_is_left_to_the_host(folder):

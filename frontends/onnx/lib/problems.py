@@ -17,6 +17,10 @@ class Refused(ValueError):
         self.reason, self.advice = reason, advice
 
 
+class OpenSteps(ValueError):
+    """A file leaves the number of time steps open, and is not computed like that; it may be for a given number."""
+
+
 class Misplaced(Refused):
     """A node that the machine could compute if its input lay in another way; it may follow from an earlier refusal."""
 
@@ -41,7 +45,7 @@ class Problem:
         return f"{self.node} ({self.kind}): {self.reason}; {self.advice}"
 
 
-def refusal(path: Path, problems: list[Problem], nodes: int, hint: str = "") -> ValueError:
+def refusal(path: Path, problems: list[Problem], nodes: int, hint: str = "", *, open_time: bool = False) -> ValueError:
     """One error that lists every node that cannot be computed.
 
     Args:
@@ -49,7 +53,9 @@ def refusal(path: Path, problems: list[Problem], nodes: int, hint: str = "") -> 
         problems: These nodes.
         nodes:    Number of nodes in the file.
         hint:     Sentence on what causes the problems.
+        open_time: Whether the file leaves the number of time steps open.
     """
     count = "1 node" if len(problems) == 1 else f"{len(problems)} nodes"
     lines = "".join(f"\n  {problem}" for problem in problems)
-    return ValueError(f"{path}: {count} of {nodes} cannot be computed{lines}{hint and f'{chr(10)}{hint}'}")
+    kind = OpenSteps if open_time else ValueError
+    return kind(f"{path}: {count} of {nodes} cannot be computed{lines}{hint and f'{chr(10)}{hint}'}")
