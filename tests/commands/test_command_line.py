@@ -463,11 +463,12 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     assert str(tmp_path / "file") in refused("asm", source, "-o", tmp_path / "file" / "words.bin")
 
 
-def test_training_without_torch(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("concord.train.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert "need torch, which is not installed: pip install 'concord-nnp[train]'" in refused("train", "mlp")
+def test_training_without_torch():
+    words = "sys.modules['torch'] = None; sys.argv[1:] = ['train', 'mlp']"  # in a process without its modules so far
+    ended = subprocess.run([sys.executable, "-c", f"import sys; {words}; from concord.nnp.main import main; main()"],
+                           capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "need torch, which is not installed: pip install 'concord-nnp[train]'" in " ".join(ended.stderr.split())
 
 
 def test_ctrl_c_ends_a_command_with_a_sentence(monkeypatch, capsys):
