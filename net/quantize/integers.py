@@ -111,10 +111,10 @@ class Integers:
             if self.machine and not 2 <= grid.bits <= 16:
                 raise ValueError(f"layer {part.name!r}: weights of {weights_bits} bits by {self.recipe.weights} "
                                  f"multiply as integers of {grid.bits}, but a machine's operands have 2 to 16: choose "
-                                 "another width")
+                                 "another width, or train without a machine by `nnp compare`")
         if self.machine and not 2 <= input_bits <= 16:
             raise ValueError(f"layer {part.name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to "
-                             "16: choose another width")
+                             "16: choose another width, or train without a machine by `nnp compare`")
 
     def take(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         """Find the integers of a layer, and say what they lose.

@@ -281,7 +281,8 @@ class Recipe:
         for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
             for value in pair:
                 if value is not None and value not in (*range(1, 17), 24):
-                    raise ValueError(f"{value} bits: choose 1 to 16, or 24, or None for FP32")
+                    raise ValueError(f"{value} bits: choose 1 to 16; `nnp compare`, which needs no machine, trains "
+                                     "with 24, and with 32 for FP32 on one side")
             if pair[1] == 1 and self.symmetric[1]:
                 raise ValueError("symmetric codes of 1 bit are all zero: use 2 bits, or full codes")
             if pair[0] is not None and pair[0] < self.weights.least_bits:

@@ -78,8 +78,10 @@ OPTIONS = {
         ("--arithmetic",), "Integers, or block floating point (bfp), whose mantissas have 2 to 8 bits."),
     "block": Words(
         ("--block",), "Number of elements that share an exponent in block floating point.", "16, or the machine's"),
-    "weights_bits": Words(("--weights-bits",), "Bits of weights: 1 to 16.", "4, or the machine's"),
-    "input_bits": Words(("--input-bits",), "Bits of the inputs of layers: 2 to 16.", "4, or the machine's"),
+    "weights_bits": Words(("--weights-bits",), "Bits of weights: 1 to 16; 24 and 32, which is FP32, in `nnp compare`.",
+                          "4, or the machine's"),
+    "input_bits": Words(("--input-bits",), "Bits of the inputs of layers: 2 to 16; 1, 24 and 32, which is FP32, in "
+                                           "`nnp compare`.", "4, or the machine's"),
     "weights_float": Words(
         ("--weights-float",),
         "Weights with an exponent of e bits for each, and m bits of fraction, as EeMm: E4M3, E2M1, or E3M0 for powers "

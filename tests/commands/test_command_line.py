@@ -495,7 +495,7 @@ def test_the_shipped_models_are_dense_and_recurrent():
 
 @pytest.mark.parametrize(("words", "message"), [
     (("none",), "there is no network 'none': choose one of mlp, resnet, resnet-small, mobilenet, "),
-    (("mlp", "--weights-bits", 17), "17 bits: choose 1 to 16, or 24"),
+    (("mlp", "--weights-bits", 17), "17 bits: choose 1 to 16; `nnp compare`"),
     (("mlp", "--layer", "1=8"), "--layer '1=8': NAME=WEIGHTS,INPUTS is needed"),
     (("mlp", "--input-bits", 1, "--symmetric"), "symmetric codes of 1 bit are all zero")])
 def test_image_networks_that_cannot_be_trained(words, message, tmp_path):

@@ -153,7 +153,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
 @pytest.mark.parametrize(("words", "sentence"), [
     (("train", "image", "own_layers:curved"), "'2': there is no quantised form of Softplus: use AdaptiveAvgPool1d"),
     (("train", "image", "mlp", "--layer", "x=8,8"), "there is no layer 'x' to give bits to; the network has 1, 3, 5"),
-    (("train", "image", "mlp", "--weights-bits", 17), "17 bits: choose 1 to 16, or 24"),
+    (("train", "image", "mlp", "--weights-bits", 17), "17 bits: choose 1 to 16; `nnp compare`"),
     (("train", "image", "mlp", "--weights-bits", 1), "wrpn cannot train weights of 1 bit, which have no zero"),
     (("train", "image", "mlp", "--batch-norm", "--accumulator", 16), "--accumulator changes ranges, which"),
     (("train", "image", "mlp", "--samples", 0), "--samples 0: one training image at least"),

@@ -367,7 +367,7 @@ def test_what_cannot_be_quantized_is_named_first():
                  "'soft': there is no quantised form of Softplus: use",
                  "'sin': there is no quantised form of sin"):
         assert part in text, text
-    with pytest.raises(ValueError, match="17 bits: choose 1 to 16, or 24"):
+    with pytest.raises(ValueError, match="17 bits: choose 1 to 16; `nnp compare`"):
         Recipe(weights_bits=17)
     with pytest.raises(ValueError, match="wrpn cannot train weights of 1 bit, .* no zero: use dorefa or lsq-odd"):
         Recipe(weights_bits=1)
