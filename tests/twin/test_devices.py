@@ -27,6 +27,7 @@ from concord.spec.numbers.formats import Format
 from concord.tests.twin.one_device import OneDevice
 from concord.tests.twin.recovered import golden
 from concord.tests.twin.scripts import SCRIPTS
+from concord.tests.twin.test_reductions import VECTOR, model
 from concord.tests.twin.test_source import load
 from concord.tests.twin.test_unquantized import carrying, with_reals
 from concord.twin.flow.flow_of import flow_of
@@ -96,12 +97,15 @@ NETWORKS = {
     "images in blocks": lambda: firmware(pictures(True)),
     "images as results": lambda: firmware(images_as_results()),
     "softmax": lambda: firmware(classes(), PRESETS["tiny_softmax"]),
+    "softmax inside": lambda: firmware(model("softmax"), VECTOR),
+    "normalisation": lambda: firmware(model("layer norm"), VECTOR),
 }
 TWINS = {
     **{f"script {name}": lambda script=script: script for name, script in SCRIPTS.items()},
     **{name: lambda make=make: recover(make()) for name, make in NETWORKS.items()},
     "LSTM without quantisers": lambda: without_quantizers(lstm(False), ROOMY),
     "images without quantisers": lambda: without_quantizers(pictures(False), ROOMY),
+    "softmax inside without quantisers": lambda: without_quantizers(model("softmax"), VECTOR),
     "softmax without quantisers": lambda: without_quantizers(classes(), PRESETS["tiny_softmax"]),
     **{f"program {seed} word by word": lambda seed=seed: program(
         replace(PRESETS["tiny_softmax"], acc_int=20), seed) for seed in range(2)},

@@ -46,16 +46,28 @@ def test_softmax(words):
         np.testing.assert_array_equal(vocabulary.bits(got), softmax(bits))
 
 
+def reduced() -> list[np.ndarray]:
+    """Words [samples, words, lanes] of edge cases, of any patterns, of numbers that cancel, and of zeros."""
+    rng = np.random.default_rng(3)
+    near = rng.normal(0, 4, (500, 3, 4)).astype(np.float16)
+    return [rng.choice(EDGES, (500, 3, 4)), rng.integers(0, 1 << 16, (500, 3, 4)).astype(np.uint16),
+            np.concatenate([near, -near[:, ::-1]], 1).view(np.uint16), np.full((1, 2, 4), 0x8000, np.uint16)]
+
+
+@pytest.mark.parametrize("operation", [Operation.V_SUM, Operation.V_LARGEST])
+def test_reductions_of_vectors(words, operation):
+    vocabulary, generic = words
+    for bits in reduced():
+        got = getattr(generic, operation.function)(vocabulary.value(bits.reshape(len(bits), -1).view(np.float16)))
+        np.testing.assert_array_equal(vocabulary.bits(got)[:, 0], running(operation, bits)[0][:, -1, 0])
+
+
 def test_totals_of_words(words):
     """Sums of edge cases, of numbers of any size, and of numbers that cancel, over the words of an iteration."""
     vocabulary, generic = words
     if not hasattr(generic, "totals"):
         pytest.skip("TensorFlow has no twins word by word")
-    rng = np.random.default_rng(3)
-    near = rng.normal(0, 4, (500, 3, 4)).astype(np.float16)
-    drawn = [rng.choice(EDGES, (500, 3, 4)), rng.integers(0, 1 << 16, (500, 3, 4)).astype(np.uint16),
-             np.concatenate([near, -near[:, ::-1]], 1).view(np.uint16), np.full((1, 2, 4), 0x8000, np.uint16)]
-    for bits in drawn:
+    for bits in reduced():
         got = generic.totals(vocabulary.value(bits.view(np.float16)))
         np.testing.assert_array_equal(vocabulary.bits(got), running(Operation.V_SUM, bits)[0])
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
+from concord.golden.mfu.reduction import running
 from concord.golden.mfu.softmax import softmax
+from concord.spec.isa.operations import Operation
 from concord.spec.numbers.softmax import fractions, wholes
 from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
 from concord.tests.twin.test_vocabulary import pairs
@@ -85,6 +87,21 @@ def test_softmax():
     assert np.array_equal(found[defined], wanted[defined])
     assert float16.is_nan(found[~defined]).all()
     assert 0 < (~defined).mean() < 1
+
+
+@pytest.mark.parametrize("operation", [Operation.V_SUM, Operation.V_LARGEST])
+def test_reductions(operation):
+    """Numbers near each other, that cancel, of all magnitudes, and infinities."""
+    rng = np.random.default_rng(0)
+    near = rng.normal(0, 3, (3000, 7)).astype(np.float16)
+    near[:1000, 4:] = -near[:1000, :3]
+    far = rng.integers(0, 1 << 16, (20_000, 7)).astype(np.uint16)
+    bits = np.concatenate([near.view(np.uint16), far, np.full((1, 7), 0x8000, np.uint16)])
+    wanted = running(operation, bits[:, None])[0][:, 0, :1]
+    found = results_of(replace(one(call("y", operation.function, "x")), inputs=(7,)), bits.view(np.float16))
+    defined = ~float16.is_nan(bits).any(1) & ~float16.is_nan(wanted[:, 0])
+    assert np.array_equal(found[defined], wanted[defined])
+    assert 0.5 < defined.mean() < 1
 
 
 def test_what_onnx_cannot_say_is_said():

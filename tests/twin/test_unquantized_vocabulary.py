@@ -79,7 +79,7 @@ def test_convolutions(framework, settings):
 
 @FRAMEWORKS
 def test_all_frameworks_have_the_same_functions(framework):
-    new = {"reals", "clip", "sigmoid", "tanh", "softmax", "dense", "convolution"}
+    new = {"reals", "clip", "sigmoid", "tanh", "softmax", "total", "largest", "dense", "convolution"}
     assert new <= vocabulary(framework, unquantized=True).names
     (text,) = vocabulary(framework, unquantized=True).select(["dense"]).functions
     assert "wrap" not in text

@@ -5,9 +5,7 @@ from concord.spec.isa.chain import Chain
 from concord.spec.isa.operations import Operation
 from concord.twin.flow.flow import FlowStep
 from concord.twin.generic.values import Lines
-
-#: Most elements of an iteration whose sum is exact in float64: multiples of 2**-24 below 2**16.
-EXACT_ELEMENTS = 1 << 13
+from concord.twin.lib.script import EXACT_ELEMENTS
 
 
 class ReducedWords:

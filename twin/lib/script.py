@@ -143,6 +143,8 @@ class Script:
     unquantized: bool = False
 
 
+#: Most elements whose sum is exact in float64: multiples of 2**-24 below 2**16.
+EXACT_ELEMENTS = 1 << 13
 #: Functions whose results are codes.
 QUANTISERS = ("integers", "floats", "blocks", "float_blocks")
 #: Products whose sums are computed in floats.

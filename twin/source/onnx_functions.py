@@ -162,6 +162,19 @@ class Functions(OnnxNodes):
         whole = self.node("Cast", self.node("Sub", rest, limit), to=DOUBLE)
         return self._op("Mul", OnnxValue(name=whole, shape=sums.shape, type=DOUBLE), 2.0**-fraction)
 
+    def total(self, a: OnnxValue) -> OnnxValue:
+        """The sum along the last axis: exact, then rounded once to binary16."""
+        sums = self._moved("ReduceSum", self._cast(a, DOUBLE), [-1], shape=(*a.shape[:-1], 1), keepdims=1)
+        finite = self._op("Clip", self._without_sign(sums), -(2.0**17), 2.0**17)  # beyond binary16, as infinity is
+        return self.half(finite)
+
+    def largest(self, a: OnnxValue) -> OnnxValue:
+        """The largest element along the last axis; +0 is larger than -0."""
+        while (size := a.shape[-1]) > 1:
+            middle = (size + 1) // 2
+            a = self.maximum(self.part(a, 0, middle), self.part(a, size - middle, size))
+        return a
+
     def softmax(self, a: OnnxValue, fractions: OnnxValue, wholes: OnnxValue) -> OnnxValue:
         """exp(a) by its sum along the last axis: whole numbers of two tables, rounded once."""
         node, x = self.node, self._cast(a, DOUBLE).name

@@ -135,6 +135,21 @@ def rounded_total(totals, scale):
     return half(exact * 2.0**-scale)
 
 
+def total(a):
+    """The sum along the last axis: exact, then rounded once to binary16."""
+    sums = xp.sum(cast(a, xp.float64), axis=-1, keepdims=True)
+    sums = xp.where(sums != 0, sums, 0)
+    return half(sums)
+
+
+def largest(a):
+    """The largest element along the last axis; +0 is larger than -0."""
+    while dimensions(a)[-1] > 1:
+        middle = (dimensions(a)[-1] + 1) // 2
+        a = maximum(a[..., :middle], a[..., -middle:])
+    return a
+
+
 def softmax(a, fractions, wholes):
     """exp(a) by its sum along the last axis: whole numbers of two tables, rounded once."""
     return shares(a, fractions, wholes)

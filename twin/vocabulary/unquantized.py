@@ -49,6 +49,16 @@ def sqrt(a):
     return xp.sqrt(a)
 
 
+def total(a):
+    """The sum along the last axis."""
+    return xp.sum(a, axis=-1, keepdims=True)
+
+
+def largest(a):
+    """The largest element along the last axis."""
+    return xp.max(a, axis=-1, keepdims=True)
+
+
 def softmax(a):
     """exp(a) / sum(exp(a)) along the last axis."""
     powers = np.exp(a - a.max(-1, keepdims=True))

@@ -128,6 +128,8 @@ def title(drafts: list[Draft], kind: str, step: bool) -> str:
         return f"Dense layer, {draft.reads[0].shape[-1]} to {draft.result.shape[-1]}."
     if any(draft.function == "max_pool" for draft in drafts):
         return "Largest value of each window."
+    if any(draft.function == "total" for draft in drafts):
+        return "Softmax." if any(draft.function == "exp" for draft in drafts) else "Normalisation."
     if any(draft.function == "add" and len(draft.reads) == 2 for draft in drafts):
         return "Sum of tensors."
     return "Layout and scales."

@@ -4,6 +4,7 @@ import numpy as np
 from concord.spec.isa.instructions import SPECS, Op
 from concord.spec.isa.memories import Mem
 from concord.twin.flow.flow import Flow, FlowStep, Origin, Refs
+from concord.twin.lib.script import EXACT_ELEMENTS
 from concord.twin.recovery.nodes.elements import ZERO, Constants, RealConstants, Unrecognised, is_constant, refs
 from concord.twin.recovery.nodes.nodes import ProgramNode
 from concord.twin.recovery.nodes.quantizers import Clips, Quantizers
@@ -87,8 +88,6 @@ class Chains:
             raise Unrecognised("the program loads weights from the host")
         if step.span[0] % chain.result_words or step.span[1] % chain.result_words:
             raise Unrecognised("words of one iteration depend on each other")
-        if chain.reduces:
-            raise Unrecognised("the program reduces vectors to their largest element or sum")
         places = (step.span[1] - step.span[0]) // chain.result_words
         value = self._product(step, tables, places) if chain.product else self._source(step, tables, places)
         for place, instruction in enumerate(chain.instructions):
@@ -97,10 +96,13 @@ class Chains:
                 self._write(step, place, value)
             elif instruction.op == Op.V_SOFTMAX:
                 value = self._softmax(step, place, value)
+            elif operation and operation.reduces:
+                value = self._reduction(step, place, operation, value)
             elif operation:
                 operand = None
                 if operation.operand:
                     operand = self._graph.look(tables[place], lanes).reshape(places, -1)
+                    operand = np.repeat(operand[:, :1], value.shape[1], 1) if instruction.held else operand
                 value = self._pointwise(step, place, operation, value, operand)
 
     def _source(self, step, tables, places) -> np.ndarray:
@@ -160,6 +162,17 @@ class Chains:
         return self._graph.node(ProgramNode(op=operation.function, places=value.shape[0], width=value.shape[1],
                                             reads=reads, address=chain.address + place,
                                             across=chain.registers.iterations_x), known)
+
+    def _reduction(self, step, place, operation, value) -> np.ndarray:
+        """The largest element, or the sum, of each place in all lanes of its last word; nobody may read the others."""
+        chain, lanes = step.chain, self._config.mfu_lanes
+        rows, common = chain.registers.rows, {"places": len(value), "address": chain.address + place,
+                                              "across": chain.registers.iterations_x}
+        if rows > EXACT_ELEMENTS:
+            raise Unrecognised(f"software adds at most {EXACT_ELEMENTS} elements exactly")
+        made = self._graph.node(ProgramNode(op=operation.function, width=1, reads=(value[:, :rows],), **common))
+        before = self._graph.node(ProgramNode(op="running", width=1, reads=(value[:, :1],), **common))
+        return np.where(np.arange(value.shape[1]) < value.shape[1] - lanes, before, made)
 
     def _softmax(self, step, place, value) -> np.ndarray:
         """The softmax of the elements of each place."""

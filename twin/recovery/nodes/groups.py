@@ -140,7 +140,7 @@ class _Liveness:
             size = node.settings[0]
             whole = np.pad(live, ((0, 0), (0, -live.shape[1] % size))).reshape(len(live), -1, size).any(2)
             return np.repeat(whole, size, 1)[:, :table.shape[1]]
-        if node.op == "softmax":
+        if node.op in ("softmax", "largest", "total", "running"):
             return np.broadcast_to(live.any(1)[:, None], table.shape)
         return live if table.ndim == 2 else np.broadcast_to(live[..., None], table.shape)
 

@@ -68,7 +68,8 @@ class PointwiseCalls(Maker):
         if not (fixed | ~known).all():
             if not known.all():
                 return None
-            return self._views.view(table, node.address)
+            same = table.shape[-1] > 1 and (table == table[..., :1]).all()
+            return self._views.view(table[..., :1] if same else table, node.address)
         rows = table.reshape(-1, table.shape[-1])
         first = rows[(rows >= 0).argmax(0), np.arange(rows.shape[1])]
         plain = self._constants.plain

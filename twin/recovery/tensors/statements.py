@@ -4,7 +4,7 @@ import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.spec.isa.operations import Operation
 from concord.spec.numbers.softmax import fractions, wholes
-from concord.twin.recovery.nodes.elements import RealConstants, element_of, is_constant, node_of, read_by
+from concord.twin.recovery.nodes.elements import RealConstants, Unrecognised, element_of, is_constant, node_of, read_by
 from concord.twin.recovery.nodes.nodes import ProgramNodes, across_of, shape_of
 from concord.twin.recovery.tensors.drafts import Constant, DraftValue
 from concord.twin.recovery.tensors.pointwise import BlockCalls, PointwiseCalls
@@ -14,7 +14,8 @@ from concord.twin.recovery.tensors.views import Views
 from concord.twin.recovery.tensors.weights import FirmwareWeights, RealWeights
 
 #: Functions of single elements.
-_POINTWISE = {*(operation.function for operation in Operation), "integers", "floats", "numbers", "clip"}
+_POINTWISE = {*(operation.function for operation in Operation if not operation.reduces), "integers", "floats",
+              "numbers", "clip"}
 
 
 class Statements:
@@ -64,7 +65,8 @@ class Statements:
             at = self._pointwise(nodes, live)
         else:
             function = {"product": self._product, "max_pool": self._pools.emit, "blocks": self._blocks.emit,
-                        "softmax": self._softmax}[first.op]
+                        "softmax": self._softmax, "largest": self._reduced, "total": self._reduced,
+                        "running": self._running}[first.op]
             at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
         done = 0
         for index, node in zip(group, nodes, strict=True):
@@ -131,6 +133,15 @@ class Statements:
         tables = () if self._unquantized else ((fractions(), "fractions"), (wholes(), "wholes"))
         stored = [Constant(values=np.asarray(values, np.int32), role=role) for values, role in tables]
         return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
+
+    def _reduced(self, nodes, live, tables, strict) -> DraftValue:
+        """The largest element, or the sum, of the elements of each place."""
+        source = self.views.view(tables[0].reshape(shape_of(nodes, *tables[0].shape)), nodes[0].address)
+        return self.views.call(nodes[0].op, [source], (*source.shape[:-1], 1), nodes[0].address)
+
+    @staticmethod
+    def _running(nodes, live, tables, strict):
+        raise Unrecognised("the program reads reductions of parts of a vector")
 
     def _product(self, nodes, live, tables, strict) -> DraftValue | None:
         """A dense layer or a convolution; None for another product of several places, if `strict`."""
