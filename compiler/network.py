@@ -67,6 +67,7 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
         description=model.description,
         axes=model.axes,
         classes=model.classes,
+        results=model.results,
         inputs=sum(entering(model)),
         outputs=sum(layer.outputs for layer in model.layers if layer.name in plan.sent),
         loop=build.program.loop,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from concord.data import Data, data_for, data_set, place_of, said
+from concord.lib.several import Results, apart, columns, listed
 from concord.loading import load, model_of
 from concord.objects import Model, Network, Program, Shown, table
 from rich.console import RenderableType
@@ -52,6 +53,7 @@ class Outputs(Shown):
         patterns: The same as binary16 patterns, uint16[samples, outputs]; None of what ran in float64.
         labels:   Labels of the samples, or None.
         measures: Measures of the task, such as the accuracy; empty without labels.
+        results:  Names and numbers of elements of several outputs, which lie one after the other; empty for one.
     """
 
     name: str
@@ -59,10 +61,23 @@ class Outputs(Shown):
     patterns: np.ndarray | None
     labels: np.ndarray | None
     measures: Mapping[str, float]
+    results: Results = ()
+
+    @property
+    def apart(self) -> Mapping[str, np.ndarray]:
+        """Each of several outputs by its name, float64[samples, elements]; empty where there is one."""
+        return apart(self.numbers, self.results)
 
     @property
     def classes(self) -> np.ndarray:
-        """int[samples], the first of the largest outputs of each sample."""
+        """int[samples], the first of the largest outputs of each sample.
+
+        Raises:
+            ValueError: there are several outputs.
+        """
+        if self.results:
+            raise ValueError(f"{self.name}: there are several outputs, {listed(self.results)}, each with classes of "
+                             "its own: choose one, as in outputs.apart[NAME].argmax(axis=1)")
         return self.numbers.argmax(axis=1)
 
     @property
@@ -73,7 +88,8 @@ class Outputs(Shown):
 
     def tables(self) -> Iterator[RenderableType]:
         rows = ([index, *map(float, row)] for index, row in enumerate(self.numbers[:SHOWN]))
-        yield table(("sample", *map(str, range(self.numbers.shape[1]))), rows, "outputs")
+        head = columns(self.results, self.numbers.shape[1]) if self.results else map(str, range(self.numbers.shape[1]))
+        yield table(("sample", *head), rows, "outputs")
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return np.array(self.numbers, dtype=dtype, copy=copy)
@@ -135,7 +151,7 @@ def _float(given: Network, inputs: "np.ndarray | Data", order: "Order | None") -
         array, notes = arranged(np.asarray(inputs, np.float64), network.interface, "inputs", order or Order.FILE)
         said(notes)
     outputs = network.run(array.reshape(*array.shape[:-1], *network.shape), lengths)
-    return _outputs(f"{network.name} in float64", outputs.reshape(len(array), -1), None, samples, data)
+    return _outputs(f"{network.name} in float64", outputs.reshape(len(array), -1), None, samples, data, network.results)
 
 
 def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, unquantized: bool,
@@ -156,14 +172,14 @@ def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, u
         from concord.firmware.unquantized import UnquantizedMachine
 
         numbers = np.stack(list(map(UnquantizedMachine(held).infer, samples)))
-        return _outputs(f"{held.name}, unquantised", numbers, None, samples, data)
+        return _outputs(f"{held.name}, unquantised", numbers, None, samples, data, held.results)
     if isinstance(given, Model):
         name, patterns = f"{held.name} in golden arithmetic", network.outputs(held, samples.inputs, samples.lengths)
     else:
         from concord.firmware.session import outputs_of
 
         name, patterns = f"{held.name} on {given.machine}, {kind}", outputs_of(kind, held, samples)
-    return _outputs(name, real(patterns), patterns, samples, data)
+    return _outputs(name, real(patterns), patterns, samples, data, held.results)
 
 
 def _samples(held, array: np.ndarray, order: "Order | None") -> "Samples":
@@ -186,12 +202,13 @@ def _samples(held, array: np.ndarray, order: "Order | None") -> "Samples":
 
 def _outputs(
     name: str, numbers: np.ndarray, patterns: np.ndarray | None, samples: "Samples | None", data: "DataSet | None",
+    results: Results,
 ) -> Outputs:
     from concord.datasets.measures import measure
 
     found = {} if data is None or samples.labels is None else measure(data.task, numbers, samples)
     return Outputs(name=name, numbers=numbers, patterns=patterns, labels=samples.labels if samples else None,
-                   measures=found)
+                   measures=found, results=results)
 
 
 def _is_array(inputs) -> bool:

@@ -11,6 +11,7 @@ from concord.datasets.description import ORIGIN
 from concord.datasets.read import digest
 from concord.datasets.samples import UNLABELLED, DataSet, Samples, Task
 from concord.lib.input_axes import InputAxes, Order, words
+from concord.lib.several import Results, listed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +25,8 @@ class Interface:
         outputs:  Number of outputs.
         steps:    Number of time steps of every sequence, if it is fixed.
         classes:  Names of the outputs; empty if they are not known.
+        results:  Names and numbers of elements of several tensors, which lie one after the other in the outputs; empty
+            for one.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Interface:
     outputs: int
     steps: int | None = None
     classes: tuple[str, ...] = ()
+    results: Results = ()
 
 
 def fitted(data: DataSet, takes: Interface, place: str = "") -> DataSet:
@@ -51,6 +55,10 @@ def fitted(data: DataSet, takes: Interface, place: str = "") -> DataSet:
     elif data.sequence:
         raise ValueError(f"{place}: the samples are sequences, but {takes.name} takes {words(takes.axes.file)}; give "
                          "samples of one length as such arrays, without lengths")
+    if takes.results and data.task in (Task.CLASSIFICATION, Task.ANOMALY):
+        raise ValueError(f"{place}: its labels are those of one output, but {takes.name} has several, "
+                         f"{listed(takes.results)}: import one of them by --output NAME, or write `task = \"none\"` in "
+                         "a TOML file that describes the data")
     if data.task is Task.CLASSIFICATION:
         data = relabelled(data, takes, place)
     index, note = _places(takes, data.shape, place, data.order, data.image)

@@ -69,6 +69,7 @@ class Cascade:
     image = property(lambda self: self.first.image)
     classes = property(lambda self: self.last.classes)
     outputs = property(lambda self: self.last.outputs)
+    results = property(lambda self: self.last.results)
 
 
 def check_neighbours(name: str, one: Config, other: Config):

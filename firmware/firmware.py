@@ -10,6 +10,7 @@ from concord.firmware.full_precision import FullPrecision
 from concord.firmware.layout import Layout
 from concord.golden.host import messages
 from concord.lib.input_axes import InputAxes
+from concord.lib.several import Results, check
 from concord.spec.host.messages import MessageKind, unpack
 from concord.spec.isa.instructions import Instruction, Op, decode, encode
 from concord.spec.isa.memories import Mem
@@ -105,6 +106,8 @@ class Firmware:
         description:       Text that says how the network's data are read, as its model has it; may be empty.
         axes:              Axes of an input, in the file of the network and as the machine reads them; None where the
             network comes from no file.
+        results:           Names and numbers of elements of the tensors that lie one after the other in the result;
+            empty for one.
         full_precision:    The content of the memories before any rounding, if the firmware carries it.
 
     Raises:
@@ -132,10 +135,12 @@ class Firmware:
     steps: int | None = None
     description: str = ""
     axes: InputAxes | None = None
+    results: Results = ()
     full_precision: FullPrecision | None = None
 
     def __post_init__(self):
         check_shapes(self)
+        check(self.results, self.outputs)
         check_program(self)
         if self.full_precision is not None:
             self.full_precision.check(self.config, self)

@@ -10,6 +10,7 @@ from concord.firmware.firmware import Entries, Firmware, ReadDirection, Section,
 from concord.firmware.layout import Layout
 from concord.lib import tensor_file
 from concord.lib.input_axes import InputAxes
+from concord.lib.several import from_record
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
@@ -49,6 +50,8 @@ def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
         header["description"] = firmware.description
     if firmware.axes:
         header["axes"] = firmware.axes.record
+    if firmware.results:
+        header["results"] = firmware.results
     if firmware.entries:
         header["entries"] = [part.address for part in firmware.entries]
     header |= {name: layout.record() for name in _LAYOUTS if (layout := getattr(firmware, name))}
@@ -146,6 +149,7 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         steps=header.get("steps"),
         description=header.get("description", ""),
         axes=InputAxes.from_record(header.get("axes")),
+        results=from_record(header.get("results")),
         full_precision=full_precision.from_arrays(arrays, header.get("entries", [])),
         **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},

@@ -1,7 +1,6 @@
 """Finishes quantised networks: they are measured in golden arithmetic and written as model files."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ from concord.datasets import measures
 from concord.datasets.samples import NO_DATA, Samples, Task
 from concord.lib.input_axes import InputAxes
 from concord.lib.progress import Show, silent
+from concord.lib.several import Results
 from concord.net import network, ranges
 from concord.net.float_network import separated
 from concord.net.layers.layer import Layer
@@ -48,7 +48,7 @@ def finish(
     task: Task = Task.CLASSIFICATION,
     description: str = "",
     axes: InputAxes | None = None,
-    results: tuple[tuple[str, int], ...] = (),
+    results: Results = (),
     progress: Show = silent,
 ) -> Model:
     """Measure a network on its test set and write it.
@@ -103,9 +103,7 @@ def finish(
     outputs = _golden(model(0.0), test, "golden" if lowered is None else "golden against PyTorch", progress)
     if lowered is not None:
         check_bits(outputs, lowered)
-    finished = separated(model(measured(outputs.view(np.float16).astype(np.float64))))
-    if results and finished.graph:
-        finished = replace(finished, graph=replace(finished.graph, results=results))
+    finished = separated(model(measured(outputs.view(np.float16).astype(np.float64))), results)
     some = test.part(slice(0, RECORDED))
     finished = ranges.with_ranges(finished, ranges.measured(finished, some.inputs, some.lengths))
     save_model(finished, out)

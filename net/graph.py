@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 from concord.datasets.fitting import Interface
 from concord.lib.input_axes import InputAxes
+from concord.lib.several import Results
 from concord.net.ops.operator import Operator, Shape, TensorType
 from concord.net.ops.reshape import Flatten, ToImage
 from concord.net.wired import INPUT, Wired
@@ -87,7 +88,7 @@ class Graph(Wired[Node]):
     origin: Mapping[str, str] = field(default_factory=dict)
     file_shape: Shape = ()
     classes: tuple[str, ...] = ()
-    results: tuple[tuple[str, int], ...] = ()
+    results: Results = ()
 
     def __post_init__(self):
         if not self.nodes:
@@ -138,7 +139,7 @@ class Graph(Wired[Node]):
     def interface(self) -> Interface:
         """What the network takes and gives."""
         return Interface(name=self.name, axes=self.input_axes, sequence=self.sequence, classes=self.classes,
-                         steps=self.steps, outputs=prod(self.shapes[self.output.name]))
+                         steps=self.steps, outputs=prod(self.shapes[self.output.name]), results=self.results)
 
     @property
     def plane(self) -> Shape:
@@ -234,11 +235,6 @@ class Graph(Wired[Node]):
                 times[node.name] = np.full(len(x), made.shape[1]) if begins else times[first]
                 found[node.name] = made
         return found
-
-
-def listed(results: Sequence[tuple[str, int]]) -> str:
-    """Several outputs, each with the number of its elements, as text."""
-    return ", ".join(f"{name!r} ({size})" for name, size in results)
 
 
 def _needed(nodes: Sequence[Node], output: str) -> tuple[Node, ...]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.lib import tensor_file
+from concord.lib.several import from_record
 from concord.net.graph import Graph, Node, naming
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.registry import restored
@@ -65,7 +66,7 @@ def unpacked(record: dict, arrays: dict[str, np.ndarray]) -> Graph:
         axes=tuple(record["axes"]), nodes=tuple(nodes), notes=tuple(record["notes"]), origin=dict(record["origin"]),
         softmax=bool(record.get("softmax", False)), file_shape=tuple(record.get("file_shape", ())),
         classes=tuple(map(str, record.get("classes", ()))),
-        results=tuple((str(name), int(size)) for name, size in record.get("results", ())))
+        results=from_record(record.get("results")))
 
 
 def _node(index: int, record: dict, arrays: dict[str, np.ndarray], before: Sequence[Node]) -> Node:

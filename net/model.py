@@ -14,6 +14,7 @@ import numpy as np
 from concord.datasets.samples import Task
 from concord.lib.input_axes import InputAxes
 from concord.lib.names import check_printable
+from concord.lib.several import Results, check
 from concord.net.graph import Graph
 from concord.net.layers.layer import Layer
 from concord.net.wired import INPUT, Wired
@@ -102,6 +103,7 @@ class Model(Wired[Layer]):
                              "again")
         if unknown := set(self.sources) - set(names):
             raise ValueError(f"model {self.name!r}: sources names {min(unknown)!r}, which is no layer of it")
+        check(self.results, self.outputs)
         made = {}
         for layer in self.layers:
             _check_sources(layer, self, made)
@@ -187,6 +189,11 @@ class Model(Wired[Layer]):
         graph = self.graph and replace(self.graph, softmax=False)
         return replace(self, layers=tuple(layers), graph=graph, sources={
             k: v for k, v in self.sources.items() if k != last.name})
+
+    @property
+    def results(self) -> Results:
+        """Names and numbers of elements of the tensors that lie one after the other in the output; empty for one."""
+        return self.graph.results if self.graph else ()
 
     @property
     def outputs(self) -> int:

@@ -92,7 +92,7 @@ def opened(
     steps, given = Steps(console, STEPS), request.source
     with steps.step("import the network") as note:
         network, imported = (network, None) if network is not None else read_file(
-            request.path, samples=lambda: shape_in(given.data, given.inputs, given.order))
+            request.path, output=request.output, samples=lambda: shape_in(given.data, given.inputs, given.order))
         original = original or original_of(imported)
         same = is_kept(network, request.anew, request.arithmetic != "integer" or request.equalize)
         said = f"{network.name} is quantised already and keeps its integers" if same else requantized(network).strip()
@@ -183,6 +183,7 @@ def _command(opening: Opened, machine: str) -> str:
     how = ["--arithmetic", request.arithmetic] if request.arithmetic != "integer" else [
         *["--anew"] * request.anew, *["--equalize"] * request.equalize]
     inputs = None if opening.source is None else request.source.inputs  # to calibrate with
-    places = (("--calibration", inputs), ("--data", request.source.data), ("--order", request.source.order))
+    places = (("--output", request.output), ("--calibration", inputs),
+              ("--data", request.source.data), ("--order", request.source.order))
     words = [str(word) for option, place in places if place for word in (option, place)]
     return shlex.join(["nnp", "quantize", request.place, "--preset", machine, *how, *words, "-o", str(opening.kept)])

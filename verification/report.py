@@ -84,6 +84,7 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "data": verified.source,
         "first": verified.first,
         "samples": len(verified.samples),
+        "outputs": dict(verified.results) or verified.golden.outputs.shape[1],
         "equal": verified.equal,
         "task": verified.task,
         "measures": {network: _finite(values) for network, values in verified.measures.items()},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.datasets.measures import classified, measure, measure_predictions, scored, scores
 from concord.datasets.samples import UNLABELLED, Samples, Task
+from concord.lib.several import columns as columns_of
 from concord.net import network
 from concord.net.float_network import float_network
 from concord.net.model import Model
@@ -91,7 +92,7 @@ def table(verified: Verified) -> str:
         "sample": range(first, first + count),
         **ANSWERS[verified.task](verified),
         **({"differing bits": np.bitwise_count(golden ^ other).sum(axis=1)} if verified.compared else {}),
-        **_numbered("output", other.view(np.float16)),
+        **dict(zip(columns_of(verified.results, other.shape[1]), other.view(np.float16).T, strict=True)),
     }
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

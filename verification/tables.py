@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.datasets import measures
+from concord.lib.several import listed
 from concord.spec.host.registers import Counter
 from concord.verification.layer_costs import WAITS, LayerCost, wait_title
 from concord.verification.verified import Verified
@@ -58,8 +59,10 @@ def verify_table(done: list[Verified]) -> Table:
     table = Table("", title="verification", title_justify="left")
     for verified in done:
         table.add_column(escape(verified.request.path.stem), overflow="fold")
-    for name, values in verify_rows(done).items():
-        table.add_row(name, *map(escape, values), end_section=name in ("samples", "differing event counters")
+    rows = verify_rows(done)
+    sections = "outputs" if "outputs" in rows else "samples"
+    for name, values in rows.items():
+        table.add_row(name, *map(escape, values), end_section=name in (sections, "differing event counters")
                       or name.endswith(f", {NETWORKS[-1]}"))
     return table
 
@@ -70,6 +73,8 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
         "machine": lambda v: f"{_count(v)}{v.request.kind}, preset {v.preset}",
         "samples": lambda v: f"{len(v.samples)} of {v.source}",
     }
+    if any(verified.results for verified in done):
+        lines["outputs"] = lambda v: listed(v.results) or str(v.golden.outputs.shape[1])
     for measure in measure_names(done):
         for name in (*(tool for tool in ORIGINALS if any(_by(verified) == tool for verified in done)), *NETWORKS):
             lines[f"{measure}, {name}"] = lambda v, name=name, measure=measure: _measure(v, measure, name)

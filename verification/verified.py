@@ -34,6 +34,7 @@ class Request:
         path:    Path of the model file, or of firmware.
         place:   Path or URL that the user gave.
         source:  The options that choose inputs.
+        output:  Name of the output that a network in float32 gives, where its ONNX file has several; None otherwise.
         preset:  Name of a preset, or a TOML file of a machine; empty for the first preset that fits. For several
             machines, there may be one for each, with commas between them.
         kind:    Kind of the machine that is compared with golden.
@@ -59,6 +60,7 @@ class Request:
     folder: Path
     waves: bool
     arithmetic: str = "integer"
+    output: str | None = None
     anew: bool = False
     equalize: bool = False
     split: bool = False
@@ -152,6 +154,7 @@ class Verified:
     request = property(lambda self: self.prepared.request)
     model = property(lambda self: self.prepared.model)
     preset = property(lambda self: self.prepared.preset)
+    results = property(lambda self: self.prepared.compiled.cascade.results)
     compiled = property(lambda self: self.prepared.compiled)
     comparison = property(lambda self: self.prepared.comparison)
     samples = property(lambda self: self.prepared.inputs.samples)

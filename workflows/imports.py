@@ -222,11 +222,13 @@ def opened(
             file leaves the number of time steps open, and can only be computed for a given number.
 
     Raises:
-        ValueError: the file cannot be read, or holds nodes that cannot be computed.
+        ValueError: the file cannot be read, holds nodes that cannot be computed, or is not in ONNX and `output` is
+            given.
     """
     if Path(file).suffix == ".safetensors":
         from concord.net.graph_file import load
 
+        check_no_output(file, output)
         return load(file), None
     read = needing("front", "concord.frontends.onnx.read").read
     from concord.frontends.onnx.lib.problems import OpenSteps
@@ -242,8 +244,8 @@ def opened(
     return imported.network, imported
 
 
-def opened_or_kept(file: Path, data: str | None = None, inputs: Path | None = None, order: "Order | None" = None
-                   ) -> tuple["Graph", "Imported | None"]:
+def opened_or_kept(file: Path, data: str | None = None, inputs: Path | None = None, order: "Order | None" = None,
+                   output: str | None = None) -> tuple["Graph", "Imported | None"]:
     """The network in float32 that a model was quantised from, and None; of any other file, what `opened` gives.
 
     Args:
@@ -251,18 +253,31 @@ def opened_or_kept(file: Path, data: str | None = None, inputs: Path | None = No
         data:   Data set that the network will get, see `shape_in`.
         inputs: A .npy file of samples in its place.
         order:  Order of the axes of a sample.
+        output: Name of the output that the network gives, where an ONNX file has several.
 
     Raises:
         ValueError: the file cannot be read, or holds a model without that network.
     """
     model = model_in(file)
     if model is not None:
+        check_no_output(file, output)
         return kept_by(model), None
-    network, imported = opened(file, samples=lambda: shape_in(data, inputs, order))
+    network, imported = opened(file, output=output, samples=lambda: shape_in(data, inputs, order))
     for note in network.notes:
         if note.startswith(OPEN):
             typer.echo(f"nnp: {note}", err=True)
     return network, imported
+
+
+def check_no_output(place: Path | str, output: str | None):
+    """Refuse the name of an output for a file that is not in ONNX.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if output is not None:
+        raise ValueError(f"{place}: --output {output} chooses an output of an ONNX file; import one of its outputs by "
+                         f"`nnp import FILE --output {output}`, and name what that writes")
 
 
 def model_in(file: Path) -> "Model | None":

@@ -11,6 +11,7 @@ from concord.datasets.fitting import fitted
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
 from concord.golden.mfu.softmax import real_softmax
 from concord.net import network as golden
+from concord.net.float_network import separated
 from concord.net.graph import INPUT, Graph
 from concord.net.layers.joins import Softmax, with_softmax
 from concord.net.model import Model, Provenance
@@ -133,7 +134,7 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
 
 def write(out: Path, made: Kept, data: DataSet | None, command: str) -> Model:
     """Write the model of a network that is quantised already; see `model_of`."""
-    model = model_of(made, Path(out).stem, data, command)
+    model = separated(model_of(made, Path(out).stem, data, command), made.network.results)
     save_model(model, out)
     return model
 

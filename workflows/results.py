@@ -1,13 +1,16 @@
 """The outputs of a network, as text and as a file."""
 
+import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from concord.datasets.measures import classified, measure, scored, scores, text
 from concord.datasets.samples import UNLABELLED, Samples, Task
 from concord.lib.files import write_all
+from concord.lib.several import Results, apart, columns
 
 
 def real(outputs: np.ndarray) -> np.ndarray:
@@ -16,6 +19,24 @@ def real(outputs: np.ndarray) -> np.ndarray:
     if outputs.dtype.kind == "f":
         return outputs
     return np.asarray(outputs, np.uint16).view(np.float16).astype(np.float64)
+
+
+def lines(
+    index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int,
+    task: Task = Task.CLASSIFICATION, several: Results = (), *, probable: bool = False,
+) -> list[str]:
+    """A line about one sample, or one for each of its several outputs, which begins with its name; see `line`.
+
+    Args:
+        several: Names and sizes of several outputs.
+        Others:  As in `line`.
+    """
+    if not several:
+        return [line(index, outputs, classes, samples, place, task, probable=probable)]
+    one = samples.part(slice(place, place + 1))
+    targets = {} if one.labels is None else apart(one.labels, several)
+    return [f"{name}, {line(index, part, (), replace(one, labels=targets.get(name)), 0, task)}"
+            for name, part in apart(outputs, several).items()]
 
 
 def line(
@@ -85,31 +106,35 @@ def described(measures: dict[str, float]) -> str:
     return ", ".join(f"{name} {text(name, value)}" for name, value in measures.items())
 
 
-def apart(outputs: np.ndarray, results: Sequence[tuple[str, int]]) -> dict[str, np.ndarray]:
-    """Each of several outputs [..., size] by its name, from the whole vector [..., outputs]; none of a single one."""
-    if not results:
-        return {}
-    ends = np.cumsum([size for _, size in results])
-    return dict(zip((name for name, _ in results), np.split(outputs, ends[:-1], axis=-1), strict=True))
+def write_outputs(path: Path, outputs: np.ndarray, classes: Sequence[str], samples: Samples, first: int,
+                  several: Results = ()):
+    """Write the outputs uint16[samples, outputs] as binary16; real numbers as float64.
 
+    The ending decides the form: .npz has an array for each output by its name, `output` where there is only one; .csv a
+    line for each sample, with a column for each element; all other names become a .npy array of all. Where each time
+    step has a class, arrays are [samples, classes, time steps].
 
-def write_arrays(path: Path, results: Mapping[str, np.ndarray]):
-    """Write several outputs, uint16[samples, size] each, as a .npz file with an array of binary16 for each of them."""
-    stream = io.BytesIO()
-    np.savez(stream, **{name: values.view(np.float16) for name, values in results.items()})
-    write_all(path.parent, {path.name: stream.getvalue()})
-
-
-def write_outputs(path: Path, results: np.ndarray, classes: Sequence[str], samples: Samples):
-    """Write the outputs uint16[samples, outputs] as a .npy file of binary16; real numbers as float64.
-
-    Where each time step has a class, they are [samples, classes, time steps].
+    Args:
+        path:    The file.
+        outputs: The outputs of all samples.
+        classes: Names of the outputs; may be empty.
+        samples: The samples of this run.
+        first:   Index of the first of them in their source.
+        several: Names and sizes of several outputs.
     """
-    if (steps := _steps(results[0], classes, samples)) > 1:
-        results = results.reshape(len(results), -1, steps)
-    stream = io.BytesIO()
-    np.save(stream, results.view(np.float16) if results.dtype == np.uint16 else results)
-    write_all(path.parent, {path.name: stream.getvalue()})
+    numbers = outputs.view(np.float16) if outputs.dtype == np.uint16 else outputs
+    steps = _steps(numbers[0], classes, samples)
+    arrays = numbers.reshape(len(numbers), -1, steps) if steps > 1 else numbers
+    binary, text = io.BytesIO(), io.StringIO()
+    if path.suffix == ".csv":
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(["sample", *columns(several, numbers.shape[1])])
+        rows.writerows([first + row, *values] for row, values in enumerate(numbers.tolist()))
+    elif path.suffix == ".npz":
+        np.savez(binary, **apart(numbers, several) or {"output": arrays})
+    else:
+        np.save(binary, arrays)
+    write_all(path.parent, {path.name: text.getvalue() or binary.getvalue()})
 
 
 def _class(classes: Sequence[str], index: int) -> str:

@@ -17,7 +17,8 @@ from concord.frontends.onnx.lib.problems import refusal
 from concord.frontends.onnx.lib.views import SampleForm, axes
 from concord.frontends.onnx.onnx_file import opset, read_onnx
 from concord.lib.names import cleaned
-from concord.net.graph import INPUT, Graph, listed
+from concord.lib.several import listed
+from concord.net.graph import INPUT, Graph
 from concord.net.passes.simplify import simplified
 from onnx import numpy_helper
 

@@ -9,7 +9,7 @@ from concord.datasets.arrays import read_numbers
 from concord.datasets.fitting import arranged, fitted
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
 from concord.lib.input_axes import Order
-from concord.net.graph import Graph, listed
+from concord.net.graph import Graph
 from concord.net.quantize.plan import plan
 
 #: Most samples of a calibration set that is taken from training samples.
@@ -78,9 +78,6 @@ def source(
     data = fitted(data, network.interface)
     chosen = chosen or calibrating(data)
     outputs = prod(network.shapes[network.output.name])
-    if network.results and data.task in (Task.CLASSIFICATION, Task.ANOMALY):
-        raise ValueError(f"{data.name}: its labels are those of one output, but the network has several, "
-                         f"{listed(network.results)}: import one of them by --output, or say `task = \"none\"`")
     check_labels(data, outputs)
     chosen, test = (part and with_classes(part, data.task, outputs) for part in (chosen, data.test))
     found = NetworkWithData(network=network, data=data, calibration=chosen, test=test, outputs=outputs)

@@ -4,7 +4,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import AxesOrder, First, FirstState, Inputs, KeepState, Model, Quiet, Samples, TestData
+from concord.nnp.lib.options import (
+    OUTPUTS,
+    AxesOrder,
+    First,
+    FirstState,
+    Inputs,
+    KeepState,
+    Model,
+    Quiet,
+    Samples,
+    TestData,
+)
 from concord.workflows.storage import read_model
 
 
@@ -18,8 +29,7 @@ def predict(
     first_state: FirstState = "",
     keep_state: KeepState = False,
     output: Annotated[Path | None, typer.Option(
-        "--out", "-o", help="File to write the outputs to, a .npy array of binary16; of a network with several "
-                       "outputs also a .npz file with an array for each of them.")] = None,
+        "--out", "-o", help=OUTPUTS)] = None,
     quiet: Quiet = False,
 ):
     """Predict classes, numbers or scores in the machine's arithmetic, also for a model that no preset can run."""
@@ -28,7 +38,7 @@ def predict(
     from concord.net.layers.joins import Softmax
     from concord.verification.inputs import InputSource, read
     from concord.workflows.first_states import started
-    from concord.workflows.results import apart, line, summary, write_arrays, write_outputs
+    from concord.workflows.results import lines, summary, write_outputs
 
     source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
     if output:
@@ -39,15 +49,13 @@ def predict(
         typer.echo(f"nnp: {words}", err=True)
     run = network.outputs_of_parts if keep_state else network.outputs
     results = run(loaded, given.samples.inputs, given.samples.lengths)
-    several = loaded.graph.results if loaded.graph else ()
     probable = isinstance(loaded.layers[-1], Softmax)
     if not quiet:
         for place, (index, _) in enumerate(given):
-            for name, values in (apart(results[place], several) or {"": results[place]}).items():
-                said = line(index, values, loaded.classes, given.samples, place, given.task, probable=probable)
-                typer.echo(f"{name}, {said}" if name else said)
+            for said in lines(
+                    index, results[place], loaded.classes, given.samples, place, given.task, loaded.results,
+                    probable=probable):
+                typer.echo(said)
     typer.echo(summary(results, given.samples, given.task))
-    if output and several and output.suffix == ".npz":
-        write_arrays(output, apart(results, several))
-    elif output:
-        write_outputs(output, results, loaded.classes, given.samples)
+    if output:
+        write_outputs(output, results, loaded.classes, given.samples, given.chosen.start, loaded.results)

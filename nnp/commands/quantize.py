@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from concord.lib.extras import needing
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import TRAINING, Anew, AxesOrder, OwnData, quantizing
+from concord.nnp.lib.options import TRAINING, Anew, AxesOrder, OneOutput, OwnData, quantizing
 from concord.workflows import imports
 from concord.workflows.training import command_line
 
@@ -40,6 +40,7 @@ def quantize(
     ] = None,
     data: OwnData = None,
     order: AxesOrder = None,
+    output: OneOutput = None,
     chosen: QuantizationOptions = DEFAULTS,
     anew: Anew = False,
 ):
@@ -60,18 +61,19 @@ def quantize(
         if chosen.equalize or chosen.reconstruct:
             option = "--equalize" if chosen.equalize else "--reconstruct"
             raise ValueError(f"{option} is for files of networks: export this one to ONNX, or leave it out")
+        imports.check_no_output(network, output)
         _built_in(network, parameters, out, calibration, data, chosen)
         return
     if parameters is not None:
         raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
                          "-o")
-    _file(Path(network), data, calibration, order, out, chosen, anew)
+    _file(Path(network), data, calibration, order, output, out, chosen, anew)
 
 
-def _file(file: Path, data: str | None, calibration: Path | None, order: "Order | None", out: Path,
-          chosen: QuantizationOptions, anew: bool):
+def _file(file: Path, data: str | None, calibration: Path | None, order: "Order | None", output: str | None,
+          out: Path, chosen: QuantizationOptions, anew: bool):
     """Quantise the network of a file, or keep its integers."""
-    found = imports.opened_or_kept(file, data, calibration, order)
+    found = imports.opened_or_kept(file, data, calibration, order, output)
     kept, choices, given = imports.decided(found[0], chosen, anew, calibration is not None)
     samples = imports.data_set(data, *found, order) if data else None
     if kept:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from concord.nnp.lib.options import AxesOrder, First, Inputs, KeepState, Machine, Quiet, Samples, TestData
+from concord.nnp.lib.options import OUTPUTS, AxesOrder, First, Inputs, KeepState, Machine, Quiet, Samples, TestData
 from concord.sim.machines.kinds import MachineKind
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def run(
     data: TestData = None,
     order: AxesOrder = None,
     output: Annotated[Path | None, typer.Option(
-        "--out", "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
+        "--out", "-o", help=OUTPUTS)] = None,
     waves: Annotated[Path | None, typer.Option("--waves", help="File to write a waveform to (VCD).")] = None,
     keep_state: KeepState = False,
     unquantized: Annotated[
@@ -52,10 +52,11 @@ def run(
     from concord.firmware.unquantized import UnquantizedMachine
     from concord.lib.files import check_writable
     from concord.lib.progress import Steps
+    from concord.lib.several import apart
     from concord.spec.machine.machine_file import find_config
     from concord.verification.inputs import InputSource, read
     from concord.verification.twins import TwinCheck
-    from concord.workflows.results import line, summary, values, write_outputs
+    from concord.workflows.results import lines, summary, values, write_outputs
     from rich.console import Console
 
     source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=10)
@@ -82,8 +83,10 @@ def run(
                 parts = [*parts, sample] if keep_state else [sample]
                 check.add(index, np.concatenate(parts), results[-1])
             if not quiet:
-                said = line(index, results[-1], loaded.classes, given.samples, place, given.task)
-                typer.echo(f"{said}: {values(results[-1])}")
+                said = lines(index, results[-1], loaded.classes, given.samples, place, given.task,
+                             loaded.results)
+                for words, part in zip(said, apart(results[-1], loaded.results).values() or [results[-1]], strict=True):
+                    typer.echo(f"{words}: {values(part)}")
         invalid = session.invalid
         fault = check.locate(machine) if check else None
     typer.echo(summary(np.stack(results), given.samples, given.task))
@@ -91,7 +94,7 @@ def run(
         typer.echo(f"nnp: {' and '.join(invalid)}: a quantiser met a NaN, which counts as 0, or an infinity, which "
                    "counts as the largest number; results of such samples mean nothing", err=True)
     if output:
-        write_outputs(output, np.stack(results), loaded.classes, given.samples)
+        write_outputs(output, np.stack(results), loaded.classes, given.samples, given.chosen.start, loaded.results)
     if check:
         typer.echo(f"{check.differing} of {len(results)} samples differ from the twin of {twin}")
     if check and check.differing:

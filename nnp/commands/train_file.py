@@ -7,7 +7,7 @@ import typer
 from concord.lib.extras import needing
 from concord.lib.files import check_writable
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import UNTRAINED, AxesOrder, OwnData, quantizing
+from concord.nnp.lib.options import UNTRAINED, AxesOrder, OneOutput, OwnData, quantizing
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows import imports, overflow_counts, training
 from concord.workflows.storage import written
@@ -23,6 +23,7 @@ def train_file(
         show_default=False)],
     data: OwnData = None,
     order: AxesOrder = None,
+    output: OneOutput = None,
     chosen: QuantizationOptions = DEFAULTS,
     overflow: OverflowOptions = ANY_WIDTH,
     out: training.Out = "trained.safetensors",
@@ -55,7 +56,7 @@ def train_file(
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing("train", "concord.train.runs.imported").train_imported
-    network, imported = imports.opened_or_kept(file, data, order=order)
+    network, imported = imports.opened_or_kept(file, data, order=order, output=output)
     samples = imports.data_set(data, network, imported, order)
     typer.echo(imports.requantized(network), nl=False)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": choices.recipe, "gates": choices.gates,

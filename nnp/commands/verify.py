@@ -18,6 +18,7 @@ from concord.nnp.lib.options import (
     Machine,
     Machines,
     ManySamples,
+    OneOutput,
     Preset,
     TestData,
 )
@@ -38,6 +39,7 @@ def verify(
     inputs: Inputs = None,
     data: TestData = None,
     order: AxesOrder = None,
+    output: OneOutput = None,
     samples: ManySamples = None,
     first: First = 0,
     preset: Preset = "",
@@ -106,12 +108,12 @@ def verify(
             _check_several(paths, {
                 "--errors": errors, "--layers": layers, "--waves": waves, "--keep-state": keep_state})
         jobs_ = [Job(request=Request(
-            path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
+            path=path, place=place, output=output, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
             waves=waves is not False, wish=wish,
             arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, equalize=equalize,
             split=errors, clock=clock, keep_state=keep_state))
             for path, place in zip(paths, places, strict=True)]
-        _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew, "--equalize": equalize})
+        _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew, "--equalize": equalize, "--output": output})
         prepared = ready(jobs_, console)
         for words in dict.fromkeys(words for one in prepared for words in one.inputs.remarks):
             typer.echo(f"nnp: {words}", err=True)
@@ -122,6 +124,7 @@ def verify(
 
 #: Options of `nnp verify` that are for networks in float32, and what a quantised model has instead.
 FLOATING = {
+    "--output": "--output chooses an output of an ONNX file: a quantised model gives all that it has, so leave it out",
     "--arithmetic": "--arithmetic is for networks in float32: a quantised model has its own, so leave it out",
     "--anew": "--anew is for ONNX files of networks that are quantised already, so leave it out",
     "--equalize": "--equalize is for networks in float32: a quantised model has its integers, so leave it out",

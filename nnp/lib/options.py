@@ -15,6 +15,9 @@ from concord.sim.machines.kinds import MachineKind
 from concord.train.bfp.options import LazyOptions
 from concord.train.overflow.options import OverflowOptions
 
+#: Help of `-o` of the commands that write outputs.
+OUTPUTS = ("File to write the outputs to: a .npy array; an .npz file with an array for each output by its name; or a "
+           ".csv file with a line for each sample.")
 Machine = Annotated[MachineKind, typer.Option(
     "--machine",
     help="Machine that runs the firmware: the numpy model (golden), or Verilated hardware as a library or under "
@@ -49,6 +52,10 @@ AxesOrder = Annotated[Order | None, typer.Option(
     "--order", show_default="file", help="Order of the axes of a sample in --data, --inputs and --calibration: as the "
                                          "network's file takes them, or as the machine reads them (channels, rows, "
                                          "columns).")]
+OneOutput = Annotated[str | None, typer.Option(
+    "--output", metavar="NAME", show_default=False,
+    help="Name of the output that the machine gives, if the ONNX file has several. Labels of classes are those of one "
+         "output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, not a line for each sample.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of worker processes.", min=1)]
 First = Annotated[int, typer.Option("--first", help="Index of the first sample.")]

@@ -1,5 +1,10 @@
 """Files with several outputs, which the machine gives in one vector."""
 
+import json
+import re
+from pathlib import Path
+
+import concord
 import numpy as np
 import pytest
 
@@ -7,6 +12,7 @@ pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
 from concord.frontends.onnx.read import read
+from concord.lib.several import check
 from concord.net.ops.reshape import Concatenation
 from concord.tests.command_line import done, refused
 from onnx import load, save
@@ -59,7 +65,9 @@ def test_two_outputs(tmp_path, monkeypatch, kind, pixels):
     for name, part in zip(names, wanted, strict=True):
         np.testing.assert_allclose(found[name], part, atol=0.1 * np.abs(part).max())
     done("compile", "m.safetensors", "--preset", "vision", "-o", "f.safetensors")
-    done("run", "f.safetensors", "--inputs", "x.npy", "--samples", "all", "-o", "machine.npy")
+    said = done("run", "f.safetensors", "--inputs", "x.npy", "--samples", "all", "-o", "machine.npy").splitlines()
+    assert said[1].startswith(f"{names[1]}, 0: output ")
+    assert len(said[1].split(": ")[2].split()) == 5 * pixels
     np.testing.assert_array_equal(np.load("machine.npy"), np.concatenate([found[name] for name in names], 1))
 
 
@@ -87,9 +95,53 @@ def test_a_module_that_returns_two_tensors():
     np.testing.assert_allclose(original.run(x, None)[0], network.run(x), atol=1e-6)
 
 
-def test_labels_of_one_output_are_refused(tmp_path, monkeypatch):
+def test_accuracy_is_that_of_one_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path, names = heads(tmp_path, "Gemm")
-    np.savez("own.npz", x=RNG.normal(size=(20, 2, 4, 3)), y=np.arange(20) % 3)
-    said = refused("quantize", path, "--data", "own.npz", "--preset", "vision", "-o", "m.safetensors")
-    assert f"has several, '{names[0]}' (3), '{names[1]}' (5): import one of them by --output" in said
+    x = RNG.normal(size=(20, 2, 4, 3)).astype(np.float16).astype(np.float32)
+    np.savez("own.npz", x_train=x, x_test=x, y_train=np.zeros(20, int), y_test=read(path, output=names[0]).network.run(
+        x).argmax(1))
+    np.savez("plain.npz", x_test=x, x_train=x)
+    words = f"has several, '{names[0]}' (3), '{names[1]}' (5): import one of them by --output NAME"
+    made = ("--preset", "vision", "-o", "m.safetensors")
+    assert words in refused("quantize", path, "--data", "own.npz", *made)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        concord.run(str(path), "own.npz")
+    done("quantize", path, "--data", "plain.npz", *made)
+    done("compile", "m.safetensors", "--preset", "vision", "-o", "f.safetensors")
+    done("compile", "m.safetensors", "--preset", "vision", "--machines", "2", "-o", "f2.safetensors")
+    assert done("run", "f2.safetensors", "--data", "plain.npz").splitlines()[1].startswith(f"{names[1]}, 0: ")
+    for file in path, "m.safetensors", "f.safetensors":
+        found = concord.run(str(file), "plain.npz")
+        assert [part.shape for part in found.apart.values()] == [(20, 3), (20, 5)]
+        assert list(found.apart) == names
+        with pytest.raises(ValueError, match=re.escape(f"there are several outputs, '{names[0]}' (3)")):
+            _ = found.classes
+    with pytest.raises(ValueError, match=re.escape(words)):
+        concord.run("f.safetensors", "own.npz")
+    done("predict", "m.safetensors", "--data", "plain.npz", "--first", "4", "-o", "y.csv")
+    rows = Path("y.csv").read_text().splitlines()
+    assert rows[0].split(",") == ["sample", *(f"{name} {k}" for name, size in zip(names, (3, 5), strict=True)
+                                              for k in range(size))]
+    assert rows[1].startswith("4,")
+    assert "accuracy FP32 100.00%" in done("quantize", path, "--data", "own.npz", "--output", names[0], *made)
+    assert "'nope'; its outputs are" in refused("quantize", path, "--data", "own.npz", "--output", "nope", *made)
+    assert "--output a chooses an output of an ONNX file" in refused(
+        "quantize", "m.safetensors", "--data", "own.npz", "--output", "a", *made)
+
+
+def test_a_report_names_the_outputs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path, names = heads(tmp_path, "Gemm")
+    np.save("x.npy", RNG.normal(size=(6, 2, 4, 3)).astype(np.float32))
+    words = ("verify", path, "--inputs", "x.npy", "--machine", "golden", "--preset", "vision", "--report", "r")
+    assert f"'{names[0]}' (3), '{names[1]}' (5)" in " ".join(done(*words).split())
+    assert json.loads(Path("r/verify.json").read_text())[0]["outputs"] == {names[0]: 3, names[1]: 5}
+    assert f"{names[1]} 4" in Path("r/heads.csv").read_text()
+    done(*words, "--output", names[1])
+    assert json.loads(Path("r/verify.json").read_text())[0]["outputs"] == 5
+
+
+def test_sizes_that_do_not_make_up_the_vector():
+    with pytest.raises(ValueError, match=re.escape("'a' (3) do not make up the 5 elements")):
+        check((("a", 3),), 5)

@@ -33,6 +33,7 @@ VERIFIED = SimpleNamespace(
     first=6,
     task=Task.CLASSIFICATION,
     own=True,
+    results=(),
     comparison=None,
     compared=True,
 )
