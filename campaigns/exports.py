@@ -25,8 +25,8 @@ class Export:
 
     Attributes:
         make:   Function from `torch` to a module.
-        shape:  Shape of one sample; a sequence has its time steps first. With an embedding, whose vectors the host
-            looks up, it is that of the indices, and the module has the table as `table`.
+        shape:  Shape of one sample; a sequence has its time steps first. With an embedding it is that of the token
+            numbers, and the module has the table as `table`.
         preset: The machine.
         dynamo: Whether the later exporter writes it.
     """
@@ -265,7 +265,7 @@ def written(export: Export, path: Path) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # exporters have warnings of their own
         torch.onnx.export(network, (example,), path, dynamo=export.dynamo, verbose=False, **axes)
-    return (network.table(samples) if hasattr(network, "table") else samples).detach().numpy()
+    return samples.numpy()
 
 
 def main():

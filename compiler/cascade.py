@@ -89,6 +89,7 @@ class PartCompiler:
         done: list[Compiled] = []
         for k in range(len(models)):
             done.append(self._part(k, models, names, done[-1].sent if done else ()))
+        done[0] = replace(done[0], firmware=replace(done[0].firmware, table=self.model.table))
         done[-1] = replace(done[-1], firmware=replace(done[-1].firmware, results=self.model.results))
         cascade = Cascade(
             name=self.model.name, parts=tuple(one.firmware for one in done), cuts=tuple(names))

@@ -68,6 +68,7 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
         axes=model.axes,
         classes=model.classes,
         results=model.results,
+        table=model.table,
         inputs=sum(entering(model)),
         outputs=sum(layer.outputs for layer in model.layers if layer.name in plan.sent),
         loop=build.program.loop,

@@ -148,7 +148,9 @@ def _float(given: Network, inputs: "np.ndarray | Data", order: "Order | None") -
         array, lengths = samples.inputs.view(np.float16).astype(np.float64), samples.lengths
     else:
         samples, lengths = None, None
-        array, notes = arranged(np.asarray(inputs, np.float64), network.interface, "inputs", order or Order.FILE)
+        array = np.asarray(inputs)
+        array = array if array.dtype.kind in "iu" else array.astype(np.float64)
+        array, notes = arranged(array, network.interface, "inputs", order or Order.FILE)
         said(notes)
     outputs = network.run(array.reshape(*array.shape[:-1], *network.shape), lengths)
     return _outputs(f"{network.name} in float64", outputs.reshape(len(array), -1), None, samples, data, network.results)

@@ -1,13 +1,14 @@
 """Data in the form that a network takes: the order of the axes of a sample, sequences, and the numbers of classes."""
 
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
 import tomli_w
 from concord.datasets.dataset import names
 from concord.datasets.description import ORIGIN
+from concord.datasets.embedding import arrayed, looked_up, vectors
 from concord.datasets.read import digest
 from concord.datasets.samples import UNLABELLED, DataSet, Samples, Task
 from concord.lib.input_axes import InputAxes, Order, words
@@ -27,6 +28,8 @@ class Interface:
         classes:  Names of the outputs; empty if they are not known.
         results:  Names and numbers of elements of several tensors, which lie one after the other in the outputs; empty
             for one.
+        table:    Vectors float[rows, size] of an embedding, which the host looks up for samples of token numbers before
+            everything else; None without one. The last axis of a sample in the network's file is then that of a vector.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Interface:
     steps: int | None = None
     classes: tuple[str, ...] = ()
     results: Results = ()
+    table: np.ndarray | None = field(default=None, compare=False)
 
 
 def fitted(data: DataSet, takes: Interface, place: str = "") -> DataSet:
@@ -49,7 +53,9 @@ def fitted(data: DataSet, takes: Interface, place: str = "") -> DataSet:
     Raises:
         ValueError: the data do not fit the network.
     """
-    place = place or data.name
+    place, data = place or data.name, looked_up(data, takes)
+    if data.refused:
+        raise ValueError(data.refused)
     if takes.sequence:
         data = data.as_sequences(prod(takes.axes.shape))
     elif data.sequence:
@@ -62,7 +68,8 @@ def fitted(data: DataSet, takes: Interface, place: str = "") -> DataSet:
     if data.task is Task.CLASSIFICATION:
         data = relabelled(data, takes, place)
     index, note = _places(takes, data.shape, place, data.order, data.image)
-    parts = {name: part and replace(part, inputs=_reordered(part.inputs, index)) for name, part in data.parts().items()}
+    parts = {name: part and replace(part, inputs=_reordered(part.inputs, index), raw=None)
+             for name, part in data.parts().items()}
     return replace(data, shape=takes.axes.shape, order=Order.MACHINE, notes=(*data.notes, *note), **parts)
 
 
@@ -71,7 +78,8 @@ def arranged(array: np.ndarray, takes: Interface, place: str, order: Order = Ord
     """Numbers [samples, inputs] or [samples, steps, inputs] as the machine reads them, and a note on their order.
 
     Args:
-        array: Numbers [samples, ...], or [samples, steps, ...] where the network takes sequences.
+        array: Numbers [samples, ...], or [samples, steps, ...] where the network takes sequences; or token numbers
+            [samples, steps] where it begins with an embedding.
         takes: What the network takes.
         place: Where they come from, for messages.
         order: Order of the axes of a sample.
@@ -80,6 +88,9 @@ def arranged(array: np.ndarray, takes: Interface, place: str, order: Order = Ord
         ValueError: the numbers do not fit the network.
     """
     axes, wanted = (2 if takes.sequence else 1), prod(takes.axes.shape)
+    if (tokens := arrayed(array, takes, place)) is not None:
+        array, order = vectors(tokens, takes), Order.FILE
+        array = array.reshape(*array.shape[:axes], *takes.axes.file)
     if array.ndim <= axes or prod(array.shape[axes:]) != wanted:
         before = ["samples", *[takes.steps or "steps"] * takes.sequence]
         shape = takes.axes.shape if order is Order.MACHINE else takes.axes.file

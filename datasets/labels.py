@@ -85,7 +85,8 @@ def _class_values(raw: Raw) -> np.ndarray:
     labels = _squeezed(raw.labels)
     if _one_hot(labels):
         return labels.argmax(axis=1)
-    if labels.ndim == 3 or labels.ndim == 2 and _of_places(raw):
+    tokens = raw.inputs.dtype.kind in "iu" and raw.inputs.shape == labels.shape  # one for each label
+    if labels.ndim == 3 or labels.ndim == 2 and (tokens or _of_places(raw)):
         labels = labels.reshape(len(labels), -1)
         flat = np.repeat(np.arange(len(labels)), labels.shape[1])
         return _class_values(replace(raw.part(flat), labels=labels.reshape(-1))).reshape(labels.shape)

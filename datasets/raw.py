@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from concord.datasets.description import Description, ImageLayout
+from concord.datasets.description import Description, ImageLayout, Preprocessing
 
 #: Most bytes of memory that the arrays of one file, or the images of one folder, may take.
 LIMIT = 2**32
 #: Numbers that are converted at once.
 TOGETHER = 2**22
+
+
+class TooLarge(ValueError):
+    """A number that binary16 cannot hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -42,7 +46,7 @@ class Raw:
         """Words for a sample."""
         return f"{self.unit} {index if self.numbers is None else self.numbers[index]}"
 
-    def part(self, chosen: np.ndarray) -> "Raw":
+    def part(self, chosen: np.ndarray | slice) -> "Raw":
         """The samples of some indices."""
         numbers = np.arange(len(self.inputs)) if self.numbers is None else self.numbers
         labels, lengths = (None if array is None else array[chosen] for array in (self.labels, self.lengths))
@@ -77,6 +81,15 @@ def check_size(place: str, shape: tuple[int, ...], itemsize: int):
     if math.prod(shape) * itemsize > LIMIT:
         raise ValueError(f"{place}: an array {list(shape)} of {itemsize} bytes each takes more than "
                          f"{LIMIT // 2**30} GiB; split the data, or store them in fewer bytes")
+
+
+def integers(raw: Raw, preprocessing: Preprocessing) -> Raw | None:
+    """Samples that are integers, and no preprocessing changes; those of a CSV file, which are whole, become int64."""
+    if {*(preprocessing.scale or ()), *preprocessing.std} - {1} or set(preprocessing.mean) - {0}:
+        return None
+    if raw.columns and raw.inputs.dtype.kind == "f" and (raw.inputs == np.rint(raw.inputs)).all():
+        raw = replace(raw, inputs=raw.inputs.astype(np.int64))
+    return raw if raw.inputs.dtype.kind in "iu" else None
 
 
 def prepared(raw: Raw, description: Description, scale: float) -> tuple[np.ndarray, np.ndarray | None, tuple[int, ...]]:
@@ -174,8 +187,8 @@ def _check_held(raw: Raw, halves: np.ndarray, part: np.ndarray, first: int):
     """Refuse numbers that binary16 makes infinite."""
     if not (finite := np.isfinite(halves)).all():
         place = np.argwhere(~finite)[0]
-        raise ValueError(f"{_where(raw, place, first)}: {part[tuple(place)]:g} is too large for binary16 (65,504) "
-                         "after preprocessing; give `scale`, or `mean` and `std`, below [preprocessing]")
+        raise TooLarge(f"{_where(raw, place, first)}: {part[tuple(place)]:g} is too large for binary16 (65,504) "
+                       "after preprocessing; give `scale`, or `mean` and `std`, below [preprocessing]")
 
 
 def _where(raw: Raw, place: np.ndarray, first: int) -> str:

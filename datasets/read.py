@@ -8,7 +8,7 @@ import tomli_w
 from concord.datasets import arrays, dataset, labels
 from concord.datasets.description import ORIGIN, PARTS, Description, Preprocessing, record
 from concord.datasets.find import as_archive, described, find
-from concord.datasets.raw import Found, Raw, prepared
+from concord.datasets.raw import Found, Raw, TooLarge, integers, prepared
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
 from concord.lib.input_axes import Order
 from concord.lib.names import cleaned
@@ -128,10 +128,18 @@ def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> 
     usual, given = labels.task_of(parts), bool(description.classes)
     task = Task.NONE if description.borrowed and usual is Task.NONE else description.task or usual
     made, names = labels.labelled(parts, task, description.classes or found.classes, given)
-    shapes, samples = {}, {}
+    shapes, samples, refused = {}, {}, ""
     for part, raw in parts.items():
-        inputs, lengths, shapes[part] = prepared(raw, description, found.scale)
-        samples[part] = Samples(inputs=inputs, lengths=lengths, labels=made[part], classes=names)
+        whole = integers(raw, description.preprocessing) if found.scale == 1 else None
+        try:
+            inputs, lengths, shapes[part] = prepared(raw, description, found.scale)
+        except TooLarge as error:
+            if whole is None:
+                raise
+            inputs, lengths, shapes[part] = prepared(
+                replace(raw, inputs=np.zeros_like(whole.inputs)), description, found.scale)
+            refused = str(error)
+        samples[part] = Samples(inputs=inputs, lengths=lengths, labels=made[part], classes=names, raw=whole)
     shape = _equal(parts, shapes, made if task is Task.REGRESSION else {})
     samples = _calibrated(samples, description)
     scale = description.preprocessing.scale or ((found.scale,) if found.scale != 1 else None)
@@ -146,7 +154,7 @@ def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> 
     named = task is Task.CLASSIFICATION and texts and not given
     return DataSet(name=f"data {name}" if name == NO_DATA else name, task=task, shape=shape,
                    notes=tuple(map(cleaned, found.notes)),
-                   order=description.preprocessing.order, sorted_classes=named,
+                   order=description.preprocessing.order, sorted_classes=named, refused=refused,
                    image=len(shape) == 3 and _is_image(found, description.preprocessing),
                    description=tomli_w.dumps(written | {ORIGIN: origin}),
                    **{part: samples.get(part) for part in PARTS})

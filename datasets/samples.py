@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from concord.lib.input_axes import Order
+
+if TYPE_CHECKING:
+    from concord.datasets.raw import Raw
 
 #: What a model has as the name of its data set where it has none; no data set has this name.
 NO_DATA = "none"
@@ -32,12 +36,14 @@ class Samples:
         labels:  int[samples], class of each sample, or int[samples, places], class of each of its time steps or pixels,
             UNLABELLED where there is none; float32[samples, outputs] for regression; None if unknown.
         classes: Names of the classes; may be empty.
+        raw:     The same samples as they stand in their file, if they are integers, which may be token numbers.
     """
 
     inputs: np.ndarray
     lengths: np.ndarray | None = None
     labels: np.ndarray | None = None
     classes: tuple[str, ...] = ()
+    raw: "Raw | None" = None
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -64,7 +70,8 @@ class Samples:
     def part(self, chosen: slice | np.ndarray) -> "Samples":
         """The samples of a slice, or those that a bool[samples] or int[...] chooses."""
         lengths, labels = (None if a is None else a[chosen] for a in (self.lengths, self.labels))
-        return Samples(inputs=self.inputs[chosen], lengths=lengths, labels=labels, classes=self.classes)
+        return Samples(inputs=self.inputs[chosen], lengths=lengths, labels=labels, classes=self.classes,
+                       raw=self.raw and self.raw.part(chosen))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -84,6 +91,7 @@ class DataSet:
         image:       Whether a sample is known to be an image [channels, rows, columns].
         sorted_classes: Whether the classes are the texts that occur as labels, in alphabetic order, so that a class
             without samples is missing.
+        refused:     Why its integers are no inputs but for a network that looks up their vectors; empty where they are.
     """
 
     name: str
@@ -97,6 +105,7 @@ class DataSet:
     order: Order = Order.FILE
     image: bool = False
     sorted_classes: bool = False
+    refused: str = ""
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ class Cascade:
     data = property(lambda self: self.first.data)
     description = property(lambda self: self.first.description)
     axes = property(lambda self: self.first.axes)
+    table = property(lambda self: self.first.table)
     inputs = property(lambda self: self.first.inputs)
     recurrent = property(lambda self: self.first.recurrent)
     steps = property(lambda self: self.first.steps)

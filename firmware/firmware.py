@@ -9,7 +9,7 @@ from concord.firmware.check import check_program, check_shapes
 from concord.firmware.full_precision import FullPrecision
 from concord.firmware.layout import Layout
 from concord.golden.host import messages
-from concord.lib.input_axes import InputAxes
+from concord.lib.input_axes import InputAxes, check_table
 from concord.lib.several import Results, check
 from concord.spec.host.messages import MessageKind, unpack
 from concord.spec.isa.instructions import Instruction, Op, decode, encode
@@ -108,6 +108,7 @@ class Firmware:
             network comes from no file.
         results:           Names and numbers of elements of the tensors that lie one after the other in the result;
             empty for one.
+        table:             Vectors float32[rows, size] of an embedding, which the host looks up; None for none.
         full_precision:    The content of the memories before any rounding, if the firmware carries it.
 
     Raises:
@@ -136,11 +137,13 @@ class Firmware:
     description: str = ""
     axes: InputAxes | None = None
     results: Results = ()
+    table: np.ndarray | None = None
     full_precision: FullPrecision | None = None
 
     def __post_init__(self):
         check_shapes(self)
         check(self.results, self.outputs)
+        check_table(self.table, self.inputs)
         check_program(self)
         if self.full_precision is not None:
             self.full_precision.check(self.config, self)

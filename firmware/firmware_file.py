@@ -36,6 +36,8 @@ def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
     for k, part in enumerate(firmware.entries):
         arrays |= {f"entries.{k}.mantissas": part.mantissas, f"entries.{k}.exponents": part.exponents}
     arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
+    if firmware.table is not None:
+        arrays["table"] = firmware.table
     if firmware.full_precision is not None:
         arrays |= full_precision.arrays_of(firmware.full_precision)
     header = {"digest": firmware.config.digest, "config": firmware.config.record()}
@@ -150,6 +152,7 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         description=header.get("description", ""),
         axes=InputAxes.from_record(header.get("axes")),
         results=from_record(header.get("results")),
+        table=arrays.get("table"),
         full_precision=full_precision.from_arrays(arrays, header.get("entries", [])),
         **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},

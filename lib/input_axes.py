@@ -134,3 +134,20 @@ def words(shape: tuple[int, ...]) -> str:
 def _sides(shape: tuple[int, ...]) -> list[int]:
     """Sizes of the axes that are longer than 1."""
     return [size for size in shape if size != 1]
+
+
+def check_table(table: "np.ndarray | None", numbers: int):
+    """Refuse the table of an embedding that does not fit samples, or time steps, of so many numbers.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if table is None:
+        return
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(table.astype(np.float16)).all()
+    if table.ndim != 2 or not table.size or numbers % table.shape[1] or not finite:
+        raise ValueError(f"the table of the embedding is {table.dtype}{list(table.shape)}, and an input has {numbers} "
+                         "numbers; vectors are needed of which an input is made, of finite numbers in binary16")

@@ -8,9 +8,9 @@ from concord.datasets import measures
 from concord.datasets.samples import NO_DATA, Samples, Task
 from concord.lib.input_axes import InputAxes
 from concord.lib.progress import Show, silent
-from concord.lib.several import Results
 from concord.net import network, ranges
 from concord.net.float_network import separated
+from concord.net.graph import Graph
 from concord.net.layers.layer import Layer
 from concord.net.model import Model, Provenance
 from concord.net.model_file import save_model
@@ -48,7 +48,7 @@ def finish(
     task: Task = Task.CLASSIFICATION,
     description: str = "",
     axes: InputAxes | None = None,
-    results: Results = (),
+    imported: Graph | None = None,
     progress: Show = silent,
 ) -> Model:
     """Measure a network on its test set and write it.
@@ -61,7 +61,7 @@ def finish(
         quantized: The same of the quantised network in float arithmetic: after post-training quantisation, or in
             quantisation-aware training.
         lowered:  uint16[samples, outputs], the same of the network in PyTorch in the machine's arithmetic, or None.
-        results:  Names and sizes of several outputs of the float network, see `Graph`.
+        imported: The float network of a file, whose names of outputs and table of vectors the model keeps.
         progress: Shows how many samples golden has computed.
         Others:   As in `Model` and `Provenance`.
 
@@ -103,7 +103,7 @@ def finish(
     outputs = _golden(model(0.0), test, "golden" if lowered is None else "golden against PyTorch", progress)
     if lowered is not None:
         check_bits(outputs, lowered)
-    finished = separated(model(measured(outputs.view(np.float16).astype(np.float64))), results)
+    finished = separated(model(measured(outputs.view(np.float16).astype(np.float64))), imported)
     some = test.part(slice(0, RECORDED))
     finished = ranges.with_ranges(finished, ranges.measured(finished, some.inputs, some.lengths))
     save_model(finished, out)

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 from concord.golden.mfu.softmax import real_softmax
-from concord.lib.several import Results
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
@@ -43,17 +42,19 @@ def float_network(model: Model) -> Graph | None:
     return model.graph or _Builder(model).made()
 
 
-def separated(model: Model, results: Results = ()) -> Model:
+def separated(model: Model, network: Graph | None = None) -> Model:
     """The model with its float network beside it, and layers without operators of it.
 
     Args:
         model:   The model.
-        results: Names and sizes of several outputs, see `Graph`; those of its float network by default.
+        network: The float network as it was imported, whose names of outputs and table of vectors the model keeps; None
+            for those that it has.
     """
     graph = float_network(model)
     if graph is None:
         return model
-    graph = replace(graph, results=results) if results else graph
+    if network is not None:
+        graph = replace(graph, results=network.results, table=network.table)
     return replace(model, graph=graph, layers=tuple(
         replace(layer, float_operator=None, real={
             key: value for key, value in layer.real.items() if not key.startswith(_FP32)})

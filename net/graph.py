@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 from concord.datasets.fitting import Interface
-from concord.lib.input_axes import InputAxes
+from concord.lib.input_axes import InputAxes, check_table
 from concord.lib.several import Results
 from concord.net.ops.operator import Operator, Shape, TensorType
 from concord.net.ops.reshape import Flatten, ToImage
@@ -76,6 +76,7 @@ class Graph(Wired[Node]):
         file_shape: Shape of one sample, or of one time step, in the file that it came from; empty for that of `axes`.
         classes: Names of the outputs, if the file has them.
         results: Names and numbers of elements of the tensors that lie one after the other in the output; empty for one.
+        table:  Vectors float32[rows, size] of an embedding in front of the nodes, which the host looks up; or None.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Graph(Wired[Node]):
     file_shape: Shape = ()
     classes: tuple[str, ...] = ()
     results: Results = ()
+    table: np.ndarray | None = None
 
     def __post_init__(self):
         if not self.nodes:
@@ -98,6 +100,7 @@ class Graph(Wired[Node]):
             raise ValueError(f"the input has the shape {list(sizes)}; one to three sizes of 1 or more are needed")
         if self.sequence and len(sizes) > 1:
             raise ValueError(f"the input is a sequence of {list(sizes)}; sequences of vectors are needed")
+        check_table(self.table, prod(sizes))
         _ = self.input_axes  # refuses axes that do not fit
         names = [node.name for node in self.nodes]
         if len(set(names)) < len(names) or INPUT in names:
@@ -139,7 +142,8 @@ class Graph(Wired[Node]):
     def interface(self) -> Interface:
         """What the network takes and gives."""
         return Interface(name=self.name, axes=self.input_axes, sequence=self.sequence, classes=self.classes,
-                         steps=self.steps, outputs=prod(self.shapes[self.output.name]), results=self.results)
+                         steps=self.steps, outputs=prod(self.shapes[self.output.name]), results=self.results,
+                         table=self.table)
 
     @property
     def plane(self) -> Shape:

@@ -28,6 +28,8 @@ def packed(network: Graph) -> tuple[dict, dict[str, np.ndarray]]:
         arrays |= {f"{len(records)}.{key}": value for key, value in node.op.tensors().items()}
         records.append({
             "name": node.name, "op": node.op.kind, "sources": node.sources, "attributes": node.op.attributes()})
+    if network.table is not None:
+        arrays["table"] = network.table
     record = {
         "name": network.name, "shape": network.shape, "sequence": network.sequence, "axes": network.axes,
         "nodes": records, "notes": network.notes, "origin": dict(network.origin),
@@ -66,7 +68,7 @@ def unpacked(record: dict, arrays: dict[str, np.ndarray]) -> Graph:
         axes=tuple(record["axes"]), nodes=tuple(nodes), notes=tuple(record["notes"]), origin=dict(record["origin"]),
         softmax=bool(record.get("softmax", False)), file_shape=tuple(record.get("file_shape", ())),
         classes=tuple(map(str, record.get("classes", ()))),
-        results=from_record(record.get("results")))
+        results=from_record(record.get("results")), table=arrays.get("table"))
 
 
 def _node(index: int, record: dict, arrays: dict[str, np.ndarray], before: Sequence[Node]) -> Node:

@@ -196,6 +196,11 @@ class Model(Wired[Layer]):
         return self.graph.results if self.graph else ()
 
     @property
+    def table(self) -> np.ndarray | None:
+        """Vectors float32[rows, size] of an embedding, which the host looks up; None for none."""
+        return self.graph.table if self.graph else None
+
+    @property
     def outputs(self) -> int:
         """Number of elements of the output vector."""
         return self.layers[-1].outputs

@@ -181,7 +181,8 @@ def interface(network: Firmware | Model) -> Interface:
     """What a network takes and gives. One that comes from no file takes what its first layers take."""
     axes = network.axes or InputAxes(shape=network.image or (network.inputs,))
     return Interface(name=network.name, axes=axes, sequence=network.recurrent, outputs=network.outputs,
-                     steps=network.steps, classes=tuple(network.classes), results=network.results)
+                     steps=network.steps, classes=tuple(network.classes), results=network.results,
+                     table=network.table)
 
 
 def fitting(network: Firmware | Model, place: str | None, data: DataSet | None = None, order: Order | None = None

@@ -304,7 +304,11 @@ def kept_by(model: "Model") -> "Graph":
     if network is None:
         raise ValueError(f"{model.name}: the model does not hold the network that it was quantised from; name the file "
                          "of that network")
-    return network
+    if (axes := model.axes) is None:
+        return network
+    plane = (axes.shape[0], 1, axes.shape[1]) if len(axes.shape) == 2 else axes.shape
+    return network if plane != network.plane else replace(
+        network, shape=axes.shape, axes=axes.axes, file_shape=axes.file)
 
 
 def begun(own: "Model | None", other: "Model | None", asked: "QuantizationOptions") -> tuple[

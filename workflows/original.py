@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from concord.datasets.arrays import read_numbers
+from concord.datasets.embedding import arrayed, tokens_of
 from concord.datasets.fitting import arranged, fitted
 from concord.datasets.measures import measure, text
 from concord.datasets.samples import DataSet, Samples, Task
@@ -35,10 +36,10 @@ class Original:
 
     Attributes:
         by:  Name of the tool.
-        run: Function of float64[samples, ...] in the order of the network's file, or [samples, time, ...], and of the
-            lengths of sequences or None. It gives the outputs float64[samples, outputs] twice: in the order of the
-            network and in that of the file. It raises ValueError if the tool cannot run, ModuleNotFoundError if it is
-            not installed.
+        run: Function of float64[samples, ...] in the order of the network's file, or [samples, time, ...], or of
+            integers without the last axis, the token numbers of an embedding; and of the lengths of sequences or None.
+            It gives the outputs float64[samples, outputs] twice: in the order of the network and in that of the file.
+            It raises ValueError if the tool cannot run, ModuleNotFoundError if it is not installed.
         softmax: Whether these are after the softmax at the end of the network, which our own run leaves out.
     """
 
@@ -122,13 +123,14 @@ def of_data(network: Graph, original: Original | None, data: DataSet, chosen: sl
         ValueError: outputs or measures differ by more than rounding explains.
     """
     takes = network.interface
-    if takes.sequence:
-        data = data.as_sequences(int(np.prod(takes.axes.shape)))
     part = next(name for name in ("test", "train", "calibration") if data.parts()[name] is not None)
+    tokens = tokens_of(data.parts()[part].part(chosen), takes)
+    if takes.sequence and tokens is None:
+        data = data.as_sequences(int(np.prod(takes.axes.shape)))
     given = data.parts()[part].part(chosen)
     ours = fitted(data, takes).parts()[part].part(chosen)
-    numbers = real(given.inputs)
-    if data.order is Order.MACHINE or data.image:
+    numbers = real(given.inputs) if tokens is None else tokens
+    if tokens is None and (data.order is Order.MACHINE or data.image):
         numbers = _turned_back(network, real(ours.inputs))
     return _compared(network, original, data.name, numbers, ours, data.task,
                      given if data.task is Task.ANOMALY else ours)
@@ -138,6 +140,10 @@ def of_array(network: Graph, original: Original | None, array: np.ndarray, place
              order: Order | None = None) -> Comparison:
     """The same for an array of samples without labels, which is rounded to binary16 first, as a machine reads it."""
     axes = 2 if network.sequence else 1
+    if (tokens := arrayed(array, network.interface, place)) is not None:
+        inputs, _ = arranged(array, network.interface, place)
+        ours = Samples(inputs=np.ascontiguousarray(inputs.astype(np.float16)).view(np.uint16))
+        return _compared(network, original, place, tokens, ours, Task.NONE, ours)
     with np.errstate(over="ignore"):
         array = array.astype(np.float16)
     array = array[np.isfinite(array).reshape(len(array), -1).all(axis=1)]
@@ -170,19 +176,27 @@ def _turned_back(network: Graph, inputs: np.ndarray) -> np.ndarray:
 
 def _compared(network: Graph, original: Original | None, place: str, numbers: np.ndarray, samples: Samples,
               task: Task, labelled: Samples) -> Comparison:
-    """Both runs, and the check that they are equal; `labelled` is measured with outputs in the order of the file."""
+    """Both runs, and the check that they are equal; `labelled` is measured with outputs in the order of the file.
+
+    Token numbers run on the vectors of the file, which are not rounded to binary16.
+    """
+    tokens, inputs = network.table is not None and numbers.dtype.kind in "iu", real(samples.inputs)
+    if tokens:
+        inputs, _ = arranged(numbers, network.interface, place)
+        numbers = numbers if network.sequence else numbers.reshape(len(numbers), *network.input_axes.file[:-1])
+    else:
+        numbers = numbers.reshape(*numbers.shape[:-1], *network.input_axes.file)
     if original is None:
         return Comparison(by="onnxruntime", reason="the network does not come from an ONNX file here; name that file")
     try:
-        found, in_file = original.run(
-            numbers.reshape(*numbers.shape[:-1], *network.input_axes.file), samples.lengths)
+        found, in_file = original.run(numbers, samples.lengths)
     except ModuleNotFoundError as error:
         return Comparison(by=original.by, reason=f"{error.name} is not installed")
     except ValueError as error:
         return Comparison(by=original.by, reason=str(error))
     count = min(SAMPLES, len(samples))
     first = samples.first(count)
-    ours = outputs(network, original, real(first.inputs), first.lengths)
+    ours = outputs(network, original, inputs[:count], first.lengths)
     apart = checked(network, original, ours, found[:count], place)
     if labelled.steps > 1:  # the file may have the classes of a time step side by side
         in_file = found

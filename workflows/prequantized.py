@@ -134,7 +134,7 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
 
 def write(out: Path, made: Kept, data: DataSet | None, command: str) -> Model:
     """Write the model of a network that is quantised already; see `model_of`."""
-    model = separated(model_of(made, Path(out).stem, data, command), made.network.results)
+    model = separated(model_of(made, Path(out).stem, data, command), made.network)
     save_model(model, out)
     return model
 

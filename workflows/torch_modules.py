@@ -84,9 +84,13 @@ def _reference(module: "torch.nn.Module", example: "torch.Tensor", imported: "Im
         same = [tensor for tensor in made if tensor.shape == imported.places.shape]
         return made[names.index(output)] if output in names else next(iter(same), made[0])
 
+    def run(x: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        if imported.embedding and x.dtype.kind == "f":
+            raise ValueError("the module takes token numbers, and the samples are vectors")
+        return run_graph(imported, execute, x, lengths)
+
     if imported.tensor in names or imported.network.softmax:
-        return Original(by="PyTorch", run=lambda x, lengths: run_graph(imported, execute, x, lengths),
-                        softmax=imported.network.softmax)
+        return Original(by="PyTorch", run=run, softmax=imported.network.softmax)
 
     given = example.detach().cpu().numpy()
     with suppress(ModuleNotFoundError):  # `_check` says that there is no onnxruntime
@@ -131,7 +135,7 @@ def _check(example: "torch.Tensor", imported: "Imported", original: Original) ->
         ValueError: outputs differ by more than rounding explains.
     """
     axes, network = imported.axes, imported.network
-    given = example.detach().cpu().numpy().astype(np.float64)
+    given = example.detach().cpu().numpy().astype(np.float64 if example.is_floating_point() else np.int64)
     random = np.random.default_rng(0).normal(size=(3, *given.shape)).astype(np.float32).astype(np.float64)
     for x in [given, *random] if example.is_floating_point() else [given]:
         if axes.samples is None:

@@ -74,23 +74,28 @@ def whole_outputs(imported: Imported, tensor: np.ndarray) -> list[np.ndarray]:
     """
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(imported.model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {imported.entry.name: tensor})
+    model, name = imported.model, imported.entry.name
+    if imported.embedding and tensor.dtype.kind in "iu":
+        model, name = imported.embedding.restored(model), imported.embedding.entry.name
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {name: tensor})
 
 
 def run_file(imported: Imported, x: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """What the tool gives for samples, float64[samples, outputs] in the order of the network and in that of the file.
 
     Args:
-        x:       Real numbers [samples, *shape in the file], or [samples, time, ...] where the network takes sequences.
+        x:       Real numbers [samples, *shape in the file], or [samples, time, ...] where the network takes sequences;
+            or integers without the last axis, the token numbers of an embedding in the file.
         lengths: int[samples], time steps of each sequence; all time steps by default.
 
     Raises:
         ModuleNotFoundError: the tool is not installed.
         ValueError: it does not run the file.
     """
-    execute = _runner(imported)
-    dtype = helper.tensor_dtype_to_np_dtype(imported.entry.kind)
+    whole = imported.embedding is not None and x.dtype.kind in "iu"
+    execute = _runner(imported, whole=whole)
+    dtype = imported.embedding.dtype if whole else helper.tensor_dtype_to_np_dtype(imported.entry.kind)
     return run_graph(imported, lambda tensor: execute(tensor.astype(dtype)), x, lengths)
 
 
@@ -129,10 +134,17 @@ def _needs_qonnx(model: onnx.ModelProto) -> bool:
     return not model.functions and any(node.domain in QONNX for node in model.graph.node)
 
 
-def _runner(imported: Imported) -> Callable[[np.ndarray], np.ndarray]:
-    """A function that runs the file's graph, with onnxruntime, or with qonnx if its operators need that."""
-    model = onnx.ModelProto()
+def _runner(imported: Imported, *, whole: bool = False) -> Callable[[np.ndarray], np.ndarray]:
+    """A function that runs the file's graph, with onnxruntime, or with qonnx if its operators need that.
+
+    Args:
+        imported: The network and its file.
+        whole:    Whether the graph takes the token numbers of its embedding, instead of vectors.
+    """
+    model, name = onnx.ModelProto(), imported.entry.name
     model.CopyFrom(imported.model)
+    if whole:
+        model, name = imported.embedding.restored(model), imported.embedding.entry.name
     for node in model.graph.node:
         if node.op_type == "LinearClassifier" and imported.tensor in node.output:
             _leave_softmax(node)
@@ -153,7 +165,7 @@ def _runner(imported: Imported) -> Callable[[np.ndarray], np.ndarray]:
 
     def execute(x: np.ndarray) -> np.ndarray:
         try:
-            return session.run([imported.tensor], {imported.entry.name: x})[0]
+            return session.run([imported.tensor], {name: x})[0]
         except Exception as error:  # onnxruntime's exceptions have no common class
             raise ValueError(f"onnxruntime cannot run it: {str(error).splitlines()[0]}") from error
 

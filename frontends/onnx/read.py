@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from concord.frontends.onnx.convert import Conversion, convert
-from concord.frontends.onnx.embedding import without_embedding
+from concord.frontends.onnx.embedding import Embedding, without_embedding
 from concord.frontends.onnx.ending import SeveralOutputs, side_by_side
 from concord.frontends.onnx.input_shape import Axes, GraphInput, entry
 from concord.frontends.onnx.lib.problems import refusal
@@ -42,6 +42,7 @@ class Imported:
         tensor:  Name of the tensor of the graph that equals the network's output.
         numbers: int32 of the shape of the graph's input: where each element lies in samples of `network.shape`.
         places:  int32 of the shape of `tensor`: where each element lies in the network's outputs.
+        embedding: The embedding in front of `model` in the file; None for none.
     """
 
     network: Graph
@@ -51,6 +52,7 @@ class Imported:
     tensor: str
     numbers: np.ndarray
     places: np.ndarray
+    embedding: Embedding | None = None
 
     @property
     def samples(self) -> int:
@@ -90,6 +92,8 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
     path = Path(path)
     model, embedding = without_embedding(read_onnx(path))
     hint = _unrolled(model)
+    if embedding and shape and len(shape) == len(embedding.entry.type.tensor_type.shape.dim) - 1:
+        shape = (*shape, embedding.table.shape[1])  # those of samples of token numbers
     try:
         first = entry(path, model, shape)
     except ValueError as error:
@@ -106,15 +110,16 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
                          "needs a layer at least, such as Gemm or Conv")
     try:
         if embedding:
-            found.build.note(embedding)
-        network = _network(path, model, found)
+            found.build.note(embedding.note)
+        network = replace(_network(path, model, found), table=embedding and embedding.table)
         seen("read", network)
         network = simplified(network, seen)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return Imported(
         network=network, model=model, entry=first, axes=found.axes, tensor=found.ending.tensor,
-        numbers=found.values[first.name].places, places=found.ending.places)
+        numbers=found.values[first.name].places, places=found.ending.places,
+        embedding=embedding)
 
 
 def _converted(path: Path, model: onnx.ModelProto, first: GraphInput, output: str | None

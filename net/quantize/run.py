@@ -70,4 +70,4 @@ def quantize(out: Path, found: NetworkWithData, choices: Choices, *, command: st
         preprocessing="numbers as the description of the data says, each rounded to binary16", **ends, seed=0,
         command=command, method=f"{network.name}: imported; {words}; "
         f"{len(found.calibration)} samples to calibrate; not trained", task=data.task, description=data.description,
-        axes=network.input_axes, results=network.results, progress=progress)
+        axes=network.input_axes, imported=network, progress=progress)

@@ -186,5 +186,5 @@ def test_an_embedding_is_left_to_the_host(tmp_path):
     network = equal(written(tmp_path, model)).network
     assert network.shape == (20,)
     (note,) = network.notes
-    assert note == ("look: an embedding is left to the host: samples are sequences of the rows of its table 'c0', "
-                    "9 vectors of 5 numbers, as numpy's table[indices]")
+    assert note == ("look: the host looks up the vectors of an embedding: samples are token numbers, or sequences of "
+                    "the rows of its table 'c0', 9 vectors of 5 numbers")

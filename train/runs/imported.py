@@ -64,7 +64,7 @@ def write(
         out, layers, measured, sources=sources, data=data.name if source.test else NO_DATA,
         preprocessing="numbers as the description of the data says, each rounded to binary16", **ends, seed=seed,
         command=command, method=method, task=data.task, description=data.description,
-        axes=source.network.input_axes, results=source.network.results, progress=progress)
+        axes=source.network.input_axes, imported=source.network, progress=progress)
 
 
 def train_imported(
