@@ -14,6 +14,7 @@ from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
 TICKET = 7  #: Bits of a ticket, a chain's number within its pipeline. Tickets in use span less than half of them.
+LOOKUP = 2  #: Cycles that the interlock looks hazards of a chain up for.
 ENTRY_WRITERS = 4  #: Largest number of unfinished chains that write VectorRf.
 ENTRY_JOBS = ("columns", "gather", "entries")  #: Jobs of the readers and of the writer of VectorRf.
 
@@ -57,19 +58,32 @@ def waiting(wait, done):
 
 
 def youngest(m: Module, name: str, candidates: Iterable[tuple]):
-    """The `Wait` for the youngest ticket whose condition holds, from (wait, condition) pairs of one pipeline."""
-    best = None
+    """The `Wait` for the youngest ticket whose condition holds, from (wait, condition) pairs of one pipeline.
+
+    Registers hold the conditions, and of more than four candidates the youngest of each four: the result is right
+    `LOOKUP` cycles after the last change of a condition.
+    """
+    level = []
     for k, (wait, condition) in enumerate(candidates):
-        this = Signal(Wait, name=f"{name}{k}")
-        m.d.comb += [this.valid.eq(wait.valid & condition), this.ticket.eq(wait.ticket)]
-        if best is not None:
-            merged = Signal(Wait, name=f"{name}_upto{k}")
-            newer = (this.ticket - best.ticket)[:TICKET].as_signed() > 0
-            m.d.comb += [merged.valid.eq(this.valid | best.valid),
-                         merged.ticket.eq(Mux(this.valid & (newer | ~best.valid), this.ticket, best.ticket))]
-            this = merged
-        best = this
-    return best
+        level.append(Signal(Wait, name=f"{name}{k}"))
+        m.d.sync += [level[k].valid.eq(wait.valid & condition), level[k].ticket.eq(wait.ticket)]
+    depth = 0
+    while len(level) > 1:
+        depth += 1
+        domain, pairs = m.d.sync if depth == 2 and len(level) > 2 else m.d.comb, level
+        level = []
+        for k in range(0, len(pairs), 2):
+            level.append(Signal(Wait, name=f"{name}_of{2**depth}_{k}"))
+            domain += _younger(level[-1], *pairs[k:k + 2])
+    return level[0]
+
+
+def _younger(found, one, other=None) -> list:
+    if other is None:
+        return [found.eq(one)]
+    newer = (other.ticket - one.ticket)[:TICKET].as_signed() > 0
+    return [found.valid.eq(one.valid | other.valid),
+            found.ticket.eq(Mux(other.valid & (newer | ~one.valid), other.ticket, one.ticket))]
 
 
 def blocked(dependency, progress, low, address):

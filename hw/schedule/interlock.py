@@ -4,8 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import jobs
-from concord.hw.lib.jobs import TICKET, Wait, waiting, youngest
-from concord.hw.lib.payloads import MVM, NET, OPERANDS, chain, held_mark, softmax_mark
+from concord.hw.lib.jobs import LOOKUP, TICKET, Wait, waiting, youngest
+from concord.hw.lib.payloads import MVM, NET, OPERANDS, address_bits, chain, held_mark, softmax_mark
 from concord.hw.schedule.entry_hazards import EntryHazards
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
@@ -41,7 +41,9 @@ class Interlock(wiring.Component):
         idle: Out(1). All chains are finished.
 
     Timing:
-        At most one chain in each cycle. A full queue of a pipeline that the chain needs stalls it.
+        At most one chain in `LOOKUP` + 1 cycles, in which registers hold the hazards that were found: what changes
+        them, the chain before, was sent when they began, and a pipeline that goes on only ends them. A full queue of a
+        pipeline that the chain needs stalls it.
     """
 
     def __init__(self, config: Config):
@@ -56,10 +58,12 @@ class Interlock(wiring.Component):
         m = Module()
         # One register stage holds the checked chain while its hazards are looked up.
         c, held = Signal(chain(self.config)), Signal()
-        sent = Signal()
+        sent, age, known = Signal(), Signal(range(LOOKUP)), Signal()
         m.d.comb += self.i.ready.eq(~held | sent)
         with m.If(self.i.ready):
-            m.d.sync += [c.eq(self.i.p), held.eq(self.i.valid)]
+            m.d.sync += [c.eq(self.i.p), held.eq(self.i.valid), age.eq(0), known.eq(0)]
+        with m.Elif(~known):
+            m.d.sync += [age.eq(age + 1), known.eq(age == LOOKUP - 1)]
 
         self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in PIPES}
         self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in PIPES}
@@ -75,7 +79,7 @@ class Interlock(wiring.Component):
         if self.config.vector_rf:
             room &= self._entries(m, c, sent)
             queued += [(self.columns, c.product.from_entries), (self.gather, c.gather), (self.entries, c.entries.valid)]
-        m.d.comb += sent.eq(held & room & Cat(queue.ready | ~used for queue, used in queued).all())
+        m.d.comb += sent.eq(known & room & Cat(queue.ready | ~used for queue, used in queued).all())
         m.d.comb += [queue.valid.eq(sent & used) for queue, used in queued]
         with m.If(sent):
             for pipe, ticket in self.tickets.items():
@@ -96,6 +100,8 @@ class Interlock(wiring.Component):
         """Track readers and writers of VectorRf, and fill its jobs. Returns whether there is room for the chain."""
         m.submodules.hazards = hazards = EntryHazards(self.config)
         reads, writes = c.product.from_entries & c.push, c.entries.valid
+        room = Signal()
+        m.d.sync += room.eq((hazards.read_room | ~reads) & (hazards.write_room | ~writes))
         m.d.comb += [
             hazards.read.eq(sent & reads), hazards.read_ticket.eq(self.following["product"]),
             hazards.read_lo.eq(c.source.lo), hazards.read_hi.eq(c.source.hi),
@@ -117,13 +123,14 @@ class Interlock(wiring.Component):
             *(columns[name].eq(Mux(c.source.inc, c[name], 0)) for name in ("stride_x", "stride_y")),
             gather.mode.eq(c.mode), gather.pool.eq(c.pool), entries.write.eq(c.entries), entries.words.eq(c.words),
             *(job[name].eq(c[name]) for job in (columns, entries) for name in ("iterations", "iterations_x"))]
-        return (hazards.read_room | ~reads) & (hazards.write_room | ~writes)
+        return room
 
     def _within_epoch(self, m, sent):
         """Low while a chain of the epoch before the last one is unfinished."""
         count = Signal(range(EPOCH))
         marks = self.marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in PIPES}
-        behind = Cat((mark - self.done[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()).any()
+        behind = Signal()
+        m.d.sync += behind.eq(Cat((mark - self.done[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()).any())
         with m.If(sent):
             m.d.sync += count.eq(count + 1)
             with m.If(count == EPOCH - 1):
@@ -132,7 +139,7 @@ class Interlock(wiring.Component):
 
     def _track(self, m, c, uses, sent):
         """Track the youngest reader, the youngest writer and the range of unfinished writes, by memory and pipeline."""
-        config = self.config
+        config, ends = self.config, data.StructLayout(dict.fromkeys(("lo", "hi"), address_bits(self.config)))
         self.reads, self.writes, self.net_reads, self.net_writes = {}, {}, {}, {}
         for pipe in ("fetch", "mfu", "copy"):
             source = uses[pipe] & (Const(1) if pipe != "mfu" else ~c.mv_mul)
@@ -150,16 +157,15 @@ class Interlock(wiring.Component):
             for k in range(len(VRFS)):
                 under_way = Signal(jobs.dependency(config), name=f"write_{pipe}{k}")
                 self.writes[pipe, k] = under_way
-                new = c.writes[k]
-                over = ~self._undone(under_way, pipe)
-                with m.If(over):
+                new, both = c.writes[k], Signal(ends, name=f"both_{pipe}{k}")
+                with m.If(~self._undone(under_way, pipe)):
                     m.d.sync += under_way.valid.eq(0)
+                m.d.sync += [  # a range that ends just now may be joined, too: words then wait for a younger chain
+                    both.lo.eq(Mux(under_way.valid & (under_way.lo < new.lo), under_way.lo, new.lo)),
+                    both.hi.eq(Mux(under_way.valid & (under_way.hi > new.hi), under_way.hi, new.hi))]
                 with m.If(sent & uses[pipe] & new.valid):
-                    join = under_way.valid & ~over
-                    m.d.sync += [
-                        under_way.valid.eq(1), under_way.ticket.eq(self.following[pipe]),
-                        under_way.lo.eq(Mux(join & (under_way.lo < new.lo), under_way.lo, new.lo)),
-                        under_way.hi.eq(Mux(join & (under_way.hi > new.hi), under_way.hi, new.hi))]
+                    m.d.sync += [under_way.valid.eq(1), under_way.ticket.eq(self.following[pipe]),
+                                 under_way.lo.eq(both.lo), under_way.hi.eq(both.hi)]
 
     def _undone(self, wait, pipe):
         return waiting(wait, self.done[pipe])
@@ -188,7 +194,7 @@ class Interlock(wiring.Component):
             candidates.append((self.net_writes[pipe], c.net))
         return youngest(m, name, candidates)
 
-    def _own_reads(self, c):
+    def _own_reads(self, m, c):
         """Whether words of the chain may read results of earlier words of the same chain: (source, operands)."""
         once = c.iterations == 1
 
@@ -196,27 +202,36 @@ class Interlock(wiring.Component):
             behind = once & (write.lo <= read.lo)  # word k writes where no later word reads
             if self.config.more_functions:
                 behind &= ~read.held
-            return read.valid & write.valid & (read.lo < write.hi) & (write.lo < read.hi) & ~behind
+            found = Signal()
+            m.d.sync += found.eq(read.valid & write.valid & (read.lo < write.hi) & (write.lo < read.hi) & ~behind)
+            return found
 
         source = Cat((c.memory == k) & meets(c.source, c.writes[k]) for k in range(len(VRFS))).any()
         operands = Cat(meets(c.operands[o], c.writes[k]) for o, k in enumerate(OPERANDS)).any()
         return source, operands
+
+    def _source_writes(self, m, c, pipe):
+        """Older writes of a pipeline to the memory of the chain's source."""
+        found = Signal(jobs.dependency(self.config), name=f"source_writes_{pipe}")
+        with m.Switch(c.memory):
+            for k in range(len(VRFS)):
+                with m.Case(k):
+                    m.d.sync += found.eq(self.writes[pipe, k])
+            with m.Default():
+                m.d.sync += found.valid.eq(0)
+        return found
 
     def _reader(self, m, target, read, memory):
         """Fill the reader of a job: the start of its range, and the older writes to its memory."""
         m.d.comb += [target.valid.eq(read.valid), target.lo.eq(read.lo), target.inc.eq(read.inc),
                      *(target[name].eq(read[name]) for name in held_mark(self.config))]
         for pipe in ("mfu", "copy"):
-            if isinstance(memory, int):
-                m.d.comb += target[pipe].eq(self.writes[pipe, memory])
-            else:
-                with m.Switch(memory):
-                    for k in range(len(VRFS)):
-                        with m.Case(k):
-                            m.d.comb += target[pipe].eq(self.writes[pipe, k])
+            m.d.comb += target[pipe].eq(
+                self.writes[pipe, memory] if isinstance(memory, int) else self.source_writes[pipe])
 
     def _jobs(self, m, c):
-        own_source, own_operands = self._own_reads(c)
+        self.source_writes = {pipe: self._source_writes(m, c, pipe) for pipe in ("mfu", "copy")}
+        own_source, own_operands = self._own_reads(m, c)
         net = c.memory == NET
         tile_words = self.config.native_dim * self.config.vector_words
         lengths = {self.fetch: c.operand_words, self.issue: c.words, self.copy: Mux(c.matrix, tile_words, c.words)}
