@@ -35,7 +35,9 @@ class Decoder(wiring.Component):
         counting: Out(1). High from the first decoded instruction to the end of the program.
 
     Timing:
-        One cycle for each instruction, two more for each chain, and one for every 32 tiles of a product.
+        One cycle for each instruction, two more for each chain, and one for every 32 tiles of a product. An instruction
+        is held in registers before it is checked, so that a program starts a cycle later, and so does what follows a
+        jump or a base register that was set.
     """
 
     def __init__(self, config: Config):
@@ -58,12 +60,17 @@ class Decoder(wiring.Component):
         m.submodules.check = self.check = InstructionCheck(self.config)
         m.submodules.builder = self.builder = ChainBuilder(self.config)
         self.fields, self.place = Signal(Fields), Signal(Place)
+        self.present, self.held, self.taken = Signal(Fetched), Signal(), Signal()
+        self.jumps = Signal()  # the present instruction jumps
         self.source_address = Signal(isa.END_BITS)
         # The first instruction of the chain whose addresses leave its memory, or else the one that overwrites entries
         # or windows that the chain reads.
         self.bad_range, self.overlap, self.bad_address = Signal(), Signal(), Signal(isa.END_BITS)
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
+        self._take(m)
         self._connect(m)
+        followed = Signal()
+        self._addresses(m, followed)
 
         with m.FSM(name="decode") as fsm:
             m.d.comb += [self.run.eq(Cat(fsm.ongoing(state) for state in ("RUN", "CHECK", "MODES", "EMIT")).any()),
@@ -71,7 +78,7 @@ class Decoder(wiring.Component):
             with m.State("IDLE"):
                 self._idle(m)
             with m.State("RUN"):
-                self._run(m)
+                self._run(m, followed)
             with m.State("CHECK"):
                 self._check(m)
             with m.State("MODES"):
@@ -89,23 +96,39 @@ class Decoder(wiring.Component):
                     m.next = "IDLE"
 
         seen = Signal()
-        m.d.comb += self.counting.eq((seen | self.i.ready) & self.running)
+        m.d.comb += self.counting.eq((seen | self.taken) & self.running)
         m.d.sync += seen.eq(self.counting)
         with m.If(self.message_error & (self.error == Error.NONE)):
             m.d.sync += [self.error.eq(Error.MESSAGE), self.error_address.eq(0)]
         return m
+
+    def _take(self, m):
+        """Hold the present instruction in registers, while the next one comes; a jump drops the latter."""
+        dropping, take = Signal(), Signal()
+        m.d.comb += [
+            self.jump.eq(self.jumps | dropping), take.eq(self.i.valid & self.i.ready),
+            self.i.ready.eq(self.run & (self.jump | ((~self.held | self.taken) & ~(self.held & self.bases.moves)))),
+            self.bases.load.eq(take)]
+        with m.If(~self.run):
+            m.d.sync += [self.held.eq(0), dropping.eq(0)]
+        with m.Elif(self.jump):
+            m.d.sync += [self.held.eq(0), dropping.eq(~take)]
+        with m.Elif(take | self.taken):
+            m.d.sync += self.held.eq(take)
+        with m.If(take):
+            m.d.sync += self.present.eq(self.i.p)
 
     def _connect(self, m):
         """Connect the sub-units to the present instruction."""
         v, check, builder, registers = self.registers.values, self.check, self.builder, self.registers
         bases, loops = self.bases, self.loops
         m.d.comb += [
-            self.fields.eq(self.i.p.word), self.target.eq(loops.target), self.o.p.eq(builder.o),
-            loops.count.eq(self.fields.a), loops.body.eq(self.i.p.address + 1),
+            self.fields.eq(self.present.word), self.target.eq(loops.target), self.o.p.eq(builder.o),
+            loops.count.eq(self.fields.a), loops.body.eq(self.present.address + 1),
             registers.clear.eq(self.start), registers.reg.eq(self.fields.mem), registers.value.eq(self.fields.a),
-            check.word.eq(self.i.p.word), check.outside.eq(self.i.p.outside), check.place.eq(self.place),
+            check.word.eq(self.present.word), check.outside.eq(self.present.outside), check.place.eq(self.place),
             check.chain.eq(builder.parts), check.values.eq(v),
-            check.address.eq(bases.address), check.sum_outside.eq(bases.outside), bases.fields.eq(self.fields),
+            check.address.eq(bases.address), check.sum_outside.eq(bases.outside), bases.fields.eq(self.i.p.word),
             bases.clear.eq(self.start), builder.address.eq(bases.address),
             builder.fields.eq(self.fields), builder.end.eq(check.end), builder.place.eq(self.place),
             builder.values.eq(v)]
@@ -127,23 +150,30 @@ class Decoder(wiring.Component):
                          self.place.eq(0)]
             m.next = "RUN"
 
-    def _run(self, m):
-        """Handle one instruction."""
-        f, place, address = self.fields, self.place, self.i.p.address
+    def _addresses(self, m, followed):
+        """Note what is wrong with the addresses of a chain's instructions, a cycle after each of them."""
+        late, beyond, overwrites, address = Signal(), Signal(), Signal(), Signal(isa.END_BITS)
+        m.d.sync += [late.eq(followed), beyond.eq(self.check.beyond), address.eq(self.present.address)]
+        if self.config.vector_rf:
+            m.d.sync += overwrites.eq(self._overwrites())
+        with m.If(late & ~self.bad_range & beyond):
+            m.d.sync += [self.bad_range.eq(1), self.bad_address.eq(address)]
+        with m.Elif(late & ~self.bad_range & overwrites):
+            m.d.sync += [self.overlap.eq(1), self.bad_address.eq(address)]
+
+    def _run(self, m, followed):
+        """Handle one instruction; `followed` says that it continues a chain."""
+        f, place, address = self.fields, self.place, self.present.address
         with m.If(self.message_error):
             self._stop(m, Error.MESSAGE, 0)
-        with m.Elif(self.i.valid & (self.registers.fresh | one_of(f.op, [Op.S_WR, Op.S_ADD]))):
-            m.d.comb += self.i.ready.eq(1)
+        with m.Elif(self.held & (self.registers.fresh | one_of(f.op, [Op.S_WR, Op.S_ADD]))):
+            m.d.comb += self.taken.eq(1)
             with m.If(self.check.error != Error.NONE):
                 self._stop(m, self.check.error, address)
             with m.Elif(place.open):
                 m.d.comb += self.builder.add.eq(1)
                 self._follow(m)
-                with m.If(self.check.beyond & ~self.bad_range):
-                    m.d.sync += [self.bad_range.eq(1), self.bad_address.eq(address)]
-                if self.config.vector_rf:
-                    with m.Elif(self._overwrites() & ~self.bad_range):
-                        m.d.sync += [self.overlap.eq(1), self.bad_address.eq(address)]
+                m.d.comb += followed.eq(1)
                 with m.If(f.op == Op.END_CHAIN):
                     m.next = "CHECK"
             with m.Else():
@@ -170,7 +200,7 @@ class Decoder(wiring.Component):
                 & (self.bases.address < builder.source_end) & (builder.source < self.check.end))
 
     def _between_chains(self, m):
-        f, place, address = self.fields, self.place, self.i.p.address
+        f, place, address = self.fields, self.place, self.present.address
         m.d.comb += self.instructions.eq(~one_of(f.op, [Op.V_RD, Op.M_RD]))
         with m.Switch(f.op):
             with m.Case(Op.V_RD, Op.M_RD):
@@ -185,7 +215,7 @@ class Decoder(wiring.Component):
                 m.d.comb += self.loops.enter.eq(1)
                 m.d.sync += place.loops.eq(place.loops + 1)
             with m.Case(Op.END_LOOP):
-                m.d.comb += [self.loops.back.eq(1), self.jump.eq(self.loops.again)]
+                m.d.comb += [self.loops.back.eq(1), self.jumps.eq(self.loops.again)]
                 m.d.sync += place.loops.eq(place.loops - ~self.loops.again)
             with m.Case(Op.END):
                 m.next = "DRAIN"
