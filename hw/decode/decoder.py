@@ -67,31 +67,43 @@ class Decoder(wiring.Component):
         # or windows that the chain reads.
         self.bad_range, self.overlap, self.bad_address = Signal(), Signal(), Signal(isa.END_BITS)
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
+        self.agreed, self.total = Signal(), Signal(isa.END_BITS + 1)  # what the tiles' modes, and MvmQ, are to be
         self._take(m)
         self._connect(m)
-        followed = Signal()
+        self.counted = Signal()  # the present instruction counts, unless it fails
+        followed, emitted = Signal(), Signal.like(self.instructions)
+        failed, broken = self._fail(m, emitted), self._rules(m)
         self._addresses(m, followed)
 
         with m.FSM(name="decode") as fsm:
-            m.d.comb += [self.run.eq(Cat(fsm.ongoing(state) for state in ("RUN", "CHECK", "MODES", "EMIT")).any()),
+            m.d.comb += [self.run.eq(Cat(fsm.ongoing(state) for state in (
+                "RUN", "CHECK", "CHECKED", "MODES", "AGREED", "EMIT")).any()),
                          self.running.eq(~fsm.ongoing("IDLE"))]
             with m.State("IDLE"):
                 self._idle(m)
             with m.State("RUN"):
                 self._run(m, followed)
-            with m.State("CHECK"):
-                self._check(m)
+                with m.If(failed):
+                    m.next = "DRAIN"
+            with m.State("CHECK"):  # registers hold what is wrong with the chain
+                m.next = "CHECKED"
+                with m.If(failed):
+                    m.next = "DRAIN"
+            with m.State("CHECKED"):
+                self._check(m, broken)
             with m.State("MODES"):
+                self._look_modes_up(m)
+            with m.State("AGREED"):
                 self._check_modes(m)
             with m.State("EMIT"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
                     total = self.registers.values.total_words
-                    m.d.comb += [self.instructions.eq(self.place.length), self.chains.eq(1),
+                    m.d.comb += [emitted.eq(self.place.length), self.chains.eq(1),
                                  self.pushed.eq(Mux(self.builder.o.push, total, 0))]
                     m.next = "RUN"
             with m.State("DRAIN"):
-                with m.If(self.drained):
+                with m.If(self.drained & ~failed):
                     m.d.sync += self.done.eq(1)
                     m.next = "IDLE"
 
@@ -150,6 +162,24 @@ class Decoder(wiring.Component):
                          self.place.eq(0)]
             m.next = "RUN"
 
+    def _fail(self, m, emitted):
+        """Stop at an instruction that is wrong, a cycle after it; what the next one does then has no effect.
+
+        Args:
+            emitted: Number of instructions of the chain that is passed on in this cycle.
+
+        Returns:
+            High in the cycle after the instruction.
+        """
+        failed, counted, error, address = Signal(), Signal(), Signal(4), Signal(isa.END_BITS)
+        m.d.sync += [
+            failed.eq(self.taken & (self.check.error != Error.NONE) & ~failed), counted.eq(self.counted & ~failed),
+            error.eq(self.check.error), address.eq(self.present.address)]
+        m.d.comb += self.instructions.eq(emitted | (counted & ~failed))
+        with m.If(failed & (self.error == Error.NONE)):
+            m.d.sync += [self.error.eq(error), self.error_address.eq(address)]
+        return failed
+
     def _addresses(self, m, followed):
         """Note what is wrong with the addresses of a chain's instructions, a cycle after each of them."""
         late, beyond, overwrites, address = Signal(), Signal(), Signal(), Signal(isa.END_BITS)
@@ -163,14 +193,12 @@ class Decoder(wiring.Component):
 
     def _run(self, m, followed):
         """Handle one instruction; `followed` says that it continues a chain."""
-        f, place, address = self.fields, self.place, self.present.address
+        f, place = self.fields, self.place
         with m.If(self.message_error):
             self._stop(m, Error.MESSAGE, 0)
         with m.Elif(self.held & (self.registers.fresh | one_of(f.op, [Op.S_WR, Op.S_ADD]))):
             m.d.comb += self.taken.eq(1)
-            with m.If(self.check.error != Error.NONE):
-                self._stop(m, self.check.error, address)
-            with m.Elif(place.open):
+            with m.If(place.open):
                 m.d.comb += self.builder.add.eq(1)
                 self._follow(m)
                 m.d.comb += followed.eq(1)
@@ -201,7 +229,7 @@ class Decoder(wiring.Component):
 
     def _between_chains(self, m):
         f, place, address = self.fields, self.place, self.present.address
-        m.d.comb += self.instructions.eq(~one_of(f.op, [Op.V_RD, Op.M_RD]))
+        m.d.comb += self.counted.eq(~one_of(f.op, [Op.V_RD, Op.M_RD]))
         with m.Switch(f.op):
             with m.Case(Op.V_RD, Op.M_RD):
                 m.d.comb += self.builder.begin.eq(1)
@@ -220,8 +248,8 @@ class Decoder(wiring.Component):
             with m.Case(Op.END):
                 m.next = "DRAIN"
 
-    def _check(self, m):
-        """Check the chain as a whole, except for the modes of its tiles."""
+    def _rules(self, m):
+        """Registers that say which rules the chain as a whole breaks, by their errors."""
         c, v, config, source = self.builder.o, self.registers.values, self.config, self.builder.source
         sizes = {index: depth(config, mem) for mem, index in indices(config).items() if mem.kind.addressed}
         depths = Array(sizes.get(index, 0) for index in memory(config))
@@ -235,39 +263,50 @@ class Decoder(wiring.Component):
         size = v.zero | empty | (c.mv_mul & large)
         if config.softmax_words:
             size |= c.softmax & (v.words > config.softmax_words)
-        with m.If(size):
-            self._stop(m, Error.SIZE, self.source_address)
-        with m.Elif(~v.divides | (window & ~v.fits)):
-            self._stop(m, Error.WINDOW, self.source_address)
-        with m.Elif(unaligned):
-            self._stop(m, Error.ALIGN, self.source_address)
-        with m.Elif(outside):
-            self._stop(m, Error.RANGE, self.source_address)
+        rules = {Error.SIZE: size, Error.WINDOW: ~v.divides | (window & ~v.fits), Error.ALIGN: unaligned,
+                 Error.RANGE: outside, Error.QUEUE: v.total_words > self.queued}
+        broken = {error: Signal(name=f"broken_{error.name.lower()}") for error in rules}
+        m.d.sync += [broken[error].eq(rule) for error, rule in rules.items()]
+        return broken
+
+    def _check(self, m, broken):
+        """Check the chain as a whole, except for the modes of its tiles."""
+        c, queue = self.builder.o, broken.pop(Error.QUEUE)
+        with m.If(Cat(broken.values()).any()):
+            first = Error.RANGE
+            for error, wrong in reversed(broken.items()):
+                first = Mux(wrong, error, first)
+            self._stop(m, first, self.source_address)
         with m.Elif(self.bad_range | self.overlap):
             self._stop(m, Error.RANGE, self.bad_address)
         with m.Elif(c.mv_mul | c.matrix):
             m.next = "MODES"
-        with m.Elif((c.memory == MVM) & (v.total_words > self.queued)):
+        with m.Elif((c.memory == MVM) & queue):
             self._stop(m, Error.QUEUE, self.source_address)
         with m.Else():
             with m.If(c.memory == MVM):
-                m.d.sync += self.queued.eq(self.queued - v.total_words)
+                m.d.sync += self.queued.eq(self.queued - self.registers.values.total_words)
             m.next = "EMIT"
 
-    def _check_modes(self, m):
-        """Check the modes of a product's tiles and then MvmQ, or set the modes of loaded tiles."""
+    def _look_modes_up(self, m):
+        """Look the modes of a product's tiles up, or set those of loaded tiles."""
         c, v, request = self.builder.o, self.registers.values, self.modes.i
         m.d.comb += [request.valid.eq(1), request.p.set.eq(c.matrix), request.p.integer.eq(c.product.integer),
                      request.p.first.eq(c.product.tile), request.p.count.eq(Mux(c.matrix, v.iterations, v.tiles))]
-        total = self.queued + v.total_words
+        m.d.sync += [self.agreed.eq(self.modes.agree), self.total.eq(self.queued + v.total_words)]
         with m.If(self.modes.done):
-            with m.If(c.mv_mul & ~self.modes.agree):
-                self._stop(m, Error.FORMAT, self.source_address + 1)
-            with m.Elif(c.mv_mul & ~c.push & (self.queued != 0)):
-                self._stop(m, Error.QUEUE, self.source_address + 1)
-            with m.Elif(c.push & (total > self.config.mvmq_words)):
-                self._stop(m, Error.QUEUE, self.source_address + 2)
-            with m.Else():
-                with m.If(c.push):
-                    m.d.sync += self.queued.eq(total)
-                m.next = "EMIT"
+            m.next = "AGREED"
+
+    def _check_modes(self, m):
+        """Check the modes of a product's tiles, and then MvmQ."""
+        c = self.builder.o
+        with m.If(c.mv_mul & ~self.agreed):
+            self._stop(m, Error.FORMAT, self.source_address + 1)
+        with m.Elif(c.mv_mul & ~c.push & (self.queued != 0)):
+            self._stop(m, Error.QUEUE, self.source_address + 1)
+        with m.Elif(c.push & (self.total > self.config.mvmq_words)):
+            self._stop(m, Error.QUEUE, self.source_address + 2)
+        with m.Else():
+            with m.If(c.push):
+                m.d.sync += self.queued.eq(self.total)
+            m.next = "EMIT"
