@@ -41,9 +41,9 @@ class Interlock(wiring.Component):
         idle: Out(1). All chains are finished.
 
     Timing:
-        At most one chain in `LOOKUP` + 1 cycles, in which registers hold the hazards that were found: what changes
-        them, the chain before, was sent when they began, and a pipeline that goes on only ends them. A full queue of a
-        pipeline that the chain needs stalls it.
+        At most one chain in `LOOKUP` + 2 cycles. Registers hold the hazards that were found: what adds to them, the
+        chain before, was sent when they began, and a pipeline that goes on only ends them. A full queue of a pipeline
+        that the chain needs stalls it.
     """
 
     def __init__(self, config: Config):
@@ -59,11 +59,13 @@ class Interlock(wiring.Component):
         # One register stage holds the checked chain while its hazards are looked up.
         c, held = Signal(chain(self.config)), Signal()
         sent, age, known = Signal(), Signal(range(LOOKUP)), Signal()
-        m.d.comb += self.i.ready.eq(~held | sent)
-        with m.If(self.i.ready):
-            m.d.sync += [c.eq(self.i.p), held.eq(self.i.valid), age.eq(0), known.eq(0)]
+        m.d.comb += self.i.ready.eq(~held)
+        with m.If(~held):
+            m.d.sync += [c.eq(self.i.p), held.eq(self.i.valid), age.eq(0)]
         with m.Elif(~known):
             m.d.sync += [age.eq(age + 1), known.eq(age == LOOKUP - 1)]
+        with m.If(sent):
+            m.d.sync += [held.eq(0), known.eq(0)]
 
         self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in PIPES}
         self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in PIPES}
