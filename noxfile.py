@@ -89,6 +89,9 @@ PROGRAMS = {
         "campaigns.fingerprint",
         "Hashes of all that is computed, for `--against` those of another commit: no bit and no cycle has changed."),
     "synth": ("benchmarks.synth", "Gates, multipliers and memories of each unit on an ECP5."),
+    "clocks": (
+        "benchmarks.clocks",
+        "The clock of each unit, placed and routed alone on an ECP5, beside the recorded one: `--unit`, `--record`."),
     "synth_lazy": (
         "benchmarks.lazy_area",
         "Gates and clock of the lazy update at 1, 4 and 16 lanes on an ECP5, placed and routed."),
