@@ -148,7 +148,7 @@ def test_a_message_that_the_machine_refuses(mended):
 
 def test_a_program_that_waits_for_input_in_vain(mended):
     mended.call("start")
-    mended.nnp.polls = 20
+    mended.nnp.polls = 40
     assert mended.call("wait") == "TIMEOUT"
     assert Status(mended.nnp.status) == Status.RUNNING | Status.WAIT_INPUT
     mended.nnp.polls = mended.polls
