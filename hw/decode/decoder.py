@@ -35,9 +35,9 @@ class Decoder(wiring.Component):
         counting: Out(1). High from the first decoded instruction to the end of the program.
 
     Timing:
-        One cycle for each instruction, two more for each chain, and one for every 32 tiles of a product. An instruction
-        is held in registers before it is checked, so that a program starts a cycle later, and so does what follows a
-        jump or a base register that was set.
+        One cycle for each instruction, three more for each chain, and, for a product, one more and one for every 32
+        tiles. An instruction is held in registers before it is checked, so that a program starts a cycle later, and so
+        does what follows a jump or a base register that was set.
     """
 
     def __init__(self, config: Config):
