@@ -4,6 +4,7 @@ import inspect
 import re
 from pathlib import Path
 
+from concord.benchmarks.clocks import recorded
 from concord.compiler.network import compile_network
 from concord.machines.estimate import MACHINE, UNITS, estimate, read_measured, unit_errors
 from concord.machines.machine_text import meanings, shown
@@ -49,6 +50,7 @@ def pages() -> dict[str, str]:
         "measured": [(row.machine, estimate(row.config), estimate(row.config, row.machine), row.cells)
                      for row in read_measured() if row.unit == MACHINE],
         "unit_errors": _unit_errors(),
+        "clocks": _clocks(),
     }
     made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
     made |= {page: _with_methods((HERE / page).read_text()) for page in PAGES_WITH_METHODS}
@@ -98,6 +100,12 @@ def _opcodes() -> list[dict]:
             }
         )
     return rows
+
+
+def _clocks() -> str:
+    """The recorded clocks of the slowest units of `ulx3s`."""
+    slowest = sorted(recorded()["ulx3s"].items(), key=lambda row: row[1])[:8]
+    return ", ".join(f"{unit.replace('_', ' ')} {clock:g}" for unit, clock in slowest)
 
 
 def _presets() -> list[tuple]:
