@@ -6,6 +6,7 @@ from amaranth import *
 #: that is 0, the carry out is what the table gives for the same a and b while c and d are 0.
 _GATED = 0x7888  # (a and b) + (c and d)
 _PLUS_XOR = 0xA55A  # a + (c xor d)
+_GENERATED = 0x000A  # with d = 1: no sum, and a is the carry out, whatever comes in
 
 
 class Ecp5:
@@ -23,19 +24,27 @@ class Ecp5:
 
 
 def _chain(m, table, bits, carry):
-    """Sum bits of a chain of carry cells with the inputs `bits` and a carry into the lowest bit."""
-    total = Signal(len(bits))
-    for k in range(0, len(bits), 2):
-        sums, out = Signal(2), Signal()
-        halves = [*bits[k:k + 2], (Const(0, 1),) * 4][:2]
+    """Sum bits of a chain of carry cells with the inputs `bits` and a carry into the lowest bit.
+
+    Where the number of bits is odd, the spare half of a cell comes first and makes the carry, so that none is brought
+    in from outside, which would take a cell of its own; the last cell has no carry out, for the same reason.
+    """
+    halves = [(table, *bit) for bit in bits]
+    first = len(halves) % 2
+    if first:
+        halves.insert(0, (_GENERATED, carry, Const(0, 1), Const(0, 1), Const(1, 1)))
+    sums, carry = Signal(len(halves)), None if first else carry
+    for k in range(0, len(halves), 2):
+        out = Signal() if k + 2 < len(halves) else None
         m.submodules += Instance(
-            "CCU2C", p_INIT0=Const(table, 16), p_INIT1=Const(table, 16), p_INJECT1_0="NO", p_INJECT1_1="NO",
-            **{f"i_{name}{half}": bit for half, names in enumerate(halves)
-               for name, bit in zip("ABCD", names, strict=True)},
-            i_CIN=carry, o_S0=sums[0], o_S1=sums[1], o_COUT=out)
-        m.d.comb += total[k:k + 2].eq(sums)
+            "CCU2C", p_INJECT1_0="NO", p_INJECT1_1="NO",
+            **{f"p_INIT{half}": Const(halves[k + half][0], 16) for half in range(2)},
+            **{f"i_{name}{half}": bit for half in range(2)
+               for name, bit in zip("ABCD", halves[k + half][1:], strict=True)},
+            **({} if carry is None else {"i_CIN": carry}), **({} if out is None else {"o_COUT": out}),
+            o_S0=sums[k], o_S1=sums[k + 1])
         carry = out
-    return total
+    return sums[first:]
 
 
 def _extended(value, width: int) -> list:

@@ -62,7 +62,8 @@ def test_sums_or_differences(tmp_path, width):
 
 
 @pytest.mark.parametrize(("table", "make"), [("_GATED", lambda: GatedSum(4, 4)),
-                                             ("_PLUS_XOR", lambda: SumOrDifference(4))])
+                                             ("_PLUS_XOR", lambda: SumOrDifference(4)),
+                                             ("_GENERATED", lambda: SumOrDifference(5))])
 def test_a_wrong_table_is_noticed(tmp_path, monkeypatch, table, make):
     monkeypatch.setattr(ecp5, table, getattr(ecp5, table) ^ 2)
     assert not proved(tmp_path, make)
