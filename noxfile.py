@@ -92,6 +92,9 @@ PROGRAMS = {
     "clocks": (
         "benchmarks.clocks",
         "The clock of each unit, placed and routed alone on an ECP5, beside the recorded one: `--unit`, `--record`."),
+    "serial": (
+        "campaigns.serial_lines",
+        "Messages over serial lines with faults, to machines in gates: `--messages`, `--preset`, `--clock`, `--rate`."),
     "synth_lazy": (
         "benchmarks.lazy_area",
         "Gates and clock of the lazy update at 1, 4 and 16 lanes on an ECP5, placed and routed."),

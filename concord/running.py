@@ -124,11 +124,11 @@ def run(
     from concord.sim.machines.kinds import MachineKind
 
     given = load(network) if isinstance(network, str | os.PathLike) else network
-    kind = named(MachineKind, machine)
-    if kind is not MachineKind.GOLDEN and not isinstance(given, Program):
+    kind = MachineKind(machine)
+    if kind != MachineKind.GOLDEN and not isinstance(given, Program):
         raise ValueError(f"machine {machine} runs firmware: compile the model first, as in "
                          "concord.run(concord.compile(model), inputs, machine=\"library\")")
-    if unquantized and (kind is not MachineKind.GOLDEN or not isinstance(given, Program)):
+    if unquantized and (kind != MachineKind.GOLDEN or not isinstance(given, Program)):
         raise ValueError("unquantised=True runs the chains of firmware on golden: compile the model first, as in "
                          "concord.compile(model, full_precision=True)")
     axes = None if order is None else named(Order, order)

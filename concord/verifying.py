@@ -154,7 +154,7 @@ def verify(
                          order=None if order is None else named(Order, order))
     place = os.fspath(network) if isinstance(network, str | os.PathLike) else ""
     request = Request(
-        path=Path(place), place=place, source=source, preset=preset, kind=named(MachineKind, machine),
+        path=Path(place), place=place, source=source, preset=preset, kind=MachineKind(machine),
         jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
         anew=anew, equalize=equalize, split=errors, clock=clock, command="concord.verify")
     console = Console(quiet=quiet)

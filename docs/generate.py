@@ -10,7 +10,7 @@ from concord.machines.estimate import MACHINE, UNITS, estimate, read_measured, u
 from concord.machines.machine_text import meanings, shown
 from concord.net.model_file import load_model
 from concord.net.quantize import recipe as methods
-from concord.spec.host import messages, registers
+from concord.spec.host import messages, registers, serial
 from concord.spec.isa import instructions as isa
 from concord.spec.isa import memories
 from concord.spec.isa.enum_docs import comments, described
@@ -40,6 +40,8 @@ def pages() -> dict[str, str]:
         "scalar_registers": described(isa.Reg, isa.REGISTER_NAMES),
         "errors": described(isa.Error),
         "kinds": described(messages.MessageKind),
+        "serial": serial,
+        "frames": described(serial.FrameKind),
         "control_port": described(registers.Register),
         "control": described(registers.Control),
         "status": described(registers.Status),

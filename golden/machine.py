@@ -1,4 +1,4 @@
-"""The whole machine, which takes messages and register accesses and returns messages; and its end of a serial link."""
+"""The whole machine, which takes messages and register accesses and returns messages."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,8 @@ from concord.golden.mvm.elements import unpack_tiles
 from concord.golden.mvm.overflow import wrap
 from concord.golden.schedule.chain import Executor
 from concord.golden.schedule.memory import MachineMemory
-from concord.spec.host import serial
 from concord.spec.host.messages import Message, MessageKind, pack, unpack
 from concord.spec.host.registers import Control, Counter, Register, Status, counters
-from concord.spec.host.serial import Frame, FrameKind
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem
@@ -209,40 +207,3 @@ class Machine:
             for counter, count in ((Counter.LAZY_STEPS, done.steps), (Counter.LAZY_CHANGES, int(change != 0)),
                                    (Counter.LAZY_ROUNDED, done.rounded), (Counter.LAZY_SATURATIONS, done.saturations)):
                 self.counters.add(counter, count)
-
-
-class SerialPort:
-    """The machine's end of a serial link.
-
-    Args:
-        machine: Machine at this end; it runs after each frame.
-    """
-
-    def __init__(self, machine: Machine):
-        self.machine = machine
-        self._line = b""
-
-    def take(self, data: bytes) -> bytes:
-        """Take bytes from the line, which may be parts of frames; returns the bytes that the machine sends."""
-        *frames, self._line = (self._line + data).split(b"\0")
-        answers = b""
-        for encoded in filter(None, frames):
-            answers += self._answer(encoded)
-            self.machine.run()
-            for message in self.machine.receive():
-                answers += serial.pack(Frame(kind=FrameKind.MESSAGE, message=message))
-        return answers
-
-    def _answer(self, encoded):
-        try:
-            frame = serial.unpack(encoded)
-        except ValueError:
-            frame = Frame(kind=FrameKind.MESSAGE)  # an empty message is malformed
-        if frame.kind == FrameKind.MESSAGE:
-            self.machine.send(frame.message)
-            return b""
-        if frame.kind == FrameKind.WRITE:
-            self.machine.write_register(frame.address, frame.value)
-            return serial.pack(frame)
-        value = self.machine.read_register(frame.address)
-        return serial.pack(Frame(kind=FrameKind.READ, address=frame.address, value=value))

@@ -142,7 +142,7 @@ class Builds:
     """
 
     def __init__(self, kind: str, rows: Iterable[Sequence[Config]]):
-        distinct = [] if kind == MachineKind.GOLDEN else list(dict.fromkeys(map(tuple, rows)))
+        distinct = [] if kind == MachineKind.GOLDEN or MachineKind(kind).port else list(dict.fromkeys(map(tuple, rows)))
         self._pool = workers(max(1, len(distinct)))
         self._done: dict[tuple[Config, ...], Future] = {
             configs: self._pool.submit(build, kind, configs) for configs in distinct}
@@ -154,7 +154,7 @@ class Builds:
             RuntimeError: a tool failed.
             ValueError:   hardware is not generated for such a machine.
         """
-        if tuple(configs) not in self._done:  # golden is not built
+        if tuple(configs) not in self._done:  # golden and boards are not built
             return
         build = self._done[tuple(configs)]
         while not wait([build], SECONDS).done:

@@ -137,7 +137,7 @@ def first_difference_of(right: Cascade, other: Cascade, kind: str, sample: np.nd
     Args:
         right:     Firmware that is known to be right, of the same programs.
         other:     Firmware of the machines.
-        kind:      Kind of the machines, one of `host.KINDS`.
+        kind:      Kind of the machines, a name of `sim.machines.kinds.MachineKind`.
         sample:    Input patterns as in `Firmware.words_of`.
         index:     Index of the sample, for the report.
         reference: What the machines are compared with: "golden", or "twin" for the software twins.

@@ -103,9 +103,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
     request, model, steps = prepared.request, prepared.model, prepared.steps
     cascade, samples = prepared.compiled.cascade, prepared.inputs.samples
     console.rule(f"[bold]{escape(request.path.stem)}")
-    clocked = request.kind != MachineKind.GOLDEN
+    clocked, built = request.kind != MachineKind.GOLDEN, request.kind in (MachineKind.LIBRARY, MachineKind.COCOTB)
     cascade.program(keep_state=request.keep_state)
-    with steps.step("build the machine", "minutes, where none has been built before" if clocked else "") as note:
+    with steps.step("build the machine", "minutes, where none has been built before" if built else "") as note:
         with shown(console) as show:
             builds.wait([part.config for part in cascade.parts], show)
         note.text = f"{request.kind}, preset {prepared.preset}"
@@ -201,8 +201,9 @@ def _describe(preset: str, compiled: CompiledCascade) -> str:
 def _run(cascade: Cascade, samples: Samples, request: Request, console: Console) -> dict[str, Outcome]:
     kinds = list(dict.fromkeys([MachineKind.GOLDEN, request.kind]))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
-        tasks = {kind: bars.add_task(kind.value, total=len(samples)) for kind in kinds}
-        return batches.run_all(cascade, samples, kinds, jobs=request.jobs, keep_state=request.keep_state,
+        tasks = {kind: bars.add_task(kind, total=len(samples)) for kind in kinds}
+        jobs = 1 if request.kind.port else request.jobs  # one program at a time has the port
+        return batches.run_all(cascade, samples, kinds, jobs=jobs, keep_state=request.keep_state,
                                progress=lambda kind, count: bars.advance(tasks[kind], count))
 
 
@@ -219,7 +220,7 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
     if difference is None:
         return None
     waves = None
-    if request.waves and request.kind != MachineKind.GOLDEN and len(cascade.parts) == 1:
+    if request.waves and request.kind in (MachineKind.LIBRARY, MachineKind.COCOTB) and len(cascade.parts) == 1:
         console.print(
             f"{difference}\nbuilding the machine again for a waveform of that chain, which takes minutes where it is "
             f"not cached; --no-waves leaves it out",

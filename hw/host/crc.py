@@ -17,11 +17,11 @@ def _remainder(value: int, bits: int) -> int:
 class CRC32(wiring.Component):
     """CRC-32 of a sequence of little-endian beats.
 
-    With beats at least as wide as the remainder, the next remainder is one linear function of `state ^ data`: fewer
-    gates than the general form, which has two separate inputs.
+    The next remainder is one linear function of `state ^ data`: fewer gates than the general form, which has two
+    separate inputs.
 
     Args:
-        bits: Number of bits of a beat, 32 or more.
+        bits: Number of bits of a beat.
 
     Members:
         data: In(bits). Next beat.
@@ -39,10 +39,10 @@ class CRC32(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        state, mixed = Signal(32), Signal(self.bits)
-        columns = [_remainder(1 << k, self.bits) for k in range(self.bits)]
+        state, mixed = Signal(32), Signal(max(self.bits, 32))
+        columns = [_remainder(1 << k, self.bits) for k in range(len(mixed))]
         m.d.comb += [mixed.eq(self.data ^ (state | self.start.replicate(32))), self.crc.eq(~state)]
         with m.If(self.valid):
             for j in range(32):
-                m.d.sync += state[j].eq(Cat(mixed[k] for k in range(self.bits) if columns[k] >> j & 1).xor())
+                m.d.sync += state[j].eq(Cat(mixed[k] for k in range(len(mixed)) if columns[k] >> j & 1).xor())
         return m

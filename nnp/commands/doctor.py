@@ -1,19 +1,28 @@
-"""`nnp doctor`: checks that everything is installed that the commands need."""
+"""`nnp doctor`: checks that everything is installed that the commands need, or that a machine works."""
 
 from typing import Annotated
 
 import typer
+from concord.sim.machines.kinds import MachineKind
 
 
 def doctor(
     clear_cache: Annotated[
         bool, typer.Option("--clear-cache", help="Remove all cached builds, except those that a process is using.")
     ] = False,
+    machine: Annotated[MachineKind | None, typer.Option(
+        "--machine", metavar="[golden|library|cocotb|serial:PORT]", parser=MachineKind, show_default=False,
+        help="Test this machine instead: registers, a memory and a program.")] = None,
+    preset: Annotated[str, typer.Option(
+        "--preset", "--config", metavar="MACHINE", help="With --machine: what it is.")] = "ulx3s",
 ):
-    """Check Python, packages, the simulator, the C++ tools and the cache of builds.
+    """Check Python, packages, the simulator, the C++ tools and the cache of builds; or test a machine.
 
-    The exit code is 1 if something is missing.
+    The exit code is 1 if something is missing, or if the machine is wrong.
     """
+    if machine is not None:
+        _test(machine, preset)
+        return
     if clear_cache:
         _clear()
         return
@@ -31,6 +40,19 @@ def doctor(
     for finding in missing:
         typer.echo(f"nnp: {finding.what}: {finding.advice}", err=True)
     raise typer.Exit(1 if missing else 0)
+
+
+def _test(machine: MachineKind, preset: str):
+    """Test a machine, and say what was found."""
+    from concord.sim.machines.host import machine as made
+    from concord.sim.machines.self_test import self_test
+    from concord.spec.machine.machine_file import find_config, machine_name
+
+    with made(machine, find_config(preset)) as one:
+        found = self_test(one)
+    typer.echo(f"{machine_name(preset)} at {machine}: {found.bits} differing bits in {found.carried:,} bytes of "
+               f"messages and one program, {found.carried / found.seconds:,.0f} bytes a second")
+    raise typer.Exit(1 if found.bits else 0)
 
 
 def _clear():

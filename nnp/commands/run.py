@@ -73,7 +73,8 @@ def run(
     # Only results go to stdout; golden starts at once, so that no steps are printed for it.
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results, parts = [], []
-    with steps.step("build the machine", announce=f"{machine}; minutes, where none has been built before"):
+    slow = "" if machine.port else "; minutes, where none has been built before"
+    with steps.step("open the machine" if machine.port else "build the machine", announce=f"{machine}{slow}"):
         session = session_of(loaded, machine, **({"trace": waves} if waves else {}))
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
         for place, (index, sample) in enumerate(given):
@@ -115,7 +116,7 @@ def _check(
     if unquantized and (machine != MachineKind.GOLDEN or keep_state):
         raise ValueError("--unquantised runs on the numpy model and takes whole sequences: leave out --machine and "
                          "--keep-state")
-    if waves and machine == MachineKind.GOLDEN:
+    if waves and (machine == MachineKind.GOLDEN or machine.port):
         raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
     if twin and unquantized:
         raise ValueError("--twin compares outputs that are quantised: leave out --unquantised")

@@ -10,7 +10,8 @@ from typing import Self
 
 from concord.golden.host.messages import routed
 from concord.sim.machines import host
-from concord.sim.machines.host import KINDS, GoldenMachine, HardwareMachine, Machine, machine
+from concord.sim.machines.host import GoldenMachine, HardwareMachine, Machine, machine
+from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Status
 from concord.spec.machine.config import Config
 
@@ -74,7 +75,7 @@ class LinkedGolden(GoldenMachine):
 
 
 def cascade(kind: str, configs: Sequence[Config], **options) -> Cascade:
-    """Make a pipeline of machines of one `kind` of `host.KINDS`.
+    """Make a pipeline of machines of one kind, a name of `kinds.MachineKind`.
 
     Args:
         kind:    Kind of the machines.
@@ -82,7 +83,7 @@ def cascade(kind: str, configs: Sequence[Config], **options) -> Cascade:
         options: Options of `host.machine`; several machines write no waveform.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: there is no such kind, or it has no pipelines.
     """
     if len(configs) == 1:
         return Cascade([machine(kind, configs[0], **options)])
@@ -98,7 +99,7 @@ def cascade(kind: str, configs: Sequence[Config], **options) -> Cascade:
         case "cocotb":
             from concord.sim.machines.cocotb_client import linked
             return Cascade([HardwareMachine(link) for link in linked(configs, **options)])
-    raise ValueError(f"there is no machine {kind!r}: choose one of {', '.join(KINDS)}")
+    raise ValueError(f"{MachineKind(kind)} is one machine, and the firmware is for {len(configs)}: compile it for one")
 
 
 def build(kind: str, configs: Sequence[Config]) -> Path | None:

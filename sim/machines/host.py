@@ -1,4 +1,4 @@
-"""The host's side of the machine, the same for golden, cocotb and the Verilated library."""
+"""The host's side of the machine, the same for golden, cocotb, the Verilated library and a board."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Self
 
 from concord.golden.machine import Machine as Golden
 from concord.lib.extras import require
+from concord.sim.machines.kinds import SERIAL, MachineKind
 from concord.spec.host.messages import MessageKind
 from concord.spec.host.registers import EVENTS, Control, Counter, Register, Status
 from concord.spec.isa.instructions import Error
 from concord.spec.machine.config import Config
 
-KINDS = ("golden", "library", "cocotb")
 TAKEN = 32  #: Cycles within which words whose beats were taken are written to their memory.
 QUIET = 256  #: Cycles without a beat after which nothing can be under way inside the machine.
 FOREVER = 1_000_000_000  #: Bound of cycles for waits that have no bound of their own.
@@ -201,8 +201,8 @@ class HardwareMachine(Machine):
 
 
 def build(kind: str, config: Config) -> Path | None:
-    """Build what a machine of `kind` runs on, and return its folder or file; None for golden, which needs none."""
-    if kind != "golden":
+    """Build what a machine of `kind` runs on, and return its folder or file; None for golden and boards."""
+    if kind in ("library", "cocotb"):
         require("sim")
     match kind:
         case "library":
@@ -218,15 +218,20 @@ def machine(kind: str, config: Config, **options) -> Machine:
     """Make a machine of one `kind` of KINDS.
 
     Args:
-        kind:    "golden", "library" (Verilated, run to completion) or "cocotb" (Verilated, bus models in Python).
+        kind:    "golden", "library" (Verilated, run to completion), "cocotb" (Verilated, bus models in Python) or
+                 "serial:PORT" (on a board at a serial port).
         config:  Configuration of the machine.
         options: Options of simulated machines, which golden ignores: `seed`, `gap` and `stall` of the streams, and
                  `trace`, a file for a waveform. The library also takes `trace_from`, the clock cycle at which the
-                 waveform begins.
+                 waveform begins. A board takes none.
 
     Raises:
-        ValueError: there is no such kind, or the packages of its extra are not installed.
+        ValueError: there is no such kind, the packages of its extra are not installed, or the machine at the port is
+            another one.
+        MachineTimeout: nobody answers at the port.
     """
+    if kind.startswith(SERIAL):
+        return _at_port(MachineKind(kind).port, config)
     if kind != "golden":
         require("sim")
     match kind:
@@ -238,4 +243,11 @@ def machine(kind: str, config: Config, **options) -> Machine:
         case "cocotb":
             from concord.sim.machines.cocotb_client import CocotbClient
             return HardwareMachine(CocotbClient(config, **options))
-    raise ValueError(f"there is no machine {kind!r}: choose one of {', '.join(KINDS)}")
+    return machine(MachineKind(kind), config)
+
+
+def _at_port(port: str, config: Config) -> Machine:
+    require("serial")
+    from concord.sim.machines.serial_link import HostLink
+    from concord.sim.machines.serial_port import SerialPort
+    return HardwareMachine(HostLink(config, SerialPort(port), name=port))

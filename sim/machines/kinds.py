@@ -1,11 +1,35 @@
 """The kinds of machines that run firmware."""
 
-from enum import StrEnum
+from typing import ClassVar, Self
+
+SERIAL = "serial:"  #: Beginning of the name of a machine at a serial port, before the name of the port.
 
 
-class MachineKind(StrEnum):
-    """The machine that runs the firmware."""
+class MachineKind(str):
+    """The machine that runs the firmware, by its name.
 
-    GOLDEN = "golden"  #: The numpy model.
-    LIBRARY = "library"  #: The Verilated machine as a shared library, which runs a program to its end.
-    COCOTB = "cocotb"  #: The Verilated machine under cocotb, with bus models.
+    Raises:
+        ValueError: there is no such machine.
+    """
+
+    __slots__ = ()
+
+    GOLDEN: ClassVar[Self]  #: The numpy model.
+    LIBRARY: ClassVar[Self]  #: The Verilated machine as a shared library, which runs a program to its end.
+    COCOTB: ClassVar[Self]  #: The Verilated machine under cocotb, with bus models.
+
+    def __new__(cls, name: str):
+        if name not in KINDS and not (name.startswith(SERIAL) and name != SERIAL):
+            raise ValueError(f"there is no machine {name!r}: choose one of {', '.join(KINDS)}, or {SERIAL}PORT, such "
+                             f"as {SERIAL}/dev/ttyUSB0, for one on a board")
+        return super().__new__(cls, name)
+
+    @property
+    def port(self) -> str:
+        """The serial port at which the machine is; empty for one in this computer."""
+        return self.removeprefix(SERIAL) if self.startswith(SERIAL) else ""
+
+
+KINDS = ("golden", "library", "cocotb")  #: Names of the machines in this computer.
+
+MachineKind.GOLDEN, MachineKind.LIBRARY, MachineKind.COCOTB = map(MachineKind, KINDS)

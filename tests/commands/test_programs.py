@@ -7,7 +7,8 @@ import pytest
 from concord.firmware.firmware import Firmware, Section, Tiles
 from concord.firmware.firmware_file import load_firmware, save_firmware
 from concord.firmware.session import Session, Stopped, stopped
-from concord.sim.machines.host import KINDS, machine
+from concord.sim.machines.host import machine
+from concord.sim.machines.kinds import KINDS
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem

@@ -13,7 +13,8 @@ from concord.net import network
 from concord.net.cells.registry import CELLS
 from concord.net.layers.joins import SequenceConcat
 from concord.net.model import INPUT, Model
-from concord.sim.machines.host import KINDS, machine
+from concord.sim.machines.host import machine
+from concord.sim.machines.kinds import KINDS
 from concord.spec.host.registers import EVENTS
 from concord.spec.machine.config import PRESETS, Config
 from concord.tests.compiled import agree

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from concord.golden.host.messages import input_message, program_message, read_message, words_of, write_message
 from concord.sim.machines.build import simulate
-from concord.sim.machines.host import KINDS, MachineTimeout, build, machine
+from concord.sim.machines.host import MachineTimeout, build, machine
+from concord.sim.machines.kinds import KINDS
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.programs import random_program
 from concord.spec.host.messages import MessageKind, unpack
