@@ -14,7 +14,8 @@ from typing import Annotated
 
 import tomli_w
 import typer
-from concord.benchmarks.routing import DEVICE, SCRIPT, Routed, boxed, route
+from concord.benchmarks.routing import DEVICE, SCRIPT, boxed, route
+from concord.handover.place import Placed
 from concord.hw.units import component, holds, in_machines
 from concord.lib.processes import calls
 from concord.spec.machine.machine_file import find_config, machine_name
@@ -28,7 +29,7 @@ WORST = 0.9  #: Least share of the recorded clock.
 WHOLE = ("core", "nnp")  #: Components that are the whole machine.
 
 
-def measured(machine: str, unit: str, seed: int) -> Routed:
+def measured(machine: str, unit: str, seed: int) -> Placed:
     """A unit on the device, as it was kept, or routed now.
 
     Raises:
@@ -41,7 +42,7 @@ def measured(machine: str, unit: str, seed: int) -> Routed:
         made = route(text, TARGET, seed)
         KEPT.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(made)))
-    return Routed(**json.loads(path.read_text()))
+    return Placed(**json.loads(path.read_text()))
 
 
 def recorded() -> dict[str, dict[str, float]]:
@@ -71,7 +72,7 @@ def main(
     for machine in preset or ["ulx3s", "vision", "speech"]:
         config, name = find_config(machine), machine_name(machine)
         units = unit or [each for each in in_machines() if holds(config, each) and each not in WHOLE]
-        rows: dict[str, Routed] = {}
+        rows: dict[str, Placed] = {}
         for (_, done, _), made in calls(measured, [(machine, each, seed) for each in units], processes):
             rows[done] = made
             console.print(f"{name} {done}: {made.clock:.1f} MHz, {len(rows)} of {len(units)}", highlight=False)
@@ -86,7 +87,7 @@ def main(
     raise typer.Exit(bool(wrong))
 
 
-def _table(name: str, rows: dict[str, Routed], before: dict[str, float]) -> Table:
+def _table(name: str, rows: dict[str, Placed], before: dict[str, float]) -> Table:
     """A table of units, the slowest first."""
     made = Table("unit", "MHz", "recorded", "logic, wire: ns", "COMB", "FF", "MULT18", "DP16KD",
                  title=f"units of {name} alone, LFE5U-85F, speed grade 6, one seed", title_justify="left")

@@ -45,6 +45,7 @@ COMMANDS = {
     "ranges": ("nnp.commands.ranges", "ranges"),
     "export": ("nnp.commands.export", "export"),
     "verilog": ("nnp.commands.verilog", "verilog"),
+    "build": ("nnp.commands.build", "build"),
     "handover": ("nnp.commands.handover", "handover"),
     "twin": ("nnp.commands.twin", "twin"),
     "asm": ("nnp.commands.asm", "asm"),

@@ -4,10 +4,11 @@ import json
 
 import pytest
 from concord.benchmarks import clocks
-from concord.benchmarks.routing import Routed
+from concord.handover.place import Placed
 from concord.hw.units import in_machines
 
-MADE = Routed(clock=81.25, logic=4.0, wire=8.0, cells={"TRELLIS_COMB": 12})
+MADE = Placed(clock=81.25, logic=4.0, wire=8.0, begins="a", ends="b", cells={"TRELLIS_COMB": 12},
+              there={"TRELLIS_COMB": 83_640})
 
 
 def test_a_slower_unit_is_named():

