@@ -14,7 +14,8 @@ from typing import Annotated
 
 import tomli_w
 import typer
-from concord.benchmarks.routing import DEVICE, SCRIPT, boxed, route
+from concord.benchmarks.routing import DEVICE, boxed, route
+from concord.handover.netlist import SCRIPT
 from concord.handover.place import Placed
 from concord.hw.units import component, holds, in_machines
 from concord.lib.processes import calls
@@ -36,7 +37,7 @@ def measured(machine: str, unit: str, seed: int) -> Placed:
         RuntimeError: a tool fails, or is not installed.
     """
     text = boxed(component(unit, find_config(machine)))
-    name = hashlib.sha256(repr((text, SCRIPT.text, DEVICE, TARGET, seed)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((text, SCRIPT, DEVICE, TARGET, seed)).encode()).hexdigest()[:16]
     path = KEPT / f"{unit}-{name}.json"
     if not path.exists():
         made = route(text, TARGET, seed)

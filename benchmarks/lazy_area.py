@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Annotated
 
 import typer
-from concord.benchmarks.routing import SCRIPT, boxed, route
-from concord.benchmarks.synth import COSTS, costs, synthesise
+from concord.benchmarks.routing import boxed, route
+from concord.benchmarks.synth import COSTS, YosysScript, costs, synthesise
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.hw.verilog import verilog
 from concord.spec.numbers.lazy import LazyFormat
@@ -25,7 +25,7 @@ def main(
                   title=f"Lazy update of {fmt.bits}, {fmt.residual} and {fmt.update} bits on an LFE5U-85F-6")
     for count in lanes or (1, 4, 16):
         began = time.monotonic()
-        cells = sum(synthesise(verilog(LazyUpdate(fmt, count), "top"), SCRIPT).values(), Counter())
+        cells = sum(synthesise(verilog(LazyUpdate(fmt, count), "top"), YosysScript(flatten=True, wide=True)).values(), Counter())
         clock = route(boxed(LazyUpdate(fmt, count)), target).clock
         table.add_row(str(count), *(f"{cost:,}" for cost in costs(cells).values()), f"{clock:.0f}",
                       f"{clock * count:,.0f}", f"{time.monotonic() - began:.0f}")

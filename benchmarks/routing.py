@@ -1,48 +1,57 @@
 """Components placed and routed for an ECP5 between shift registers, so that their own paths bound the clock."""
 
-import subprocess
 import tempfile
 from pathlib import Path
 
-from amaranth.hdl import Cat, Module, Mux, Shape, Signal
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
-from concord.benchmarks.synth import YosysScript
+from concord.handover.netlist import SCRIPT, synthesise
 from concord.handover.place import Placed, place
-from concord.hw.verilog import YOSYS, verilog
+from concord.hw.verilog import verilog
 
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
-SCRIPT = YosysScript(flatten=True, wide=True)
+PIECE = 500  #: Largest number of bits of a shift register: Yosys walks along longer ones until its stack is full.
 
 
 class Boxed(Component):
-    """A component between shift registers, so that four pins are enough and none of them limits the clock.
+    """A component between shift registers, so that a few pins are enough and none of them limits the clock.
 
     Args:
         dut: Component to measure.
 
     Members:
-        in_bit: In(1). Shifted into the registers of all inputs.
-        out_bit: Out(1). The outputs of the cycle in which `load` was high, bit by bit.
-        load: In(1). Loads the outputs into their shift register.
+        in_bits: In. Shifted into the registers of all inputs.
+        out_bits: Out. The outputs of the cycle in which `load` was high, bit by bit.
+        load: In(1). Loads the outputs into their shift registers.
     """
 
     def __init__(self, dut: Component):
         self.dut = dut
-        super().__init__({"in_bit": In(1), "load": In(1), "out_bit": Out(1)})
+        ports = [(member.flow, value) for _, member, value in dut.signature.flatten(dut)
+                 if Shape.cast(member.shape).width]
+        self.inputs, self.outputs = (Cat(value for flow, value in ports if flow == way) for way in (In, Out))
+        super().__init__({"load": In(1), "in_bits": In(_pieces(self.inputs)), "out_bits": Out(_pieces(self.outputs))})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.dut = dut = self.dut
-        inputs, outputs = [], []
-        for _, member, value in dut.signature.flatten(dut):
-            if not Shape.cast(member.shape).width:
-                continue
-            (inputs if member.flow == In else outputs).append(value)
-        entering, leaving, load = Signal(len(Cat(inputs))), Signal(len(Cat(outputs))), Signal()
-        m.d.sync += [entering.eq(Cat(self.in_bit, entering)), load.eq(self.load),
-                     leaving.eq(Mux(load, Cat(outputs), leaving >> 1))]
-        m.d.comb += [Cat(inputs).eq(entering), self.out_bit.eq(leaving[0])]
+        m.submodules.dut = self.dut
+        load = Signal()
+        m.d.sync += load.eq(self.load)
+        for k, bit in enumerate(self.in_bits):
+            piece = self.inputs[k * PIECE:(k + 1) * PIECE]
+            entering = Signal(len(piece), name=f"entering{k}")
+            m.d.sync += entering.eq(Cat(bit, entering))
+            m.d.comb += piece.eq(entering)
+        for k, bit in enumerate(self.out_bits):
+            piece = self.outputs[k * PIECE:(k + 1) * PIECE]
+            leaving = Signal(len(piece), name=f"leaving{k}")
+            m.d.sync += leaving.eq(Mux(load, piece, leaving >> 1))
+            m.d.comb += bit.eq(leaving[0])
         return m
+
+
+def _pieces(bits: Value) -> int:
+    return -(-len(bits) // PIECE)
 
 
 def boxed(dut: Component) -> str:
@@ -62,10 +71,5 @@ def route(text: str, target: int, seed: int = 1) -> Placed:
         RuntimeError: a tool fails, or is not installed; the message says how to install it.
     """
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "top.v").write_text(text)
-        done = subprocess.run([YOSYS, "-q", "-p", f"{SCRIPT.text}; write_json top.json"], cwd=folder, check=False,
-                              capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"yosys failed:\n{(done.stdout + done.stderr)[-2000:]}")
-        return place(Path(folder, "top.json"), [*DEVICE, "--lpf-allow-unconstrained"], target=target, seed=seed,
+        return place(synthesise(text, Path(folder)), [*DEVICE, "--lpf-allow-unconstrained"], target=target, seed=seed,
                      name="unit")

@@ -25,9 +25,9 @@ def synthesise(text: str, folder: Path) -> Path:
     """
     (folder / "top.v").write_text(text)
     done = subprocess.run([YOSYS, "-q", "-l", "yosys.log", "-p", SCRIPT], cwd=folder, check=False,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode:
-        raise RuntimeError(f"yosys failed:\n{(folder / 'yosys.log').read_text(errors='replace')[-2000:]}")
+        raise RuntimeError(f"yosys failed:\n{done.stderr[-2000:]}")
     path = folder / "top.json"
     design = json.loads(path.read_text())
     design["modules"] = {"top": design["modules"]["top"]}  # without descriptions of cells
