@@ -25,7 +25,8 @@ def main(
                   title=f"Lazy update of {fmt.bits}, {fmt.residual} and {fmt.update} bits on an LFE5U-85F-6")
     for count in lanes or (1, 4, 16):
         began = time.monotonic()
-        cells = sum(synthesise(verilog(LazyUpdate(fmt, count), "top"), YosysScript(flatten=True, wide=True)).values(), Counter())
+        text = verilog(LazyUpdate(fmt, count), "top")
+        cells = sum(synthesise(text, YosysScript(flatten=True, wide=True)).values(), Counter())
         clock = route(boxed(LazyUpdate(fmt, count)), target).clock
         table.add_row(str(count), *(f"{cost:,}" for cost in costs(cells).values()), f"{clock:.0f}",
                       f"{clock * count:,.0f}", f"{time.monotonic() - began:.0f}")
