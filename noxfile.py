@@ -92,6 +92,9 @@ PROGRAMS = {
     "clocks": (
         "benchmarks.clocks",
         "The clock of each unit, placed and routed alone on an ECP5, beside the recorded one: `--unit`, `--record`."),
+    "machine_clocks": (
+        "benchmarks.machine_clocks",
+        "Cells and clock of whole machines, placed and routed for a board: `--preset`, `--seeds`, `--record`."),
     "serial": (
         "campaigns.serial_lines",
         "Messages over serial lines with faults, to machines in gates: `--messages`, `--preset`, `--clock`, `--rate`."),

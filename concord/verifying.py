@@ -117,7 +117,8 @@ def verify(
         waves:      Whether to write a waveform of the first difference.
         errors:     Whether to split the error of each layer into compiler, quantisation of weights and of activations,
             and binary16.
-        clock:      Clock in MHz at which tables and report also give times; without it, they give cycles alone.
+        clock:      Clock in MHz at which tables and report also give times; without it, that which the machine reached
+                    on a board, if it was measured there, or else they give cycles alone.
         quiet:      Whether to print no steps.
 
     Raises:

@@ -107,7 +107,7 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "classes": sample_results.class_names(verified),
         "confusion": sample_results.confusion(verified).tolist(),
         "waveform": str(verified.fault.waves) if verified.fault and verified.fault.waves else None,
-        "clock_mhz": verified.request.clock,
+        "clock_mhz": verified.clock,
         "mvm_utilisation": verified.utilisation if verified.compared else None,
         "counters": {name: value if verified.compared or counter not in TIMES else None
                      for name, (counter, value) in verified.counters.items()},
@@ -133,8 +133,9 @@ def not_measured(verified: Verified) -> dict[str, str]:
     """Why entries of a record are null or empty, by their names."""
     found = verified.comparison
     times = {found.by: found.reason} if found and found.reason else {}
-    times |= {} if verified.request.clock else dict.fromkeys(
-        ("clock_mhz", "microseconds_per_inference"), "no clock was named, as --clock MHZ does")
+    times |= {} if verified.clock else dict.fromkeys(
+        ("clock_mhz", "microseconds_per_inference"),
+        "no clock of the machine was measured, and none was named, as --clock MHZ does")
     if verified.compared:
         return times if verified.costs else times | {"layer_costs": costs_reason(verified)}
     alone, clockless = "no other machine than golden ran", costs_reason(verified)

@@ -86,7 +86,7 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
     }
     if any(verified.microseconds for verified in done):
         lines["time per inference"] = lambda v: (
-            f"{v.microseconds:,.1f} us at {v.request.clock:g} MHz" if v.microseconds else "none on golden")
+            f"{v.microseconds:,.1f} us at {v.clock:g} MHz" if v.microseconds else "none on golden")
     lines |= {
         "MVM utilisation": lambda v: _percent(v.utilisation) if v.cycles else "none on golden",
         "overflows in total (partial, product, output)": _overflows,

@@ -13,6 +13,7 @@ from concord.lib.progress import Steps
 from concord.net.model import Model
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Counter
+from concord.spec.machine.clocks import measured_clock
 from concord.verification.batches import Outcome
 from concord.verification.inputs import Inputs, InputSource
 from concord.verification.layer_costs import LayerCost
@@ -45,7 +46,7 @@ class Request:
         anew:    Whether a network that is quantised already gets new integers and scales.
         equalize: Whether the channels of a network in float32 are equalised, as far as it helps.
         split:   Whether to split the errors of layers.
-        clock:   Clock in MHz at which the report converts cycles to time; None for a report without times.
+        clock:   Clock in MHz that the user named; None for that which was measured, see `Verified.clock`.
         command: Command that makes the quantised model of a network in float32; empty for `nnp quantize`.
         wish:    Number of machines, and where the network is cut.
         keep_state: Whether samples are parts of one sequence.
@@ -201,9 +202,15 @@ class Verified:
         return self.streamed.latency if self.streamed else self.other.counters[0][Counter.CYCLES] / len(self.samples)
 
     @property
+    def clock(self) -> float | None:
+        """Clock in MHz: that which the user named, or else the one that was measured; None where there is none."""
+        found = measured_clock(self.parts[0].config) if len(self.parts) == 1 else None
+        return self.request.clock or (found.median if found else None)
+
+    @property
     def microseconds(self) -> float | None:
-        """Time of one inference at the clock that the user named; None without it, and on golden."""
-        return self.cycles / self.request.clock if self.request.clock and self.cycles else None
+        """Time of one inference at the clock; None without a clock, and on golden."""
+        return self.cycles / self.clock if self.clock and self.cycles else None
 
     @property
     def utilisation(self) -> float:

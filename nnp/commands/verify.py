@@ -61,7 +61,7 @@ def verify(
     clock: Annotated[
         float | None, typer.Option(
             "--clock", metavar="MHZ", min=0.001, show_default=False,
-            help="Clock of the machine in MHz: the table and the report then give times beside cycles.")] = None,
+            help="Clock of the machine in MHz, by which the table and the report give times beside cycles.")] = None,
     jobs: Jobs = CORES,
     arithmetic: Annotated[
         NetworkArithmetic | None, typer.Option(

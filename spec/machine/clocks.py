@@ -1,0 +1,49 @@
+"""Clocks that whole machines reached on boards: `nox -s machine_clocks` places and routes them, and writes clocks.toml.
+
+They are no part of a configuration: its digest does not depend on what tools reach.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from concord.spec.machine.config import Config
+
+RECORD = Path(__file__).with_suffix(".toml")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredClock:
+    """The clock of a machine on a board.
+
+    Attributes:
+        digest: Digest of the machine's configuration, as `nnp presets` prints it.
+        board:  Name of the board.
+        mhz:    Clock in MHz that each seed of placement reached, from the slowest to the fastest.
+        cells:  Number of lookup tables (COMB) after packing.
+        tools:  Versions of Yosys and nextpnr.
+    """
+
+    digest: str
+    board: str
+    mhz: tuple[float, ...]
+    cells: int
+    tools: str
+
+    @property
+    def median(self) -> float:
+        """The median of the seeds in MHz; of an even number of them, the slower one in the middle."""
+        return self.mhz[(len(self.mhz) - 1) // 2]
+
+
+@cache
+def recorded() -> dict[str, MeasuredClock]:
+    """All rows, by the name of the preset."""
+    rows = tomllib.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return {name: MeasuredClock(**row | {"mhz": tuple(row["mhz"])}) for name, row in rows.items()}
+
+
+def measured_clock(config: Config) -> MeasuredClock | None:
+    """The row of a machine; None if it was not routed."""
+    return next((row for row in recorded().values() if row.digest == f"{config.digest:08x}"), None)
