@@ -75,6 +75,8 @@ class ChainBuilder(wiring.Component):
                     m.d.sync += c.softmax.eq(1)
             with m.If(is_op(k, Op.V_WR)):
                 self._write(m)
+            with m.If(k.pointwise):
+                m.d.sync += c.pointwise.eq(1)
         for op, spec in isa.specs(self.config).items():
             if spec.operation:
                 with m.If(self.add & is_op(k, op)):
@@ -86,7 +88,7 @@ class ChainBuilder(wiring.Component):
     def _operation(self, m, spec):
         f, c = self.fields, self.parts
         control = c.control[spec.mfu]
-        m.d.sync += [c.pointwise.eq(1), control[spec.stage.name.lower()].eq(spec.operation.code)]
+        m.d.sync += control[spec.stage.name.lower()].eq(spec.operation.code)
         if spec.operand is not None:
             operand = c.operands[OPERANDS.index(INDEX[spec.operand])]
             m.d.sync += [operand.valid.eq(1), operand.lo.eq(self.address), operand.inc.eq(f.inc),

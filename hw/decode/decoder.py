@@ -1,7 +1,7 @@
 """The decoder, which turns instructions into checked chains."""
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.base_registers import BaseRegisters
 from concord.hw.decode.chain_builder import ChainBuilder
@@ -14,6 +14,9 @@ from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op
 from concord.spec.isa.memories import Mem, depth
 from concord.spec.machine.config import Config
+
+#: Errors that the tiles and MvmQ show at the end of a chain, and the instructions, from the chain's first one on.
+_STOPS = {"format": (Error.FORMAT, 1), "held": (Error.QUEUE, 1), "full": (Error.QUEUE, 2)}
 
 
 class Decoder(wiring.Component):
@@ -64,25 +67,35 @@ class Decoder(wiring.Component):
         m.submodules.check = self.check = InstructionCheck(self.config)
         m.submodules.builder = self.builder = ChainBuilder(self.config)
         self.kind, self.fields, self.place = self.check.kind, self.check.fields, Signal(Place)
-        self.running_program = Signal()  # an instruction may be started
+        self.free, resting = Signal(), Signal()  # an instruction may be started; no program runs
         self.starts, self.taken = Signal(), Signal()  # the present instruction is started; it is executed
         self.address, self.source_address = Signal(isa.END_BITS), Signal(isa.END_BITS)
         # The first instruction of the chain whose addresses leave its memory, or else the one that overwrites entries
         # or windows that the chain reads.
         self.bad_range, self.overlap, self.bad_address = Signal(), Signal(), Signal(isa.END_BITS)
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
-        self.agreed, self.total = Signal(), Signal(isa.END_BITS + 1)  # what the tiles' modes, and MvmQ, are to be
-        self.full, self.some, self.left = Signal(), Signal(), Signal(isa.END_BITS)  # MvmQ with, and without, the chain
+        self.agreed = Signal()  # the tiles of a product have its mode
+        # Words in MvmQ after a push, whether there is no room for them, whether it has words, and words after the chain.
+        self.total, self.full, self.some, self.left = Signal(isa.END_BITS + 1), Signal(), Signal(), Signal(isa.END_BITS)
         self.loading, self.looks = Signal(), Signal()  # a tile of the host, or a chain, is at the table of modes
-        self.begins = Signal()  # a chain begins
-        # An error that is to be reported, unless there was one before it.
+        # What the instruction that is executed does.
+        self.now = Signal(data.StructLayout(dict.fromkeys((
+            "begin", "add", "end_chain", "count", "set", "set_base", "add_base", "loop", "end_loop", "end"), 1)))
+        # What stops the program, and the error that is to be reported then, unless there was one before it.
+        self.stops = Signal(data.StructLayout(dict.fromkeys(("message", "instruction", "chain", *_STOPS), 1)))
         self.report, self.reported, self.report_address = Signal(), Signal(4), Signal(isa.END_BITS)
-        self.jumps, self.counted, emitted = Signal(), Signal(), Signal.like(self.instructions)
+        self.jumps, emitted = Signal(), Signal.like(self.instructions)
         self._take(m)
+        self._execute(m)
         self._connect(m)
         self._modes(m)
-        failed, (wrong, error, address) = self._fail(m, emitted), self._rules(m)
+        failed, address = self._fail(m, emitted)
+        wrong, *why = self._rules(m)
         self._addresses(m)
+        self._report(m, address, *why)
+        m.d.sync += resting.eq(~self.running)
+        with m.If(resting):
+            m.d.sync += [self.place.eq(0), self.queued.eq(0)]
 
         with m.FSM(name="decode") as fsm:
             m.d.comb += [self.run.eq(Cat(fsm.ongoing(state) for state in (
@@ -93,6 +106,7 @@ class Decoder(wiring.Component):
             with m.State("RUN"):
                 self._run(m)
                 with m.If(failed):
+                    m.d.sync += self.free.eq(0)
                     m.next = "DRAIN"
             with m.State("SETTLE"):  # errors of the last instructions are found
                 m.next = "JUDGE"
@@ -102,7 +116,7 @@ class Decoder(wiring.Component):
                     m.next = "DRAIN"
             with m.State("CHECKED"):
                 with m.If(wrong):
-                    self._stop(m, error, address)
+                    self._stop(m, "chain")
                 with m.Else():
                     self._admit(m)
             with m.State("MODES"):
@@ -113,11 +127,12 @@ class Decoder(wiring.Component):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
                     total = self.registers.values.total_words
+                    m.d.sync += [self.free.eq(1), self.queued.eq(self.left)]
                     m.d.comb += [emitted.eq(self.place.length), self.chains.eq(1),
                                  self.pushed.eq(Mux(self.builder.o.push, total, 0))]
                     m.next = "RUN"
             with m.State("DRAIN"):
-                late = Signal(3)  # errors of the last instructions are known when its last bit is high
+                late = Signal(4)  # errors of the last instructions are known when its last bit is high
                 m.d.sync += late.eq(Cat(1, late))
                 with m.If(self.drained & late[-1]):
                     m.d.sync += [self.done.eq(1), late.eq(0)]
@@ -137,13 +152,11 @@ class Decoder(wiring.Component):
         check, bases = self.check, self.bases
         first, held, moving, take = Signal(), Signal(), Signal(), Signal()  # `moving`: a base register, before `first`
         next_address = Signal(isa.END_BITS)
-        at_once = is_op(self.kind, Op.S_WR, Op.S_ADD)  # needs no derived values
         m.d.comb += [
             self.jump.eq(self.jumps), take.eq(self.i.valid & self.i.ready),
             self.i.ready.eq(self.run & (self.jumps | (~first & ~moving))),
-            self.starts.eq(self.running_program & held & ~self.jumps & (self.registers.fresh | at_once)),
+            self.starts.eq(self.free & held & ~self.jumps & (self.registers.fresh | self.kind.at_once)),
             *(unit.load.eq(~first) for unit in (check, bases)), *(unit.advance.eq(~held) for unit in (check, bases))]
-        m.d.sync += self.taken.eq(self.starts)
         with m.If(~first):
             m.d.sync += next_address.eq(self.i.p.address)
         with m.If(~held):
@@ -172,16 +185,34 @@ class Decoder(wiring.Component):
             builder.fields.eq(self.fields), builder.end.eq(check.end), builder.place.eq(self.place),
             builder.values.eq(v)]
 
-    def _stop(self, m, error, address):
-        m.d.sync += [self.report.eq(1), self.reported.eq(error), self.report_address.eq(address)]
+    def _stop(self, m, why):
+        m.d.sync += self.stops[why].eq(1)
         m.next = "DRAIN"
+
+    def _report(self, m, address, chain_error, chain_address):
+        """Report why the program stops.
+
+        Args:
+            m:             The module.
+            address:       Address of the instruction whose error is found in this cycle.
+            chain_error:   Error of the present chain, and `chain_address`, the address of its instruction.
+            chain_address: See there.
+        """
+        found = Signal.like(self.check.error)
+        where = Signal(isa.END_BITS)
+        m.d.sync += [found.eq(self.check.error), where.eq(address), self.report.eq(self.stops.as_value().any()),
+                     self.reported.eq(Error.MESSAGE), self.report_address.eq(0)]
+        reasons = {"instruction": (found, where), "chain": (chain_error, chain_address)} | {
+            why: (error, self.source_address + offset) for why, (error, offset) in _STOPS.items()}
+        for why, (error, at) in reasons.items():
+            with m.If(self.stops[why]):
+                m.d.sync += [self.reported.eq(error), self.report_address.eq(at)]
 
     def _idle(self, m):
         """Wait for a start, and store the modes of tiles that the host loads."""
         m.d.comb += self.loaded.ready.eq(~self.loading)
         with m.If(self.start & (self.error != Error.MESSAGE) & ~self.message_error):
-            m.d.sync += [self.done.eq(0), self.error.eq(Error.NONE), self.error_address.eq(0), self.queued.eq(0),
-                         self.place.eq(0)]
+            m.d.sync += [self.done.eq(0), self.error.eq(Error.NONE), self.error_address.eq(0), self.free.eq(1)]
             m.next = "RUN"
 
     def _fail(self, m, emitted):
@@ -191,7 +222,8 @@ class Decoder(wiring.Component):
             emitted: Number of instructions of the chain that is passed on in this cycle.
 
         Returns:
-            High from the second cycle after the instruction to the end of the program.
+            A bit that is high from the second cycle after the instruction to the end of the program, and the address of
+            the instruction of two cycles before.
         """
         executed, counted = Signal(2), Signal(2)
         address = [Signal(isa.END_BITS, name=f"address{k}") for k in range(2)]
@@ -199,32 +231,30 @@ class Decoder(wiring.Component):
         m.d.comb += [found.eq(executed[-1] & (self.check.error != Error.NONE) & ~failed),
                      self.instructions.eq(emitted | (counted[-1] & ~found & ~failed))]
         m.d.sync += [
-            executed.eq(Cat(self.taken, executed)), counted.eq(Cat(self.counted, counted)),
+            executed.eq(Cat(self.taken, executed)), counted.eq(Cat(self.now.count, counted)),
             address[0].eq(self.address), address[1].eq(address[0]), failed.eq((failed | found) & self.running),
-            self.report.eq(found)]
-        with m.If(found):
-            m.d.sync += [self.reported.eq(self.check.error), self.report_address.eq(address[1])]
-        return failed | found
+            self.stops.eq(0), self.stops.instruction.eq(found)]
+        return failed | found, address[1]
 
     def _addresses(self, m):
         """Note what is wrong with the addresses of a chain's instructions, as late as that is known."""
-        follows, overwrites, fits = Signal(3), Signal(), Signal(2)
+        follows, overwrites = Signal(3), Signal()
+        source, reads, back = Signal(), Signal(), Signal()  # it writes to the memory that the chain reads ahead of time
         address = [Signal(isa.END_BITS, name=f"reached{k}") for k in range(3)]
         first = [Signal(isa.END_BITS, name=f"first{k}") for k in range(2)]
         m.d.sync += [
-            follows.eq(Cat(self.taken & self.place.open, follows)),
+            follows.eq(Cat(self.now.add, follows)),
             *(later.eq(sooner) for kept, now in ((address, self.address), (first, self.bases.address))
               for sooner, later in zip([now, *kept], kept, strict=False))]
         if self.config.vector_rf:
             builder, end = self.builder, self.check.end
             chain = builder.o
-            source = Cat(is_mem(self.kind, mem) & (chain.memory == index)
-                         for mem, index in indices(self.config).items()).any()
-            reads = chain.gather | chain.product.from_entries
             m.d.sync += [
-                fits.eq(Cat(is_op(self.kind, Op.V_WR) & source & reads, fits)),
-                overwrites.eq(fits[1] & (first[1] < builder.source_end) & (builder.source < end))]
-        with m.If(self.begins):
+                source.eq(Cat(is_mem(self.kind, mem) & (chain.memory == index)
+                              for mem, index in indices(self.config).items()).any()),
+                reads.eq((chain.gather | chain.product.from_entries) & is_op(self.kind, Op.V_WR)),
+                back.eq(source & reads), overwrites.eq(back & (first[1] < builder.source_end) & (builder.source < end))]
+        with m.If(self.now.begin):
             m.d.sync += [self.bad_range.eq(0), self.overlap.eq(0)]
         with m.Elif(follows[-1] & ~self.bad_range & self.check.beyond):
             m.d.sync += [self.bad_range.eq(1), self.bad_address.eq(address[-1])]
@@ -232,19 +262,40 @@ class Decoder(wiring.Component):
             m.d.sync += [self.overlap.eq(1), self.bad_address.eq(address[-1])]
 
     def _run(self, m):
-        """Start instructions, and execute them."""
-        place = self.place
-        m.d.comb += self.running_program.eq(~self.message_error)
+        """Start instructions, and go on after those that end a chain or the program."""
+        with m.If(self.message_error | self.now.end_chain | self.now.end):
+            m.d.sync += self.free.eq(0)
         with m.If(self.message_error):
-            self._stop(m, Error.MESSAGE, 0)
-        with m.Elif(self.taken):
-            with m.If(place.open):
-                m.d.comb += self.builder.add.eq(1)
-                self._follow(m)
-                with m.If(is_op(self.kind, Op.END_CHAIN)):
-                    m.next = "SETTLE"
-            with m.Else():
-                self._between_chains(m)
+            self._stop(m, "message")
+        with m.Elif(self.now.end_chain):
+            m.next = "SETTLE"
+        with m.Elif(self.now.end):
+            m.next = "DRAIN"
+
+    def _execute(self, m):
+        """Execute the instruction that was started: bits of `now` say what it does."""
+        k, now, place, starts = self.kind, self.now, self.place, self.starts
+        inside, outside = starts & place.open, starts & ~place.open
+        source, set_register = is_op(k, Op.V_RD, Op.M_RD), is_op(k, Op.S_WR)
+        m.d.sync += [
+            self.taken.eq(starts), now.add.eq(inside), now.end_chain.eq(inside & is_op(k, Op.END_CHAIN)),
+            now.begin.eq(outside & source), now.count.eq(outside & ~source),
+            now.set.eq(outside & set_register & ~k.base), now.set_base.eq(outside & set_register),
+            now.add_base.eq(outside & is_op(k, Op.S_ADD)), now.loop.eq(outside & is_op(k, Op.LOOP)),
+            now.end_loop.eq(outside & is_op(k, Op.END_LOOP)), now.end.eq(outside & is_op(k, Op.END))]
+        m.d.comb += [
+            self.builder.add.eq(now.add), self.builder.begin.eq(now.begin), self.registers.write.eq(now.set),
+            self.bases.write.eq(now.set_base), self.bases.add.eq(now.add_base), self.loops.enter.eq(now.loop),
+            self.loops.back.eq(now.end_loop)]
+        with m.If(now.add):
+            self._follow(m)
+        with m.If(now.begin):
+            m.d.sync += [place.eq(0), place.open.eq(1), place.length.eq(1), place.loops.eq(place.loops),
+                         self.source_address.eq(self.address)]
+        with m.If(now.loop):
+            m.d.sync += place.loops.eq(place.loops + 1)
+        with m.If(now.end_loop):
+            m.d.sync += [place.loops.eq(place.loops - ~self.loops.again), self.jumps.eq(self.loops.again)]
 
     def _follow(self, m):
         """Update the position after one more instruction of a chain."""
@@ -258,25 +309,6 @@ class Decoder(wiring.Component):
             if spec.operation:
                 with m.If(is_op(k, op)):
                     m.d.sync += place.position.eq(spec.position + 1)
-
-    def _between_chains(self, m):
-        k, place = self.kind, self.place
-        source, end_loop = is_op(k, Op.V_RD, Op.M_RD), is_op(k, Op.END_LOOP)
-        base = Cat(self.fields.mem == reg for reg in isa.BASES).any()
-        m.d.comb += [
-            self.counted.eq(~source), self.begins.eq(source), self.builder.begin.eq(source),
-            self.registers.write.eq(is_op(k, Op.S_WR) & ~base), self.bases.write.eq(is_op(k, Op.S_WR)),
-            self.bases.add.eq(is_op(k, Op.S_ADD)), self.loops.enter.eq(is_op(k, Op.LOOP)),
-            self.loops.back.eq(end_loop)]
-        with m.If(source):
-            m.d.sync += [place.eq(0), place.open.eq(1), place.length.eq(1), place.loops.eq(place.loops),
-                         self.source_address.eq(self.address)]
-        with m.If(is_op(k, Op.LOOP)):
-            m.d.sync += place.loops.eq(place.loops + 1)
-        with m.If(end_loop):
-            m.d.sync += [place.loops.eq(place.loops - ~self.loops.again), self.jumps.eq(self.loops.again)]
-        with m.If(is_op(k, Op.END)):
-            m.next = "DRAIN"
 
     def _rules(self, m):
         """Registers that say which rule the chain as a whole breaks first, apart from tiles and a full MvmQ.
@@ -301,15 +333,18 @@ class Decoder(wiring.Component):
                  Error.RANGE: outside, Error.QUEUE: v.total_words > self.queued}
         broken = {error: Signal(name=f"broken_{error.name.lower()}") for error in rules}
         m.d.sync += [broken[error].eq(rule) for error, rule in rules.items()]
-        queue = broken.pop(Error.QUEUE) & (c.memory == MVM) & ~c.mv_mul & ~c.matrix
+        pops = (c.memory == MVM) & ~c.mv_mul & ~c.matrix
+        queue = broken.pop(Error.QUEUE) & pops
         wrong, first, address = Signal(), Signal(4), Signal(isa.END_BITS)
-        code = Const(Error.RANGE)
+        less, code = Signal(isa.END_BITS), Const(Error.RANGE)
         for error, found in reversed(broken.items()):
             code = Mux(found, error, code)
         whole, reach = Cat(broken.values()).any(), self.bad_range | self.overlap
         m.d.sync += [wrong.eq(whole | reach | queue), first.eq(Mux(whole | reach, code, Error.QUEUE)),
                      address.eq(Mux(~whole & reach, self.bad_address, self.source_address)),
-                     self.left.eq(self.queued - v.total_words)]
+                     self.total.eq(self.queued + v.total_words), less.eq(self.queued - v.total_words),
+                     self.full.eq(self.total > config.mvmq_words), self.some.eq(self.queued != 0),
+                     self.left.eq(Mux(c.push, self.total, Mux(pops, less, self.queued)))]
         return wrong, first, address
 
     def _admit(self, m):
@@ -318,14 +353,11 @@ class Decoder(wiring.Component):
         m.next = "EMIT"
         with m.If(c.mv_mul | c.matrix):
             m.next = "MODES"
-        with m.Elif(c.memory == MVM):
-            m.d.sync += self.queued.eq(self.left)
 
     def _look_modes_up(self, m):
         """Look the modes of a product's tiles up, or set those of loaded tiles."""
         m.d.comb += self.looks.eq(1)
-        m.d.sync += [self.agreed.eq(self.modes.agree), self.total.eq(self.queued + self.registers.values.total_words),
-                     self.full.eq(self.total > self.config.mvmq_words), self.some.eq(self.queued != 0)]
+        m.d.sync += self.agreed.eq(self.modes.agree)
         with m.If(self.modes.done & ~self.loading):
             m.next = "AGREED"
 
@@ -349,12 +381,10 @@ class Decoder(wiring.Component):
         """Check the modes of a product's tiles, and then MvmQ."""
         c = self.builder.o
         with m.If(c.mv_mul & ~self.agreed):
-            self._stop(m, Error.FORMAT, self.source_address + 1)
+            self._stop(m, "format")
         with m.Elif(c.mv_mul & ~c.push & self.some):
-            self._stop(m, Error.QUEUE, self.source_address + 1)
+            self._stop(m, "held")
         with m.Elif(c.push & self.full):
-            self._stop(m, Error.QUEUE, self.source_address + 2)
+            self._stop(m, "full")
         with m.Else():
-            with m.If(c.push):
-                m.d.sync += self.queued.eq(self.total)
             m.next = "EMIT"

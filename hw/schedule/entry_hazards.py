@@ -28,7 +28,8 @@ class EntryHazards(wiring.Component):
         product: Out(Wait). The youngest such product that reads entries from `write_lo` to `write_hi` - 1.
 
     Timing:
-        `read_room` and `write_room` are two cycles, and `product` is `LOOKUP` cycles, after what they depend on.
+        A chain is noted in the second cycle after `read` or `write`. `read_room` and `write_room` are two cycles, and
+        `product` is `LOOKUP` cycles, after what they depend on.
     """
 
     def __init__(self, config: Config):
@@ -54,7 +55,9 @@ class EntryHazards(wiring.Component):
         with m.If(self.restart):
             m.d.sync += self.writers.eq(0)
         for k, writer in enumerate(self.writers):
-            with m.If(self.write & (self.write_ticket[:places] == k)):
+            now = Signal(name=f"write{k}")
+            m.d.sync += now.eq(self.write & (self.write_ticket[:places] == k))
+            with m.If(now):
                 m.d.sync += [writer.ticket.eq(self.write_ticket), writer.lo.eq(self.write_lo),
                              writer.hi.eq(self.write_hi)]
 
@@ -62,7 +65,9 @@ class EntryHazards(wiring.Component):
         bits, place = address_bits(self.config), Signal(range(PRODUCTS))
         layout = data.StructLayout({"valid": 1, "ticket": TICKET, "lo": bits, "hi": bits})
         readers = [Signal(layout, name=f"reader{k}") for k in range(PRODUCTS)]
-        with m.If(self.read):
+        read = Signal()
+        m.d.sync += read.eq(self.read)
+        with m.If(read):
             m.d.sync += place.eq(place + 1)
         busy = Signal(PRODUCTS)
         m.d.sync += self.read_room.eq(~busy.bit_select(place, 1))
@@ -71,7 +76,7 @@ class EntryHazards(wiring.Component):
             m.d.sync += busy[k].eq(unfinished)
             with m.If(self.clear):
                 m.d.sync += reader.valid.eq(unfinished)
-            with m.If(self.read & (place == k)):
+            with m.If(read & (place == k)):
                 m.d.sync += [reader.valid.eq(1), reader.ticket.eq(self.read_ticket), reader.lo.eq(self.read_lo),
                              reader.hi.eq(self.read_hi)]
         meets = [(self.write_lo < reader.hi) & (reader.lo < self.write_hi) for reader in readers]

@@ -43,7 +43,7 @@ class Interlock(wiring.Component):
     Timing:
         At most one chain in `LOOKUP` + 4 cycles. What is known of older chains stands still while the hazards of a
         chain are looked up, in one register stage after the other, and until all its queues have taken it. A full queue
-        of a pipeline that the chain needs stalls it, and all younger chains. `idle` is late by a cycle.
+        of a pipeline that the chain needs stalls it, and all younger chains. `idle` is late by two cycles.
     """
 
     def __init__(self, config: Config):
@@ -57,10 +57,12 @@ class Interlock(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = Signal(chain(self.config))  # the chain whose hazards are looked up
-        self.open, self.sent = Signal(init=1), Signal()  # a chain may come; the one before is with its pipelines
+        # A chain may come; the chain is with its pipelines, and in the next cycle its traces are left.
+        self.open, self.ends = Signal(init=1), Signal()
+        self.finished = Signal(Done)
         self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in PIPES}
         self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in PIPES}
-        m.d.sync += [self.following[p].eq(t + 1) for p, t in self.tickets.items()]
+        m.d.sync += [self.finished.eq(self.done), *(self.following[p].eq(t + 1) for p, t in self.tickets.items())]
         uses = self._registered(m, "uses", self._uses(c))
         self._track(m, c, uses)
         self._jobs(m, c)
@@ -74,11 +76,13 @@ class Interlock(wiring.Component):
             room &= self._entries(m, c)
             queued += [(self.columns, c.product.from_entries), (self.gather, c.gather), (self.entries, c.entries.valid)]
         self._send(m, c, room, queued)
+        moves = self._registered(m, "moves", {pipe: self.ends & used for pipe, used in uses.items()})
         for pipe, ticket in self.tickets.items():
-            with m.If(self.sent & uses[pipe]):
+            with m.If(moves[pipe]):
                 m.d.sync += ticket.eq(self.following[pipe])
-        m.d.sync += self.idle.eq(self.open & ~self.sent & ~self.i.valid
-                                 & Cat(t == self.done[p] for p, t in self.tickets.items()).all())
+        sent = Signal()
+        m.d.sync += [sent.eq(self.ends), self.idle.eq(self.open & ~sent & ~self.i.valid & Cat(
+            t == self.finished[p] for p, t in self.tickets.items()).all())]
         return m
 
     def _send(self, m, c, room, queued):
@@ -92,7 +96,7 @@ class Interlock(wiring.Component):
         m.d.comb += [self.i.ready.eq(self.open), *(
             queue.valid.eq(left[k] & (Const(1) if queue in self.writers else ~Cat(writers).any()))
             for k, (queue, _) in enumerate(queued))]
-        m.d.sync += [age.eq(Cat(self.open & self.i.valid, age)), self.sent.eq(0)]
+        m.d.sync += age.eq(Cat(self.open & self.i.valid, age))
         with m.If(self.open):
             m.d.sync += [c.eq(self.i.p), self.open.eq(~self.i.valid)]
         with m.If(age[-1]):
@@ -101,8 +105,9 @@ class Interlock(wiring.Component):
             m.d.sync += [looked.eq(0), sending.eq(1), left.eq(Cat(used for _, used in queued))]
         with m.Else():
             m.d.sync += left.eq(left & ~Cat(queue.valid & queue.ready for queue, _ in queued))
-        with m.If(sending & ~left.any()):
-            m.d.sync += [sending.eq(0), self.sent.eq(1), self.open.eq(1)]
+        m.d.comb += self.ends.eq(sending & ~left.any())
+        with m.If(self.ends):
+            m.d.sync += [sending.eq(0), self.open.eq(1)]
 
     @staticmethod
     def _registered(m, name, values: dict) -> dict:
@@ -127,11 +132,11 @@ class Interlock(wiring.Component):
         m.d.sync += room.eq((hazards.read_room | ~reads) & (hazards.write_room | ~writes))
         m.d.comb += [
             hazards.clear.eq(self.open),
-            hazards.read.eq(self.sent & reads), hazards.read_ticket.eq(self.following["product"]),
+            hazards.read.eq(self.ends & reads), hazards.read_ticket.eq(self.following["product"]),
             hazards.read_lo.eq(c.source.lo), hazards.read_hi.eq(c.source.hi),
-            hazards.write.eq(self.sent & writes), hazards.write_ticket.eq(self.following["entries"]),
+            hazards.write.eq(self.ends & writes), hazards.write_ticket.eq(self.following["entries"]),
             hazards.write_lo.eq(c.entries.lo), hazards.write_hi.eq(c.entries.hi), hazards.restart.eq(self.start),
-            hazards.product_done.eq(self.done.product), hazards.entries_done.eq(self.done.entries),
+            hazards.product_done.eq(self.finished.product), hazards.entries_done.eq(self.finished.entries),
             self.entry_writers.eq(hazards.writers),
             self.issue.p.gather.eq(c.gather), self.issue.p.product.ticket.eq(hazards.product.ticket),
             self.issue.p.product.valid.eq(hazards.product.valid & writes),
@@ -151,15 +156,16 @@ class Interlock(wiring.Component):
 
     def _within_epoch(self, m):
         """Low while a chain of the epoch before the last one is unfinished."""
-        count, last = Signal(range(EPOCH)), Signal()
+        count, last, turns = Signal(range(EPOCH)), Signal(), Signal(2)
         marks = self.marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in PIPES}
         behind = self._registered(m, "behind", {
-            p: (mark - self.done[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()})
+            p: (mark - self.finished[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()})
         room = Signal()
         m.d.sync += [last.eq(count == EPOCH - 1), room.eq(~last | ~Cat(behind.values()).any())]
-        with m.If(self.sent):
+        m.d.sync += turns.eq(Cat(self.ends, self.ends & last))
+        with m.If(turns[0]):
             m.d.sync += count.eq(count + 1)
-        with m.If(self.sent & last):
+        with m.If(turns[1]):
             m.d.sync += [mark.eq(self.tickets[p]) for p, mark in marks.items()]
         return room
 
@@ -200,15 +206,14 @@ class Interlock(wiring.Component):
         return last
 
     def _youngest_is(self, m, wait, pipe, condition):
-        """Update a `Wait` between chains. Returns whether it is of the chain that was sent, for which `condition` held.
+        """Update a `Wait` between chains. Returns whether it becomes the chain that was sent: `condition` holds.
 
         A chain that ends later is still waited for, which takes no time: pipelines look at its ticket.
         """
-        holds = Signal()
-        now = self.sent & holds
-        m.d.sync += holds.eq(condition)
+        holds, now = Signal(), Signal()
+        m.d.sync += [holds.eq(condition), now.eq(self.ends & holds)]
         with m.If(self.open):
-            m.d.sync += wait.valid.eq(now | waiting(wait, self.done[pipe]))
+            m.d.sync += wait.valid.eq(now | waiting(wait, self.finished[pipe]))
         with m.If(now):
             m.d.sync += wait.ticket.eq(self.following[pipe])
         return now

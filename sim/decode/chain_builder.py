@@ -27,7 +27,8 @@ CHAIN, PLACE, VALUES, KIND = Packer(chain_layout(CONFIG)), Packer(Place), Packer
 def kind(instruction: Instruction) -> int:
     """The kind of an instruction, as the decoder finds it."""
     mems = {mem.name.lower(): 1 for mem in Mem if mem == instruction.mem}
-    return KIND.join({"op": {instruction.op.name.lower(): 1}, "mem": mems})
+    return KIND.join({"op": {instruction.op.name.lower(): 1}, "mem": mems,
+                      "pointwise": SPECS[instruction.op].operation is not None})
 
 
 def values(chain: Chain) -> dict[str, int]:
