@@ -1,13 +1,15 @@
 """Builds a chain instruction by instruction."""
 
+from functools import reduce
 from itertools import product
+from operator import or_
 
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.decode.instruction_check import END, Fields, Place, held, one_of
+from concord.hw.decode.instruction_check import END, Fields, Kind, Place, held, is_mem, is_op
 from concord.hw.decode.scalar_registers import Derived
-from concord.hw.lib.payloads import ENTRIES, INDEX, OPERANDS, chain, held_mark, index_of
+from concord.hw.lib.payloads import ENTRIES, INDEX, OPERANDS, chain, held_mark, indices
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import VRFS, Mem, addressed
@@ -20,105 +22,130 @@ class ChainBuilder(wiring.Component):
 
     Members:
         begin, add: In(1). `begin`: the instruction is the source of a new chain. `add`: it continues the chain.
-        fields, address, end: In. Fields of the instruction, its address with its base register, and one past the last
-            address that it uses.
+        kind, fields, address: In. Kind and fields of the instruction, and its address with its base register.
+        end: In. One past the last address that the instruction uses, two cycles after `begin` or `add`.
         place: In. Position of the decoder. values: In. Scalar registers and values derived from them.
         parts: Out(`chain`). Fields that follow from single instructions, so far.
         o: Out(`chain`). The chain, which is complete once its last instruction has been added.
-        source: Out. First address of the source. source_end: Out. One past its last address, once the instruction
-            after the source has been added.
+        source: Out. First address of the source. source_end: Out. One past its last address.
         window, pool: Out(1). The columns of the product lie in a window; the pooling unit reduces windows.
+
+    Timing:
+        Takes an instruction every two cycles. Ends of addresses follow an instruction three cycles later, and
+        `source_end` the source, and the instruction after it, four cycles later.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "begin": In(1), "add": In(1), "fields": In(Fields), "address": In(isa.END_BITS), "end": In(END),
-            "place": In(Place),
+            "begin": In(1), "add": In(1), "kind": In(Kind), "fields": In(Fields),
+            "address": In(isa.END_BITS), "end": In(END), "place": In(Place),
             "values": In(Derived), "parts": Out(chain(config)), "o": Out(chain(config)),
             "source": Out(isa.END_BITS), "source_end": Out(END), "window": Out(1), "pool": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        f, c = self.fields, self.parts
+        f, c, k, v = self.fields, self.parts, self.kind, self.values
         position = self.place.position.shape()
         self.net_position, self.entries_position = Signal(position), Signal(position)
         self.positions = [Signal(position, name=f"position{k}") for k in range(len(VRFS))]
         self.taps, self.tapped = [Signal(position, name=f"tap{k}") for k in range(TAPS)], Signal(range(TAPS + 1))
+        self.rises, self.entries_rise = Signal(), Signal()
+        m.d.sync += [self.rises.eq(v.stride_out >= v.words), self.entries_rise.eq(v.stride_vec >= v.row_tiles)]
         with m.If(self.begin):
+            memory = reduce(or_, (Mux(is_mem(k, mem), index, 0) for mem, index in indices(self.config).items()))
             m.d.sync += [
-                c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(index_of(self.config, f.mem)),
-                c.source.inc.eq(f.inc), c.source.valid.eq(one_of(f.mem, addressed(self.config))),
+                c.eq(0), c.matrix.eq(is_op(k, Op.M_RD)), c.memory.eq(memory),
+                c.source.inc.eq(f.inc), c.source.valid.eq(is_mem(k, *addressed(self.config))),
                 c.source.lo.eq(self.address), self.source.eq(self.address),
                 c.mode.integer.eq(f.integer), c.mode.unsigned.eq(f.unsigned), self.tapped.eq(0),
                 self.window.eq(0), self.pool.eq(0)]
         with m.Elif(self.add):
-            with m.Switch(f.op):
-                with m.Case(Op.MV_MUL):
-                    product = c.product
-                    m.d.sync += [
-                        c.mv_mul.eq(1), self.window.eq(f.window), product.tile.eq(f.a), product.integer.eq(f.integer),
-                        product.unsigned.eq(f.unsigned), product.bias.eq(f.bias), product.bias_address.eq(f.b)]
-                if self.config.vector_rf:
-                    with m.Case(Op.V_POOL_MAX):
-                        m.d.sync += self.pool.eq(1)
-                if self.config.softmax_words:
-                    with m.Case(Op.V_SOFTMAX):
-                        m.d.sync += c.softmax.eq(1)
-                with m.Case(Op.M_WR):
-                    m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
-                with m.Case(Op.V_WR):
-                    self._write(m)
-                for op, spec in isa.specs(self.config).items():
-                    if spec.operation:
-                        with m.Case(op):
-                            self._operation(m, spec)
+            with m.If(is_op(k, Op.MV_MUL)):
+                m.d.sync += [
+                    c.mv_mul.eq(1), self.window.eq(f.window), c.product.unsigned.eq(f.unsigned),
+                    c.product.bias.eq(f.bias), c.product.bias_address.eq(f.b)]
+            with m.If(is_op(k, Op.MV_MUL, Op.M_WR)):
+                m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
+            if self.config.vector_rf:
+                with m.If(is_op(k, Op.V_POOL_MAX)):
+                    m.d.sync += self.pool.eq(1)
+            if self.config.softmax_words:
+                with m.If(is_op(k, Op.V_SOFTMAX)):
+                    m.d.sync += c.softmax.eq(1)
+            with m.If(is_op(k, Op.V_WR)):
+                self._write(m)
+            with m.If(k.pointwise):
+                m.d.sync += c.pointwise.eq(1)
+        for op, spec in isa.specs(self.config).items():
+            if spec.operation:
+                with m.If(self.add & is_op(k, op)):
+                    self._operation(m, spec)
+        self._ends(m)
         self._finish(m)
         return m
 
     def _operation(self, m, spec):
         f, c = self.fields, self.parts
         control = c.control[spec.mfu]
-        m.d.sync += [c.pointwise.eq(1), control[spec.stage.name.lower()].eq(spec.operation.code)]
+        m.d.sync += control[spec.stage.name.lower()].eq(spec.operation.code)
         if spec.operand is not None:
             operand = c.operands[OPERANDS.index(INDEX[spec.operand])]
-            m.d.sync += [operand.valid.eq(1), operand.lo.eq(self.address), operand.hi.eq(self.end),
-                         operand.inc.eq(f.inc), *(operand[name].eq(held(f)) for name in held_mark(self.config))]
+            m.d.sync += [operand.valid.eq(1), operand.lo.eq(self.address), operand.inc.eq(f.inc),
+                         *(operand[name].eq(held(f)) for name in held_mark(self.config))]
+
+    def _ends(self, m):
+        """Fill in the ends of addresses, which come late."""
+        c, k, config = self.parts, self.kind, self.config
+        write = is_op(k, Op.V_WR)
+        targets = [(c.writes[n], write & is_mem(k, mem)) for n, mem in enumerate(VRFS)]
+        if config.vector_rf:
+            targets.append((c.entries, write & is_mem(k, Mem.VECTOR_RF)))
+        for operand, memory in zip(c.operands, OPERANDS, strict=True):
+            ops = [op for op, spec in isa.specs(config).items()
+                   if spec.operand is not None and INDEX[spec.operand] == memory]
+            targets.append((operand, is_op(k, *ops)))
+        for n, (target, chosen) in enumerate(targets):
+            due = Signal(2, name=f"due{n}")
+            m.d.sync += due.eq(Cat(self.add & chosen, due))
+            with m.If(due[1]):
+                m.d.sync += target.hi.eq(self.end)
 
     def _write(self, m):
-        f, c, v, position = self.fields, self.parts, self.values, self.place.position
+        f, c, k, position = self.fields, self.parts, self.kind, self.place.position
         # The first two stages whose values are written become taps; a third one is the end of the chain.
         tap = (self.tapped != 0) & (position != self.taps[0])
         with m.If(self.tapped == 0):
             m.d.sync += [self.taps[0].eq(position), self.tapped.eq(1)]
         with m.Elif((self.tapped == 1) & tap):
             m.d.sync += [self.taps[1].eq(position), self.tapped.eq(2)]
-        with m.Switch(f.mem):
-            for k, mem in enumerate(VRFS):
-                with m.Case(mem):
-                    w = c.writes[k]
-                    m.d.sync += [w.valid.eq(1), w.lo.eq(self.address), w.hi.eq(self.end), w.inc.eq(f.inc),
-                                 w.rising.eq(f.inc & (v.stride_out >= v.words)), w.select.tap.eq(tap),
-                                 self.positions[k].eq(position)]
-            if self.config.vector_rf:
-                with m.Case(Mem.VECTOR_RF):
-                    w = c.entries
-                    m.d.sync += [w.valid.eq(1), w.lo.eq(self.address), w.hi.eq(self.end), w.inc.eq(f.inc),
-                                 w.rising.eq(f.inc & (v.stride_vec >= v.row_tiles)), w.select.tap.eq(tap),
-                                 w.mode.integer.eq(f.integer), w.mode.unsigned.eq(f.unsigned),
-                                 self.entries_position.eq(position)]
-            with m.Case(Mem.NET_Q):
-                m.d.sync += [c.net.eq(1), c.net_select.tap.eq(tap), self.net_position.eq(position)]
-            with m.Case(Mem.MVM_Q):
-                m.d.sync += c.push.eq(1)
+        for n, mem in enumerate(VRFS):
+            w = c.writes[n]
+            with m.If(is_mem(k, mem)):
+                m.d.sync += [w.valid.eq(1), w.lo.eq(self.address), w.inc.eq(f.inc), w.rising.eq(f.inc & self.rises),
+                             w.select.tap.eq(tap), self.positions[n].eq(position)]
+        if self.config.vector_rf:
+            w = c.entries
+            with m.If(is_mem(k, Mem.VECTOR_RF)):
+                m.d.sync += [w.valid.eq(1), w.lo.eq(self.address), w.inc.eq(f.inc),
+                             w.rising.eq(f.inc & self.entries_rise), w.select.tap.eq(tap),
+                             w.mode.integer.eq(f.integer), w.mode.unsigned.eq(f.unsigned),
+                             self.entries_position.eq(position)]
+        with m.If(is_mem(k, Mem.NET_Q)):
+            m.d.sync += [c.net.eq(1), c.net_select.tap.eq(tap), self.net_position.eq(position)]
+        with m.If(is_mem(k, Mem.MVM_Q)):
+            m.d.sync += c.push.eq(1)
 
     def _finish(self, m):
         """Fields that need the whole chain: lengths, and the writes that are taps."""
         c, v, o, config = self.parts, self.values, self.o, self.config
-        length = Mux(c.mv_mul, v.operand_words, v.words)
+        length, rest = Mux(c.mv_mul, v.operand_words, v.words), Const(0)
         if config.vector_rf:
-            length = self._source_length()
-        m.d.comb += self.source_end.eq(self.source + length + Mux(c.source.inc, v.span_source, 0))
+            length, rest = self._source_length(m)
+        # Stages: how far iterations move, and the length; its sum with the source; the sum of all.
+        span, number, moved = Signal.like(v.span_source), Signal(END), Signal(END)
+        m.d.sync += [span.eq(Mux(c.source.inc, v.span_source, 0)), number.eq(length), moved.eq(self.source + span),
+                     self.source_end.eq(moved + number + rest)]
         m.d.comb += o.eq(c)
         m.d.comb += [
             *(o[name].eq(v[name]) for name in ("words", "operand_words", "iterations", "iterations_x", "stride_x",
@@ -137,13 +164,18 @@ class ChainBuilder(wiring.Component):
                 with m.If((self.tapped > tap) & (at == position)):
                     m.d.comb += o.control[mfu].tap[tap].eq(TAP_BEFORE[stage])
 
-    def _source_length(self):
-        """Number of words, or entries, from the first to the last that an iteration of the source reads."""
+    def _source_length(self, m):
+        """Number of words, or entries, from the first to the last that an iteration of the source reads, in two parts.
+
+        The second part is the registered sum of what pixels and groups of a window add.
+        """
         c, v, entries = self.parts, self.values, self.parts.memory == ENTRIES
         vectors = Mux(self.window, v.window_vectors, Mux(entries, v.columns, v.operand_words))
         numbers = Mux(entries, v.row_tiles, v.words)
-        pixels = Mux(self.window | self.pool, v.last_pixel, 0)
-        return Mux(c.mv_mul, vectors, numbers) + pixels + Mux(self.window, v.span_group, 0)
+        pixels, group, rest = Signal.like(v.last_pixel), Signal.like(v.span_group), Signal(END)
+        m.d.sync += [pixels.eq(Mux(self.window | self.pool, v.last_pixel, 0)),
+                     group.eq(Mux(self.window, v.span_group, 0)), rest.eq(pixels + group)]
+        return Mux(c.mv_mul, vectors, numbers), rest
 
     def _entries(self, m):
         """Fields of chains that read windows, or read or write VectorRf."""

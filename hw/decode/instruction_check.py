@@ -1,5 +1,8 @@
 """Checks one instruction and its place in the chain, as spec.isa.rules does."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -25,6 +28,14 @@ Place = data.StructLayout({
     "loops": range(isa.LOOP_DEPTH + 1)})
 
 
+#: Which opcode an instruction has, and which memory, bit by bit. `base`: it names a base register; `at_once`: it sets a
+#: register; `pointwise`: it is an operation of a multi-function unit.
+Kind = data.StructLayout({
+    "op": data.StructLayout({op.name.lower(): 1 for op in Op}),
+    "mem": data.StructLayout({mem.name.lower(): 1 for mem in Mem}),
+    **dict.fromkeys(("base", "at_once", "pointwise"), 1)})
+
+
 def held(fields):
     """The field `held` of an instruction on a machine with `more_functions`."""
     return _field(fields, "held")
@@ -40,20 +51,33 @@ def one_of(signal, values):
     return signal.matches(*values)
 
 
+def is_op(kind, *ops):
+    """Whether a `Kind` has one of these opcodes."""
+    return Cat(kind.op[op.name.lower()] for op in ops).any()
+
+
+def is_mem(kind, *mems):
+    """Whether a `Kind` has one of these memories."""
+    return Cat(kind.mem[Mem(mem).name.lower()] for mem in mems).any()
+
+
 class InstructionCheck(wiring.Component):
     """Finds the error of an instruction, as far as it does not depend on later instructions.
 
     Members:
-        word, outside: In. The instruction, and whether its address is past the end of the instruction buffer.
+        word, outside: In. The instruction that comes, and whether its address is past the end of the instruction
+            buffer. load: In(1). It becomes the next one. advance: In(1). The next one becomes the present one.
+        kind, fields: Out. Kind and fields of the present instruction.
         place, chain: In. Position of the decoder, and the chain so far.
         values: In. Scalar registers and values derived from them.
-        address: In. Address of the instruction with its base register. sum_outside: In(1). A base register does not
-            hold the sum of the `s_add`.
+        address: In. Address of the present instruction with its base register. sum_outside: In(1). A base register
+            does not hold the sum of the `s_add`.
         error: Out. Code of `spec.isa.instructions.Error`, or NONE.
-        end: Out. One past the last address that it uses. beyond: Out(1). That address is outside its memory.
+        end: Out. One past the last address that the instruction uses. beyond: Out(1). That is outside its memory.
 
     Timing:
-        Combinational.
+        Pipelines without handshakes begin at the present instruction. `error` is two cycles after `place`, `chain` and
+        `sum_outside`, `end` three cycles after `address` and `values`, and `beyond` four.
     """
 
     codes = (Error,)
@@ -61,126 +85,144 @@ class InstructionCheck(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "word": In(isa.WORD), "outside": In(1), "place": In(Place), "chain": In(chain(config)),
+            "word": In(isa.WORD), "outside": In(1), "load": In(1), "advance": In(1), "kind": Out(Kind),
+            "fields": Out(Fields), "place": In(Place), "chain": In(chain(config)),
             "values": In(Derived), "address": In(isa.END_BITS), "sum_outside": In(1),
             "error": Out(4), "end": Out(END), "beyond": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        f = Signal(Fields)
-        m.d.comb += f.eq(self.word)
-        self._error(m, f)
-        self._range(m, f)
+        self._error(m, self._word_errors(m))
+        self._range(m)
         return m
 
-    def _error(self, m, f):
-        """Find the first rule that the instruction breaks."""
-        error, loops = self.error, self.place.loops
-        memories = present(self.config)
+    def _word_errors(self, m) -> list[tuple]:
+        """What is wrong with the present instruction alone, in the order of checks, as pairs (error, whether)."""
+        config, f, word = self.config, Signal(Fields), Signal(isa.WORD)
+        m.d.comb += f.eq(self.word)
+        known, memories, next_kind = isa.specs(config), present(config), Signal(Kind)
+        vectors = [op for op, spec in isa.SPECS.items() if spec.kind is OperandKind.VECTOR]
         memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
-        refused = Cat((f.op == op) & ~one_of(f.mem, [mem for mem in isa.SPECS[op].mems if mem in memories])
-                      for op in memory_kinds).any()
-        queue_address = one_of(f.mem, QUEUES) & ((f.a != 0) | f.inc | (f.base != 0))
-        vector = one_of(f.op, [op for op, spec in isa.SPECS.items() if spec.kind is OperandKind.VECTOR])
-        moded = vector & (f.mem != Mem.VECTOR_RF) & (f.integer | f.unsigned)
-        strange, misplaced = self._strange(m, f), self._misplaced(f)
-        far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))
-        with m.If(self.outside):
-            m.d.comb += error.eq(Error.END)
-        with m.Elif(strange):
-            m.d.comb += error.eq(Error.ILLEGAL)
-        with m.Elif(one_of(f.op, memory_kinds) & ~one_of(f.mem, memories)):
-            m.d.comb += error.eq(Error.RANGE)
-        with m.Elif((one_of(f.op, memory_kinds) & (refused | queue_address)) | moded):
-            m.d.comb += error.eq(Error.ILLEGAL)
-        with m.Elif((f.op == Op.S_WR) & (~one_of(f.mem, Reg) | far_scale)):
-            m.d.comb += error.eq(Error.ILLEGAL)
-        with m.Elif((f.op == Op.S_ADD) & ~one_of(f.mem, isa.BASES)):
-            m.d.comb += error.eq(Error.ILLEGAL)
-        if not self.config.vector_rf:
-            with m.Elif((f.op == Op.V_POOL_MAX) | (vector & (f.mem == Mem.VECTOR_RF))):
-                m.d.comb += error.eq(Error.RANGE)
-        with m.Elif(misplaced):
-            m.d.comb += error.eq(Error.ILLEGAL)
-        with m.Elif(self._lacks_integer(f)):
-            m.d.comb += error.eq(Error.FORMAT)
-        with m.Elif((f.op == Op.S_ADD) & self.sum_outside):
-            m.d.comb += error.eq(Error.RANGE)
-        with m.Elif(((f.op == Op.LOOP) & ((f.a == 0) | (loops == isa.LOOP_DEPTH)))
-                    | ((f.op == Op.END_LOOP) & (loops == 0)) | ((f.op == Op.END) & (loops != 0))):
-            m.d.comb += error.eq(Error.LOOP)
-
-    def _lacks_integer(self, f):
-        """Whether an option needs integer mode, or a product makes codes of VectorRf unsigned."""
-        takes = [op for op, spec in isa.SPECS.items() if "unsigned" in spec.fields]
-        again = (f.op == Op.MV_MUL) & f.unsigned & (self.chain.memory == ENTRIES)
-        return (one_of(f.op, takes) & (f.bias | f.unsigned) & ~f.integer) | again
-
-    def _strange(self, m, f):
-        """Whether the opcode is unknown, or a field that it does not take is not zero."""
-        fields = isa.fields_of(self.config)
-        taken = {name: Signal(name=f"takes_{name}") for name in fields if name != "op"}
-        known = isa.specs(self.config)
-        with m.Switch(f.op):
-            for op, spec in known.items():
-                with m.Case(op):
-                    m.d.comb += [taken[name].eq(1) for name in spec.fields if name in fields]
+        fields = isa.fields_of(config)
         gaps = self.word & ~sum(((1 << field.width) - 1) << field.lo for field in fields.values())
-        return (gaps != 0) | ~one_of(f.op, known) | Cat(
-            _field(f, name).any() & ~take for name, take in taken.items()).any()
+        # Facts of the instruction that comes; the present one has errors made of them.
+        facts = {
+            "outside": self.outside, "gaps": gaps != 0, "known": one_of(f.op, known), "there": one_of(f.mem, memories),
+            "register": one_of(f.mem, Reg), "base": one_of(f.mem, isa.BASES), "far_scale":
+                (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))}
+        for name in fields:
+            if name != "op":
+                facts |= {f"takes_{name}": one_of(f.op, [op for op, spec in known.items() if name in spec.fields]),
+                          f"any_{name}": _field(f, name).any()}
+        was = {name: Signal(name=name) for name in facts}
+        with m.If(self.load):
+            m.d.sync += [word.eq(self.word), *(was[name].eq(fact) for name, fact in facts.items()),
+                         next_kind.base.eq(facts["base"]), next_kind.at_once.eq(one_of(f.op, (Op.S_WR, Op.S_ADD))),
+                         next_kind.pointwise.eq(one_of(f.op, [op for op, spec in known.items() if spec.operation])),
+                         *(next_kind.op[op.name.lower()].eq(f.op == op) for op in Op),
+                         *(next_kind.mem[mem.name.lower()].eq(f.mem == mem) for mem in Mem)]
 
-    def _misplaced(self, f):
-        """Whether the instruction may not follow the chain so far."""
-        c, place = self.chain, self.place
-        stages = Cat((f.op == op) & (place.position > s.position) for op, s in isa.specs(self.config).items()
+        k = next_kind
+        refused = Cat(is_op(k, op) & ~is_mem(k, *(mem for mem in isa.SPECS[op].mems if mem in memories))
+                      for op in memory_kinds).any()
+        queue_address = is_mem(k, *QUEUES) & (was["any_a"] | was["any_inc"] | was["any_base"])
+        moded = is_op(k, *vectors) & ~is_mem(k, Mem.VECTOR_RF) & (was["any_integer"] | was["any_unsigned"])
+        strange = was["gaps"] | ~was["known"] | Cat(
+            was[f"any_{name}"] & ~was[f"takes_{name}"] for name in fields if name != "op").any()
+        errors = [
+            (Error.END, was["outside"]), (Error.ILLEGAL, strange),
+            (Error.RANGE, is_op(k, *memory_kinds) & ~was["there"]),
+            (Error.ILLEGAL, (is_op(k, *memory_kinds) & (refused | queue_address)) | moded
+             | (is_op(k, Op.S_WR) & (~was["register"] | was["far_scale"])) | (is_op(k, Op.S_ADD) & ~was["base"]))]
+        if not config.vector_rf:
+            errors.append((Error.RANGE, is_op(k, Op.V_POOL_MAX) | (is_op(k, *vectors) & is_mem(k, Mem.VECTOR_RF))))
+        found = [(error, Signal(name=f"word{n}_{error.name.lower()}")) for n, (error, _) in enumerate(errors)]
+        with m.If(self.advance):
+            m.d.sync += [self.kind.eq(k), self.fields.eq(word),
+                         *(held.eq(wrong) for (_, held), (_, wrong) in zip(found, errors, strict=True))]
+        return found
+
+    def _error(self, m, errors):
+        """Find the first rule that the present instruction breaks, from the errors of its word alone on."""
+        k, f, loops = self.kind, self.fields, self.place.loops
+        zero = Signal()
+        m.d.sync += zero.eq(f.a == 0)
+        nesting = Cat(is_op(k, Op.LOOP) & (zero | (loops == isa.LOOP_DEPTH)), is_op(k, Op.END_LOOP) & (loops == 0),
+                      is_op(k, Op.END) & (loops != 0)).any()
+        steps = [*errors, *((Error.ILLEGAL, wrong) for wrong in self._misplaced()),
+                 (Error.FORMAT, self._lacks_integer()), (Error.RANGE, is_op(k, Op.S_ADD) & self.sum_outside),
+                 (Error.LOOP, nesting)]
+        broken = [Signal(name=f"broken{n}_{error.name.lower()}") for n, (error, _) in enumerate(steps)]
+        m.d.sync += [held.eq(wrong) for held, (_, wrong) in zip(broken, steps, strict=True)]
+        # Neighbours with the same error are one rule.
+        rules, code = [], Const(Error.NONE)
+        for held, (error, _) in zip(broken, steps, strict=True):
+            if not rules or rules[-1][0] != error:
+                rules.append((error, []))
+            rules[-1][1].append(held)
+        for error, wrong in reversed(rules):
+            code = Mux(Cat(wrong).any(), error, code)
+        m.d.sync += self.error.eq(code)
+
+    def _lacks_integer(self):
+        """Whether an option needs integer mode, or a product makes codes of VectorRf unsigned."""
+        k, f = self.kind, self.fields
+        takes = [op for op, spec in isa.SPECS.items() if "unsigned" in spec.fields]
+        again = is_op(k, Op.MV_MUL) & f.unsigned & (self.chain.memory == ENTRIES)
+        return (is_op(k, *takes) & (f.bias | f.unsigned) & ~f.integer) | again
+
+    def _misplaced(self) -> list:
+        """Whether the instruction may not follow the chain so far, in parts."""
+        c, place, k, f = self.chain, self.place, self.kind, self.fields
+        stages = Cat(is_op(k, op) & (place.position > s.position) for op, s in isa.specs(self.config).items()
                      if s.operation)
-        again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(VRFS)).any() | (
-            (f.mem == Mem.NET_Q) & c.net) | ((f.mem == Mem.VECTOR_RF) & c.entries.valid)
-        push = f.mem == Mem.MVM_Q
-        product = (place.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0)) | (
+        again = Cat(*(is_mem(k, mem) & c.writes[n].valid for n, mem in enumerate(VRFS)),
+                    is_mem(k, Mem.NET_Q) & c.net, is_mem(k, Mem.VECTOR_RF) & c.entries.valid).any()
+        product = (place.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & f.b.any()) | (
             c.mode.as_value().any() | (f.window & (c.memory != ENTRIES)))
-        behind = []
-        if self.config.softmax_words:  # v_softmax, v_wr NetQ and end_chain follow each other
-            send = (f.op == Op.V_WR) & (f.mem == Mem.NET_Q)
-            behind = [c.softmax & Mux(place.written, f.op != Op.END_CHAIN, ~send)]
-        return Mux(place.open, Cat(
-            *behind,
-            one_of(f.op, OUTSIDE),
-            (f.op == Op.MV_MUL) & product,
-            (f.op == Op.V_POOL_MAX) & ((place.length != 1) | one_of(c.memory, (NET, MVM))),
+        push, write, last = is_mem(k, Mem.MVM_Q), is_op(k, Op.V_WR), is_op(k, Op.END_CHAIN)
+        inside = [
+            is_op(k, *OUTSIDE),
+            is_op(k, Op.MV_MUL) & product,
+            is_op(k, Op.V_POOL_MAX) & ((place.length != 1) | one_of(c.memory, (NET, MVM))),
             stages.any(),
-            (f.op != Op.M_WR) & c.matrix & ~place.closed,
-            (f.op == Op.M_WR) & (~c.matrix | place.closed),
-            (f.op == Op.V_WR) & ((place.writes == isa.WRITES) | again | (push & ~(c.mv_mul & (place.length == 2)))),
-            (f.op != Op.END_CHAIN) & place.closed,
-            (f.op == Op.END_CHAIN) & ~place.written,
-        ).any(), ~one_of(f.op, OUTSIDE))
+            ~is_op(k, Op.M_WR) & c.matrix & ~place.closed,
+            is_op(k, Op.M_WR) & (~c.matrix | place.closed),
+            write & (place.writes == isa.WRITES), write & again, write & push & ~(c.mv_mul & (place.length == 2)),
+            ~last & place.closed,
+            last & ~place.written]
+        if self.config.softmax_words:  # v_softmax, v_wr NetQ and end_chain follow each other
+            send = write & is_mem(k, Mem.NET_Q)
+            inside.append(c.softmax & Mux(place.written, ~last, ~send))
+        return [*(place.open & wrong for wrong in inside), ~place.open & ~is_op(k, *OUTSIDE)]
 
-    def _range(self, m, f):
+    def _range(self, m):
         """Find the end of the instruction's addresses, and whether it is outside the memory."""
-        config, v = self.config, self.values
-        count, span, limit = Signal(isa.END_BITS), Signal(isa.END_BITS + 1), Signal(isa.END_BITS)
+        config, v, k, f = self.config, self.values, self.kind, self.fields
         depths = {mem: depth(config, mem) for mem in addressed(config)}
         operands = {op: depths[spec.operand] for op, spec in isa.SPECS.items() if spec.operand is not None}
-        m.d.comb += [count.eq(v.words), span.eq(v.span_out)]
-        with m.Switch(f.op):
-            for op, size in operands.items():
-                with m.Case(op):
-                    m.d.comb += limit.eq(size)
-                    if self.config.more_functions:
-                        m.d.comb += count.eq(Mux(held(f), 1, v.words))
-            with m.Case(Op.V_WR):
-                with m.Switch(f.mem):
-                    for mem, size in depths.items():
-                        with m.Case(mem):
-                            m.d.comb += limit.eq(size)
-                with m.If(f.mem == Mem.VECTOR_RF):
-                    m.d.comb += [count.eq(v.row_tiles), span.eq(v.span_vec)]
-            with m.Case(Op.M_WR):
-                m.d.comb += [limit.eq(config.matrix_tiles), count.eq(v.iterations)]
-            with m.Case(Op.MV_MUL):
-                m.d.comb += [limit.eq(config.matrix_tiles), count.eq(v.tiles)]
-        bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, addressed(config)))
-        bad_bias = (f.op == Op.MV_MUL) & f.bias & (f.b + v.words > config.bias_words)
-        m.d.comb += [self.end.eq(self.address + count + Mux(f.inc, span, 0)),
-                     self.beyond.eq((bounded & (self.end > limit)) | bad_bias)]
+        rows = is_op(k, Op.V_WR) & is_mem(k, Mem.VECTOR_RF)
+        counts = {"row_tiles": rows, "iterations": is_op(k, Op.M_WR), "tiles": is_op(k, Op.MV_MUL)}
+        one = is_op(k, *operands) & held(f).any() if config.more_functions else Const(0)
+        of_words = ~Cat(counts.values(), one).any()
+        count = Signal(isa.END_BITS)
+        limits = [(size, is_op(k, op)) for op, size in operands.items()] + [
+            (size, is_op(k, Op.V_WR) & is_mem(k, mem)) for mem, size in depths.items()] + [
+            (config.matrix_tiles, is_op(k, Op.M_WR, Op.MV_MUL))]
+        span, limit, bounded = Signal(isa.END_BITS + 1), Signal(isa.END_BITS), Signal(2)
+        extent, address = Signal(END), [Signal(isa.END_BITS, name=f"address{n}") for n in range(2)]
+        sizes = [Signal(isa.END_BITS, name=f"limit{n}") for n in range(2)]
+        with_bias, bias_end, bad_bias = Signal(2), Signal(isa.END_BITS), Signal()
+        m.d.sync += [
+            count.eq(reduce(or_, (v[name] & chosen.replicate(isa.END_BITS) for name, chosen in counts.items()),
+                            (v.words & of_words.replicate(isa.REGISTER_BITS)) | one)),
+            span.eq(Mux(f.inc, Mux(rows, v.span_vec, v.span_out), 0)),
+            limit.eq(reduce(or_, (Mux(chosen, size, 0) for size, chosen in limits))),
+            bounded.eq(Cat(Cat(chosen for _, chosen in limits).any(), bounded)), address[0].eq(self.address),
+            with_bias.eq(Cat(is_op(k, Op.MV_MUL) & f.bias, with_bias)), bias_end.eq(f.b + v.words),
+            extent.eq(count + span), address[1].eq(address[0]), sizes[0].eq(limit),
+            bad_bias.eq(with_bias[0] & (bias_end > config.bias_words)),
+            self.end.eq(address[1] + extent), sizes[1].eq(sizes[0])]
+        late_bounded, late_bias = Signal(), Signal()
+        m.d.sync += [late_bounded.eq(bounded[1]), late_bias.eq(bad_bias),
+                     self.beyond.eq((late_bounded & (self.end > sizes[1])) | late_bias)]

@@ -19,7 +19,8 @@ class InstructionFetch(wiring.Component):
         o: Out(stream Fetched). Instructions.
 
     Timing:
-        One instruction a cycle; a jump costs two cycles. Reset leaves the buffer as it is.
+        One instruction every two cycles: a register holds the buffer's output, which comes late in its cycle. A jump
+        costs another cycle. Reset leaves the buffer as it is.
     """
 
     def __init__(self, config: Config):
@@ -37,15 +38,19 @@ class InstructionFetch(wiring.Component):
                      write.addr.eq(self.program.p.address), write.data.eq(self.program.p.data)]
 
         # `following` is read while the instruction at `self.o.p.address` waits to be taken.
-        following = Signal(isa.END_BITS)
-        taken = self.o.valid & self.o.ready
-        step = self.run & (~self.o.valid | taken) & ~(taken & self.jump)
-        m.d.comb += [read.en.eq(step), read.addr.eq(following), self.o.p.word.eq(read.data),
-                     self.o.p.outside.eq(self.o.p.address == self.config.instructions)]
+        following, settled = Signal(isa.END_BITS), Signal()  # the buffer's output is the instruction at `following`
+        o = self.o
+        m.d.comb += [read.en.eq(1), read.addr.eq(following)]
+        with m.If(~o.valid):
+            m.d.sync += [o.p.word.eq(read.data), o.p.address.eq(following),
+                         o.p.outside.eq(following == self.config.instructions)]
+        m.d.sync += settled.eq(1)
         with m.If(~self.run):
-            m.d.sync += [following.eq(0), self.o.valid.eq(0)]
-        with m.Elif(taken & self.jump):
-            m.d.sync += [following.eq(self.target), self.o.valid.eq(0)]
-        with m.Elif(step):
-            m.d.sync += [self.o.valid.eq(1), self.o.p.address.eq(following), following.eq(following + 1)]
+            m.d.sync += [following.eq(0), o.valid.eq(0), settled.eq(0)]
+        with m.Elif(o.valid & o.ready):
+            m.d.sync += o.valid.eq(0)
+            with m.If(self.jump):
+                m.d.sync += [following.eq(self.target), settled.eq(0)]
+        with m.Elif(~o.valid & settled):
+            m.d.sync += [o.valid.eq(1), following.eq(following + 1)]
         return m

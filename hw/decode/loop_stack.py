@@ -19,7 +19,7 @@ class LoopStack(wiring.Component):
         target: Out. Address of the body of the innermost loop.
 
     Timing:
-        Outputs are registered values, which change in the cycle after `enter` or `back`.
+        `target` changes in the cycle after `enter` or `back`, and `again` a cycle later.
     """
 
     def __init__(self):
@@ -31,7 +31,8 @@ class LoopStack(wiring.Component):
         m = Module()
         left = [Signal(REGISTER_BITS, name=f"left{k}") for k in range(LOOP_DEPTH)]  # the innermost loop first
         body = [Signal(END_BITS, name=f"body{k}") for k in range(LOOP_DEPTH)]
-        m.d.comb += [self.again.eq(left[0] != 1), self.target.eq(body[0])]
+        m.d.sync += self.again.eq(left[0] != 1)
+        m.d.comb += self.target.eq(body[0])
         with m.If(self.enter):
             m.d.sync += [further.eq(nearer) for kept in (left, body) for nearer, further in pairwise(kept)]
             m.d.sync += [left[0].eq(self.count), body[0].eq(self.body)]

@@ -12,6 +12,8 @@ from concord.spec.machine.config import Config
 #: Largest product; products that are larger count as this one, which no address or number of words reaches.
 MOST = (1 << END_BITS) - 1
 
+DEPTH = 4  #: Steps from the factors of a product to the next step that may use it.
+
 #: Registers that only machines with VectorRf have. On other machines they keep their reset values.
 _WINDOWS = ("window_vectors", "window_x", "window_y", "window_step", "window_pitch", "window_group", "stride_vec",
             "skip_vec")
@@ -57,17 +59,18 @@ class ScalarRegisters(wiring.Component):
         fresh: Out(1). The derived values are up to date.
 
     Timing:
-        Values are fresh `latency` cycles after a write, and 16 cycles later where IterationsX is neither 0 nor 1.
+        Values are fresh `latency` cycles after a write, and 16 cycles later where IterationsX is neither 0 nor 1. A
+        product takes three cycles: the multiplier, the cap and the sum have registers between them.
     """
 
     codes = (Reg,)
 
     def __init__(self, config: Config):
         self.config = config
-        self.latency = 15 if config.vector_rf else 8
+        self.latency = 17 if config.vector_rf else 10
         super().__init__({
             "write": In(1), "reg": In(8), "value": In(REGISTER_BITS), "clear": In(1),
-            "values": Out(Derived), "fresh": Out(1)})
+            "values": Out(Derived), "fresh": Out(1, init=1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -85,12 +88,17 @@ class ScalarRegisters(wiring.Component):
                         m.d.sync += signal.eq(self.value)
         m.d.comb += [v[name].eq(signal) for name, signal in registers.items()]
 
-        m.d.comb += [
-            v.words.eq((v.rows + config.mfu_lanes - 1) // config.mfu_lanes),
-            v.row_tiles.eq((v.rows + config.native_dim - 1) // config.native_dim),
-            v.operand_words.eq(v.columns * config.vector_words),
-            v.zero.eq((v.rows == 0) | (v.columns == 0) | (v.iterations == 0) | (v.iterations_x == 0)),
+        # These values are initially those of the registers after reset, so that a program without s_wr need not wait.
+        words, row_tiles = (Signal(REGISTER_BITS, name=name, init=-(-resets.rows // size)) for name, size in (
+            ("words", config.mfu_lanes), ("row_tiles", config.native_dim)))
+        zeros = {name: Signal(name=f"no_{name}") for name in ("rows", "columns", "iterations", "iterations_x")}
+        m.d.sync += [
+            words.eq((v.rows + config.mfu_lanes - 1) // config.mfu_lanes),
+            row_tiles.eq((v.rows + config.native_dim - 1) // config.native_dim),
+            *(zero.eq(v[name] == 0) for name, zero in zeros.items()),
             v.no_vectors.eq(v.window_vectors == 0), v.no_pixels.eq((v.window_x == 0) | (v.window_y == 0))]
+        m.d.comb += [v.words.eq(words), v.row_tiles.eq(row_tiles), v.zero.eq(Cat(zeros.values()).any()),
+                     v.operand_words.eq(v.columns * config.vector_words)]
         self._products(m, *self._quotient(m))
         return m
 
@@ -109,7 +117,9 @@ class ScalarRegisters(wiring.Component):
             fits = shifted >= divisor
             m.d.sync += [
                 left.eq(left - 1), quotient.eq(Cat(fits, quotient)), rest.eq(Mux(fits, shifted - divisor, shifted))]
-        m.d.comb += self.values.divides.eq(rest == 0)
+        divides = Signal(init=1)
+        m.d.sync += divides.eq(rest == 0)
+        m.d.comb += self.values.divides.eq(divides)
         return quotient, left == 0
 
     def _table(self, quotient):
@@ -127,41 +137,44 @@ class ScalarRegisters(wiring.Component):
             _Product(_less(v.iterations_x), v.stride_x, targets["span_source"]),
             _Product(passes, v.stride_y, targets["span_source"], adds=True)]
         area = Signal(END_BITS, init=1)
-        connections.append(v.fits.eq(area == v.columns))
         if self.config.vector_rf:
             # A row of pixels that is too large makes an area of 0, which Columns never is in a legal chain.
             row = Mux(area[REGISTER_BITS:].any(), 0, area[:REGISTER_BITS])
             table += [
                 _Product(v.window_vectors, v.window_x, area),
                 _Product(_less(v.window_x), v.window_step, targets["last_pixel"]),
-                _Product(row, v.window_y, area),  # two steps after the product that it needs
-                _Product(_less(v.window_y), v.window_pitch, targets["last_pixel"], adds=True),
                 _Product(_less(v.row_tiles), v.window_group, targets["span_group"]),
                 _Product(_less(v.iterations), v.stride_vec, targets["span_vec"]),
-                _Product(passes, v.skip_vec, targets["span_vec"], adds=True)]
-        return table, connections
+                _Product(row, v.window_y, area),  # `DEPTH` steps after the product that it needs
+                _Product(passes, v.skip_vec, targets["span_vec"], adds=True),
+                _Product(_less(v.window_y), v.window_pitch, targets["last_pixel"], adds=True)]
+        return table, connections, area
 
     def _products(self, m, quotient, divided):
         """Compute the derived products, one in each cycle, after the quotient."""
-        table, connections = self._table(quotient)
-        m.d.comb += connections
-        step = Signal(range(len(table) + 2), init=len(table) + 1)
+        table, connections, area = self._table(quotient)
+        fits = Signal(init=1)
+        m.d.sync += fits.eq(area == self.values.columns)
+        m.d.comb += [*connections, self.values.fits.eq(fits)]
+        last = len(table) + DEPTH - 2
+        step = Signal(range(last + 1), init=last)
         a, b = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
         product, capped = Signal(2 * REGISTER_BITS), Signal(END_BITS)
-        m.d.comb += [product.eq(a * b), capped.eq(product | product[END_BITS:].any().replicate(END_BITS)),
-                     self.fresh.eq((step == len(table) + 1) & divided)]
+        m.d.sync += [product.eq(a * b), capped.eq(product | product[END_BITS:].any().replicate(END_BITS)),
+                     self.fresh.eq((step == last) & divided)]
         with m.If(self.clear | self.write):
-            m.d.sync += step.eq(0)
-        with m.Elif(divided & (step != len(table) + 1)):
+            m.d.sync += [step.eq(0), self.fresh.eq(0)]
+        with m.Elif(divided & (step != last)):
             m.d.sync += step.eq(step + 1)
-            with m.Switch(step):
-                for k in range(len(table) + 1):
-                    with m.Case(k):
-                        if k < len(table):
-                            m.d.sync += [a.eq(table[k].left), b.eq(table[k].right)]
-                        if k:
-                            ready = table[k - 1]
-                            m.d.sync += ready.target.eq(capped + (ready.target if ready.adds else 0))
+        with m.Switch(step):
+            for k, each in enumerate(table):
+                with m.Case(k):
+                    m.d.sync += [a.eq(each.left), b.eq(each.right)]
+        now = Signal(last + 1)  # the step before this one, bit by bit
+        m.d.sync += now.eq(1 << step)
+        for k, each in enumerate(table):
+            with m.If(now[k + DEPTH - 2]):
+                m.d.sync += each.target.eq(capped + (each.target if each.adds else 0))
 
 
 def _less(value):

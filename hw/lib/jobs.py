@@ -14,7 +14,7 @@ from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
 TICKET = 7  #: Bits of a ticket, a chain's number within its pipeline. Tickets in use span less than half of them.
-LOOKUP = 2  #: Cycles that the interlock looks hazards of a chain up for.
+LOOKUP = 5  #: Cycles that the interlock looks hazards of a chain up for.
 ENTRY_WRITERS = 4  #: Largest number of unfinished chains that write VectorRf.
 ENTRY_JOBS = ("columns", "gather", "entries")  #: Jobs of the readers and of the writer of VectorRf.
 
@@ -60,21 +60,25 @@ def waiting(wait, done):
 def youngest(m: Module, name: str, candidates: Iterable[tuple]):
     """The `Wait` for the youngest ticket whose condition holds, from (wait, condition) pairs of one pipeline.
 
-    Registers hold the conditions, and of more than four candidates the youngest of each four: the result is right
-    `LOOKUP` cycles after the last change of a condition.
+    Registers hold the conditions, and the younger one of each two, of these, and so on: the result is right `LOOKUP`
+    cycles after the last change of a condition or a ticket.
+
+    Raises:
+        ValueError: there are too many candidates for these cycles.
     """
     level = []
     for k, (wait, condition) in enumerate(candidates):
         level.append(Signal(Wait, name=f"{name}{k}"))
-        m.d.sync += [level[k].valid.eq(wait.valid & condition), level[k].ticket.eq(wait.ticket)]
+        m.d.sync += level[k].valid.eq(wait.valid & condition)
+        m.d.comb += level[k].ticket.eq(wait.ticket)
     depth = 0
+    if len(level) > 1 << LOOKUP - 1:
+        raise ValueError(f"the youngest of {len(level)} candidates is not found in {LOOKUP} cycles")
     while len(level) > 1:
-        depth += 1
-        domain, pairs = m.d.sync if depth == 2 and len(level) > 2 else m.d.comb, level
-        level = []
+        depth, pairs, level = depth + 1, level, []
         for k in range(0, len(pairs), 2):
             level.append(Signal(Wait, name=f"{name}_of{2**depth}_{k}"))
-            domain += _younger(level[-1], *pairs[k:k + 2])
+            m.d.sync += _younger(level[-1], *pairs[k:k + 2])
     return level[0]
 
 

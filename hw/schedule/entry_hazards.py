@@ -21,17 +21,22 @@ class EntryHazards(wiring.Component):
             `read_hi` - 1. read_room: Out(1). There is room for it.
         write, write_ticket: In. A chain with this ticket is dispatched, which writes the entries `write_lo` to
             `write_hi` - 1. write_room: Out(1). There is room for it.
+        clear: In(1). Finished products are forgotten; `product` changes only after cycles in which this is high.
         product_done, entries_done: In. Number of products, and of chains that write VectorRf, that are finished.
         restart: In(1). All chains are finished, and the tickets of writers begin again.
         writers: Out(entry_writers). The last writers.
         product: Out(Wait). The youngest such product that reads entries from `write_lo` to `write_hi` - 1.
+
+    Timing:
+        A chain is noted in the second cycle after `read` or `write`. `read_room` and `write_room` are two cycles, and
+        `product` is `LOOKUP` cycles, after what they depend on.
     """
 
     def __init__(self, config: Config):
         self.config = config
         bits = address_bits(config)
         super().__init__({
-            **{name: In(1) for name in ("read", "write", "restart")},
+            **{name: In(1) for name in ("read", "write", "restart", "clear")},
             **{name: In(TICKET) for name in ("read_ticket", "write_ticket", "product_done", "entries_done")},
             **{name: In(bits) for name in ("read_lo", "read_hi", "write_lo", "write_hi")},
             "read_room": Out(1), "write_room": Out(1), "writers": Out(entry_writers(config)), "product": Out(Wait)})
@@ -46,11 +51,13 @@ class EntryHazards(wiring.Component):
         """A writer takes the place of the one whose ticket is smaller by ENTRY_WRITERS, once that one is finished."""
         places = (ENTRY_WRITERS - 1).bit_length()
         ahead = (self.write_ticket - ENTRY_WRITERS - self.entries_done)[:TICKET].as_signed()
-        m.d.comb += self.write_room.eq(ahead <= 0)
+        m.d.sync += self.write_room.eq(ahead <= 0)
         with m.If(self.restart):
             m.d.sync += self.writers.eq(0)
         for k, writer in enumerate(self.writers):
-            with m.If(self.write & (self.write_ticket[:places] == k)):
+            now = Signal(name=f"write{k}")
+            m.d.sync += now.eq(self.write & (self.write_ticket[:places] == k))
+            with m.If(now):
                 m.d.sync += [writer.ticket.eq(self.write_ticket), writer.lo.eq(self.write_lo),
                              writer.hi.eq(self.write_hi)]
 
@@ -58,16 +65,19 @@ class EntryHazards(wiring.Component):
         bits, place = address_bits(self.config), Signal(range(PRODUCTS))
         layout = data.StructLayout({"valid": 1, "ticket": TICKET, "lo": bits, "hi": bits})
         readers = [Signal(layout, name=f"reader{k}") for k in range(PRODUCTS)]
-        with m.If(self.read):
+        read = Signal()
+        m.d.sync += read.eq(self.read)
+        with m.If(read):
             m.d.sync += place.eq(place + 1)
+        busy = Signal(PRODUCTS)
+        m.d.sync += self.read_room.eq(~busy.bit_select(place, 1))
         for k, reader in enumerate(readers):
             unfinished = waiting(reader, self.product_done)
-            with m.If(~unfinished):
-                m.d.sync += reader.valid.eq(0)
-            with m.If(place == k):
-                m.d.comb += self.read_room.eq(~unfinished)
-                with m.If(self.read):
-                    m.d.sync += [reader.valid.eq(1), reader.ticket.eq(self.read_ticket), reader.lo.eq(self.read_lo),
-                                 reader.hi.eq(self.read_hi)]
+            m.d.sync += busy[k].eq(unfinished)
+            with m.If(self.clear):
+                m.d.sync += reader.valid.eq(unfinished)
+            with m.If(read & (place == k)):
+                m.d.sync += [reader.valid.eq(1), reader.ticket.eq(self.read_ticket), reader.lo.eq(self.read_lo),
+                             reader.hi.eq(self.read_hi)]
         meets = [(self.write_lo < reader.hi) & (reader.lo < self.write_hi) for reader in readers]
         m.d.comb += self.product.eq(youngest(m, "product", zip(readers, meets, strict=True)))

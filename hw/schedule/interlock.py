@@ -41,9 +41,9 @@ class Interlock(wiring.Component):
         idle: Out(1). All chains are finished.
 
     Timing:
-        At most one chain in `LOOKUP` + 2 cycles. Registers hold the hazards that were found: what adds to them, the
-        chain before, was sent when they began, and a pipeline that goes on only ends them. A full queue of a pipeline
-        that the chain needs stalls it.
+        At most one chain in `LOOKUP` + 4 cycles. What is known of older chains stands still while the hazards of a
+        chain are looked up, in one register stage after the other, and until all its queues have taken it. A full queue
+        of a pipeline that the chain needs stalls it, and all younger chains. `idle` is late by two cycles.
     """
 
     def __init__(self, config: Config):
@@ -56,39 +56,65 @@ class Interlock(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # One register stage holds the checked chain while its hazards are looked up.
-        c, held = Signal(chain(self.config)), Signal()
-        sent, age, known = Signal(), Signal(range(LOOKUP)), Signal()
-        m.d.comb += self.i.ready.eq(~held)
-        with m.If(~held):
-            m.d.sync += [c.eq(self.i.p), held.eq(self.i.valid), age.eq(0)]
-        with m.Elif(~known):
-            m.d.sync += [age.eq(age + 1), known.eq(age == LOOKUP - 1)]
-        with m.If(sent):
-            m.d.sync += [held.eq(0), known.eq(0)]
-
+        c = Signal(chain(self.config))  # the chain whose hazards are looked up
+        # A chain may come; the chain is with its pipelines, and in the next cycle its traces are left.
+        self.open, self.ends = Signal(init=1), Signal()
+        self.finished = Signal(Done)
         self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in PIPES}
         self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in PIPES}
-        m.d.comb += [self.following[p].eq(t + 1) for p, t in self.tickets.items()]
-        uses = self._uses(c)
-        self._track(m, c, uses, sent)
+        m.d.sync += [self.finished.eq(self.done), *(self.following[p].eq(t + 1) for p, t in self.tickets.items())]
+        uses = self._registered(m, "uses", self._uses(c))
+        self._track(m, c, uses)
         self._jobs(m, c)
-        room = self._within_epoch(m, sent)
+        room = self._within_epoch(m)
         queues = {"fetch": [self.fetch], "product": [self.product], "mfu": [self.issue, self.write],
                   "copy": [self.copy, self.copy_write]}
+        self.writers = [self.write, self.copy_write, *([self.entries] if self.config.vector_rf else [])]
         matrix = {self.copy_write: ~c.matrix}  # a tile's rows go to the matrix quantiser
         queued = [(q, uses[p] & matrix.get(q, 1)) for p, qs in queues.items() for q in qs]
         if self.config.vector_rf:
-            room &= self._entries(m, c, sent)
+            room &= self._entries(m, c)
             queued += [(self.columns, c.product.from_entries), (self.gather, c.gather), (self.entries, c.entries.valid)]
-        m.d.comb += sent.eq(known & room & Cat(queue.ready | ~used for queue, used in queued).all())
-        m.d.comb += [queue.valid.eq(sent & used) for queue, used in queued]
-        with m.If(sent):
-            for pipe, ticket in self.tickets.items():
-                with m.If(uses[pipe]):
-                    m.d.sync += ticket.eq(self.following[pipe])
-        m.d.comb += self.idle.eq(~held & Cat(t == self.done[p] for p, t in self.tickets.items()).all())
+        self._send(m, c, room, queued)
+        moves = self._registered(m, "moves", {pipe: self.ends & used for pipe, used in uses.items()})
+        for pipe, ticket in self.tickets.items():
+            with m.If(moves[pipe]):
+                m.d.sync += ticket.eq(self.following[pipe])
+        sent = Signal()
+        m.d.sync += [sent.eq(self.ends), self.idle.eq(self.open & ~sent & ~self.i.valid & Cat(
+            t == self.finished[p] for p, t in self.tickets.items()).all())]
         return m
+
+    def _send(self, m, c, room, queued):
+        """Take a chain, look it up, give it to the queues that it needs, and wait until they have taken it.
+
+        Its writers come first: the multi-function units do not wait for a job of the writer of their words.
+        """
+        age, looked, sending = Signal(LOOKUP - 1), Signal(), Signal()
+        left = Signal(len(queued))  # queues that have not taken the chain
+        writers = [left[k] for k, (queue, _) in enumerate(queued) if queue in self.writers]
+        m.d.comb += [self.i.ready.eq(self.open), *(
+            queue.valid.eq(left[k] & (Const(1) if queue in self.writers else ~Cat(writers).any()))
+            for k, (queue, _) in enumerate(queued))]
+        m.d.sync += age.eq(Cat(self.open & self.i.valid, age))
+        with m.If(self.open):
+            m.d.sync += [c.eq(self.i.p), self.open.eq(~self.i.valid)]
+        with m.If(age[-1]):
+            m.d.sync += looked.eq(1)
+        with m.If(looked & room):
+            m.d.sync += [looked.eq(0), sending.eq(1), left.eq(Cat(used for _, used in queued))]
+        with m.Else():
+            m.d.sync += left.eq(left & ~Cat(queue.valid & queue.ready for queue, _ in queued))
+        m.d.comb += self.ends.eq(sending & ~left.any())
+        with m.If(self.ends):
+            m.d.sync += [sending.eq(0), self.open.eq(1)]
+
+    @staticmethod
+    def _registered(m, name, values: dict) -> dict:
+        """Registers that hold single bits."""
+        held = {key: Signal(name=f"{name}_{key}") for key in values}
+        m.d.sync += [held[key].eq(value) for key, value in values.items()]
+        return held
 
     def _uses(self, c) -> dict:
         """Whether the chain runs through each pipeline."""
@@ -98,18 +124,19 @@ class Interlock(wiring.Component):
         mfu = (c.mv_mul & ~c.push) | (~c.mv_mul & mfu)
         return {"fetch": fetch, "product": c.mv_mul, "mfu": mfu, "copy": ~c.mv_mul & ~mfu, "entries": entries}
 
-    def _entries(self, m, c, sent):
+    def _entries(self, m, c):
         """Track readers and writers of VectorRf, and fill its jobs. Returns whether there is room for the chain."""
         m.submodules.hazards = hazards = EntryHazards(self.config)
         reads, writes = c.product.from_entries & c.push, c.entries.valid
         room = Signal()
         m.d.sync += room.eq((hazards.read_room | ~reads) & (hazards.write_room | ~writes))
         m.d.comb += [
-            hazards.read.eq(sent & reads), hazards.read_ticket.eq(self.following["product"]),
+            hazards.clear.eq(self.open),
+            hazards.read.eq(self.ends & reads), hazards.read_ticket.eq(self.following["product"]),
             hazards.read_lo.eq(c.source.lo), hazards.read_hi.eq(c.source.hi),
-            hazards.write.eq(sent & writes), hazards.write_ticket.eq(self.following["entries"]),
+            hazards.write.eq(self.ends & writes), hazards.write_ticket.eq(self.following["entries"]),
             hazards.write_lo.eq(c.entries.lo), hazards.write_hi.eq(c.entries.hi), hazards.restart.eq(self.start),
-            hazards.product_done.eq(self.done.product), hazards.entries_done.eq(self.done.entries),
+            hazards.product_done.eq(self.finished.product), hazards.entries_done.eq(self.finished.entries),
             self.entry_writers.eq(hazards.writers),
             self.issue.p.gather.eq(c.gather), self.issue.p.product.ticket.eq(hazards.product.ticket),
             self.issue.p.product.valid.eq(hazards.product.valid & writes),
@@ -127,21 +154,23 @@ class Interlock(wiring.Component):
             *(job[name].eq(c[name]) for job in (columns, entries) for name in ("iterations", "iterations_x"))]
         return room
 
-    def _within_epoch(self, m, sent):
+    def _within_epoch(self, m):
         """Low while a chain of the epoch before the last one is unfinished."""
-        count = Signal(range(EPOCH))
+        count, last, turns = Signal(range(EPOCH)), Signal(), Signal(2)
         marks = self.marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in PIPES}
-        behind = Signal()
-        m.d.sync += behind.eq(Cat((mark - self.done[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()).any())
-        with m.If(sent):
+        behind = self._registered(m, "behind", {
+            p: (mark - self.finished[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()})
+        room = Signal()
+        m.d.sync += [last.eq(count == EPOCH - 1), room.eq(~last | ~Cat(behind.values()).any())]
+        m.d.sync += turns.eq(Cat(self.ends, self.ends & last))
+        with m.If(turns[0]):
             m.d.sync += count.eq(count + 1)
-            with m.If(count == EPOCH - 1):
-                m.d.sync += [mark.eq(self.tickets[p]) for p, mark in marks.items()]
-        return (count != EPOCH - 1) | ~behind
+        with m.If(turns[1]):
+            m.d.sync += [mark.eq(self.tickets[p]) for p, mark in marks.items()]
+        return room
 
-    def _track(self, m, c, uses, sent):
+    def _track(self, m, c, uses):
         """Track the youngest reader, the youngest writer and the range of unfinished writes, by memory and pipeline."""
-        config, ends = self.config, data.StructLayout(dict.fromkeys(("lo", "hi"), address_bits(self.config)))
         self.reads, self.writes, self.net_reads, self.net_writes = {}, {}, {}, {}
         for pipe in ("fetch", "mfu", "copy"):
             source = uses[pipe] & (Const(1) if pipe != "mfu" else ~c.mv_mul)
@@ -149,37 +178,45 @@ class Interlock(wiring.Component):
                 reads = source & c.source.valid & (c.memory == k)
                 if pipe == "mfu" and k in OPERANDS:
                     reads |= uses[pipe] & c.operands[OPERANDS.index(k)].valid
-                self.reads[pipe, k] = self._last(m, f"read_{pipe}{k}", pipe, sent & reads)
-            self.net_reads[pipe] = self._last(m, f"net_read_{pipe}", pipe, sent & source & (c.memory == NET))
-        tiles = sent & uses["product"]
-        self.tile_reads = self._last(m, "tile_read", "product", tiles)
-        self.tile_writes = self._last(m, "tile_write", "copy", sent & uses["copy"] & c.matrix)
+                self.reads[pipe, k] = self._last(m, f"read_{pipe}{k}", pipe, reads)
+            self.net_reads[pipe] = self._last(m, f"net_read_{pipe}", pipe, source & (c.memory == NET))
+        self.tile_reads = self._last(m, "tile_read", "product", uses["product"])
+        self.tile_writes = self._last(m, "tile_write", "copy", uses["copy"] & c.matrix)
         for pipe in ("mfu", "copy"):
-            self.net_writes[pipe] = self._last(m, f"net_write_{pipe}", pipe, sent & uses[pipe] & c.net)
+            self.net_writes[pipe] = self._last(m, f"net_write_{pipe}", pipe, uses[pipe] & c.net)
             for k in range(len(VRFS)):
-                under_way = Signal(jobs.dependency(config), name=f"write_{pipe}{k}")
-                self.writes[pipe, k] = under_way
-                new, both = c.writes[k], Signal(ends, name=f"both_{pipe}{k}")
-                with m.If(~self._undone(under_way, pipe)):
-                    m.d.sync += under_way.valid.eq(0)
-                m.d.sync += [  # a range that ends just now may be joined, too: words then wait for a younger chain
-                    both.lo.eq(Mux(under_way.valid & (under_way.lo < new.lo), under_way.lo, new.lo)),
-                    both.hi.eq(Mux(under_way.valid & (under_way.hi > new.hi), under_way.hi, new.hi))]
-                with m.If(sent & uses[pipe] & new.valid):
-                    m.d.sync += [under_way.valid.eq(1), under_way.ticket.eq(self.following[pipe]),
-                                 under_way.lo.eq(both.lo), under_way.hi.eq(both.hi)]
+                self.writes[pipe, k] = self._range(m, f"{pipe}{k}", pipe, c.writes[k], uses[pipe])
 
-    def _undone(self, wait, pipe):
-        return waiting(wait, self.done[pipe])
-
-    def _last(self, m, name, pipe, now):
-        """Ticket of the youngest chain of a pipeline for which `now` was high, valid until that chain is finished."""
-        last = Signal(Wait, name=name)
-        with m.If(~self._undone(last, pipe)):
-            m.d.sync += last.valid.eq(0)
+    def _range(self, m, name, pipe, new, used):
+        """The range that holds all unfinished writes of a pipeline to a memory, and the ticket of the youngest one."""
+        under_way, below, above = Signal(jobs.dependency(self.config), name=f"write_{name}"), Signal(), Signal()
+        both = Signal(data.StructLayout(dict.fromkeys(("lo", "hi"), address_bits(self.config))), name=f"both_{name}")
+        now = self._youngest_is(m, under_way, pipe, used & new.valid)
+        m.d.sync += [
+            below.eq(under_way.valid & (under_way.lo < new.lo)), above.eq(under_way.valid & (under_way.hi > new.hi)),
+            both.lo.eq(Mux(below, under_way.lo, new.lo)), both.hi.eq(Mux(above, under_way.hi, new.hi))]
         with m.If(now):
-            m.d.sync += [last.valid.eq(1), last.ticket.eq(self.following[pipe])]
+            m.d.sync += [under_way.lo.eq(both.lo), under_way.hi.eq(both.hi)]
+        return under_way
+
+    def _last(self, m, name, pipe, condition):
+        """Ticket of the youngest chain of a pipeline for which `condition` holds, valid until it is finished."""
+        last = Signal(Wait, name=name)
+        self._youngest_is(m, last, pipe, condition)
         return last
+
+    def _youngest_is(self, m, wait, pipe, condition):
+        """Update a `Wait` between chains. Returns whether it becomes the chain that was sent: `condition` holds.
+
+        A chain that ends later is still waited for, which takes no time: pipelines look at its ticket.
+        """
+        holds, now = Signal(), Signal()
+        m.d.sync += [holds.eq(condition), now.eq(self.ends & holds)]
+        with m.If(self.open):
+            m.d.sync += wait.valid.eq(now | waiting(wait, self.finished[pipe]))
+        with m.If(now):
+            m.d.sync += wait.ticket.eq(self.following[pipe])
+        return now
 
     def _waits(self, m, c, pipe, name, *, reads_net):
         """Ticket of another pipeline that a writing chain must wait for before its first word."""
@@ -198,19 +235,22 @@ class Interlock(wiring.Component):
 
     def _own_reads(self, m, c):
         """Whether words of the chain may read results of earlier words of the same chain: (source, operands)."""
-        once = c.iterations == 1
+        once = Signal()
+        m.d.sync += once.eq(c.iterations == 1)
 
         def meets(read, write):
-            behind = once & (write.lo <= read.lo)  # word k writes where no later word reads
+            behind = write.lo <= read.lo  # word k writes where no later word reads
             if self.config.more_functions:
                 behind &= ~read.held
-            found = Signal()
-            m.d.sync += found.eq(read.valid & write.valid & (read.lo < write.hi) & (write.lo < read.hi) & ~behind)
-            return found
+            found, never = Signal(), Signal()
+            m.d.sync += [found.eq(read.valid & write.valid & (read.lo < write.hi) & (write.lo < read.hi)),
+                         never.eq(behind)]
+            return found & ~(once & never)
 
-        source = Cat((c.memory == k) & meets(c.source, c.writes[k]) for k in range(len(VRFS))).any()
-        operands = Cat(meets(c.operands[o], c.writes[k]) for o, k in enumerate(OPERANDS)).any()
-        return source, operands
+        own = self._registered(m, "own", {
+            "source": Cat((c.memory == k) & meets(c.source, c.writes[k]) for k in range(len(VRFS))).any(),
+            "operands": Cat(meets(c.operands[o], c.writes[k]) for o, k in enumerate(OPERANDS)).any()})
+        return own["source"], own["operands"]
 
     def _source_writes(self, m, c, pipe):
         """Older writes of a pipeline to the memory of the chain's source."""

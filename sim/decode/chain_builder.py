@@ -2,7 +2,7 @@
 
 import cocotb
 import numpy as np
-from concord.hw.decode.instruction_check import Place
+from concord.hw.decode.instruction_check import Kind, Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.sim.drivers.bench import CONFIG, Packer
@@ -12,8 +12,8 @@ from concord.sim.stimulus.entry_chains import legal_chain
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
-from concord.spec.isa.instructions import SPECS, Op, encode
-from concord.spec.isa.memories import ADDRESSED, depth
+from concord.spec.isa.instructions import SPECS, Instruction, Op, encode
+from concord.spec.isa.memories import ADDRESSED, Mem, depth
 
 CONFIGURATIONS = ("tiny_softmax", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -21,7 +21,14 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "v.stride_vec >= v.row_tiles", "new": "v.stride_vec > v.row_tiles"},
 )
 
-CHAIN, PLACE, VALUES = Packer(chain_layout(CONFIG)), Packer(Place), Packer(Derived)
+CHAIN, PLACE, VALUES, KIND = Packer(chain_layout(CONFIG)), Packer(Place), Packer(Derived), Packer(Kind)
+
+
+def kind(instruction: Instruction) -> int:
+    """The kind of an instruction, as the decoder finds it."""
+    mems = {mem.name.lower(): 1 for mem in Mem if mem == instruction.mem}
+    return KIND.join({"op": {instruction.op.name.lower(): 1}, "mem": mems,
+                      "pointwise": SPECS[instruction.op].operation is not None})
 
 
 def values(chain: Chain) -> dict[str, int]:
@@ -40,27 +47,30 @@ async def build(dut, rng, chain: Chain):
     """Feed the instructions of a chain with random pauses, with the positions that the decoder would give."""
     dut.values.value, position = VALUES.join(values(chain)), 0
     for number, instruction in enumerate(chain.instructions):
-        while rng.random() < 0.2:
+        while rng.random() < 0.2 and number:
+            dut.kind.value = int.from_bytes(rng.bytes(8), "little") & (1 << len(dut.kind)) - 1
             dut.fields.value = int.from_bytes(rng.bytes(8), "little")  # noise that the unit must not take
             await clock(dut)
         dut.place.value, dut.fields.value = PLACE.join({"position": position}), encode(instruction)
+        dut.kind.value = kind(instruction)
         used = instruction.op == Op.V_WR or SPECS[instruction.op].operand
         dut.address.value = instruction.a
-        dut.end.value = chain.result_span(instruction).stop if used else 0
         dut.begin.value, dut.add.value = int(number == 0), int(number > 0)
         await clock(dut)
         dut.begin.value = dut.add.value = 0
+        await clock(dut)
+        dut.end.value = chain.result_span(instruction).stop if used else 0
         if SPECS[instruction.op].operation:
             position = SPECS[instruction.op].position + 1
     dut.place.value = PLACE.join({"position": position})
-    await clock(dut)
+    await clock(dut, 5)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def matches_spec(dut):
     """Random chains of all kinds, one after another."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    await start(dut, "begin", "add", "fields", "address", "end", "place", "values")
+    await start(dut, "begin", "add", "kind", "fields", "address", "end", "place", "values")
     modes = [bool(tile % 2) for tile in range(CONFIG.matrix_tiles)]
     programs = [[*legal_chain(CONFIG, rng, modes), *assemble("end")] for _ in range(200)]
     entries = [chain for program in programs for chain in Sequencer(CONFIG, program, modes).walk()]

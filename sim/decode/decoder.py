@@ -24,10 +24,10 @@ from concord.spec.isa.rules import Violation
 
 CONFIGURATIONS = ("trainer", "tiny_softmax", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "total > self.config.mvmq_words", "new": "total >= self.config.mvmq_words"},
+    {"old": "total > config.mvmq_words", "new": "total >= config.mvmq_words"},
     {"file": "hw/decode/chain_builder.py", "old": "v.stride_out >= v.words", "new": "v.stride_out > v.words"},
-    {"old": "(self.bases.address < builder.source_end)", "new": "(self.bases.address <= builder.source_end)"},
-    {"file": "hw/decode/base_registers.py", "old": "f.a.as_signed()", "new": "f.a"},
+    {"old": "(first[1] < builder.source_end)", "new": "(first[1] <= builder.source_end)"},
+    {"file": "hw/decode/base_registers.py", "old": "value.as_signed()", "new": "value"},
     {"old": "(window & ~v.fits)", "new": "(window & 0)"},
     {"old": "((window | pool) & v.no_pixels)", "new": "(window & v.no_pixels)"},
     {"file": "hw/decode/instruction_check.py", "old": "place.position > s.position",

@@ -5,11 +5,11 @@ from contextlib import suppress
 
 import cocotb
 import numpy as np
-from cocotb.triggers import Timer
 from concord.hw.decode.instruction_check import Place
 from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import INDEX, chain
 from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.stream import clock, start
 from concord.sim.stimulus import random_values
 from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator
@@ -22,6 +22,8 @@ from concord.spec.isa.rules import Violation
 
 CONFIGURATIONS = ("trainer", "tiny_softmax", "tiny", "serial", "wide")
 TESTED = ("tiny_softmax", "wide")
+
+SETTLED = 7  #: Cycles after which all outputs belong to inputs that stand still.
 
 PLACE, CHAIN, VALUES = Packer(Place), Packer(chain(CONFIG)), Packer(Derived)
 
@@ -83,11 +85,18 @@ def candidate(rng: np.random.Generator, program: list[int], address: int) -> int
     return word
 
 
+async def begin(dut):
+    """Start the clock; every instruction at `word` becomes the present one."""
+    await start(dut)
+    dut.load.value = dut.advance.value = 1
+
+
 @cocotb.test()
 async def matches_spec(dut):
     """Random instructions at every place of random programs."""
     rng, found = np.random.default_rng(cocotb.RANDOM_SEED), set()
     dut.outside.value = dut.values.value = dut.address.value = 0
+    await begin(dut)
     for number in range(60):
         modes = random_values.modes(CONFIG, rng)
         generator = ProgramGenerator(CONFIG, rng, modes, budget=300)
@@ -102,7 +111,7 @@ async def matches_spec(dut):
             violation = check([*before, word], CONFIG, list(modes))
             dut.sum_outside.value = sum_outside(before, word, modes)
             dut.word.value, dut.place.value, dut.chain.value = word, PLACE.join(where), CHAIN.join(so_far)
-            await Timer(1, "ns")
+            await clock(dut, SETTLED)
             # An error that only the whole chain shows is reported at an earlier address.
             want = violation.error if violation and violation.address == address else Error.NONE
             found.add(want)
@@ -115,9 +124,10 @@ async def outside_is_the_end(dut):
     """An address beyond the instruction buffer is always an error."""
     dut.word.value = int(Op.END)
     dut.place.value = dut.chain.value = 0
+    await begin(dut)
     for outside in (0, 1):
         dut.outside.value = outside
-        await Timer(1, "ns")
+        await clock(dut, SETTLED)
         assert int(dut.error.value) == (Error.END if outside else Error.NONE)
 
 
@@ -126,6 +136,7 @@ async def ranges(dut):
     """The last address that an instruction touches, and whether it lies in its memory."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     dut.outside.value = dut.place.value = dut.chain.value = 0
+    await begin(dut)
     sizes = {Op.VV_ADD0: CONFIG.addsub_vrf, Op.VV_MUL1: CONFIG.multiply_vrf}
     sizes |= {Op.V_WR: CONFIG.vector_rf} if CONFIG.vector_rf else {}
     counts = {Op.MV_MUL: "tiles", Op.M_WR: "iterations", Op.V_WR: "row_tiles"}
@@ -139,7 +150,7 @@ async def ranges(dut):
         dut.word.value = encode(Instruction(op=op, mem=Mem.VECTOR_RF if op == Op.V_WR else 0, inc=inc))
         dut.address.value = first
         dut.values.value = VALUES.join(values)
-        await Timer(1, "ns")
+        await clock(dut, SETTLED)
         end = first + values[counts.get(op, "words")] + values["span_vec" if op == Op.V_WR else "span_out"] * inc
         assert int(dut.end.value) == end
         assert int(dut.beyond.value) == (end > size), op.name

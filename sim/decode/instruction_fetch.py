@@ -36,7 +36,7 @@ class Bench:
 
     async def run(self, count: int, jumps: float):
         """Take `count` instructions from address 0 on; each may jump, and one beyond the buffer must."""
-        dut, taken, address, gap = self.dut, 0, 0, 2
+        dut, taken, address, gap = self.dut, 0, 0, 3
         sink = Sink(dut, "o", seed=self.random.random(), stall=self.stall)
         dut.run.value = 1
         since = 0
@@ -54,7 +54,7 @@ class Bench:
             if address < SIZE:
                 assert INSTRUCTION.of(int(dut.o__payload.value))["word"] == self.buffer[address]
             assert self.stall or taken == 0 or since == gap, f"instruction {taken} came after {since} cycles"
-            taken, since, gap = taken + 1, 0, 2 if jump else 1
+            taken, since, gap = taken + 1, 0, 3 if jump else 2
             address = target if jump else address + 1
         sink.task.cancel()
         dut.run.value = dut.o__ready.value = 0
