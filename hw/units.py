@@ -28,9 +28,10 @@ OPTIONAL = {
 
 #: Arguments of units that take less than the configuration, or more.
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
-    **dict.fromkeys(("adder", "base_registers", "exponential", "loop_stack", "multiplier"), lambda _: ()),
+    **dict.fromkeys(("base_registers", "exponential", "loop_stack"), lambda _: ()),
+    **dict.fromkeys(("adder", "multiplier"), lambda config: (config.mfu_registers,)),
     **dict.fromkeys(("queue", "reserved_queue"), lambda config: (16 * config.mfu_lanes, config.net_in)),
-    "activation": lambda config: (config.more_functions,),
+    "activation": lambda config: (config.more_functions, config.mfu_registers),
     "beat_sequencer": lambda config: (config, config.mvmq_words),
     "binary16_rounder": lambda config: (config.sum_bits,),
     "counters": lambda config: (counted(config),),
@@ -39,7 +40,7 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "exponent_search": lambda _: (LazyFormat(),),
     "lazy_update": lambda config: (LazyFormat(), config.mfu_lanes),
     "mode_table": lambda config: (config.matrix_tiles,),
-    "multifunction": lambda config: (config.mfu_lanes, config.more_functions),
+    "multifunction": lambda config: (config.mfu_lanes, config.more_functions, config.mfu_registers),
     "overflow": lambda config: (config.native_dim, config.sum_bits, config.output_bits),
     "pooling": lambda config: (config.mfu_lanes,),
     "quantizer": lambda config: (config.activations, config.mfu_lanes, config.native_dim),

@@ -39,8 +39,13 @@ def _leading_zeros(value):
     if len(value) == 1:
         return Cat(), ~value
     half = len(value) // 2
-    (high, no_high), (low, no_low) = _leading_zeros(value[half:]), _leading_zeros(value[:half])
-    count = Mux(no_high, low, high) if half > 1 else high  # that of a single bit has no bits
+    return joined_zeros(_leading_zeros(value[half:]), _leading_zeros(value[:half]))
+
+
+def joined_zeros(high, low):
+    """What `leading_zeros` returns for a value, from what it returns for both halves of it."""
+    (count, no_high), (low_count, no_low) = high, low
+    count = Mux(no_high, low_count, count) if len(count) else count  # that of a single bit has no bits
     return Cat(count, no_high), no_high & no_low
 
 

@@ -1,7 +1,7 @@
 """Pipelines of the fixed-latency units: delay lines, and named values that move through stages."""
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from amaranth import *
 
@@ -43,3 +43,16 @@ class Registered(Mapping):
 def follow(values: Mapping, made: Mapping) -> Mapping:
     """`values`, and the values that a stage computes from them."""
     return ChainMap(dict(made), values)
+
+
+#: Computes further values of a pipeline from those that it has, a module, and the platform of its elaboration.
+Step = Callable[[Mapping, Module, object], Mapping]
+
+
+def in_steps(values: Mapping, steps: Mapping[str, Step], cuts: Collection[str], m: Module, platform) -> Mapping:
+    """`values` after some steps. Registers lie behind the steps that `cuts` names, and behind no other step."""
+    for name, step in steps.items():
+        values = follow(values, step(values, m, platform))
+        if name in cuts:
+            values = Registered(m, values)
+    return values

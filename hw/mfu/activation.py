@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import INFINITY, NAN, Binary16, leading_zeros, rounded
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import Registered, follow, in_steps
 from concord.spec.isa.operations import BYPASS, Operation, Stage, code_bits, implemented, operations
 from concord.spec.machine import timing
 from concord.spec.numbers import activation as curves
@@ -72,7 +72,8 @@ class Activation(wiring.Component):
     """Computes a function of a binary16 number with the segments of spec.numbers.activation, or passes it unchanged.
 
     Args:
-        more: Whether the stage has the functions of machines with `more_functions`.
+        more:      Whether the stage has the functions of machines with `more_functions`.
+        registers: The attribute `mfu_registers` of the machine.
 
     Members:
         a: In(16). Bits of the number.
@@ -84,80 +85,110 @@ class Activation(wiring.Component):
     """
 
     codes = (Stage.ACT,)
-    latency = timing.ACTIVATION
 
-    def __init__(self, more: bool = False):
-        self.more = more
+    def __init__(self, more: bool = False, registers: int = 0):
+        self.more, self.latency = more, timing.activation(registers, more=more)
+        self.curves, self.table = tuple(Curve) if more else curves.BASIC, curves.table(more)
+        self.depth = max(1 << (len(self.table) - 1).bit_length(), curves.TABLE_DEPTH)  # without choice between blocks
         super().__init__({"a": In(16), "op": In(code_bits(Stage.ACT, more=more)), "o": Out(16)})
 
     def elaborate(self, platform):
         m = Module()
-        segments = curves.table(self.more)
-        depth = max(len(segments), curves.TABLE_DEPTH)
         m.submodules.table = rows = memory.Memory(
-            shape=segment(self.more), depth=depth, init=[each._asdict() for each in segments])
+            shape=segment(self.more), depth=self.depth, init=[each._asdict() for each in self.table])
         row = rows.read_port()
 
-        a = Binary16(self.a)
-        result = self._result(m, a)
-        field, fraction = _normalised(a) if self.more else (a.exponent, a.fraction)
-        first, k, offset = self._block(m, field, result.curve, depth)
-        # The highest k bits of the fraction are shifted out and choose the segment; the other bits are t.
-        shifted = fraction << k
-        m.d.comb += row.addr.eq(first | shifted[len(fraction):])
-        t = delay(m, shifted[:len(fraction)], 1)
-
-        rise = delay(m, (row.data.slope * t)[len(t):].as_signed(), 1)
-        value = delay(m, (delay(m, row.data.base, 1) + rise)[:curves.BASE_BITS], 1)
-        exponent = delay(m, row.data.exponent, 2)
-        if self.more:
-            exponent = delay(m, (delay(m, row.data.exponent, 1) + delay(m, offset, 2))[:len(exponent)], 1)
-
-        # In the lower half of its range, a normal value has one more fraction bit.
-        finer = ~value[-1] & exponent.any()
-        field = (exponent - finer)[:len(exponent)]
-        value = Mux(finer, Cat(Const(0, 1), value[:-1]), value)
-        bits = rounded(Cat(field, Const(0, 5 - len(field))), Cat(value[:-12].any(), value[-12:]))
-
-        direct, tabled, sign = (delay(m, signal, 3) for signal in (result.direct, result.tabled, result.sign))
-        m.d.comb += self.o.eq(delay(m, Mux(tabled, Cat(bits, sign), direct), 1))
+        cuts = CUTS[self.latency]
+        before = {"choose": self._choose, "find": self._find, "place": self._place}
+        assert self.latency == len((before | AFTER).keys() & cuts) + 1
+        values = in_steps({"a": self.a, "op": self.op}, before, cuts, m, platform)
+        m.d.comb += row.addr.eq(values["address"])
+        read = {name: row.data[name] for name in ("base", "slope", "exponent")}
+        values = follow(Registered(m, values), read)  # the memory has a register of its own
+        m.d.comb += self.o.eq(in_steps(values, AFTER, cuts, m, platform)["o"])
         return m
 
-    def _result(self, m, a):
-        """The result of the operation that `op` names; a bypass gives `a` itself.
+    def _choose(self, v, m, platform):
+        """The result of the operation that `op` names, and the field of the number; a bypass gives `a` itself.
 
-        It is `direct`; where `tabled` is high, it is the value that the table has for `curve`, with `sign`.
+        The result is `direct`; where `tabled` is high, it is the value that the table has for `curve`, with `sign`. All
+        this is of no use for a NaN, which `nan` says.
         """
-        result = Signal(data.StructLayout({
-            "direct": 16, "tabled": 1, "curve": range(len(Curve if self.more else curves.BASIC)), "sign": 1}))
-        nan = a.exponent.all() & a.fraction.any()
-        with m.If(self.op == BYPASS):
-            m.d.comb += result.direct.eq(a)
-        with m.Elif(nan):
-            m.d.comb += result.direct.eq(NAN)
-        with m.Else(), m.Switch(self.op):
+        a = Binary16(v["a"])
+        result = Signal(data.StructLayout({"direct": 16, "tabled": 1, "curve": range(len(self.curves)), "sign": 1}))
+        with m.Switch(v["op"]):
             for operation in operations(Stage.ACT, more=self.more):
                 with m.Case(operation.code):
                     m.d.comb += [result[name].eq(value) for name, value in FUNCTIONS[operation](a).items()]
-        return result
+            with m.Default():
+                m.d.comb += result.direct.eq(a)
+        nan = (v["op"] != BYPASS) & a.exponent.all() & a.fraction.any()
+        found = {name: result[name] for name in result.shape().members} | {"nan": nan}
+        if not self.more:
+            return found | {"field": a.exponent, "fraction": a.fraction}
+        zeros, _ = leading_zeros(a.fraction)
+        return found | {"zeros": zeros, "normal": a.exponent.any()}
 
-    def _block(self, m, field, curve, depth):
+    def _find(self, v, m, platform):
         """First row of the octave of a number, log2 of its number of rows, and the offset of its exponents."""
-        first, k = Signal(range(depth)), Signal(range(curves.FRACTION_BITS))
-        offset = Signal(signed(6))
-        with m.Switch(Cat(field, curve)):
-            for each in Curve if self.more else curves.BASIC:
-                for number, block in curves.blocks(each).items():
-                    if number >= 0 or self.more:
-                        with m.Case(number % (1 << len(field)) | each.value << len(field)):
-                            m.d.comb += [first.eq(block.first), k.eq(block.k)]
-                            if block.offset:
-                                m.d.comb += offset.eq(block.offset)
-        return first, k, offset
+        made = {"direct": Mux(v["nan"], NAN, v["direct"]), "tabled": v["tabled"] & ~v["nan"]}
+        if self.more:
+            made |= _normalised(Binary16(v["a"]), v["normal"], v["zeros"])
+        field = follow(v, made)["field"]
+        first, k, offset = Signal(range(self.depth)), Signal(range(curves.FRACTION_BITS)), Signal(signed(6))
+        with m.Switch(v["curve"]):
+            for each in self.curves:
+                with m.Case(each.value), m.Switch(field):
+                    for number, block in curves.blocks(each).items():
+                        if number >= 0 or self.more:
+                            with m.Case(number % (1 << len(field))):
+                                m.d.comb += [first.eq(block.first), k.eq(block.k), offset.eq(block.offset)]
+        return made | {"first": first, "k": k, "offset": offset}
+
+    def _place(self, v, m, platform):
+        """The highest k bits of the fraction are shifted out and choose the segment; the other bits are t."""
+        shifted, bits = v["fraction"] << v["k"], len(v["fraction"])
+        return {"address": v["first"] | shifted[bits:], "t": shifted[:bits]}
 
 
-def _normalised(a):
+def _normalised(a, normal, zeros):
     """The field f of `spec.numbers.activation`, in two's complement, and the fraction of a normal number."""
-    count, _ = leading_zeros(a.fraction)
-    normal = a.exponent.any()
-    return Mux(normal, a.exponent, -count)[:6], Mux(normal, a.fraction, (a.fraction << count + 1)[:len(a.fraction)])
+    moved = (a.fraction << zeros + 1)[:len(a.fraction)]
+    return {"field": Mux(normal, a.exponent, -zeros)[:6], "fraction": Mux(normal, a.fraction, moved)}
+
+
+def _read(v, m, platform):
+    """Nothing, as the output of a block RAM takes most of a cycle."""
+    return {}
+
+
+def _multiply(v, m, platform):
+    """The product, as a hardware multiplier takes most of a cycle, and beside it the exponent."""
+    t, exponent = v["t"], v["exponent"]
+    return {"rise": (v["slope"] * t)[len(t):].as_signed(), "exponent": (exponent + v["offset"])[:len(exponent)]}
+
+
+def _add(v, m, platform):
+    """The value of the segment. In the lower half of its range, a normal value has one more fraction bit."""
+    exponent = v["exponent"]
+    value = (v["base"] + v["rise"])[:curves.BASE_BITS]
+    finer = ~value[-1] & exponent.any()
+    value = Mux(finer, Cat(Const(0, 1), value[:-1]), value)
+    field = (exponent - finer)[:len(exponent)]
+    return {"field": Cat(field, Const(0, 5 - len(field))), "value": Cat(value[:-12].any(), value[-12:])}
+
+
+def _round(v, m, platform):
+    """Round the value, or keep what is none."""
+    bits = rounded(v["field"], v["value"])
+    return {"o": Mux(v["tabled"], Cat(bits, v["sign"]), v["direct"])}
+
+
+#: The steps behind the memory.
+AFTER = {"read": _read, "multiply": _multiply, "add": _add, "round": _round}
+#: Steps behind which registers lie, by their number and that of the memory.
+CUTS = {
+    3: ("multiply", "round"),
+    6: ("find", "read", "multiply", "add", "round"),
+    7: ("choose", "find", "read", "multiply", "add", "round"),
+}

@@ -23,7 +23,7 @@ class Exponential(wiring.Component):
         One term a cycle, `latency` cycles later. Never stalls; reset does nothing.
     """
 
-    latency = 5
+    latency = 6
 
     def __init__(self):
         super().__init__({"distance": In(SPAN_BITS), "o": Out(softmax.TERM_BITS)})
@@ -41,11 +41,13 @@ class Exponential(wiring.Component):
                 with m.Case(number):
                     m.d.comb += [factor.eq(whole.factor), shift.eq(whole.shift - _SURPLUS)]
         m.d.comb += row.addr.eq(self.distance[softmax.LOW_BITS:softmax.DISTANCE_BITS])
-        low = delay(m, self.distance[:softmax.LOW_BITS], 1)
+        low = delay(m, self.distance[:softmax.LOW_BITS], 2)
 
-        # Cycle 2: how far the chord falls. Cycle 3: B. Cycle 4: B times the factor. Cycle 5: the term.
-        fall = delay(m, row.data.slope * low, 1)
-        near = delay(m, (delay(m, row.data.base, 1) - (fall >> softmax.LOW_BITS))[:softmax.FACTOR_BITS], 1)
-        scaled = delay(m, near * delay(m, factor, 3), 1)
-        m.d.comb += self.o.eq(delay(m, (scaled[_SURPLUS:] >> delay(m, shift, 4))[:softmax.TERM_BITS], 1))
+        # Cycle 2: the output of the block RAM, which takes most of a cycle, as a product does. Cycle 3: how far the
+        # chord falls. Cycle 4: B. Cycle 5: B times the factor. Cycle 6: the term.
+        base, slope = delay(m, row.data.base, 2), delay(m, row.data.slope, 1)
+        fall = delay(m, slope * low, 1)
+        near = delay(m, (base - (fall >> softmax.LOW_BITS))[:softmax.FACTOR_BITS], 1)
+        scaled = delay(m, near * delay(m, factor, 4), 1)
+        m.d.comb += self.o.eq(delay(m, (scaled[_SURPLUS:] >> delay(m, shift, 5))[:softmax.TERM_BITS], 1))
         return m

@@ -31,7 +31,8 @@ class MfuPipeline(wiring.Component):
         self.config = config
         self.latency = timing.mfu_pipeline(config)  # a read, a register, two units
         self.due = timing.operands_due(config)  # cycles from `go` to the read of each operand
-        self.units = [MultiFunctionUnit(config.mfu_lanes, config.more_functions) for _ in range(MFUS)]
+        self.units = [MultiFunctionUnit(config.mfu_lanes, config.more_functions, config.mfu_registers)
+                      for _ in range(MFUS)]
         addresses = data.ArrayLayout(address_bits(config), len(OPERANDS))
         place = {"turn": In(turn(config.mfu_lanes)), "held": In(len(OPERANDS))} if config.more_functions else {}
         super().__init__({

@@ -19,6 +19,7 @@ class MultiFunctionUnit(wiring.Component):
     Args:
         lanes: Numbers in one word.
         more:  Whether the unit has the functions and reductions of machines with `more_functions`.
+        registers: The attribute `mfu_registers` of the machine.
 
     Members:
         value: In(16 x lanes). The chain's value.
@@ -34,9 +35,10 @@ class MultiFunctionUnit(wiring.Component):
         One word a cycle; outputs `latency` cycles after `value`. Never stalls; reset does nothing.
     """
 
-    def __init__(self, lanes: int, more: bool = False):
-        self.lanes, self.more = lanes, more
-        self.factor_at, self.latency = timing.factor_due(lanes, more=more), timing.mfu(lanes, more=more)
+    def __init__(self, lanes: int, more: bool = False, registers: int = 0):
+        self.lanes, self.more, self.registers = lanes, more, registers
+        self.factor_at = timing.factor_due(lanes, registers, more=more)
+        self.latency = timing.mfu(lanes, registers, more=more)
         word = data.ArrayLayout(16, lanes)
         place = {"turn": In(turn(lanes))} if more else {}
         super().__init__({
@@ -47,14 +49,14 @@ class MultiFunctionUnit(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         word = data.ArrayLayout(16, self.lanes)
-        add_latency = timing.add_stage(self.lanes, more=self.more)
+        add_latency = timing.add_stage(self.lanes, self.registers, more=self.more)
         added, activated = Signal(word), Signal(word)
         add, reduced = self._reduced(m, add_latency) if self.more else (self.control.add, None)
         act, mul = delay(m, self.control.act, add_latency), delay(m, self.control.mul, self.factor_at)
         for lane in range(self.lanes):
-            m.submodules[f"adder{lane}"] = adder = FloatAdder()
-            m.submodules[f"activation{lane}"] = activation = Activation(self.more)
-            m.submodules[f"multiplier{lane}"] = multiplier = FloatMultiplier()
+            m.submodules[f"adder{lane}"] = adder = FloatAdder(self.registers)
+            m.submodules[f"activation{lane}"] = activation = Activation(self.more, self.registers)
+            m.submodules[f"multiplier{lane}"] = multiplier = FloatMultiplier(self.registers)
             result = reduced(delay(m, adder.o, add_latency - adder.latency)) if reduced else adder.o
             m.d.comb += [
                 adder.a.eq(self.value[lane]), adder.b.eq(self.addend[lane]), adder.op.eq(add),
@@ -64,8 +66,8 @@ class MultiFunctionUnit(wiring.Component):
 
         for code, carried, out in zip(self.control.tap, self.tap, self.tap_out, strict=True):
             for stage, value, cycles in ((Stage.ADD, self.value, add_latency),
-                                         (Stage.ACT, added, Activation.latency),
-                                         (Stage.MUL, activated, FloatMultiplier.latency)):
+                                         (Stage.ACT, added, activation.latency),
+                                         (Stage.MUL, activated, multiplier.latency)):
                 carried = delay(m, Mux(code == TAP_BEFORE[stage], value.as_value(), Value.cast(carried)), cycles)
                 code = delay(m, code, cycles)
             m.d.comb += out.eq(carried)

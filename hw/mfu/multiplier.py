@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import INFINITY, NAN, Binary16, leading_zeros, rounded, shift_right, significand
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import in_steps
 from concord.spec.isa.operations import Operation, Stage, code_bits, implemented
 from concord.spec.machine import timing
 
@@ -23,6 +23,9 @@ EXCEPTIONS = implemented({Operation.VV_MUL: _product}, Stage.MUL)
 class FloatMultiplier(wiring.Component):
     """Computes a * b in binary16, rounded once to nearest even, or passes a unchanged.
 
+    Args:
+        registers: The attribute `mfu_registers` of the machine.
+
     Members:
         a: In(16). The chain's value.
         b: In(16). The operand; a bypass ignores it.
@@ -34,38 +37,60 @@ class FloatMultiplier(wiring.Component):
     """
 
     codes = (Stage.MUL,)
-    latency = timing.MULTIPLY
 
-    def __init__(self):
+    def __init__(self, registers: int = 0):
+        self.latency = timing.multiplier(registers)
         super().__init__({"a": In(16), "b": In(16), "op": In(code_bits(Stage.MUL)), "o": Out(16)})
 
     def elaborate(self, platform):
         m = Module()
-        a, b = Binary16(self.a), Binary16(self.b)
-        special, keep = (delay(m, signal, 2) for signal in _exceptions(m, a, b, self.op))
-        sign = delay(m, a.sign ^ b.sign, 2)
-
-        (exponent_a, left), (exponent_b, right) = significand(a), significand(b)
-        product = delay(m, left * right, 1)
-        exponents = delay(m, exponent_a + exponent_b, 1)
-        # The product starts at bit 21 or 20 minus the leading zeros of a subnormal. Two subnormals round to zero,
-        # however their zeros are counted, and a zero counts as so many that it meets no exponent field but 0.
-        count, none = leading_zeros(Mux(a.exponent.any(), b.fraction, a.fraction))
-        normal = a.exponent.any() & b.exponent.any()
-        zeros = delay(m, Mux(normal, 0, Cat(count, none) + 1), 1)
-
-        field = exponents - 16 - zeros
-        subnormal = field < 0
-        shifted, lost = shift_right(Cat(Const(0, 1), product), Mux(subnormal, 26 - exponents, 10 - zeros)[:5])
-        value = delay(m, Cat(lost, shifted[:13]), 1)
-        field = delay(m, Mux(subnormal, 0, field)[:6], 1)
-
-        carry = value[13]
-        bits = rounded(field[:5], Mux(carry, Cat(value[:2].any(), value[2:]), value[:13]), carry)
-        infinite = (field >= 30) | ((field == 29) & carry)
-        total = Cat(Mux(infinite, INFINITY, bits), sign)
-        m.d.comb += self.o.eq(delay(m, Mux(keep, special, total), 1))
+        cuts = CUTS[self.latency]
+        assert self.latency == len(STEPS.keys() & cuts)
+        values = in_steps({"a": self.a, "b": self.b, "op": self.op}, STEPS, cuts, m, platform)
+        m.d.comb += self.o.eq(values["o"])
         return m
+
+
+def _unpack(v, m, platform):
+    """Significands, the sum of the exponents less 16, and results that are no product of finite numbers."""
+    a, b = Binary16(v["a"]), Binary16(v["b"])
+    special, keep = _exceptions(m, a, b, v["op"])
+    (exponent_a, left), (exponent_b, right) = significand(a), significand(b)
+    # The product starts at bit 21 or 20 minus the leading zeros of a subnormal. Two subnormals round to zero, however
+    # their zeros are counted, and a zero counts as so many that it meets no exponent field but 0.
+    normal_a, normal_b = left[-1], right[-1]
+    zeros = [Cat(*leading_zeros(number.fraction)) for number in (a, b)]
+    # The hidden bit is a zero, too: -(zeros + 1) is ~zeros.
+    minus_zeros = Mux(normal_a & normal_b, 0, Cat(~Mux(normal_a, zeros[1], zeros[0]), 1)).as_signed()
+    return {"left": left, "right": right, "exponents": (exponent_a + exponent_b - 16)[:7].as_signed(),
+            "minus_zeros": minus_zeros, "sign": a.sign ^ b.sign, "special": special, "keep": keep}
+
+
+def _multiply(v, m, platform):
+    """The product, as a hardware multiplier takes most of a cycle; beside it, how far it moves right, and its field."""
+    field = v["exponents"] + v["minus_zeros"]
+    subnormal = field < 0
+    return {"product": v["left"] * v["right"], "field": Mux(subnormal, 0, field)[:6],
+            "places": Mux(subnormal, 10 - v["exponents"], 10 + v["minus_zeros"])[:5]}
+
+
+def _shift(v, m, platform):
+    """The significand with a carry above it, a half bit and a sticky bit."""
+    shifted, lost = shift_right(Cat(Const(0, 1), v["product"]), v["places"])
+    return {"value": Cat(lost, shifted[:13])}
+
+
+def _round(v, m, platform):
+    """Round the product, or keep what is none."""
+    field, value, carry = v["field"], v["value"], v["value"][13]
+    bits = rounded(field[:5], Mux(carry, Cat(value[:2].any(), value[2:]), value[:13]), carry)
+    infinite = (field >= 30) | ((field == 29) & carry)
+    return {"o": Mux(v["keep"], v["special"], Cat(Mux(infinite, INFINITY, bits), v["sign"]))}
+
+
+STEPS = {"unpack": _unpack, "multiply": _multiply, "shift": _shift, "round": _round}
+#: Steps behind which registers lie, by their number.
+CUTS = {3: ("multiply", "shift", "round"), 4: ("unpack", "multiply", "shift", "round")}
 
 
 def _exceptions(m, a, b, op):

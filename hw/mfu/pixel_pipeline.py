@@ -27,7 +27,7 @@ class PixelPipeline(wiring.Component):
     """
 
     DEPTH = 16  #: Words under way and in the queue: more than the cycles from `take` to `o`.
-    latency = Dequantizer.latency + 1 + 2
+    latency = Dequantizer.latency + Pooling.latency + 2
 
     def __init__(self, config: Config):
         self.config = config

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import NAN, Binary16, smaller
+from concord.hw.lib.pipeline import delay, delay_control
 
 
 class Pooling(wiring.Component):
@@ -17,8 +18,10 @@ class Pooling(wiring.Component):
         o: Out {valid, word}. The largest of them.
 
     Timing:
-        One pixel a cycle. A result is out one cycle after its last pixel. Never stalls.
+        One pixel a cycle. A result is out `latency` cycles after its last pixel. Never stalls.
     """
+
+    latency = 2
 
     def __init__(self, lanes: int):
         self.lanes = lanes
@@ -28,15 +31,23 @@ class Pooling(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.d.sync += self.o.valid.eq(self.i.valid & self.i.last)
-        with m.If(self.i.valid):
-            m.d.sync += [largest.eq(Mux(self.i.first, new, _maximum(Binary16(largest), Binary16(new))))
-                         for largest, new in zip(self.o.word, self.i.word, strict=True)]
+        valid = delay_control(m, self.i.valid, 1)
+        first, last = (delay(m, signal, 1) for signal in (self.i.first, self.i.last))
+        m.d.sync += self.o.valid.eq(valid & last)
+        for largest, word in zip(self.o.word, self.i.word, strict=True):
+            self._lane(m, largest, Binary16(word), valid, first)
         return m
 
+    def _lane(self, m, largest, number, valid, first):
+        """Keep the larger of two numbers; +0 is larger than -0, and a NaN on either side gives NaN.
 
-def _maximum(a, b):
-    """The larger of two Binary16; +0 is larger than -0, and a NaN on either side gives NaN."""
-    _, behind = smaller(a, b)
-    nan = a.exponent.all() & a.fraction.any() | b.exponent.all() & b.fraction.any()
-    return Mux(nan, NAN, Mux(behind, b.as_value(), a.as_value()))
+        Whether a number is a NaN is found a cycle before the numbers meet, and kept with the larger one.
+        """
+        new, nan = delay(m, number.as_value(), 1), delay(m, number.exponent.all() & number.fraction.any(), 1)
+        _, behind = smaller(Binary16(largest), Binary16(new))
+        seen = Signal(reset_less=True)
+        undefined = (seen | nan) & ~first
+        with m.If(valid):
+            m.d.sync += seen.eq(nan | undefined)
+            with m.If(first | undefined | behind):
+                m.d.sync += largest.eq(Mux(undefined, NAN, new))

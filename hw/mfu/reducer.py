@@ -14,6 +14,7 @@ from concord.spec.machine import timing
 from concord.spec.numbers.reduction import ELEMENT_BITS, TOTAL_BITS, UNIT_BITS
 
 _LOWEST = ~0x7C00  # the place of -inf
+_ELEMENT = 3  # cycles from a number to its units, place and kind
 
 
 class Reducer(wiring.Component):
@@ -41,9 +42,8 @@ class Reducer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         tree = (self.lanes - 1).bit_length()
-        sums = delay(m, self.op == Operation.V_SUM.code, 2 + tree)
-        used = delay(m, self.turn.valid, 2 + tree)
-        first = delay(m, self.turn.first, 2 + tree)
+        sums, used, first = (delay(m, signal, _ELEMENT + tree) for signal in (
+            self.op == Operation.V_SUM.code, self.turn.valid, self.turn.first))
         lanes = [self._element(m, Binary16(self.i[lane]), (self.turn.tail != 0) & (lane >= self.turn.tail))
                  for lane in range(self.lanes)]
         units, places, kinds = zip(*lanes, strict=True)
@@ -59,24 +59,25 @@ class Reducer(wiring.Component):
         total = Mux(above | below, Cat(Const(INFINITY, 15), below), rounder.o)
         bits = Mux(nan | (sums & above & below), NAN, Mux(sums, total, pattern))
         m.d.comb += self.o.eq(delay(m, bits, 1))
-        assert self.latency == 2 + tree + 1 + rounder.latency + 1
+        assert self.latency == _ELEMENT + tree + 1 + rounder.latency + 1
         return m
 
     def _element(self, m, number, absent):
-        """An element in units of 2**-24; its place in the order of numbers; NaN, +inf, -inf: all two cycles later."""
+        """An element in units of 2**-24, its place in the order of numbers, and NaN, +inf, -inf: all `_ELEMENT` later.
+
+        Their cycles prepare the shift, shift, and negate.
+        """
         field, digits = significand(number)
         special, minus = number.exponent.all(), number.sign
         nan, infinite = ~absent & special & number.fraction.any(), ~absent & special & ~number.fraction.any()
         magnitude, ordered = number.as_value()[:15], Signal(signed(16))
         m.d.comb += ordered.eq(Mux(absent, _LOWEST, Cat(magnitude ^ minus.replicate(15), minus).as_signed()))
-        shift = (field - 1)[:5]
-        coarse = delay(m, Mux(special | absent, 0, digits << (shift & 0b11000)), 1)
-        fine, minus_later = delay(m, shift[:3], 1), delay(m, minus, 1)
-        magnitude = (coarse << fine)[:ELEMENT_BITS - 1]
+        shift, digits = delay(m, (field - 1)[:5], 1), delay(m, Mux(special | absent, 0, digits), 1)
+        magnitude, minus_later = delay(m, (digits << shift)[:ELEMENT_BITS - 1], 1), delay(m, minus, 2)
         unit = Signal(signed(ELEMENT_BITS))
         m.d.comb += unit.eq(Mux(minus_later, -magnitude, magnitude))
-        return (delay(m, unit, 1), delay(m, ordered, 2),
-                delay(m, Cat(nan, infinite & ~minus, infinite & minus), 2))
+        return (delay(m, unit, 1), delay(m, ordered, _ELEMENT),
+                delay(m, Cat(nan, infinite & ~minus, infinite & minus), _ELEMENT))
 
     def _total(self, m, unit, taken, first):
         """The exact sum of the words so far, a cycle later."""

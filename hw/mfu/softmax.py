@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.binary16_rounder import Binary16Rounder
 from concord.hw.lib.float16 import NAN, Binary16, significand
+from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.exponential import SPAN_BITS, Exponential
 from concord.spec.machine.config import Config
 from concord.spec.numbers.softmax import QUOTIENT_BITS, sum_bits
@@ -13,6 +14,8 @@ from concord.spec.numbers.softmax import QUOTIENT_BITS, sum_bits
 _STEPS = (QUOTIENT_BITS + 1) // 2  # cycles of a division, which yields two bits of a quotient in each
 _LOWEST = -1 << SPAN_BITS - 1  # what -inf becomes in units of 2**-16, below all finite numbers
 _DROPPED = 8  # a subnormal counts units of 2**-24, the sums units of 2**-16
+_BUFFER = 2  # cycles from the address of a word of the buffer to the word
+_PLACE = 4  # cycles from a word to the place of one of its elements
 
 
 class Softmax(wiring.Component):
@@ -32,8 +35,8 @@ class Softmax(wiring.Component):
         busy: Out(1). The unit holds words of a message that it has taken as a whole.
 
     Timing:
-        A message without softmax passes in the same cycle. One with n elements in w words takes 16 n + 15 w + 9 cycles,
-        its first and last words included, if `o` is always taken. Reset discards the words that are held.
+        A message without softmax passes in the same cycle. One with n elements in w words takes 16 n + 19 w + 13
+        cycles, its first and last words included, if `o` is always taken. Reset discards the words that are held.
     """
 
     def __init__(self, config: Config):
@@ -55,8 +58,9 @@ class Softmax(wiring.Component):
         end_of_word = lane == Mux(index == last_index, last_lane, lanes - 1)
         m.d.comb += [read.addr.eq(index), write.addr.eq(index), write.data.eq(self.i.p.word)]
 
-        word = Mux(loading, self.i.p.word.as_value(), read.data)
-        entering = Mux(loading, lane, _later(m, lane, 1)[0])  # the buffer answers a cycle later
+        # The buffer answers a cycle later, which the output of a block RAM takes alone.
+        word = Mux(loading, self.i.p.word.as_value(), delay(m, read.data, 1))
+        entering = Mux(loading, lane, delay(m, lane, _BUFFER))
         place, undefined, largest = self._place(m, word, entering, loading, (index == 0) & (lane == 0))
         term, (*_, nearly_added, added), divided = self._term(m, largest - place, adding, dividing)
         total = Signal(sum_bits(config.softmax_words * lanes))
@@ -111,27 +115,31 @@ class Softmax(wiring.Component):
         return m
 
     def _place(self, m, word, lane, loading, first):
-        """The present element in units of 2**-16, two cycles later; whether the result is a NaN; the largest place."""
+        """The present element in units of 2**-16, `_PLACE` later; whether the result is a NaN; the largest place.
+
+        The cycles choose the element, prepare its shift, shift it, and round it down.
+        """
         element = Signal(Binary16, reset_less=True)
         m.d.sync += element.eq(word.word_select(lane, 16))
         field, digits = significand(element)
-        moved = (digits << (field - 1)[:5])[:SPAN_BITS + _DROPPED]
+        shift, digits = delay(m, (field - 1)[:5], 1), delay(m, digits, 1)
+        moved, sign = delay(m, (digits << shift)[:SPAN_BITS + _DROPPED], 1), delay(m, element.sign, 2)
         magnitude, lost = moved[_DROPPED:], moved[:_DROPPED].any()
         place, largest = Signal(signed(SPAN_BITS), reset_less=True), Signal(signed(SPAN_BITS), reset_less=True)
-        floor = (Mux(element.sign, ~magnitude, magnitude) + (element.sign & ~lost))[:SPAN_BITS]
+        floor = (Mux(sign, ~magnitude, magnitude) + (sign & ~lost))[:SPAN_BITS]
         m.d.sync += place.eq(floor.as_signed())
 
         strange = element.exponent.all() & (element.fraction.any() | ~element.sign)  # NaN or +inf
-        undefined, (entered, placed) = Signal(), _later(m, loading, 2)
-        first_entered, first_placed = _later(m, loading & first, 2)
+        undefined, (entered, *_, placed) = Signal(), _later(m, loading, _PLACE)
+        first_entered, *_, first_placed = _later(m, loading & first, _PLACE)
         with m.If(entered):
             m.d.sync += undefined.eq(strange | (undefined & ~first_entered))
         with m.If(placed & (first_placed | (place > largest))):
             m.d.sync += largest.eq(place)
         return place, undefined | (largest == _LOWEST), largest
 
-    #: Cycles from the address of an element to its term: buffer, element, place, distance, exponential.
-    _term_latency = 4 + Exponential.latency
+    #: Cycles from the address of an element to its term; one of them finds the distance.
+    _term_latency = _BUFFER + _PLACE + 1 + Exponential.latency
 
     def _term(self, m, distance, adding, dividing):
         """The term of the element of `_term_latency` cycles ago, and whether it entered to be added, or divided.
@@ -147,12 +155,12 @@ class Softmax(wiring.Component):
     def _divide(self, m, term, start, total):
         """The quotient of term and total, its remainder's sticky bit below it, and a pulse when both are complete."""
         rest, quotient = Signal(len(total) + 1), Signal(2 * _STEPS)
+        three = delay(m, total + (total << 1), 1)  # the sum is complete long before the first quotient
         with m.If(start):
             m.d.sync += rest.eq(term)
         with m.Else():
-            high, after_high = _bit(rest, total)
-            low, after_low = _bit(after_high, total)
-            m.d.sync += [rest.eq(after_low), quotient.eq(Cat(low, high, quotient))]
+            digit, left = _digit(Cat(Const(0, 1), rest), total, three)
+            m.d.sync += [rest.eq(Cat(Const(0, 1), left)), quotient.eq(Cat(digit, quotient))]
         return Cat(rest.any(), quotient), _later(m, start, _STEPS + 1)[-1]
 
     def _rounded(self, m, quotient, ready):
@@ -162,10 +170,14 @@ class Softmax(wiring.Component):
         return rounder.o, _later(m, ready, rounder.latency)[-1]
 
 
-def _bit(rest, total):
-    """The next bit of a quotient, and twice what is left."""
-    bit = rest >= total
-    return bit, Cat(0, Mux(bit, rest - total, rest))[:len(rest)]
+def _digit(twice, total, three):
+    """The next two bits of a quotient, from twice the rest, which is below four times the total; and what is left.
+
+    All three differences are computed at once, and their signs choose one of them.
+    """
+    one, two, over = ((twice - multiple).as_signed() for multiple in (total, total << 1, three))
+    low, high = Mux(one < 0, twice, one), Mux(over < 0, two, over)
+    return (Cat(Mux(two < 0, one >= 0, over >= 0), two >= 0), Mux(two < 0, low, high)[:len(total)])
 
 
 def _later(m, signal, cycles):

@@ -2,15 +2,15 @@
 
 import cocotb
 import numpy as np
-from concord.hw.mfu.adder import FloatAdder
-from concord.sim.drivers.bench import assert_equal
+from concord.sim.drivers.bench import CONFIG, assert_equal
 from concord.sim.drivers.stream import drive_pipeline
 from concord.sim.reference.multifunction import stage
 from concord.spec.isa.operations import Stage, codes
+from concord.spec.machine import timing
 
 CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "front[15] & ~(zero & subtract)", "new": "front[15]"},
+    {"old": "front[15] & ~(v[\"zero\"] & v[\"differ\"])", "new": "front[15]"},
     {"old": "value[:3].any()", "new": "value[2]"},
 )
 
@@ -23,5 +23,5 @@ async def matches_golden(dut):
     near = a ^ rng.choice(np.array([0, 0x8000, 0x8001, 3, 0x400], np.uint16), a.size)
     b = np.where(rng.random(a.size) < 0.5, b, near)
     op = rng.choice(codes(Stage.ADD), a.size)
-    got = (await drive_pipeline(dut, {"a": a, "b": b, "op": op}, ["o"], FloatAdder.latency))["o"]
+    got = (await drive_pipeline(dut, {"a": a, "b": b, "op": op}, ["o"], timing.adder(CONFIG.mfu_registers)))["o"]
     assert_equal("o", got, stage(Stage.ADD, op, a, b), op=(op, Stage.ADD), a=a, b=b)

@@ -11,7 +11,7 @@ from concord.spec.numbers.softmax import DISTANCE_BITS, wholes
 CONFIGURATIONS = ("tiny_softmax",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "fall >> softmax.LOW_BITS", "new": "fall >> softmax.LOW_BITS + 1"},
-    {"old": "delay(m, shift, 4)", "new": "delay(m, shift, 3)"},
+    {"old": "delay(m, shift, 5)", "new": "delay(m, shift, 4)"},
 )
 
 

@@ -16,8 +16,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},
 )
 
-LANES, MORE = CONFIG.mfu_lanes, CONFIG.more_functions
-FACTOR_AT, LATENCY = timing.factor_due(LANES, more=MORE), timing.mfu(LANES, more=MORE)
+LANES, MORE, REGISTERS = CONFIG.mfu_lanes, CONFIG.more_functions, CONFIG.mfu_registers
+FACTOR_AT, LATENCY = timing.factor_due(LANES, REGISTERS, more=MORE), timing.mfu(LANES, REGISTERS, more=MORE)
 WORD = data.ArrayLayout(16, LANES)
 BROUGHT = data.ArrayLayout(WORD, TAPS)
 

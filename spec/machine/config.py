@@ -20,13 +20,15 @@ _RANGES = {
     "bias_bits": (2, 32),
     "vector_rf": (0, 65536),
     "softmax_words": (0, MOST_ELEMENTS // 2),
+    "mfu_registers": (0, 3),
 }
 
 WIDEST_CODE = 8  #: Most bits of an element with an exponent of its own in hardware.
 
-#: Attributes whose default, 0 or False, stands for a machine without the unit or memory. Records leave them out where
-#: they have it, so that the digest of such a machine, and thus its firmware, does not depend on them.
-_OPTIONAL = ("softmax_words", "more_functions")
+#: Attributes whose default, 0 or False, stands for a machine without the unit or memory, or as machines are without a
+#: choice. Records leave them out where they have it, so that the digest of such a machine, and thus its firmware, does
+#: not depend on them.
+_OPTIONAL = ("softmax_words", "more_functions", "mfu_registers")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +73,8 @@ class Config:
                           unit.
         more_functions:   Whether the activation stages compute exp, reciprocal, reciprocal root and root, too, the add
                           stages the largest element and the sum of a vector, and operands can be held.
+        mfu_registers:    Number of registers of each stage of the multi-function units, 3; 0 for as many as a clock of
+                          125 MHz needs, and with `more_functions`, as a reduction takes more cycles than 3.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -107,6 +111,7 @@ class Config:
     lazy_update: bool = False
     softmax_words: int = 0
     more_functions: bool = False
+    mfu_registers: int = 0
 
     def __post_init__(self):
         check_types(self)
@@ -140,6 +145,11 @@ class Config:
             raise ValueError(f"softmax_words = {self.softmax_words} is too large: a softmax of more than "
                              f"{MOST_ELEMENTS} elements is not exact enough, so {MOST_ELEMENTS // self.mfu_lanes} "
                              f"words of {self.mfu_lanes} lanes would do")
+        if self.mfu_registers not in (0, 3):
+            raise ValueError(f"mfu_registers = {self.mfu_registers} must be 0 or 3")
+        if self.mfu_registers and self.more_functions:
+            raise ValueError(f"mfu_registers = {self.mfu_registers} must be 0 with more_functions: the reductions of "
+                             "an add stage take more cycles")
 
     def _check_elements(self):
         """Refuse operands whose elements have exponents of their own where sums or multipliers cannot take them."""

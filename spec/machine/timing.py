@@ -6,9 +6,6 @@ for each other are not constant, so no function here knows them.
 
 from concord.spec.machine.config import Config
 
-ADD = 4  #: Add stage of a multi-function unit, on machines without reductions.
-ACTIVATION = 4  #: Activation stage.
-MULTIPLY = 3  #: Multiply stage.
 ROUND = 4  #: Rounding of an integer to binary16.
 
 READ = 3  #: From the address of a word to the word: the interlock lets it pass, the memory grants it, and answers.
@@ -16,35 +13,50 @@ QUEUE = 2  #: From the input of an empty queue to its output.
 BEAT = 6  #: From a product to its first beat.
 
 
+def adder(registers: int = 0) -> int:
+    """Adders of a multi-function unit; `registers` is the attribute `mfu_registers`, here and below."""
+    return registers or 5
+
+
+def activation(registers: int = 0, *, more: bool = False) -> int:
+    """Activation stage of a multi-function unit; the functions of subnormal numbers need one cycle `more`."""
+    return registers or 6 + more
+
+
+def multiplier(registers: int = 0) -> int:
+    """Multiply stage of a multi-function unit."""
+    return registers or 4
+
+
 def reducer(lanes: int) -> int:
     """Reductions: the elements as integers, the tree of the lanes, the words so far, rounding, the choice."""
-    return 2 + (lanes - 1).bit_length() + 1 + ROUND + 1
+    return 3 + (lanes - 1).bit_length() + 1 + ROUND + 1
 
 
-def add_stage(lanes: int, *, more: bool) -> int:
+def add_stage(lanes: int, registers: int = 0, *, more: bool) -> int:
     """Add stage of a multi-function unit; with `more` functions, reductions are computed beside the sums."""
-    return max(ADD, reducer(lanes)) if more else ADD
+    return max(adder(registers), reducer(lanes)) if more else adder(registers)
 
 
-def factor_due(lanes: int, *, more: bool) -> int:
+def factor_due(lanes: int, registers: int = 0, *, more: bool) -> int:
     """From a word's entry into a multi-function unit to its multiply stage."""
-    return add_stage(lanes, more=more) + ACTIVATION
+    return add_stage(lanes, registers, more=more) + activation(registers, more=more)
 
 
-def mfu(lanes: int, *, more: bool) -> int:
+def mfu(lanes: int, registers: int = 0, *, more: bool) -> int:
     """One multi-function unit."""
-    return factor_due(lanes, more=more) + MULTIPLY
+    return factor_due(lanes, registers, more=more) + multiplier(registers)
 
 
 def mfu_pipeline(config: Config) -> int:
     """From the read of a word to the write of its result, through both multi-function units."""
-    return 2 + 2 * mfu(config.mfu_lanes, more=config.more_functions)
+    return 2 + 2 * mfu(config.mfu_lanes, config.mfu_registers, more=config.more_functions)
 
 
 def operands_due(config: Config) -> tuple[int, ...]:
     """From the read of a word to the read of each of its operands: of both add stages, then of both multiply stages."""
-    unit = mfu(config.mfu_lanes, more=config.more_functions)
-    factor = factor_due(config.mfu_lanes, more=config.more_functions)
+    unit = mfu(config.mfu_lanes, config.mfu_registers, more=config.more_functions)
+    factor = factor_due(config.mfu_lanes, config.mfu_registers, more=config.more_functions)
     return 0, unit, factor, unit + factor
 
 

@@ -44,6 +44,14 @@ def test_random_programs():
     assert not any(found.missed.values()), found.missed
 
 
+def test_random_programs_of_a_machine_whose_stages_have_three_registers(tmp_path):
+    path = tmp_path / "shallow.toml"
+    path.write_text('based_on = "tiny"\nmfu_registers = 3\n')
+    found = run_programs((str(path),), 50)
+    assert not found.failures, "\n".join(map(str, found.failures))
+    assert found.programs == 50
+
+
 def test_random_programs_of_a_machine_of_floats():
     found = run_programs(("tiny_float",), 50)
     assert not found.failures, "\n".join(map(str, found.failures))

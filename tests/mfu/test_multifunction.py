@@ -32,9 +32,13 @@ def operands(seed: int, count: int):
     return np.concatenate([a, grid[0].ravel()]), np.concatenate([b, grid[1].ravel()])
 
 
-@pytest.fixture(scope="module")
-def adder():
-    return PipelineHarness(FloatAdder(), "adder")
+#: Values of the attribute `mfu_registers`.
+REGISTERS = pytest.mark.parametrize("registers", [0, 3])
+
+
+@pytest.fixture(scope="module", params=[0, 3])
+def adder(request):
+    return PipelineHarness(FloatAdder(request.param), "adder")
 
 
 @pytest.mark.parametrize("op", codes(Stage.ADD))
@@ -50,20 +54,21 @@ def test_adder_changes_its_operation_every_cycle(adder):
     assert_equal("o", adder(a=a, b=b, op=ops)["o"], stage(Stage.ADD, ops, a, b), op=(ops, Stage.ADD), a=a, b=b)
 
 
-def test_multiplier():
+@REGISTERS
+def test_multiplier(registers):
     a, b = operands(5, 4_000_000)
     ops = np.where(np.random.default_rng(5).random(a.size) < 0.9, Operation.VV_MUL.code, BYPASS)
-    got = PipelineHarness(FloatMultiplier(), "multiplier")(a=a, b=b, op=ops)["o"]
+    got = PipelineHarness(FloatMultiplier(registers), "multiplier")(a=a, b=b, op=ops)["o"]
     assert_equal("o", got, stage(Stage.MUL, ops, a, b), op=(ops, Stage.MUL), a=a, b=b)
 
 
-@pytest.mark.parametrize("more", [False, True])
-def test_activation_on_every_input(more):
+@pytest.mark.parametrize(("more", "registers"), [(False, 0), (False, 3), (True, 0)])
+def test_activation_on_every_input(more, registers):
     every = np.tile(EVERY, len(codes(Stage.ACT, more=more)))
     ops = np.repeat(codes(Stage.ACT, more=more), EVERY.size)
     want = stage(Stage.ACT, ops, every)
     order = np.random.default_rng(0).permutation(every.size)
-    got = PipelineHarness(Activation(more), "activation")(a=every[order], op=ops[order])["o"]
+    got = PipelineHarness(Activation(more, registers), "activation")(a=every[order], op=ops[order])["o"]
     assert_equal("o", got, want[order], op=(ops[order], Stage.ACT), a=every[order])
 
 
@@ -102,8 +107,8 @@ def test_binary16_rounder_refuses_scales_that_do_not_fit(scales):
         Binary16Rounder(32, scales)
 
 
-@pytest.mark.parametrize("lanes", [2, 4])
-def test_multifunction_unit(lanes):
+@pytest.mark.parametrize(("lanes", "registers"), [(2, 0), (4, 0), (2, 3)])
+def test_multifunction_unit(lanes, registers):
     rng, count = np.random.default_rng(lanes), 100_000
     value, addend, factor = (rng.integers(0, 1 << 16, (count, lanes), np.uint16) for _ in range(3))
     # Half of the words hold numbers near one, as random patterns often lead to infinities.
@@ -115,7 +120,7 @@ def test_multifunction_unit(lanes):
     control["tap"] = rng.integers(0, len(Tap), (count, TAPS))
     want, want_taps = multifunction(value, addend, factor, taps, **control)
 
-    dut = MultiFunctionUnit(lanes)
+    dut = MultiFunctionUnit(lanes, registers=registers)
     late = np.roll(factor, dut.factor_at, axis=0)
     got = PipelineHarness(dut, "multifunction")(
         value=value, addend=addend, factor=late, tap=taps, control=pack_rows(control_shape(more=False), control))

@@ -21,7 +21,7 @@ def test_numbers_have_a_range(name, value):
         replace(preset("tiny"), **{name: value})
 
 
-MAY_BE_ZERO = ("acc_int", "acc_frac", "vector_rf", "multipliers", "softmax_words")
+MAY_BE_ZERO = ("acc_int", "acc_frac", "vector_rf", "multipliers", "softmax_words", "mfu_registers")
 
 
 @pytest.mark.parametrize("name", [name for name in NUMBERS if name not in MAY_BE_ZERO])
@@ -70,6 +70,9 @@ def test_a_bool_is_no_number_and_a_number_no_bool():
     ({"tile_engines": 3}, "matrix_tiles = 32 must be a multiple of tile_engines = 3: 30 or 33 would do"),
     ({"message_bytes": 5}, "message_bytes = 5 must be 4, 8 or 16"),
     ({"acc_frac": 43}, "acc_frac = 43 drops bits of small blocks: it must be at least 44"),
+    ({"mfu_registers": 2}, "mfu_registers = 2 must be 0 or 3"),
+    ({"mfu_registers": 3, "more_functions": True},
+     "mfu_registers = 3 must be 0 with more_functions: the reductions of an add stage take more cycles"),
     ({"native_dim": 512, "mfu_lanes": 512}, "mfu_lanes = 512 must be at most 256 with lazy_update"),
 ])
 def test_attributes_that_do_not_go_together(changes, sentence):
@@ -147,6 +150,14 @@ def test_a_machine_without_more_functions_has_the_record_and_digest_of_machines_
     assert more.record()["more_functions"] is True
     assert more.digest != tiny.digest
     assert Config.from_record(json.loads(json.dumps(more.record()))) == more
+
+
+def test_a_machine_whose_stages_are_as_deep_as_a_clock_needs_has_the_record_of_machines_that_know_no_depths():
+    tiny, shallow = preset("tiny"), replace(preset("tiny"), mfu_registers=3)
+    assert "mfu_registers" not in tiny.record()
+    assert shallow.record()["mfu_registers"] == 3
+    assert shallow.digest != tiny.digest
+    assert Config.from_record(json.loads(json.dumps(shallow.record()))) == shallow
 
 
 def test_a_softmax_has_a_largest_number_of_elements():
