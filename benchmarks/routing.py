@@ -7,6 +7,7 @@ from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 from concord.handover.netlist import synthesise
 from concord.handover.place import Placed, place
+from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.verilog import verilog
 
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
@@ -56,7 +57,7 @@ def _pieces(bits: Value) -> int:
 
 def boxed(dut: Component) -> str:
     """The Verilog of a component between shift registers."""
-    return verilog(Boxed(dut), "top")
+    return verilog(Boxed(dut), "top", Ecp5())
 
 
 def route(text: str, target: int, seed: int = 1) -> Placed:

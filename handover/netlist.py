@@ -6,11 +6,14 @@ from pathlib import Path
 
 from concord.hw.verilog import YOSYS
 
+#: Cells of the registers with the attribute `keep`: it is one of wires, and Yosys would merge the cells of equal ones.
+_KEPT = "a:keep %ci1:+[Q] t:$*dff* %i"
 _MAP = "synth_ecp5 -top top -nowidelut"
 #: Yosys's commands from top.v to top.json. Names of wires are hidden: ABC takes none twice, and wires that nothing uses
 #: keep theirs, which makes Yosys fail. Those of cells stay, so that a path names the units through which it goes.
 SCRIPT = "; ".join([
-    "read_verilog top.v", "hierarchy -top top", "rename -hide w:*", "proc", "opt_expr", "opt_clean", "wreduce",
+    "read_verilog top.v", "hierarchy -top top", "rename -hide w:*", "proc", f"setattr -set keep 1 {_KEPT}",
+    "opt_expr", "opt_clean", "wreduce",
     f"{_MAP} -run :map_luts", "opt_clean -purge", f"{_MAP} -run map_luts:check", "blackbox =A:whitebox",
     "setattr -unset src c:* w:*", "write_json top.json"])
 #: Parameter of the first half of a carry cell that makes the carry itself, see `hw.lib.ecp5`.

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import address_bits, entry_reads, index_of
+from concord.hw.lib.payloads import ENTRY_READ, address_bits, entry_reads, index_of
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import vector_reads
 from concord.spec.isa.instructions import ADDRESS_BITS
@@ -23,7 +23,7 @@ class HostRead(wiring.Component):
         entry_o: Out(stream {entry, address, remaining}). Entries for `MessageOutput`.
 
     Timing:
-        One word in each cycle. An entry every 3 cycles, since `MessageOutput` takes several cycles to send one.
+        One word in each cycle. An entry every 4 cycles, since `MessageOutput` takes several cycles to send one.
     """
 
     def __init__(self, config: Config):
@@ -60,12 +60,13 @@ class HostRead(wiring.Component):
 
     def _entries(self, m, wanted, left):
         """Read one entry at a time. Returns whether the entry at the present address is read."""
-        coming, taken = Signal(), self.vector_rf.request.valid & self.vector_rf.grant
-        m.d.comb += self.vector_rf.request.valid.eq(wanted & ~coming & ~self.entry_o.valid)
-        m.d.sync += coming.eq(taken)
+        taken = self.vector_rf.request.valid & self.vector_rf.grant
+        coming = Signal(ENTRY_READ)  # the entry comes after so many cycles
+        m.d.comb += self.vector_rf.request.valid.eq(wanted & ~coming.any() & ~self.entry_o.valid)
+        m.d.sync += coming.eq(Cat(taken, coming))
         with m.If(taken):
             m.d.sync += [self.entry_o.p.address.eq(self.i.p.address), self.entry_o.p.remaining.eq(left)]
-        with m.If(coming):
+        with m.If(coming[-1]):
             m.d.sync += [self.entry_o.valid.eq(1), self.entry_o.p.entry.eq(self.vector_rf.entry)]
         with m.Elif(self.entry_o.ready):
             m.d.sync += self.entry_o.valid.eq(0)

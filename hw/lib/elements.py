@@ -1,8 +1,8 @@
 """Elements with exponents of their own: what hardware sees of a code, and binary16 numbers as codes.
 
-A number becomes a code in four steps, which registers separate: its distance from the shared exponent, its significand
-without leading zeros, rounding, and clipping. Codes rise with magnitudes, so that a significand that is rounded up to
-the next power of two carries into the exponent field.
+A number becomes a code in six steps, which registers separate: its distance from the shared exponent, the leading zeros
+of its significand, the significand without them, its shift if it is small, rounding, and clipping. Codes rise with
+magnitudes, so that a significand that is rounded up to the next power of two carries into the exponent field.
 """
 
 from typing import NamedTuple
@@ -62,10 +62,14 @@ def without_minus_zero(codes, fmt: Format):
 
 
 def distance(number, base, fmt: Format):
-    """Sign, significand, its leading zeros, distance below the highest exponent, and whether the number is infinite."""
+    """Sign, significand, distance below the highest exponent, and whether the number is infinite."""
     field, bits = significand(number)
-    zeros, _ = leading_zeros(bits)
-    return number.sign, bits, zeros, base - field, number.exponent.all()
+    return number.sign, bits, base - field, number.exponent.all()
+
+
+def zeros(sign, bits, shift, beyond, fmt, unsigned):
+    """The same, and the leading zeros of the significand."""
+    return sign, bits, leading_zeros(bits)[0], shift, beyond
 
 
 def normalise(sign, bits, zeros, shift, beyond, fmt, unsigned):
@@ -73,16 +77,21 @@ def normalise(sign, bits, zeros, shift, beyond, fmt, unsigned):
     return sign, (bits << zeros)[:len(bits)], (1 << fmt.field_bits) + 1 - shift - zeros, beyond
 
 
-def nearest(sign, bits, field, beyond, fmt, unsigned):
-    """The magnitude of the code, rounded half to even significands, and one bit more for a carry."""
+def denormalise(sign, bits, field, beyond, fmt, unsigned):
+    """The significand with what the rounding loses below it, and the exponent field of the code."""
     below = field < 1
     places = Mux(below, Mux(field < -fmt.precision, fmt.precision + 1, 1 - field), 0)[:(fmt.precision + 1).bit_length()]
     shifted = Cat(Const(0, fmt.precision + 1), bits) >> places
-    kept, rest = shifted[-fmt.precision:], shifted[:-fmt.precision]
     exponent = Mux(below | ~bits[-1], 0, field)[:fmt.field_bits]
+    return sign, shifted[:len(bits) + fmt.precision + 1], exponent, beyond | (field >= 1 << fmt.field_bits) & bits[-1]
+
+
+def nearest(sign, shifted, exponent, beyond, fmt, unsigned):
+    """The magnitude of the code, rounded half to even significands, and one bit more for a carry."""
+    kept, rest = shifted[-fmt.precision:], shifted[:-fmt.precision]
     round_up = rest[-1] & (rest[:-1].any() | kept[0])
     code = (Cat(kept[:-1], exponent) + round_up)[:fmt.code_bits]
-    return sign, code, beyond | (field >= 1 << fmt.field_bits) & bits[-1]
+    return sign, code, beyond
 
 
 def clip(sign, code, beyond, fmt, unsigned):

@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import adder_tree
-from concord.hw.lib.pipeline import delay, delay_control
+from concord.hw.lib.pipeline import copies, delay, delay_control
+from concord.hw.mvm.matrix_rf import ROWS
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.tile_engine import result_bits
 from concord.spec.machine.config import Config
@@ -20,17 +21,19 @@ class Accumulator(wiring.Component):
         config: The machine.
 
     Members:
-        terms: In. Results of the tile engines, [engine][row].
+        terms: In. Results of the tile engines, [engine][row], `terms_after` cycles after what says of them:
         valid, last: In(1). `terms` hold a beat; it is the last beat of a row of tiles.
         rows: In. Number of rows whose overflow events count.
         totals: Out(1). Pulse: totals of a row of tiles can be picked up from the next cycle on.
         select: In(range). Word of the totals to read.
-        o: Out. Totals [lane] of that word, one cycle later.
+        o: Out. Totals [lane] of that word, two cycles later.
         partial, excess: Out. Number of sums that did not fit and largest excess; 0 if the configuration does not count.
 
     Timing:
-        One beat a cycle. `totals` comes `latency` cycles after the terms of the last beat.
+        One beat a cycle. `totals` comes `latency` cycles after `last`.
     """
+
+    terms_after = 1
 
     def __init__(self, config: Config):
         self.config, self.width = config, result_bits(config)
@@ -50,27 +53,32 @@ class Accumulator(wiring.Component):
         m = Module()
         config, bits = self.config, self.config.sum_bits
         valid = delay_control(m, self.valid, self.latency)
-        last, rows = delay(m, self.last, self.latency), delay(m, self.rows, self.latency)
+        last = delay(m, self.last, self.latency)
         m.d.comb += self.totals.eq(valid & last)
+        # Each pair of these bits drives the registers of a few rows. With one for all rows, wires would be too slow.
+        marks = copies(m, Cat(valid, self.totals), -(-config.native_dim // ROWS), reset_less=False)
         exact, totals = [], []
         for r in range(config.native_dim):
             term = adder_tree(m, [engine[r] for engine in self.terms])
             kept = Signal(signed(bits), name=f"sum{r}")  # a reset in the middle of a row of tiles clears it
             total = Signal(signed(bits), name=f"total{r}", reset_less=True)
             exact.append(kept + term)
-            with m.If(self.totals):  # the flip-flops' own reset takes no gates, a choice of 0 would
+            there, complete = marks[r // ROWS]
+            with m.If(complete):  # the flip-flops' own reset takes no gates, a choice of 0 would
                 m.d.sync += kept.eq(0)
-            with m.Elif(valid):
+            with m.Elif(there):
                 m.d.sync += kept.eq(exact[-1])
-            with m.If(self.totals):
+            with m.If(complete):
                 m.d.sync += total.eq(exact[-1])
             totals.append(total)
-        m.d.sync += self.o.eq(Cat(totals).word_select(self.select, bits * config.mfu_lanes))
+        for lane, select in enumerate(copies(m, self.select, config.mfu_lanes)):
+            m.d.sync += self.o[lane].eq(Cat(totals[lane::config.mfu_lanes]).word_select(select, bits).as_signed())
 
         if config.count_overflows:
             width = max(len(value) for value in exact)
             m.submodules.overflow = overflow = OverflowCounter(config.native_dim, width, bits)
             m.d.comb += [
-                overflow.valid.eq(valid), overflow.used.eq(rows), overflow.values.eq(Cat(exact)),
+                overflow.valid.eq(delay_control(m, valid, self.terms_after)),
+                overflow.used.eq(delay(m, self.rows, self.latency + self.terms_after)), overflow.values.eq(Cat(exact)),
                 self.partial.eq(overflow.misfits), self.excess.eq(overflow.excess)]
         return m

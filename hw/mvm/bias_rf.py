@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.arithmetic import UNCHECKED
+from concord.hw.lib.pipeline import delay
 from concord.spec.machine.config import Config
 
 
@@ -18,8 +19,10 @@ class BiasRf(wiring.Component):
         o: Out. Integers of that word.
 
     Timing:
-        `o` follows `address` by one cycle. What is written can be read from the next cycle on.
+        `o` follows `address` by `latency` cycles. What is written can be read from the next cycle on.
     """
+
+    latency = 2
 
     def __init__(self, config: Config):
         self.config = config
@@ -34,6 +37,6 @@ class BiasRf(wiring.Component):
             shape=Value.cast(self.o).shape(), depth=self.config.bias_words, init=[], attrs=UNCHECKED)
         write, read = memory.write_port(), memory.read_port()
         m.d.comb += [
-            self.i.ready.eq(1), read.addr.eq(self.address), Value.cast(self.o).eq(read.data),
+            self.i.ready.eq(1), read.addr.eq(self.address), Value.cast(self.o).eq(delay(m, read.data, 1)),
             write.addr.eq(self.i.p.address), write.data.eq(self.i.p.data), write.en.eq(self.i.valid)]
         return m

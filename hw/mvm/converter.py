@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import gated_sum
 from concord.hw.lib.binary16_rounder import Binary16Rounder
 from concord.hw.lib.float16 import INFINITY
 from concord.hw.lib.payloads import word
@@ -25,7 +26,7 @@ class Converter(wiring.Component):
 
     Members:
         i: In {valid, bias, integer, out_scale, lanes}. `bias` adds `start`; lanes from `lanes` on give +0.
-        sums, start: In. Integers [lane].
+        sums, start: In. Integers [lane], `sums_after` cycles after `i`.
         valid: Out(1). `o` holds a word.
         o: Out(word). Result.
         partial, excess_partial: Out. Sums with a start value that do not fit the accumulator.
@@ -33,10 +34,11 @@ class Converter(wiring.Component):
             configuration counts them.
 
     Timing:
-        One word a cycle, `latency` cycles later. Never stalls.
+        One word a cycle, `latency` cycles after `i`. Never stalls.
     """
 
-    latency = 1 + Binary16Rounder.latency
+    sums_after = 1
+    latency = sums_after + 1 + Binary16Rounder.latency
 
     def __init__(self, config: Config):
         self.config = config
@@ -50,10 +52,11 @@ class Converter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, i = self.config, self.i
-        exact = [Mux(lane < i.lanes, total + Mux(i.bias, start, 0), 0)
-                 for lane, (total, start) in enumerate(zip(self.sums, self.start, strict=True))]
+        used = [delay(m, lane < i.lanes, self.sums_after) for lane in range(config.mfu_lanes)]
+        biased = [delay(m, i.bias & (lane < i.lanes), self.sums_after) for lane in range(config.mfu_lanes)]
+        exact = [gated_sum(m, platform, *each) for each in zip(used, self.sums, biased, self.start, strict=True)]
         totals = [delay(m, value[:config.sum_bits].as_signed(), 1) for value in exact]
-        scale = delay(m, Mux(i.integer, i.out_scale, config.acc_frac), 1)
+        scale = delay(m, Mux(i.integer, i.out_scale, config.acc_frac), self.sums_after + 1)
         scales = range(min(-32, config.acc_frac), max(31, config.acc_frac) + 1)
         m.d.comb += self.valid.eq(delay_control(m, i.valid, self.latency))
         for k, total in enumerate(totals):
@@ -70,10 +73,11 @@ class Converter(wiring.Component):
         m.submodules.totals = output = OverflowCounter(lanes, config.sum_bits, config.output_bits)
         m.submodules.infinite = infinite = OverflowCounter(lanes, 2, 1)
         # A word counts in one of the two ways; both counts leave at the same time.
-        late = self.latency - 1
+        late = self.latency - self.sums_after - 1
         integer, used, valid = delay(m, i.integer, self.latency), delay(m, i.lanes, self.latency), self.valid
         m.d.comb += [
-            partial.valid.eq(i.valid), partial.used.eq(i.lanes), partial.values.eq(Cat(exact)),
+            partial.valid.eq(delay_control(m, i.valid, self.sums_after)),
+            partial.used.eq(delay(m, i.lanes, self.sums_after)), partial.values.eq(Cat(exact)),
             output.valid.eq(valid & integer), output.used.eq(used),
             output.values.eq(Cat(delay(m, total, late) for total in totals)),
             infinite.valid.eq(valid & ~integer), infinite.used.eq(used),

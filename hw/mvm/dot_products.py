@@ -19,7 +19,7 @@ from typing import NamedTuple
 from amaranth import *
 from concord.hw.lib.arithmetic import adder_tree, extremes, gated_sum, shifted_sum, sum_or_difference, within
 from concord.hw.lib.elements import Element, element
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import copies, delay
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
@@ -32,7 +32,8 @@ class Group(NamedTuple):
     Attributes:
         rows:        Number of rows.
         multipliers: Number of multipliers for each lane.
-        cycles:      Number of cycles that take the sums of the rows apart.
+        cycles:      Number of cycles beside those of the adder tree: two for factors and products, and those that take
+                     the sums of the rows apart.
     """
 
     rows: int
@@ -40,7 +41,7 @@ class Group(NamedTuple):
     cycles: int
 
 
-PAIR, TRIPLE, SINGLE = Group(2, 1, 1), Group(3, 2, 3), Group(1, 1, 0)
+PAIR, TRIPLE, SINGLE = Group(2, 1, 3), Group(3, 2, 5), Group(1, 1, 2)
 
 
 def groups(config: Config, cycles: int) -> Iterator[Group]:
@@ -93,6 +94,7 @@ class SharedProducts:
             operand: Mantissas of the vector, [lane].
             total: The sum of the operand, log2(lanes) cycles later.
         """
+        total = delay(m, total, 2) if group is not SINGLE else None
         if group is SINGLE:
             return [self._sum(m, rows[0], operand, extremes(self.weights))]
         low, high = self.weights.lowest << self.shift, (self.weights.highest + 1 << self.shift) - 1
@@ -106,9 +108,13 @@ class SharedProducts:
         return Cat(inverted, Const(0, self.shift - len(inverted)), high).as_signed()
 
     def _sum(self, m, factors, operand, ends):
-        """Sum over the lanes of factor times operand, log2(lanes) cycles later. A factor lies within `ends`."""
+        """Sum over the lanes of factor times operand, log2(lanes) + 2 cycles later. A factor lies within `ends`.
+
+        Each multiplier has registers of its own around it: it takes half of a cycle, and may lie far away from others.
+        """
         ends = [a * b for a in ends for b in extremes(self.operand)]
-        return adder_tree(m, [within(factor * x, *ends) for factor, x in zip(factors, operand, strict=True)])
+        pairs = [(delay(m, factor, 1), *copies(m, x, 1)) for factor, x in zip(factors, operand, strict=True)]
+        return adder_tree(m, [delay(m, within(factor * x, *ends), 1) for factor, x in pairs])
 
     def _pair(self, m, both, total):
         """The two sums of a pair, one cycle later."""

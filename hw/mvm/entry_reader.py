@@ -10,7 +10,7 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.column_walker import column_addresses
 from concord.hw.mvm.operand_buffer import operand
-from concord.hw.mvm.vector_rf import bank_read
+from concord.hw.mvm.vector_rf import VectorRf, bank_read
 from concord.spec.machine.config import Config
 
 STEPS = 3  # steps that wait for their beats
@@ -29,7 +29,7 @@ class EntryReader(wiring.Component):
         writers, progress: In. The chains that write VectorRf, and their progress.
         ready: Out(1). The next beat may go.
         go, group: In. A beat goes, and its lane group. end: In(1). It is the last beat of the step.
-        reads: Out, entries: In. Reads of the banks of VectorRf, and what they yield one cycle later.
+        reads: Out, entries: In. Reads of the banks of VectorRf, and what they yield `latency` cycles later.
         conflict: Out(1). A column is read before the first beat of its step.
         o: Out. One operand for each column of the step.
 
@@ -38,7 +38,7 @@ class EntryReader(wiring.Component):
         first one in its fullest bank.
     """
 
-    latency = 1
+    latency = VectorRf.latency
 
     def __init__(self, config: Config):
         self.config = config
@@ -89,14 +89,14 @@ class EntryReader(wiring.Component):
     def _collect(self, m, banks, early, picked):
         """Keep the columns that were read early, and give the lane group of all columns."""
         config = self.config
-        group = delay(m, self.group, 1)
+        group = delay(m, self.group, self.latency)
         for j, bank in enumerate(banks):
-            came = self.entries.as_value().word_select(delay(m, bank, 1), entry(config).size)
+            came = self.entries.as_value().word_select(delay(m, bank, self.latency), entry(config).size)
             if j < len(banks) - 1:  # no column after the last one shares its bank
                 kept = Signal(entry(config).size, name=f"kept{j}", reset_less=True)
-                with m.If(delay(m, picked[j], 1)):
+                with m.If(delay(m, picked[j], self.latency)):
                     m.d.sync += kept.eq(came)
-                came = Mux(delay(m, early[j], 1), kept, came)
+                came = Mux(delay(m, early[j], self.latency), kept, came)
             came = data.View(entry(config), came)
             m.d.comb += [
                 self.o[j].exponent.eq(came.exponent), self.o[j].mantissas.as_value().eq(

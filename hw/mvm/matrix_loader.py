@@ -7,8 +7,9 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.arithmetic import low_high
 from concord.hw.lib.elements import magnitude
 from concord.hw.lib.payloads import Load, word
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.queue import Queue
-from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.hw.mvm.matrix_rf import mark_write, record_write
 from concord.hw.mvm.quantizer import Quantizer
 from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.machine.config import Config
@@ -96,17 +97,19 @@ class MatrixLoader(wiring.Component):
                 item.last.eq(count.all()), tiles.o.ready.eq(part.all() & count.all())]
 
     def _writes(self, m, item, valid, quantized):
-        """Write the records of a tile, and after the last one its mark."""
-        config = self.config
-        known, marked = Signal(range(config.groups + 1)), Signal(range(config.groups + 1))
-        used = Cat(magnitude(code, config.weights) for code in record(config)(item.record).mantissas).any()
-        before = Mux((item.row == 0) & (item.group == 0), 0, known)
-        m.d.comb += marked.eq(Mux(used & (item.group >= before), item.group + 1, before))
-        loaded = Signal()
-        m.d.sync += [self.write.valid.eq(valid), self.mark.valid.eq(valid & item.last),
-                     loaded.eq(valid & item.last & quantized), self.done.eq(loaded)]
+        """Write the records of a tile, and two cycles after the last one its mark."""
+        config, write = self.config, self.write
+        m.d.sync += write.valid.eq(valid)
         with m.If(valid):
-            m.d.sync += [
-                known.eq(marked), self.mark.tile.eq(item.tile), self.mark.mark.eq(marked),
-                self.write.tile.eq(item.tile), self.write.row.eq(item.row), self.write.group.eq(item.group),
-                self.write.record.eq(item.record)]
+            m.d.sync += [write[name].eq(item[name]) for name in ("tile", "row", "group", "record")]
+
+        used = delay(m, Cat(magnitude(code, config.weights) for code in write.record.mantissas).any(), 1)
+        known, marked = Signal(range(config.groups + 1)), Signal(range(config.groups + 1))
+        group, first = delay(m, write.group, 1), delay(m, (write.row == 0) & (write.group == 0), 1)
+        before = Mux(first, 0, known)
+        ends, loaded = delay_control(m, valid & item.last, 2), delay_control(m, valid & item.last & quantized, 2)
+        m.d.comb += marked.eq(Mux(used & (group >= before), group + 1, before))
+        m.d.sync += [self.mark.valid.eq(ends), self.mark.tile.eq(delay(m, write.tile, 1)), self.mark.mark.eq(marked)]
+        m.d.comb += self.done.eq(delay_control(m, loaded, 2))
+        with m.If(delay_control(m, valid, 2)):
+            m.d.sync += known.eq(marked)

@@ -78,6 +78,10 @@ class MatrixVectorMultiplier(wiring.Component):
         tiles is in `result` `latency` cycles after its last beat went. No timing depends on data but by zero marks.
     """
 
+    #: Cycles from a beat to its operands. Buffer and VectorRf are read one cycle before the beat.
+    operand_after = OperandBuffer.latency - 1
+    assert EntryReader.latency == OperandBuffer.latency
+
     def __init__(self, config: Config):
         config.require_hardware()
         self.config = config
@@ -104,7 +108,8 @@ class MatrixVectorMultiplier(wiring.Component):
     @property
     def arithmetic(self) -> int:
         """Cycles from the last beat of a row of tiles to its totals."""
-        return self.rotator.latency + self.engines[0].latency + self.accumulator.latency
+        return (self.operand_after + self.rotator.latency + self.engines[0].latency - Accumulator.terms_after
+                + self.accumulator.latency)
 
     @property
     def latency(self) -> int:
@@ -132,7 +137,7 @@ class MatrixVectorMultiplier(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(loader, port))
 
         beat = sequencer.beat
-        weights_after = self.rotator.latency + TileEngine.weights_after
+        weights_after = self.operand_after + self.rotator.latency + TileEngine.weights_after
         m.d.comb += [
             sequencer.complete.eq(operands.complete), sequencer.whole.eq(operands.whole),
             sequencer.marks.eq(matrix_rf.marks), matrix_rf.mark_tile.eq(sequencer.mark_tile),
@@ -175,19 +180,20 @@ class MatrixVectorMultiplier(wiring.Component):
             self.events.entries_read.eq(Mux(sequencer.read, sequencer.tiles, 0)),
             self.events.vectors.eq(quantizer.block + writer.block),
             self.events.invalid_vector.eq(quantizer.invalid | writer.invalid)]
-        with m.If(sequencer.beat.from_entries):
+        with m.If(delay(m, sequencer.beat.from_entries, self.operand_after)):
             m.d.comb += self.rotator.i.eq(reader.o)
 
     def _multiply(self, m, beat, matrix_rf):
         """Connect operands and tiles through the tile engines to the accumulators."""
         rotator, accumulator = self.rotator, self.accumulator
-        m.d.comb += [rotator.tile.eq(beat.tile), rotator.columns.eq(beat.columns)]
-        integer = delay(m, beat.integer, rotator.latency)
+        m.d.comb += [getattr(rotator, name).eq(delay(m, beat[name], self.operand_after))
+                     for name in ("tile", "columns")]
+        integer = delay(m, beat.integer, self.operand_after + rotator.latency)
         for j, engine in enumerate(self.engines):
             m.submodules[f"engine{j}"] = engine
             m.d.comb += [engine.operand.eq(rotator.o[j]), engine.integer.eq(integer),
                          engine.weights.eq(matrix_rf.o[j]), accumulator.terms[j].eq(engine.o)]
-        wait = rotator.latency + self.engines[0].latency
+        wait = self.operand_after + rotator.latency + self.engines[0].latency - Accumulator.terms_after
         m.d.comb += [accumulator.valid.eq(delay_control(m, beat.valid, wait)),
                      *(getattr(accumulator, name).eq(delay(m, beat[name], wait)) for name in ("last", "rows"))]
 

@@ -39,7 +39,7 @@ class OperandBuffer(wiring.Component):
         stalls while both halves hold operands.
     """
 
-    latency = 1
+    latency = 2
 
     def __init__(self, config: Config):
         self.config = config
@@ -83,7 +83,7 @@ class OperandBuffer(wiring.Component):
         bank, index = low_high(column, engines)
         part, line = low_high(place, per_row)
         sub, read_line = low_high(self.group, per_group)
-        later = delay(m, sub, 1)
+        later = delay(m, sub, self.latency)
         for e in range(engines):
             memory = Memory(shape=fmt.code_bits * row, depth=rows << high + 1, init=[], attrs=UNCHECKED)
             exponents = Memory(shape=fmt.exponent_bits, depth=2 << high, init=[], attrs=UNCHECKED)
@@ -99,6 +99,7 @@ class OperandBuffer(wiring.Component):
                 write_exponent.en.eq(here),
                 read.addr.eq(Cat(read_line, self.step[:high], reading)),
                 read_exponent.addr.eq(Cat(self.step[:high], reading)),
-                Value.cast(self.o[e].mantissas).eq(read.data.word_select(later, fmt.code_bits * config.lanes)),
-                self.o[e].exponent.eq(read_exponent.data),
+                Value.cast(self.o[e].mantissas).eq(
+                    delay(m, read.data, 1).word_select(later, fmt.code_bits * config.lanes)),
+                self.o[e].exponent.eq(delay(m, read_exponent.data, 1)),
             ]

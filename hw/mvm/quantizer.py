@@ -13,7 +13,6 @@ from concord.spec.machine import timing
 from concord.spec.numbers.formats import Format, Rule
 
 LARGEST = 0x7BFF  # magnitude bits of the largest finite number
-_MEASURE = 2  # levels of the comparison tree in one cycle
 
 
 def quantized(fmt: Format, lanes: int) -> data.StructLayout:
@@ -55,12 +54,13 @@ class Quantizer(wiring.Component):
     @property
     def compare(self) -> int:
         """Cycles from a word to its largest magnitude."""
-        return -(-(self.lanes - 1).bit_length() // _MEASURE)
+        return (self.lanes - 1).bit_length()
 
     @property
     def latency(self) -> int:
         """Cycles from the last word of a block at `i` to the first word of its mantissas at `o`."""
-        latency = self.compare + 2 + 2 + 4  # largest magnitude and exponent, their queue, four steps of conversion
+        # A finite number, the largest magnitude, the exponent in two steps, its queue, six steps of conversion.
+        latency = 1 + self.compare + 1 + 2 + 2 + len(_FIXED)
         assert latency == timing.quantizer(self.lanes)
         return latency
 
@@ -68,8 +68,8 @@ class Quantizer(wiring.Component):
     def depths(self) -> tuple[int, int]:
         """Number of words, and of exponents of blocks, that can wait for their conversion."""
         if self.short:  # every word may be a block
-            return (self.block_words + self.compare + 6,) * 2
-        words = 2 * self.block_words + 8
+            return (self.block_words + self.compare + 8,) * 2
+        words = 2 * self.block_words + self.compare + 8
         return words, 2 + words // self.block_words
 
     def elaborate(self, platform):
@@ -81,45 +81,51 @@ class Quantizer(wiring.Component):
         m.submodules.words = words = Queue(word, word_depth)
         m.submodules.scales = scales = Queue(scale, scale_depth)
 
-        clean = [_finite(Binary16(lane), self.i.p.integer) for lane in self.i.p.word]
+        # Words enter the queue one cycle after they are taken, when one more may be taken.
+        clean = [delay(m, _finite(Binary16(lane), self.i.p.integer), 1) for lane in self.i.p.word]
         taken = self.i.valid & self.i.ready
+        entering = delay_control(m, taken, 1)
         m.d.comb += [
-            self.i.ready.eq(words.i.ready), words.i.valid.eq(self.i.valid), words.i.p.lanes.eq(Cat(clean)),
-            self.invalid.eq(taken & Cat(Binary16(lane).exponent.all() for lane in self.i.p.word).any())]
-        self._measure(m, clean, taken, words.i.p.end, scales)
+            self.i.ready.eq(words.level < words.depth - 1),
+            words.i.valid.eq(entering), words.i.p.lanes.eq(Cat(clean)), self.invalid.eq(delay_control(
+                m, taken & Cat(Binary16(lane).exponent.all() for lane in self.i.p.word).any(), 1))]
+        i = self.i.p
+        self._measure(m, clean, entering, delay(m, Cat(i.integer, i.unsigned, i.last), 1), words.i.p.end, scales)
         self._convert(m, words, scales)
         return m
 
-    def _measure(self, m, clean, taken, end, scales):
+    def _measure(self, m, clean, taken, mode, end, scales):
         """Find the largest magnitude of each block, and from it the exponent and the scale."""
-        i, fmt = self.i.p, self.fmt
+        fmt = self.fmt
         place = Signal(range(self.block_words))
-        m.d.comb += end.eq((place == self.block_words - 1) | (i.last if self.short else 0))
+        m.d.comb += end.eq((place == self.block_words - 1) | (mode[2] if self.short else 0))
         with m.If(taken):
             m.d.sync += place.eq(Mux(end, 0, place + 1))
 
         values = [lane[:15] for lane in clean]
         while len(values) > 1:
-            for _ in range(_MEASURE):
-                values = [_greater(*values[k:k + 2]) for k in range(0, len(values), 2)]
-            values = [delay(m, value, 1) for value in values]
+            values = [delay(m, _greater(*values[k:k + 2]), 1) for k in range(0, len(values), 2)]
         first, close = delay(m, place == 0, self.compare), Signal()
         m.d.sync += close.eq(delay_control(m, taken & end, self.compare))
         largest = Signal(15)
         with m.If(delay_control(m, taken, self.compare)):
             m.d.sync += largest.eq(Mux(first, values[0], _greater(values[0], largest)))
-        mode = delay(m, Cat(i.integer, i.unsigned, i.last), self.compare + 1)
+        integer, unsigned, last = delay(m, mode, self.compare + 2)
 
-        stored = delay(m, Mux(mode[0], 0, _stored_exponent(largest, fmt)), 1)
-        integer, unsigned, last = delay(m, mode, 1)
-        ready = delay_control(m, close, 1)
+        # Exponents E count from -15. The exponent and the base of the shifts, which follows from it, do not wait for
+        # each other.
+        power, low, high = delay(m, _exponent(largest, fmt), 1), fmt.e_min + 15, fmt.e_max + 15
+        stored = Mux(integer | (power < low), 0, Mux(power > high, high - low, power - low))[:fmt.exponent_bits]
+        base = Mux(power < low, low + 1, Mux(power > high, high + 1, power + 1))
+        ready = delay_control(m, close, 2)
         m.d.comb += [
             scales.i.valid.eq(ready), self.block.eq(ready),
-            scales.i.p.base.eq(Mux(integer, 15 + fmt.bits, stored + (16 + fmt.e_min))),
-            scales.i.p.exponent.eq(stored), scales.i.p.unsigned.eq(unsigned), scales.i.p.last.eq(last)]
+            scales.i.p.base.eq(delay(m, Mux(integer, 15 + fmt.bits, base)[:6], 1)),
+            scales.i.p.exponent.eq(delay(m, stored, 1)),
+            scales.i.p.unsigned.eq(delay(m, unsigned, 1)), scales.i.p.last.eq(delay(m, last, 1))]
 
     def _convert(self, m, words, scales):
-        """Align, round and clip the elements in four stages, which stall together."""
+        """Align, round and clip the elements in six stages, which stall together."""
         step, end = Signal(), words.o.p.end
         moving = words.o.valid & scales.o.valid
         m.d.comb += [step.eq(self.o.ready | ~self.o.valid), words.o.ready.eq(step & moving),
@@ -155,8 +161,8 @@ def _finite(number, integer):
     return Cat(bits, number.sign)
 
 
-def _stored_exponent(magnitude, fmt: Format):
-    """Stored exponent E - e_min of a block; `magnitude` holds the 15 bits of its largest magnitude."""
+def _exponent(magnitude, fmt: Format):
+    """Exponent E + 15 of a block before it is clipped; `magnitude` holds the 15 bits of its largest magnitude."""
     field, fraction = magnitude[10:], magnitude[:10]
     power = ~fraction.any() if fmt.rule == Rule.CEIL else Const(0)
     # A subnormal's E is -14 if it is at least (ceil: above) one half of the smallest normal number; below, the format
@@ -167,16 +173,19 @@ def _stored_exponent(magnitude, fmt: Format):
         ones = fraction[-fmt.precision:].all()
         small = Mux(fraction[9], 1 + fraction[9 - fmt.precision:9].all(), fraction[8 - fmt.precision:9].all())
         above = Mux(field.any(), field + 1 + ones, small)
-    low, high = fmt.e_min + 15, fmt.e_max + 15
-    return Mux(above < low, 0, Mux(above > high, high - low, above - low))[:fmt.exponent_bits]
+    return above
 
 
 def _distance(number, base, fmt: Format):
-    """Sign, significand and right shift of a number, and whether it is beyond any range."""
+    """Sign, significand and right shift of a number."""
     field, bits = significand(number)
-    shift = base - field
+    return number.sign, bits, base - field
+
+
+def _limited(sign, bits, shift, fmt: Format, unsigned):
+    """The same, with a shift that is no longer than needed, and whether the number is beyond any range."""
     limited = Mux(shift > fmt.bits + 2, fmt.bits + 2, shift)[:bits_for(fmt.bits + 2)]
-    return number.sign, bits, limited, shift < 0
+    return sign, bits, limited, shift < 0
 
 
 def align(sign, bits, shift, beyond, fmt, unsigned):
@@ -192,11 +201,16 @@ def nearest(sign, value, beyond, fmt, unsigned):
 
 
 def clip(sign, magnitude, beyond, limit, fmt, unsigned):
-    """The mantissa, clipped to its limit."""
-    clipped = Mux(beyond | (magnitude > limit), limit, magnitude)
-    return ((clipped[:fmt.bits] ^ sign.replicate(fmt.bits)) + sign - Mux(unsigned, fmt.zero, 0))[:fmt.bits]
+    """The magnitude, clipped to its limit."""
+    return sign, Mux(beyond | (magnitude > limit), limit, magnitude)[:fmt.bits]
 
 
-#: The four steps from a number to a mantissa, and to the code of an element with an exponent of its own.
-_FIXED = _distance, align, nearest, clip
-_FLOATING = elements.distance, elements.normalise, elements.nearest, elements.clip
+def mantissa(sign, clipped, fmt, unsigned):
+    """The mantissa of a sign and a magnitude."""
+    return ((clipped ^ sign.replicate(fmt.bits)) + sign - Mux(unsigned, fmt.zero, 0))[:fmt.bits]
+
+
+#: The six steps from a number to a mantissa, and to the code of an element with an exponent of its own.
+_FIXED = _distance, _limited, align, nearest, clip, mantissa
+_FLOATING = (elements.distance, elements.zeros, elements.normalise, elements.denormalise, elements.nearest,
+             elements.clip)

@@ -3,14 +3,17 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import low_high
 from concord.hw.lib.payloads import Product
 from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
 from concord.spec.machine.config import Config
 
-Place = data.StructLayout({  # position within a product, from its rows of tiles to its columns
+#: Position within a product, and what follows from it for the present step, which is computed with the step before.
+Place = data.StructLayout({
     "row_base": ADDRESS_BITS, "tile": ADDRESS_BITS, "step": REGISTER_BITS, "columns_left": REGISTER_BITS,
     "words_left": REGISTER_BITS, "rows_left": REGISTER_BITS, "row_tiles_left": REGISTER_BITS,
-    "iterations_left": REGISTER_BITS, "bias_address": ADDRESS_BITS})
+    "iterations_left": REGISTER_BITS, "bias_address": ADDRESS_BITS, "last_column": 1, "last_row_tile": 1,
+    "last_iteration": 1})
 
 
 def column_step(config: Config) -> data.StructLayout:
@@ -61,20 +64,17 @@ class RowTiles(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, p, step, result = self.config, Signal(Product), self.step.p, self.row_tile.p
-        place, go, engines = Signal(Place), Signal(), config.tile_engines
+        place, go, engines = Signal(Place), Signal(), self.config.tile_engines
+        columns, needed = Signal(step.columns.shape()), Signal(REGISTER_BITS)
+        words, rows = Signal(step.words.shape()), Signal(step.rows.shape())
         told = Signal()  # the row of tiles of the last step that waits has been taken
 
         m.d.comb += [
-            step.tile.eq(place.tile), step.step.eq(place.step), step.integer.eq(p.integer),
-            step.columns.eq(_least(place.columns_left, engines)),
-            step.from_entries.eq(p.from_entries & bool(config.vector_rf)),
-            step.needed.eq(p.columns - place.columns_left + step.columns),
-            step.last.eq(place.columns_left <= engines),
-            step.iteration.eq(step.last & (place.row_tiles_left == 1)),
-            step.product.eq(step.iteration & (place.iterations_left == 1)),
-            step.words.eq(_least(place.words_left, config.vector_words)),
-            step.rows.eq(_least(place.rows_left, config.native_dim)),
-            result.words.eq(step.words), result.rows.eq(step.rows), result.integer.eq(p.integer),
+            step.tile.eq(place.tile), step.step.eq(place.step), step.integer.eq(p.integer), step.columns.eq(columns),
+            step.from_entries.eq(p.from_entries & bool(config.vector_rf)), step.needed.eq(needed),
+            step.last.eq(place.last_column), step.iteration.eq(step.last & place.last_row_tile),
+            step.product.eq(step.iteration & place.last_iteration), step.words.eq(words), step.rows.eq(rows),
+            result.words.eq(words), result.rows.eq(rows), result.integer.eq(p.integer),
             result.out_scale.eq(p.out_scale), result.bias.eq(p.bias), result.bias_address.eq(place.bias_address),
             self.step.valid.eq(self.active & (self.row_tile.ready | told | ~step.last)),
             self.row_tile.valid.eq(self.active & step.last & ~told),
@@ -82,37 +82,62 @@ class RowTiles(wiring.Component):
             self.product.ready.eq(~self.active | (go & step.product)),
         ]
         m.d.sync += told.eq(self.step.valid & step.last & ~go)
-        with m.If(go):
-            m.d.sync += [place.tile.eq(place.tile + engines), place.step.eq(place.step + 1),
-                         place.columns_left.eq(place.columns_left - engines)]
+        # What a step says is in registers: comparisons and sums of the next step need not wait until this one goes.
+        # What follows is chosen without a look at `go`, which comes late.
+        fresh = ~self.active | step.product
+        with m.If(go | ~self.active):
+            m.d.sync += [
+                place.tile.eq(place.tile + engines), place.step.eq(place.step + 1),
+                place.columns_left.eq(place.columns_left - engines),
+                place.last_column.eq(place.columns_left <= 2 * engines),
+                columns.eq(_rest(place.columns_left, engines)), needed.eq(needed + _rest(place.columns_left, engines))]
             with m.If(step.last):
-                self._next_row_tile(m, p, place)
+                self._first_column(m, p, columns, needed, place)
+                self._next_row_tile(m, p, place, words, rows)
             with m.If(step.iteration):
-                self._iteration(m, p, place)
-                m.d.sync += place.iterations_left.eq(place.iterations_left - 1)
-        with m.If(self.product.ready):
-            m.d.sync += [self.active.eq(self.product.valid), p.eq(self.product.p),
-                         place.iterations_left.eq(self.product.p.iterations)]
-            self._iteration(m, self.product.p, place)
+                self._iteration(m, p, place, words, rows)
+                m.d.sync += [place.iterations_left.eq(place.iterations_left - 1),
+                             place.last_iteration.eq(place.iterations_left == 2)]
+            with m.If(fresh):
+                following = self.product.p
+                m.d.sync += [
+                    self.active.eq(self.product.valid), p.eq(following),
+                    place.iterations_left.eq(following.iterations), place.last_iteration.eq(following.iterations == 1)]
+                self._first_column(m, following, columns, needed, place)
+                self._iteration(m, following, place, words, rows)
         return m
 
-    def _next_row_tile(self, m, p, place):
-        below = place.row_base + p.columns
-        m.d.sync += [
-            place.row_base.eq(below), place.tile.eq(below), place.step.eq(0), place.columns_left.eq(p.columns),
-            place.words_left.eq(place.words_left - self.config.vector_words),
-            place.rows_left.eq(place.rows_left - self.config.native_dim),
-            place.row_tiles_left.eq(place.row_tiles_left - 1),
-            place.bias_address.eq(place.bias_address + self.config.vector_words)]
+    def _first_column(self, m, p, columns, needed, place):
+        """Go to the first step of a row of tiles of p."""
+        first = _least(p.columns, self.config.tile_engines)
+        m.d.sync += [place.step.eq(0), place.columns_left.eq(p.columns), columns.eq(first), needed.eq(first),
+                     place.last_column.eq(p.columns <= self.config.tile_engines)]
 
-    def _iteration(self, m, p, place):
-        """Go to the first step of an iteration of p."""
+    def _next_row_tile(self, m, p, place, words, rows):
+        below, config = place.row_base + p.columns, self.config
         m.d.sync += [
-            place.row_base.eq(p.tile), place.tile.eq(p.tile), place.step.eq(0), place.columns_left.eq(p.columns),
-            place.words_left.eq(p.words), place.rows_left.eq(p.rows), place.row_tiles_left.eq(p.row_tiles),
+            place.row_base.eq(below), place.tile.eq(below),
+            place.words_left.eq(place.words_left - config.vector_words),
+            place.rows_left.eq(place.rows_left - config.native_dim),
+            words.eq(_rest(place.words_left, config.vector_words)), rows.eq(_rest(place.rows_left, config.native_dim)),
+            place.row_tiles_left.eq(place.row_tiles_left - 1), place.last_row_tile.eq(place.row_tiles_left == 2),
+            place.bias_address.eq(place.bias_address + config.vector_words)]
+
+    def _iteration(self, m, p, place, words, rows):
+        """Go to the first row of tiles of an iteration of p."""
+        m.d.sync += [
+            place.row_base.eq(p.tile), place.tile.eq(p.tile), place.words_left.eq(p.words), place.rows_left.eq(p.rows),
+            words.eq(_least(p.words, self.config.vector_words)), rows.eq(_least(p.rows, self.config.native_dim)),
+            place.row_tiles_left.eq(p.row_tiles), place.last_row_tile.eq(p.row_tiles == 1),
             place.bias_address.eq(p.bias_address)]
 
 
 def _least(value, limit: int):
     """The smaller of the two."""
     return Mux(value > limit, limit, value)
+
+
+def _rest(value, limit: int):
+    """The smaller of value - limit and limit, a power of two; value is larger than limit."""
+    low, high = low_high(value, limit)
+    return Mux(high > 1, limit, low)

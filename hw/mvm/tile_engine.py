@@ -5,9 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.arithmetic import adder_tree
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.pipeline import copies, delay
 from concord.hw.mvm.dot_products import SharedProducts, float_cycles, float_dot, groups, plane_cycles, plane_dot
-from concord.hw.mvm.matrix_rf import record
+from concord.hw.mvm.matrix_rf import ROWS, record
 from concord.hw.mvm.operand_buffer import operand
 from concord.spec.machine.config import Config
 
@@ -38,7 +38,7 @@ class TileEngine(wiring.Component):
         One operand a cycle; results follow it by `latency` cycles. Never stalls; reset does nothing.
     """
 
-    weights_after = 1
+    weights_after = 2
 
     def __init__(self, config: Config):
         self.config, self.width = config, result_bits(config)
@@ -49,12 +49,15 @@ class TileEngine(wiring.Component):
 
     @property
     def joins(self) -> int:
-        """Cycles in which rows in lookup tables join their planes, and rows in multipliers are taken apart.
+        """Cycles in which rows in lookup tables join their planes, or multiply rows in multipliers and take them apart.
 
-        Elements with exponents of their own have no planes: these are the cycles of `float_cycles`.
+        Multipliers need two cycles more than planes. Elements with exponents of their own have no planes: these are the
+        cycles of `float_cycles`.
         """
         fmts = self.config.weights, self.config.activations
-        return float_cycles(fmts) if any(fmt.precision for fmt in fmts) else plane_cycles(fmts[0].bits)
+        if any(fmt.precision for fmt in fmts):
+            return float_cycles(fmts)
+        return plane_cycles(fmts[0].bits) + 2 * (self.config.multipliers > 0)
 
     @property
     def dot_latency(self) -> int:
@@ -68,27 +71,37 @@ class TileEngine(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        mantissas, exponent, integer = (
-            delay(m, Value.cast(signal), self.weights_after)
-            for signal in (self.operand.mantissas, self.operand.exponent, self.integer))
-        integer_later = delay(m, integer, self.dot_latency)
-        dots = self._dots(m, platform, data.View(self.operand.mantissas.shape(), mantissas))
-        for weights, dot, o in zip(self.weights, dots, self.o, strict=True):
-            amount = Mux(integer, 0, weights.exponent + exponent)[:shift_bits(self.config)]
-            m.d.comb += o.eq(self._aligned(m, dot, delay(m, amount, self.dot_latency), integer_later))
+        # An operand goes to all rows. A register of it for every few rows keeps wires short.
+        before = data.StructLayout({"operand": self.operand.shape(), "integer": 1})
+        vectors = [data.View(before, copy) for copy in copies(
+            m, delay(m, Cat(self.operand, self.integer), self.weights_after - 1), -(-self.config.native_dim // ROWS))]
+        integers = [delay(m, vector.integer, self.dot_latency) for vector in vectors]
+        dots = self._dots(m, platform, [list(vector.operand.mantissas) for vector in vectors])
+        for r, (weights, dot, o) in enumerate(zip(self.weights, dots, self.o, strict=True)):
+            vector = vectors[r // ROWS]
+            amount = Mux(vector.integer, 0, weights.exponent + vector.operand.exponent)[:shift_bits(self.config)]
+            m.d.comb += o.eq(self._aligned(m, dot, delay(m, amount, self.dot_latency), integers[r // ROWS]))
         return m
 
-    def _dots(self, m, platform, mantissas):
-        """Dot products of all rows, `dot_latency` cycles later."""
-        config, fmts, vector = self.config, (self.config.weights, self.config.activations), list(mantissas)
+    def _dots(self, m, platform, vectors):
+        """Dot products of all rows, `dot_latency` cycles later.
+
+        Args:
+            vectors: Equal operands, of which each one is for the next few rows.
+        """
+        config, fmts = self.config, (self.config.weights, self.config.activations)
         rows = [list(weights.mantissas) for weights in self.weights]
         shared, dots, chosen = SharedProducts(fmts, config.lanes), [], list(groups(config, self.joins))
-        total = adder_tree(m, vector) if any(group.rows > 1 for group in chosen) else None
+        total = adder_tree(m, vectors[0]) if any(group.rows > 1 for group in chosen) else None
         for group in chosen:
-            taken = rows[len(dots):len(dots) + group.rows]
+            taken, vector = rows[len(dots):len(dots) + group.rows], vectors[len(dots) // ROWS]
             dots += [delay(m, dot, self.joins - group.cycles) for dot in shared.dots(m, group, taken, vector, total)]
-        in_tables = float_dot if any(fmt.precision for fmt in fmts) else plane_dot
-        return dots + [in_tables(m, platform, row, vector, fmts=fmts) for row in rows[len(dots):]]
+        if any(fmt.precision for fmt in fmts):
+            return dots + [float_dot(m, platform, row, vectors[r // ROWS], fmts=fmts)
+                           for r, row in enumerate(rows[len(dots):], len(dots))]
+        return dots + [delay(m, plane_dot(m, platform, row, vectors[r // ROWS], fmts=fmts),
+                             self.joins - plane_cycles(fmts[0].bits))
+                       for r, row in enumerate(rows[len(dots):], len(dots))]
 
     def _aligned(self, m, value, amount, integer):
         """The sum, shifted to the grid of the accumulator."""

@@ -6,7 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.arithmetic import UNCHECKED, low_high
-from concord.hw.lib.payloads import entry, entry_reads
+from concord.hw.lib.payloads import ENTRY_READ, entry, entry_reads
+from concord.hw.lib.pipeline import delay
 from concord.spec.machine.config import Config
 
 
@@ -41,9 +42,11 @@ class VectorRf(wiring.Component):
         o: Out. Entry that each bank has read for `columns`.
 
     Timing:
-        Entries follow their reads by one cycle. What is written can be read from the next cycle on; what a read of the
-        same entry yields in the same cycle is undefined. Reset does not change the memory.
+        Entries follow their reads by `latency` cycles. What is written can be read from the next cycle on; what a read
+        of the same entry yields in the same cycle is undefined. Reset does not change the memory.
     """
+
+    latency = ENTRY_READ
 
     def __init__(self, config: Config):
         self.config = config
@@ -63,10 +66,9 @@ class VectorRf(wiring.Component):
         m.d.comb += [self.gather.grant.eq(gather.valid & free), self.host.grant.eq(host.valid & ~gather.valid & free)]
         for j in range(banks):
             self._bank(m, j, index)
-        came_from = Signal(range(max(2, banks)))  # at least a bit: Verilog has no signals without bits
-        m.d.sync += came_from.eq(bank)
+        came_from = delay(m, bank, self.latency)
         for single in (self.gather.entry, self.host.entry):
-            m.d.comb += single.eq(self.o.as_value().word_select(came_from[:len(bank)], entry(self.config).size))
+            m.d.comb += single.eq(self.o.as_value().word_select(came_from, entry(self.config).size))
         return m
 
     def _bank(self, m, j: int, index):
@@ -81,7 +83,8 @@ class VectorRf(wiring.Component):
         port, read = memory.write_port(granularity=size + share), memory.read_port()
         bank, line = low_high(write.address, config.tile_engines)
         mantissas, exponent = Value.cast(write.entry.mantissas), Signal(words * share)
-        parts = [read.data[k * (size + share):(k + 1) * (size + share)] for k in range(words)]
+        came = delay(m, read.data, 1)
+        parts = [came[k * (size + share):(k + 1) * (size + share)] for k in range(words)]
         m.d.comb += [
             exponent.eq(write.entry.exponent), port.addr.eq(line),
             port.data.eq(Cat(Cat(mantissas.word_select(k, size), exponent.word_select(k, share))

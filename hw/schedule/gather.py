@@ -4,8 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.jobs import entry_blocked, entry_progress, entry_writers, gather_job, progress
-from concord.hw.lib.payloads import ENTRIES, Mode, address_bits, entry_reads, lane_group, word
-from concord.hw.lib.pipeline import delay
+from concord.hw.lib.payloads import ENTRIES, ENTRY_READ, Mode, address_bits, entry_reads, lane_group, word
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.schedule.address_generator import unwritten, vector_reads
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.machine.config import Config
@@ -38,7 +38,7 @@ class Gather(wiring.Component):
         busy, waits: Out(1). Activity for the counters.
 
     Timing:
-        One pixel a cycle, which comes out two cycles after its grant.
+        One pixel a cycle, which comes out three cycles after its grant.
     """
 
     def __init__(self, config: Config):
@@ -119,15 +119,15 @@ class Gather(wiring.Component):
         return pixel
 
     def _output(self, m, go, first, last, part):
-        """Choose the word of an entry, one cycle after the read."""
+        """Choose the word of an entry, two cycles after the read."""
         job, config, o = self.job.p, self.config, self.o.p
-        arrives = Signal()
-        m.d.sync += [arrives.eq(go), self.o.valid.eq(arrives)]
+        arrives = ENTRY_READ
         marks = {
             "mode": job.mode, "from_entries": job.memory == ENTRIES, "first": first, "last": last, "pool": job.pool}
-        m.d.comb += [o[name].eq(delay(m, Value.cast(mark), 2)) for name, mark in marks.items()]
+        m.d.comb += [self.o.valid.eq(delay_control(m, go, arrives + 1)),
+                     *(o[name].eq(delay(m, Value.cast(mark), arrives + 1)) for name, mark in marks.items())]
         mantissas = Value.cast(self.vector_rf.entry.mantissas).word_select(
-            delay(m, part, 1), config.mfu_lanes * config.activations.code_bits)
-        m.d.comb += [Value.cast(o.word).eq(delay(m, Value.cast(self.vectors.data), 1)),
+            delay(m, part, arrives), config.mfu_lanes * config.activations.code_bits)
+        m.d.comb += [Value.cast(o.word).eq(delay(m, Value.cast(self.vectors.data), arrives)),
                      Value.cast(o.lanes.mantissas).eq(delay(m, mantissas, 1)),
                      o.lanes.exponent.eq(delay(m, self.vector_rf.entry.exponent, 1))]

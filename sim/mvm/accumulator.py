@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """Testbench of hw.mvm.accumulator against golden.mvm.overflow: sums modulo their width, beat by beat."""
 
+from collections import deque
+
 import cocotb
 import numpy as np
 from amaranth.hdl import signed
@@ -29,18 +31,20 @@ async def matches_golden(dut, gap):
     """Rows of tiles of one to ten beats; totals appear after the latency, and each of their words can be read."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     await start(dut, "valid", "last", "select")
-    due, totals, picked = [], None, None  # due: totals, and the cycle in which they must be announced
+    due, totals = [], None  # due: totals, and the cycle in which they must be announced
+    picked, coming = deque([None] * 2), 0  # words that must show, the next one first; terms of the beat before
     expected, count, excess, cycle = Events(), 0, 0, 0
 
     async def step():
-        nonlocal totals, picked, count, excess, cycle
+        nonlocal totals, coming, count, excess, cycle
+        dut.terms.value, coming = coming, TERMS.join(integers(rng, WIDTH, (ENGINES, N)).tolist())
         select = int(rng.integers(CONFIG.vector_words))
         dut.select.value = select
         await clock(dut)
         cycle += 1
-        if picked is not None:
-            assert_equal("o", unpack(WORD, [int(dut.o.value)])[0], picked)
-        picked = None if totals is None else totals.reshape(CONFIG.vector_words, -1)[select].tolist()
+        if (want := picked.popleft()) is not None:
+            assert_equal("o", unpack(WORD, [int(dut.o.value)])[0], want)
+        picked.append(None if totals is None else totals.reshape(CONFIG.vector_words, -1)[select].tolist())
         told = bool(due) and due[0][0] == cycle
         assert bool(dut.totals.value) == told
         if told:
@@ -54,11 +58,11 @@ async def matches_golden(dut, gap):
             while rng.random() < gap:
                 dut.valid.value = 0
                 await step()
-            dut.terms.value = TERMS.join(terms[k].tolist())
             dut.valid.value, dut.last.value, dut.rows.value = 1, int(k == beats - 1), rows
             if k == beats - 1:
                 due.append((cycle + 1 + LATENCY, wrap(terms.sum((0, 1)), CONFIG.sum_bits)))
             await step()
+            coming = TERMS.join(terms[k].tolist())
         if CONFIG.count_overflows:
             expected += partial_events(CONFIG, terms.sum(1).T[:rows])
     dut.valid.value = 0

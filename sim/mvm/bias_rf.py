@@ -1,10 +1,13 @@
 """Testbench of hw.mvm.bias_rf: a memory of words of integers."""
 
+from collections import deque
+
 import cocotb
 import numpy as np
 from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.hw.lib import message_payloads
+from concord.hw.mvm.bias_rf import BiasRf
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
 from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.stimulus.random_values import integers
@@ -24,10 +27,12 @@ async def reads_what_was_written(dut, stall):
     values = integers(rng, CONFIG.bias_bits, (count, CONFIG.mfu_lanes))
     await start(dut)
     source.put(*pack(message_payloads.bias(CONFIG), {"address": address, "data": values}))
-    memory, taken, wanted, checked = {}, 0, None, 0
+    memory, taken, checked = {}, 0, 0
+    due = deque([None] * BiasRf.latency)  # words that reads must show, the oldest one first; None where undefined
     shape = data.ArrayLayout(signed(CONFIG.bias_bits), CONFIG.mfu_lanes)
     while taken < count:
         await clock(dut)
+        wanted = due.popleft()
         if wanted is not None:
             assert_equal("o", unpack(shape, [int(dut.o.value)])[0], wanted)
             checked += 1
@@ -38,8 +43,7 @@ async def reads_what_was_written(dut, stall):
             written = int(address[taken])
             memory[written] = values[taken].tolist()
             taken += 1
-        if asked == written:  # the result of a read in the cycle of the write is undefined
-            wanted = None
+        due.append(None if asked == written else wanted)  # what a read in the cycle of the write gives is undefined
         # Half of the reads look for the latest write.
         dut.address.value = int(rng.integers(CONFIG.bias_words)) if written is None or rng.random() < 0.5 else written
     assert checked > count // 4

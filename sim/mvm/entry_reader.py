@@ -1,13 +1,16 @@
 """Testbench of hw.mvm.entry_reader: each beat sees the columns of its step, and none that may still be written."""
 
+from collections import deque
+
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import FallingEdge
 from concord.hw.lib.payloads import entry
 from concord.hw.mvm.column_walker import column_addresses
+from concord.hw.mvm.entry_reader import EntryReader
 from concord.hw.mvm.operand_buffer import operand
-from concord.hw.mvm.vector_rf import bank_read
+from concord.hw.mvm.vector_rf import VectorRf, bank_read
 from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, stored
 from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.reference.hazards import EntryPipeline
@@ -17,9 +20,9 @@ from concord.sim.stimulus.random_values import block_fields, mantissas
 TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "steps.i.valid.eq(i.valid & ~blocked)", "new": "steps.i.valid.eq(i.valid)"},
-    {"old": "delay(m, early[j], 1)", "new": "0", "config": "wide"},
+    {"old": "delay(m, early[j], self.latency)", "new": "0", "config": "wide"},
     {"old": "done | Mux(self.conflict, picked, 0)", "new": "0", "config": "wide"},
-    {"old": "delay(m, self.group, 1)", "new": "self.group"},
+    {"old": "delay(m, self.group, self.latency)", "new": "delay(m, self.group, 1)"},
 )
 
 N, LANES, ENGINES, GROUPS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.groups
@@ -52,6 +55,7 @@ class Bench:
         self.writers = EntryPipeline(CONFIG, cocotb.RANDOM_SEED)
         self.source = StreamSource(dut, "i", stall=stall)
         self.conflicts = self.taken = 0
+        self.coming = deque([0] * (VectorRf.latency - 1))  # entries that have been read and do not show yet
         self.older: list[int] = []  # ticket for each step that has been queued
         for name in ("go", "group", "end", "entries", "writers", "progress"):
             getattr(dut, name).value = 0
@@ -79,7 +83,8 @@ class Bench:
             if read["valid"]:
                 address = read["index"] * ENGINES + b
                 banks[b] = ENTRY.join(block_fields(self.mantissas[address], self.exponents[address]))
-        dut.entries.value = sum(value << b * ENTRY.width for b, value in banks.items())
+        self.coming.append(sum(value << b * ENTRY.width for b, value in banks.items()))
+        dut.entries.value = self.coming.popleft()
         self.feed()
         if busy:
             self.writers.advance()
@@ -100,7 +105,7 @@ async def reads_what_beats_need(dut, pace, stall, busy):
     bench = Bench(dut, chosen, stall)
     await start(dut)
     cycles = least = 0
-    wanted = {}
+    wanted = deque({} for _ in range(EntryReader.latency))  # operands that are due, the next ones first
     for step in chosen:
         beats = int(rng.integers(1, GROUPS + 1))
         least += products.duration(CONFIG, step) + beats - 1
@@ -111,8 +116,8 @@ async def reads_what_beats_need(dut, pace, stall, busy):
                 gone = bool(dut.ready.value) and rng.random() < pace
                 dut.go.value, dut.group.value, dut.end.value = gone, group, group == beats - 1
                 await clock(dut)
-                assert_equal("o", OPERANDS.of(int(dut.o.value)), wanted)
-                wanted = bench.operands(step, group) if gone else {}
+                assert_equal("o", OPERANDS.of(int(dut.o.value)), wanted.popleft())
+                wanted.append(bench.operands(step, group) if gone else {})
                 bench.cycle(busy=busy)
                 cycles += 1
     assert bench.conflicts == sum(products.duration(CONFIG, step) - 1 for step in chosen)

@@ -14,7 +14,7 @@ from concord.sim.stimulus.random_values import legal
 CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "(item.row == 0) & (item.group == 0)", "new": "item.group == 0"},
+    {"old": "(write.row == 0) & (write.group == 0)", "new": "write.group == 0"},
 )
 
 

@@ -1,9 +1,11 @@
 """Testbench of hw.mvm.matrix_rf: side-by-side tiles from any first tile, and their zero marks."""
 
+from collections import deque
+
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.hw.mvm.matrix_rf import MatrixRf, mark_write, record, record_write
 from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import clock, start
 
@@ -32,7 +34,7 @@ async def reads_what_was_written(dut):
     records, marks = {}, {}
     await start(dut, "write", "mark", "tile", "group", "mark_tile")
     checked = 0
-    wanted, wanted_marks = {}, {}
+    due, wanted_marks = deque({} for _ in range(MatrixRf.latency)), {}  # what reads must show, the oldest one first
     for tile, row, group in writes + again:
         value, mark, target = int.from_bytes(rng.bytes(RECORD.width // 8 + 1)), int(rng.integers(GROUPS + 1)), tile
         value &= (1 << RECORD.width) - 1
@@ -44,14 +46,15 @@ async def reads_what_was_written(dut):
         dut.tile.value, dut.group.value, dut.mark_tile.value = asked, part, other
         await clock(dut)
         got, got_marks = READ.of(int(dut.o.value)), MARKS.of(int(dut.marks.value))
+        wanted = due.popleft()
         for (bank, r), want in wanted.items():
             assert_equal(f"row {r} of bank {bank}", got[bank][r], want)
         for bank, want in wanted_marks.items():
             assert_equal(f"mark of bank {bank}", got_marks[bank], want)
         checked += len(wanted) + len(wanted_marks)
         # The result of a read in the cycle of a write to the same address is undefined.
-        wanted = {(bank, r): records[t, r, part] for bank, t in beside(asked).items() for r in range(N)
-                  if (t, r, part) in records and not (written and (t, r, part) == (tile, row, group))}
+        due.append({(bank, r): records[t, r, part] for bank, t in beside(asked).items() for r in range(N)
+                    if (t, r, part) in records and not (written and (t, r, part) == (tile, row, group))})
         wanted_marks = {bank: marks[t] for bank, t in beside(other).items()
                         if t in marks and not (marked and t == target)}
         if written:

@@ -12,8 +12,9 @@ from concord.spec.isa.chain import Registers
 CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "delay(m, beat.integer, rotator.latency)", "new": "delay(m, beat.integer, rotator.latency + 1)"},
-    {"old": "m.If(sequencer.beat.from_entries)", "new": "m.If(sequencer.read)"},
+    {"old": "delay(m, beat.integer, self.operand_after + rotator.latency)",
+     "new": "delay(m, beat.integer, rotator.latency)"},
+    {"old": "delay(m, sequencer.beat.from_entries, self.operand_after)", "new": "sequencer.beat.from_entries"},
 )
 
 

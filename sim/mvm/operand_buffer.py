@@ -1,9 +1,11 @@
 """Testbench of hw.mvm.operand_buffer: one operand is read while the next one fills, against lists."""
 
+from collections import deque
+
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.hw.mvm.operand_buffer import operand
+from concord.hw.mvm.operand_buffer import OperandBuffer, operand
 from concord.hw.mvm.quantizer import quantized
 from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, pack, stored
 from concord.sim.drivers.stream import StreamSource, clock, start
@@ -53,14 +55,15 @@ async def keeps_two_operands(dut, stall):
     operands = [Operand(rng) for _ in range(40)]
     await start(dut, "step", "group", "release")
     source.put(*(payload for each in operands for payload in each.payloads))
-    reading, filling, want, checked = 0, 0, {}, 0
+    reading, filling, checked = 0, 0, 0
+    due = deque({} for _ in range(OperandBuffer.latency))  # what reads must show, the oldest one first
     while reading < len(operands):
         await clock(dut)
         now = operands[reading]
-        got = OUT.of(int(dut.o.value))
-        assert_equal("o", got, want)
+        want = due.popleft()
+        assert_equal("o", OUT.of(int(dut.o.value)), want)
         checked += len(want)
-        want = now.read(int(dut.step.value), int(dut.group.value))
+        due.append(now.read(int(dut.step.value), int(dut.group.value)))
         assert bool(dut.whole.value) == now.whole
         assert now.whole or int(dut.complete.value) == now.taken // WORDS
         assert bool(dut.i__ready.value) == (filling < reading + 2)

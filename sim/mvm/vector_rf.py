@@ -1,10 +1,12 @@
 """Testbench of hw.mvm.vector_rf: entries of all banks, and who reads them first."""
 
+from collections import deque
+
 import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.lib.payloads import entry, entry_reads
-from concord.hw.mvm.vector_rf import bank_read, entry_words
+from concord.hw.mvm.vector_rf import VectorRf, bank_read, entry_words
 from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import clock, start
 from concord.sim.stimulus.random_values import random_block
@@ -12,7 +14,7 @@ from concord.sim.stimulus.random_values import random_block
 TESTED = ("tiny", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(gather.valid, gather.address, host.address)", "new": "gather.address"},
-    {"old": "came_from.eq(bank)", "new": "came_from.eq(bank + 1)", "config": "wide"},
+    {"old": "delay(m, bank, self.latency)", "new": "delay(m, bank, 1)", "config": "wide"},
     {"old": "Mux(write.valid & (bank == j), write.words, 0)", "new": "(write.valid & (bank == j)).replicate(words)"},
 )
 
@@ -30,7 +32,8 @@ class Bench:
     def __init__(self, dut, rng):
         self.dut, self.rng = dut, rng
         self.contents: dict[int, dict] = {}  # entries that have been written whole
-        self.written, self.wanted, self.checked = None, {}, 0
+        self.written, self.checked = None, 0
+        self.wanted: deque[dict] = deque({} for _ in range(VectorRf.latency))  # entries that are due, the next first
 
     def drive(self):
         """Write words of an entry, and read entries of all kinds."""
@@ -58,9 +61,10 @@ class Bench:
         banks = BANKS.of(int(dut.o.value))
         shown = {b: banks[b] for b in range(ENGINES)} | {
             name: ENTRY.of(int(getattr(dut, f"{name}__entry").value)) for name in SINGLE}
-        for place, want in self.wanted.items():
+        due = self.wanted.popleft()
+        for place, want in due.items():
             assert_equal(f"entry for {place}", shown[place], want)
-        self.checked += len(self.wanted)
+        self.checked += len(due)
         reads = {b: index * ENGINES + b for b, (valid, index) in self.columns.items() if valid}
         taken = False
         for name, (valid, address) in self.single.items():
@@ -70,8 +74,8 @@ class Bench:
             if served:
                 reads[name] = address
         writes = self.written and self.written[0]  # what a read yields during a write is undefined
-        self.wanted = {place: self.contents[address] for place, address in reads.items()
-                       if address in self.contents and address != writes}
+        self.wanted.append({place: self.contents[address] for place, address in reads.items()
+                            if address in self.contents and address != writes})
         if self.written:
             address, words, value = self.written
             before = self.contents.get(address, value)["mantissas"]

@@ -7,7 +7,7 @@ from concord.golden.mvm.quantizer import invalid
 from concord.golden.mvm.vector_rf import VectorRf
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, column_job, entry_job, entry_progress, entry_writers
-from concord.hw.lib.payloads import entry, entry_reads, entry_word
+from concord.hw.lib.payloads import ENTRY_READ, entry, entry_reads, entry_word
 from concord.hw.mvm.mvm import events
 from concord.sim.drivers.bench import Packer, assert_equal, stored
 from concord.sim.drivers.stream import StreamSource, every_cycle
@@ -50,7 +50,8 @@ class EntryTraffic:
         self.reads: list[tuple[int, int, int]] = []  # number of a product, and the range that it reads
         self.count = self.planned = self.products = self.blocks = self.checked = 0
         self.jobs = deque([0, 0, 0], maxlen=3)  # number of jobs that were taken, up to this cycle and the two before
-        self.invalid, self.wanted, self.asked = False, {}, {}
+        self.invalid, self.asked = False, {}
+        self.wanted: deque[dict] = deque({} for _ in range(ENTRY_READ))  # entries that are due, the next first
         self.written = events(config)["entries_written"].offset
         for name in ("entry_writers", "entry_word", *(f"{reader}__request" for reader in READERS)):
             getattr(dut, name).value = 0
@@ -149,10 +150,11 @@ class EntryTraffic:
                 self.asked[reader] = address
 
     def _check_reads(self):
-        """Compare the entries that were granted one cycle ago, and note those that are granted now."""
-        for reader, want in self.wanted.items():
+        """Compare the entries that were granted ENTRY_READ cycles ago, and note those that are granted now."""
+        due = self.wanted.popleft()
+        for reader, want in due.items():
             got = self.record["entry"].of(int(getattr(self.dut, f"{reader}__entry").value))
             assert_equal(f"entry for {reader}", got, want)
-        self.checked += len(self.wanted)
+        self.checked += len(due)
         granted = [reader for reader in self.asked if int(getattr(self.dut, f"{reader}__grant").value)]
-        self.wanted = {reader: self.landed[self.asked[reader]] for reader in granted}
+        self.wanted.append({reader: self.landed[self.asked[reader]] for reader in granted})

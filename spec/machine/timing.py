@@ -6,7 +6,7 @@ for each other are not constant, so no function here knows them.
 
 from concord.spec.machine.config import Config
 
-ROUND = 4  #: Rounding of an integer to binary16.
+ROUND = 7  #: Rounding of an integer to binary16.
 
 READ = 3  #: From the address of a word to the word: the interlock lets it pass, the memory grants it, and answers.
 QUEUE = 2  #: From the input of an empty queue to its output.
@@ -62,24 +62,29 @@ def operands_due(config: Config) -> tuple[int, ...]:
 
 def quantizer(lanes: int) -> int:
     """From the last word of a native vector to the first word of its mantissas: `lanes` magnitudes are compared."""
-    return -(-(lanes - 1).bit_length() // 2) + 8
+    return (lanes - 1).bit_length() + 12
 
 
 def tile_engine(config: Config) -> int:
     """From a lane group to its products' sums: weights, adder tree, planes of bits, alignment by three bits a cycle.
 
-    Products of floats take, in place of planes, a tree of the bits of the shorter significand, a shift, and a sign.
+    Rows in hardware multipliers take two cycles more than planes do, for their factors and products. Products of floats
+    take, in place of planes, a tree of the bits of the shorter significand, a shift, and a sign.
     """
     shift = max(1, sum(fmt.e_max - fmt.e_min for fmt in (config.weights, config.activations)).bit_length())
     precisions = [fmt.precision for fmt in (config.weights, config.activations) if fmt.precision]
-    joins = (min(precisions) - 1).bit_length() + 2 if precisions else (config.weights.bits - 1).bit_length()
-    return 1 + (config.lanes - 1).bit_length() + joins + -(-shift // 3)
+    planes = (config.weights.bits - 1).bit_length() + 2 * (config.multipliers > 0)
+    joins = (min(precisions) - 1).bit_length() + 2 if precisions else planes
+    return 2 + (config.lanes - 1).bit_length() + joins + -(-shift // 3)
 
 
 def product(config: Config) -> int:
-    """From the last beat of a row of tiles to its first result: engines and their sum, totals, rounding, a queue."""
+    """From the last beat of a row of tiles to its first result: engines and their sum, totals, rounding, a queue.
+
+    Totals take two cycles until they are chosen, one to read them, and one to add start values.
+    """
     engines = config.tile_engines
-    return (engines > 1) + tile_engine(config) + (engines - 1).bit_length() + 2 + 1 + ROUND + QUEUE
+    return (engines > 1) + tile_engine(config) + (engines - 1).bit_length() + 4 + ROUND + QUEUE
 
 
 def chain(config: Config, *, product_of_words: bool) -> int:

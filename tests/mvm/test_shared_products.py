@@ -76,11 +76,11 @@ def test_a_wrong_product_is_noticed():
 
 def test_groups_use_the_multipliers_that_there_are():
     eight = replace(preset("speech"), tile_engines=1)
-    chosen = {count: list(groups(replace(eight, multipliers=count), 3)) for count in (0, 15, 16, 32, 112, 10_000)}
+    chosen = {count: list(groups(replace(eight, multipliers=count), 5)) for count in (0, 15, 16, 32, 112, 10_000)}
     assert chosen == {0: [], 15: [], 16: [SINGLE], 32: [TRIPLE], 112: [TRIPLE] * 3 + [SINGLE],
                       10_000: [TRIPLE] * 5 + [SINGLE]}
-    assert list(groups(preset("ulx3s"), 2)) == [PAIR] * 4
-    assert list(groups(replace(eight, multipliers=32), 2)) == [SINGLE] * 2  # no time to take three sums apart
+    assert list(groups(preset("ulx3s"), 4)) == [PAIR] * 4
+    assert list(groups(replace(eight, multipliers=32), 4)) == [SINGLE] * 2  # no time to take three sums apart
 
 
 @pytest.mark.parametrize(("weights", "operand", "lanes", "group"), [
