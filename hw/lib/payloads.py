@@ -115,8 +115,12 @@ def entry(config: Config) -> data.StructLayout:
     return lane_group(config.activations, config.native_dim)
 
 
+VECTOR_READ = 2  #: Cycles from the grant of a read of a vector memory to the word.
+ENTRY_READ = 1  #: Cycles from the grant of a read of VectorRf to the entry.
+
+
 def entry_reads(config: Config) -> wiring.Signature:
-    """Reads of single entries of VectorRf: a request, its grant, and the entry one cycle after the grant."""
+    """Reads of single entries of VectorRf: a request, its grant, and the entry ENTRY_READ cycles after."""
     request = data.StructLayout({"valid": 1, "address": address_bits(config)})
     return wiring.Signature({"request": Out(request), "grant": In(1), "entry": In(entry(config))})
 
