@@ -79,8 +79,8 @@ class Core(wiring.Component):
         m.submodules.copy = self.copy = Copy(config)
         m.submodules.memories = self.memories = VectorMemories(config)
         m.submodules.host_read = self.host_read = HostRead(config)
-        m.submodules.net_in = self.net_in = Queue(word(config), config.net_in)
-        m.submodules.net_out = self.net_out = Queue(message_payloads.outgoing(config), config.net_out)
+        m.submodules.net_in = self.net_in = Queue(word(config), config.net_in, deep=True)
+        m.submodules.net_out = self.net_out = Queue(message_payloads.outgoing(config), config.net_out, deep=True)
 
         if config.softmax_words:
             m.submodules.softmax = self.softmax = Softmax(config)
@@ -141,7 +141,7 @@ class Core(wiring.Component):
         for name in memories.readers:
             wiring.connect(m, units[name].vectors, getattr(memories, name))
         m.d.comb += [
-            mfus.go.eq(issue.go), mfus.control.eq(issue.control), mfus.addresses.eq(issue.addresses),
+            mfus.go.eq(issue.enter), mfus.control.eq(issue.control), mfus.addresses.eq(issue.addresses),
             *([mfus.turn.eq(issue.turn), mfus.held.eq(issue.held)] if self.config.more_functions else []),
             mfus.word.eq(issue.word), memories.addresses.eq(mfus.reads), mfus.operands.eq(memories.operands),
             back.i.valid.eq(mfus.valid), back.i.p.eq(mfus.o), back.free.eq(~0), issue.landed.eq(back.landed),

@@ -26,6 +26,8 @@ OPTIONAL = {
                   "pixel_pipeline", "pooling", "vector_rf"),
 }
 
+RESULTS = 16  #: Rows of tiles that wait for their totals in a result sequencer that is measured alone.
+
 #: Arguments of units that take less than the configuration, or more.
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     **dict.fromkeys(("base_registers", "exponential", "loop_stack"), lambda _: ()),
@@ -46,7 +48,7 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "quantizer": lambda config: (config.activations, config.mfu_lanes, config.native_dim),
     "reducer": lambda config: (config.mfu_lanes,),
     "read_ahead": lambda config: (config, 1),
-    "result_sequencer": lambda config: (config, config.net_in),
+    "result_sequencer": lambda config: (config, RESULTS),
     "tensor_quantizer": lambda config: (62, config.mfu_lanes),
 })
 

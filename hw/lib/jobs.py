@@ -90,36 +90,6 @@ def _younger(found, one, other=None) -> list:
             found.ticket.eq(Mux(other.valid & (newer | ~one.valid), other.ticket, one.ticket))]
 
 
-def blocked(dependency, progress, low, address):
-    """Whether the word at `address` may still be written by an older chain.
-
-    Args:
-        dependency: Writes of one pipeline that the reader waits for.
-        progress: Progress of that pipeline.
-        low: Entry of `progress.low` for the memory that is read.
-    """
-    ahead = (dependency.ticket - progress.done)[:TICKET].as_signed()
-    pending = (address >= dependency.lo) & (address < dependency.hi) & ~((ahead == 1) & (address < low))
-    return dependency.valid & (ahead > 0) & pending
-
-
-def entry_blocked(writers, older, progress, address):
-    """Whether the entry at `address` may still be written by a chain up to ticket `older`.
-
-    Args:
-        writers:  Value of the layout `entry_writers`.
-        older:    Ticket of the youngest writer that the reader waits for.
-        progress: Value of the layout `entry_progress`.
-    """
-    def pending(writer):
-        ahead = (writer.ticket - progress.done)[:TICKET].as_signed()
-        relevant = ((older - writer.ticket)[:TICKET].as_signed() >= 0) & (ahead > 0)
-        inside = (address >= writer.lo) & (address < writer.hi)
-        return relevant & inside & ~((ahead == 1) & (address < progress.low))
-
-    return Cat(pending(writer) for writer in writers).any()
-
-
 def source_fields(config: Config) -> dict:
     """Fields that say where the words of a chain's source lie; every job that reads a source begins with them."""
     bits = payloads.address_bits(config)

@@ -115,6 +115,7 @@ def entry(config: Config) -> data.StructLayout:
     return lane_group(config.activations, config.native_dim)
 
 
+VECTOR_READ = 2  #: Cycles from the grant of a read of a vector memory to the word.
 ENTRY_READ = 2  #: Cycles from the grant of a read of VectorRf to the entry.
 
 

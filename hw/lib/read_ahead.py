@@ -4,27 +4,28 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.payloads import word
+from concord.hw.lib.payloads import VECTOR_READ, word
+from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.queue import Queue
 from concord.spec.machine.config import Config
 
 
 class ReadAhead(wiring.Component):
-    """Holds words from a memory, which arrive one cycle after their request.
+    """Holds words from a memory, which arrive VECTOR_READ cycles after their request.
 
     Args:
         tag: Number of bits that travel with each word.
 
     Members:
-        take, tag: In. A word arrives in the next cycle, with this tag. word: In. That word.
+        take, tag: In. A word arrives VECTOR_READ cycles later, with this tag. word: In. That word.
         room: Out(1). `take` may be high. empty: Out(1). No word is inside, and none will arrive.
         o: Out(stream {word, tag}). Words in order.
 
     Timing:
-        One word a cycle; latency 3 cycles from `take`.
+        One word a cycle; latency 4 cycles from `take`.
     """
 
-    DEPTH = 6
+    DEPTH = 7
 
     def __init__(self, config: Config, tag: int):
         self.config, self.tag_bits = config, tag
@@ -35,10 +36,10 @@ class ReadAhead(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.queue = queue = Queue(self.o.payload.shape(), self.DEPTH)
-        coming, tag = Signal(), Signal(self.tag_bits)
         under_way = Signal(bits_for(self.DEPTH))
         left = self.o.valid & self.o.ready
-        m.d.sync += [coming.eq(self.take), tag.eq(self.tag), under_way.eq(under_way + self.take - left)]
+        m.d.sync += under_way.eq(under_way + self.take - left)
+        coming, tag = delay_control(m, self.take, VECTOR_READ), delay(m, self.tag, VECTOR_READ)
         m.d.comb += [queue.i.valid.eq(coming), queue.i.p.word.eq(self.word), queue.i.p.tag.eq(tag),
                      self.o.valid.eq(queue.o.valid), self.o.payload.eq(queue.o.payload),
                      queue.o.ready.eq(self.o.ready), self.room.eq(under_way != self.DEPTH),

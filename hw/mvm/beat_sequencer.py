@@ -9,7 +9,7 @@ from concord.hw.mvm.row_tiles import RowTiles, column_step, row_tile
 from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
-STEPS = 4  # steps whose marks are looked up ahead
+STEPS = 6  # steps whose marks are looked up ahead; a place is known to be free one cycle late
 
 
 def beat(config: Config) -> data.StructLayout:
@@ -81,10 +81,11 @@ class BeatSequencer(wiring.Component):
     def _look_up(self, m, row_tiles, steps):
         """Look up the marks of each step, and with them the number of its beats."""
         config, step = self.config, Signal(column_step(self.config))
-        looking = Signal()
-        m.d.comb += [self.mark_tile.eq(row_tiles.step.p.tile),
-                     row_tiles.step.ready.eq(steps.level + looking < steps.depth)]
-        m.d.sync += [looking.eq(row_tiles.step.valid & row_tiles.step.ready), step.eq(row_tiles.step.p)]
+        looking, taken, room, left = Signal(), Signal(), Signal(), Signal(range(STEPS + 1), init=STEPS)
+        m.d.comb += [self.mark_tile.eq(row_tiles.step.p.tile), row_tiles.step.ready.eq(room),
+                     taken.eq(row_tiles.step.valid & room)]
+        m.d.sync += [looking.eq(taken), step.eq(row_tiles.step.p), room.eq(left > taken),
+                     left.eq(left - taken + (steps.o.valid & steps.o.ready))]
         marks = [Mux(used, mark, 0) for mark, used in zip(self.marks, _banks_used(config, step), strict=True)]
         most = marks[0]
         for mark in marks[1:]:

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.jobs import TICKET, column_job
+from concord.hw.lib.lookahead import Turns
 from concord.hw.mvm.vector_rf import entry_address
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.machine.config import Config
@@ -49,37 +50,48 @@ class ColumnWalker(wiring.Component):
         config, p, o = self.config, Signal(column_job(self.config)), self.o.p
         width = bits_for(config.matrix_tiles)  # no product has more columns or rows of tiles
         widths = [width] * 4 + [REGISTER_BITS]
-        # The turns of each loop so far, from 1 on, and the address at which its present turn has begun. They are
-        # compared with the job: counters that run down would have to be loaded from it.
+        # The turns of each loop so far, from 0 on, whether the present one is the last, and the address at which it has
+        # begun. The last turn is found one turn ahead.
         place = data.StructLayout({"turn": data.StructLayout(dict(zip(LOOPS, widths, strict=False))),
+                                   "last": data.StructLayout(dict.fromkeys(LOOPS[:-1], 1)),
                                    "base": data.StructLayout(dict.fromkeys(LOOPS, entry_address(config)))})
-        limits = dict(zip(LOOPS, (p.window.vectors[:width], p.window.x[:width], p.window.y[:width],
-                                  p.row_tiles[:width], p.iterations_x), strict=False))
+        self.counts = dict(zip(LOOPS, self._counts(self.job.p, width), strict=False))
+        self.single = Signal(data.StructLayout(dict.fromkeys(LOOPS[:-1], 1)))  # loops of one turn
+        self.limit = Signal(place["turn"].shape)  # number of the last turn but one
         strides = (1, p.window.step, p.window.pitch, p.window.group, p.stride_x, p.stride_y)
-        now, iteration, active, go = Signal(place), Signal(REGISTER_BITS), Signal(), Signal()
+        now, iteration, active, go = Signal(place), Turns("all_iterations"), Signal(), Signal()
+        advance, begins = Signal(), Signal()  # the place changes; to the first one of the next job
 
         at, there, ended = now, [Const(1)], Const(0)
         for j in range(config.tile_engines):
             m.d.comb += o.addresses[j].eq(at.base.vector)
-            ends = [at.turn[name] == limits[name] for name in limits]
+            ends = [at.last[name] for name in LOOPS[:-1]]
             ended |= Cat(ends[:COLUMNS]).all()
             there.append(~ended)
             if len(there) <= config.tile_engines:
                 at = self._advance(m, at, ends[:COLUMNS - 1], strides)
         whole = ended & ends[COLUMNS]
         following = self._advance(m, at, [end | ended for end in ends[:COLUMNS]] + ends[COLUMNS:], strides,
-                                  load=self.job.ready)
+                                  load=begins)
 
         m.d.comb += [
             o.columns.eq(sum(there[:-1])), o.older.eq(p.older), self.o.valid.eq(active), go.eq(active & self.o.ready),
-            self.job.ready.eq(~active | (go & whole & (iteration == p.iterations)))]
-        with m.If(go | self.job.ready):
+            advance.eq(~active | go), begins.eq(~active | (whole & iteration.last)),
+            self.job.ready.eq(advance & begins)]
+        with m.If(advance):
             m.d.sync += now.eq(following)
-        with m.If(go & whole):
-            m.d.sync += iteration.eq(iteration + 1)
-        with m.If(self.job.ready):
-            m.d.sync += [active.eq(self.job.valid), p.eq(self.job.p), iteration.eq(1)]
+            with m.If(whole):
+                m.d.sync += iteration.step()
+            with m.If(begins):
+                m.d.sync += [active.eq(self.job.valid), p.eq(self.job.p), *iteration.begin(self.job.p.iterations)]
+                for name, count in self.counts.items():
+                    m.d.sync += [self.single[name].eq(count == 1), self.limit[name].eq(count - 2)]
         return m
+
+    def _counts(self, job, width: int) -> tuple:
+        """Number of turns of each loop but the last one."""
+        window = job.window
+        return window.vectors[:width], window.x[:width], window.y[:width], job.row_tiles[:width], job.iterations_x
 
     def _advance(self, m, at, ends, strides, load=None):
         """The place after `at`: the first loop whose entry in `ends` is low makes a turn, or the loop after them.
@@ -101,6 +113,10 @@ class ColumnWalker(wiring.Component):
         for name, started, turn in zip(loops, begun, turns, strict=True):
             with m.If(started):
                 m.d.comb += following.base[name].eq(base + stride)
-                if name in at.turn.shape().members:
-                    m.d.comb += following.turn[name].eq(Mux(turn, at.turn[name] + 1, 1))
+                if name in self.counts:
+                    single = self.single[name]
+                    if load is not None:
+                        single = Mux(load, self.counts[name] == 1, single)
+                    m.d.comb += [following.turn[name].eq(Mux(turn, at.turn[name] + 1, 0)),
+                                 following.last[name].eq(Mux(turn, at.turn[name] == self.limit[name], single))]
         return following

@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import low_high
-from concord.hw.lib.jobs import entry_blocked, entry_progress, entry_writers
+from concord.hw.lib.jobs import entry_progress, entry_writers
+from concord.hw.lib.lookahead import Ahead, EntryWriters
 from concord.hw.lib.payloads import entry
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.queue import Queue
@@ -25,7 +26,8 @@ class EntryReader(wiring.Component):
         config: The machine; tile_engines and lanes are powers of two.
 
     Members:
-        i: In(stream column_addresses). Steps in order; taken when no older chain may still write their columns.
+        i: In(stream column_addresses). Steps in order; taken before it is known whether older chains may still write
+            their columns.
         writers, progress: In. The chains that write VectorRf, and their progress.
         ready: Out(1). The next beat may go.
         go, group: In. A beat goes, and its lane group. end: In(1). It is the last beat of the step.
@@ -34,7 +36,8 @@ class EntryReader(wiring.Component):
         o: Out. One operand for each column of the step.
 
     Timing:
-        One beat a cycle. `o` follows `go` by `latency` cycles. A step takes one more cycle for each column beyond the
+        One beat a cycle; the first one of a step 4 cycles after the step, or after the progress for which it waits.
+        `o` follows `go` by `latency` cycles. A step takes one more cycle for each column beyond the
         first one in its fullest bank.
     """
 
@@ -55,10 +58,15 @@ class EntryReader(wiring.Component):
         m = Module()
         engines, i = self.config.tile_engines, self.i
         m.submodules.steps = steps = Queue(i.p.shape(), STEPS)
-        blocked = Cat(entry_blocked(self.writers, i.p.older, self.progress, address) & (j < i.p.columns)
-                      for j, address in enumerate(i.p.addresses)).any()
-        m.d.comb += [steps.i.payload.eq(i.payload), steps.i.valid.eq(i.valid & ~blocked),
-                     i.ready.eq(steps.i.ready & ~blocked), steps.o.ready.eq(self.go & self.end)]
+        valid, certain, move = Signal(), Signal(), Signal()  # there is a step whose columns are looked up
+        words = Ahead(m, coming=i.valid, advance=move, begins=1, move=move)
+        step, writers = words.present("step", i.p), EntryWriters(m, self.writers, self.progress)
+        m.d.comb += [
+            certain.eq(Cat(self._written(words, writers, step, j) for j in range(engines)).all()),
+            move.eq(~valid | (certain & steps.i.ready)), i.ready.eq(move),
+            steps.i.valid.eq(valid & certain), steps.i.p.eq(step), steps.o.ready.eq(self.go & self.end)]
+        with m.If(move):
+            m.d.sync += valid.eq(i.valid)
 
         places = [low_high(address, engines) for address in steps.o.p.addresses]
         there = [j < steps.o.p.columns for j in range(engines)]
@@ -72,6 +80,14 @@ class EntryReader(wiring.Component):
         m.d.sync += done.eq(Mux(self.go & self.end, 0, done | Mux(self.conflict, picked, 0)))
         self._collect(m, [bank for bank, _ in places], early, Mux(self.conflict, picked, 0))
         return m
+
+    def _written(self, words, writers, step, j):
+        """Whether all older chains have written column j of the present step, if it has one."""
+        coming, columns = self.i.p.addresses[j], self.i.p.columns
+        waits = writers.waits(f"coming{j}", self.i.p.older, coming, j < columns)
+        present = words.present(f"waits{j}", waits)
+        return words.certain(f"column{j}", lambda choose: ~writers.unfinished(
+            choose(waits, present), choose(coming, step.addresses[j])))
 
     def _read(self, m, banks, indices, wanted):
         """In each bank, read the first column that is wanted there; return the columns that are read."""

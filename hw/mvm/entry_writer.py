@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.elements import without_minus_zero
-from concord.hw.lib.jobs import ENTRY_WRITERS, entry_job, entry_progress
+from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, entry_job, entry_progress
+from concord.hw.lib.lookahead import Ahead, Turns
 from concord.hw.lib.payloads import Mode, address_bits, entry_word
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.quantizer import Quantizer
@@ -29,7 +30,8 @@ class EntryWriter(wiring.Component):
         word: In {valid, word, last}. Words of the chains in order, always taken.
         host: In(stream {address, entry}). Entries of the host, taken while no chain writes.
         write: Out. Words for VectorRf.
-        progress: Out {done, low}. Number of finished chains, and the lowest entry that the next one has not written.
+        progress: Out {done, low}. Number of finished chains, and the lowest entry that the next one has not written,
+            one cycle late.
         written: Out(1). Pulse: a chain's entry is written.
         block, invalid: Out(1). As those of the quantiser.
 
@@ -54,8 +56,9 @@ class EntryWriter(wiring.Component):
         m = Module()
         m.submodules.quantizer = self.quantizer
         bits = address_bits(self.config)
+        # `row` is the stride at the end of a row of iterations.
         path = data.StructLayout({
-            **dict.fromkeys(("lo", "stride", "skip"), bits), "rising": 1, "unsigned": 1,
+            **dict.fromkeys(("lo", "stride", "row"), bits), "rising": 1, "unsigned": 1,
             **dict.fromkeys(("iterations", "iterations_x"), REGISTER_BITS)})
         m.submodules.jobs = jobs = Queue(path, ENTRY_WRITERS)
         # The words of a chain enter the quantiser while entries of the chain before it may still leave.
@@ -67,12 +70,12 @@ class EntryWriter(wiring.Component):
             jobs.i.valid.eq(self.job.valid & modes.i.ready), modes.i.valid.eq(self.job.valid & jobs.i.ready),
             modes.i.p.mode.eq(write.mode), modes.i.p.iterations.eq(job.iterations),
             jobs.i.p.lo.eq(write.lo), jobs.i.p.rising.eq(write.rising), jobs.i.p.unsigned.eq(write.mode.unsigned),
-            *(jobs.i.p[name].eq(Mux(write.inc, write[name], 0)) for name in ("stride", "skip")),
+            jobs.i.p.stride.eq(Mux(write.inc, write.stride, 0)),
+            jobs.i.p.row.eq(Mux(write.inc, write.stride + write.skip, 0)),
             *(jobs.i.p[name].eq(job[name]) for name in ("iterations", "iterations_x")),
             self.block.eq(self.quantizer.block), self.invalid.eq(self.quantizer.invalid)]
         self._quantize(m, modes.o)
-        self._place(m, jobs.o)
-        self._write(m, jobs.o.p.unsigned)
+        self._write(m, self._place(m, jobs.o))
         return m
 
     def _quantize(self, m, modes):
@@ -87,25 +90,29 @@ class EntryWriter(wiring.Component):
             m.d.sync += turn.eq(Mux(modes.ready, 1, turn + 1))
 
     def _place(self, m, jobs):
-        """Address of the present entry, and the progress."""
-        job, o, bits = jobs.p, self.quantizer.o, address_bits(self.config)
-        offset, start, following = Signal(bits), Signal(bits), Signal(bits)
-        column, turn = Signal(REGISTER_BITS, init=1), Signal(REGISTER_BITS, init=1)
-        address = (job.lo + offset)[:bits]
-        ends, last_column, last_turn = o.valid & o.p.last, column == job.iterations_x, turn == job.iterations
+        """Address of the present entry, and the progress. Returns whether the chain's entries are unsigned."""
+        o, bits, active = self.quantizer.o, address_bits(self.config), Signal()
+        address, start, following = Signal(bits), Signal(bits), Signal(bits)
+        turn, column, ends = Turns("iteration"), Turns("column"), Signal()
+        advance, begins = ~active | ends, ~active | turn.last
+        job = Ahead(m, coming=active, advance=advance, begins=begins, move=ends).of_job("job", jobs.p)
+        done = Signal(TICKET)
         m.d.comb += [
-            following.eq(start + job.stride + Mux(last_column, job.skip, 0)),
-            jobs.ready.eq(ends & last_turn), self.written.eq(o.valid & o.p.end),
-            self.progress.low.eq(Mux(jobs.valid & (job.rising | last_turn), address, 0)),
+            ends.eq(o.valid & o.p.last), following.eq(start + Mux(column.last, job.row, job.stride)),
+            jobs.ready.eq(advance & begins), self.written.eq(o.valid & o.p.end),
             self.write.address.eq(Mux(o.valid, address, self.host.p.address))]
         with m.If(self.written):
-            m.d.sync += offset.eq(offset + 1)
-        with m.If(ends):
-            m.d.sync += [start.eq(following), offset.eq(following), turn.eq(turn + 1),
-                         column.eq(Mux(last_column, 1, column + 1))]
-        with m.If(jobs.ready):
-            m.d.sync += [start.eq(0), offset.eq(0), turn.eq(1), column.eq(1),
-                         self.progress.done.eq(self.progress.done + 1)]
+            m.d.sync += address.eq(address + 1)
+        with m.If(advance):
+            m.d.sync += [start.eq(following), address.eq(following), *turn.step(), *column.step()]
+            with m.If(begins):
+                m.d.sync += [active.eq(jobs.valid), start.eq(jobs.p.lo), address.eq(jobs.p.lo),
+                             *turn.begin(jobs.p.iterations), *column.begin(jobs.p.iterations_x)]
+        with m.If(ends & turn.last):
+            m.d.sync += done.eq(done + 1)
+        m.d.sync += [self.progress.done.eq(done),
+                     self.progress.low.eq(Mux(active & (job.rising | turn.last), address, 0))]
+        return job.unsigned
 
     def _write(self, m, unsigned):
         """Write a word from the quantiser, with its first word also the words that the entry may lack, or an entry."""

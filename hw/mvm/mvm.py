@@ -114,7 +114,7 @@ class MatrixVectorMultiplier(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from the last beat of a row of tiles to its first word in `result`."""
-        return self.arithmetic + 2 + self.converter.latency + 2
+        return self.arithmetic + 2 + self.converter.latency + timing.QUEUE
 
     @property
     def space(self) -> int:
@@ -203,7 +203,7 @@ class MatrixVectorMultiplier(wiring.Component):
         under_way = self.arithmetic // config.vector_words + 6  # rows of tiles between sequencer and converter
         m.submodules.results = results = ResultSequencer(config, under_way)
         m.submodules.bias_rf = bias_rf = BiasRf(config)
-        m.submodules.queue = queue = Queue(word(config), self.space)
+        m.submodules.queue = queue = Queue(word(config), self.space, deep=True)
         m.submodules.converter = converter
         wiring.connect(m, sequencer.row_tile, results.i)
         wiring.connect(m, wiring.flipped(self.bias_write), bias_rf.i)

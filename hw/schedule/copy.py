@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.jobs import TICKET, copy_job, progress, waiting, write_job
+from concord.hw.lib.jobs import TICKET, copy_job, progress, write_job
+from concord.hw.lib.lookahead import following, unfinished
 from concord.hw.lib.payloads import Load, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
@@ -27,7 +28,7 @@ class Copy(wiring.Component):
         out: Out(stream `message_payloads.outgoing`). Words for the host.
         load: Out(stream {tile, integer}). Tile that the matrix quantiser is to load. matrix_word: Out(stream word).
             Words of that tile. load_done: In(1). Pulse: a tile has been loaded.
-        progress: Out. Number of finished chains, loads included, and position within the present one.
+        progress: Out. Number of finished chains, loads included, and position within the present one; late.
         busy, waits, starved: Out(1). Activity for the counters. reads: Out(1). A word of a chain is read.
 
     Timing:
@@ -53,34 +54,47 @@ class Copy(wiring.Component):
         m.submodules.source = source = AddressGenerator(self.config)
         m.submodules.ahead = ahead = ReadAhead(self.config, 1)
         m.submodules.writeback = back = Writeback(self.config)
-        job = self.job.p
-        loaded, loads, ending = Signal(TICKET), Signal(REGISTER_BITS), Signal()
+        job, words = self.job.p, source.ahead(m)
+        coming, present = words.of_jobs({name: job[name] for name in (
+            "matrix", "tile", "integer", "serial", "iterations", "fetch", "mfu", "product")})
+        done = {"fetch": self.fetch, "mfu": self.mfu.done, "product": self.product}
+        done = {pipe: following(m, f"following_{pipe}", tickets) for pipe, tickets in done.items()}
+        certain = words.certain("older", lambda choose: ~Cat(
+            unfinished(choose(coming[pipe], present[pipe]), done[pipe]) for pipe in done).any())
+
+        words.queue()
 
         # The first word of a tile also sends its load request.
-        first = self.job.valid & job.matrix & (source.index == 0)
+        place, first = source.present, Signal()
+        ending, ended = Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.net), source.net)
         wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
-        m.d.comb += source.walk(job)
         m.d.comb += [
-            source.job.valid.eq(self.job.valid & ~ending), source.mfu.eq(self.mfu), source.copy.eq(self.progress),
-            source.hold.eq(~ahead.room | waiting(job.fetch, self.fetch) | waiting(job.mfu, self.mfu.done)
-                           | waiting(job.product, self.product) | (job.serial & ~ahead.empty)
-                           | (first & ~(self.load.ready & (ahead.empty | (source.iteration != 0))))),
-            self.load.valid.eq(first & source.go), self.load.p.tile.eq(job.tile + source.iteration),
-            self.load.p.integer.eq(job.integer),
-            ahead.take.eq(source.go), ahead.tag.eq(job.matrix), ahead.word.eq(source.word),
-            self.job.ready.eq(Mux(job.matrix, ending & (loads == job.iterations), source.go & source.last)),
-            self.busy.eq(source.go), self.waits.eq(self.job.valid & ~source.go), self.starved.eq(source.starved)]
-        m.d.sync += ending.eq((ending | (source.go & source.last & job.matrix)) & ~self.job.ready)
-        m.d.sync += loads.eq(Mux(self.job.ready, 0, loads + self.load_done))
-        m.d.sync += loaded.eq(loaded + (self.job.ready & job.matrix & self.job.valid))
+            *source.walk(job), source.job.valid.eq(self.job.valid), self.job.ready.eq(source.job.ready),
+            source.mfu.eq(self.mfu), source.copy.eq(self.progress), first.eq(present["matrix"] & place.first_word),
+            source.hold.eq(~ahead.room | ~certain | ending | (present["serial"] & ~ahead.empty)
+                           | (first & ~(self.load.ready & (ahead.empty | ~place.first_iteration)))),
+            self.load.valid.eq(first & source.go), self.load.p.tile.eq(present["tile"] + place.iteration),
+            self.load.p.integer.eq(present["integer"]),
+            ahead.take.eq(source.go), ahead.tag.eq(present["matrix"]), ahead.word.eq(source.word),
+            self.busy.eq(source.go), self.waits.eq(place.valid & ~source.go), self.starved.eq(source.starved)]
+
+        # After the last word of a chain of tiles, the next chain waits until all of them are loaded.
+        loaded, loads, tiles = Signal(TICKET), Signal(REGISTER_BITS), Signal(REGISTER_BITS)
+        m.d.comb += ended.eq(ending & (loads == tiles))
+        m.d.sync += [
+            ending.eq((ending & ~ended) | (source.go & source.last & present["matrix"])),
+            loads.eq(Mux(ended, 0, loads + self.load_done)), loaded.eq(loaded + ended),
+            self.progress.done.eq(back.progress.done + loaded)]
+        with m.If(source.go):
+            m.d.sync += tiles.eq(present["iterations"])
 
         m.d.comb += [
             self.matrix_word.payload.eq(ahead.o.p.word), self.matrix_word.valid.eq(ahead.o.valid & ahead.o.p.tag),
             back.i.p.value.eq(ahead.o.p.word), back.i.valid.eq(ahead.o.valid & ~ahead.o.p.tag),
             ahead.o.ready.eq(Mux(ahead.o.p.tag, self.matrix_word.ready, back.i.ready)),
             back.free.eq(self.free), self.writes.eq(back.writes), self.landed.eq(back.landed),
-            self.progress.eq(back.progress), self.progress.done.eq(back.progress.done + loaded)]
+            self.progress.iteration.eq(back.progress.iteration), self.progress.low.eq(back.progress.low)]
         wiring.connect(m, wiring.flipped(self.write_job), back.job)
         wiring.connect(m, back.net, wiring.flipped(self.out))
         return m

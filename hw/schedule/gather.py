@@ -3,11 +3,11 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.jobs import entry_blocked, entry_progress, entry_writers, gather_job, progress
-from concord.hw.lib.payloads import ENTRIES, ENTRY_READ, Mode, address_bits, entry_reads, lane_group, word
+from concord.hw.lib.jobs import entry_progress, entry_writers, gather_job, progress
+from concord.hw.lib.lookahead import Ahead, EntryWriters, Turns, pending
+from concord.hw.lib.payloads import ENTRIES, ENTRY_READ, VECTOR_READ, Mode, address_bits, entry_reads, lane_group, word
 from concord.hw.lib.pipeline import delay, delay_control
-from concord.hw.schedule.address_generator import unwritten, vector_reads
-from concord.spec.isa.instructions import REGISTER_BITS
+from concord.hw.schedule.address_generator import vector_reads, written
 from concord.spec.machine.config import Config
 
 
@@ -38,7 +38,8 @@ class Gather(wiring.Component):
         busy, waits: Out(1). Activity for the counters.
 
     Timing:
-        One pixel a cycle, which comes out three cycles after its grant.
+        One pixel a cycle, which comes out three cycles after its grant. The first one is requested 4 cycles after `job`
+        is taken, and one that waits for an older chain 2 cycles after the progress.
     """
 
     def __init__(self, config: Config):
@@ -52,82 +53,99 @@ class Gather(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        job, config = self.job.p, self.config
-        go, first, last = Signal(), Signal(), Signal()  # first and last pixel of a word
-        part = Signal(range(config.vector_words))  # number of the word in its entry
-        from_entries = job.memory == ENTRIES
-        offset = self._walk(m, go, first, last, part)
-        address = Signal(address_bits(config))
+        job = self.job.p
+        # There is a pixel that is walked to, a coming one and a present one.
+        walked, coming_valid, valid, go, advance, ends = (Signal() for _ in range(6))
+        move, begins = ~valid | go, ~walked | ends
+        words = Ahead(m, walked=walked, advance=advance, begins=begins, coming=coming_valid, move=move)
+        from_entries = words.of_job("from_entries", job.memory == ENTRIES)
+        values = self._walk(m, words, ends, from_entries) | {"from_entries": from_entries}
+        values |= {name: words.of_job(name, job[name]) for name in ("memory", "mode", "pool")}
+        for pipe in ("mfu", "copy"):
+            values[pipe] = pending(m, f"pending_{pipe}", words.of_job(pipe, job.source[pipe]), values["address"],
+                                   ~from_entries)
+        writers = EntryWriters(m, self.writers, self.entries)
+        values["entries"] = writers.waits(
+            "pending_entries", words.of_job("older", job.older), values["address"], from_entries)
+        coming, now = words.carry_all(values)
+        queue = words.queue()
+        m.d.comb += [coming_valid.eq(queue.o.valid), advance.eq(~walked | queue.i.ready),
+                     self.job.ready.eq(advance & begins)]
+        with m.If(self.job.ready):
+            m.d.sync += walked.eq(self.job.valid)
+        with m.If(move):
+            m.d.sync += valid.eq(coming_valid)
+
+        certain = written(m, self, words, coming, now) & words.certain("entry", lambda choose: ~writers.unfinished(
+            choose(coming["entries"], now["entries"]), choose(coming["address"], now["address"])))
         ready = Signal()  # the pixel is written, and there is space for its word
         m.d.comb += [
-            address.eq(job.source.lo + offset), ready.eq(self.job.valid & (self.room | ~first)),
-            self.vectors.request.valid.eq(ready & ~from_entries & ~unwritten(m, self, job, address)),
-            self.vectors.request.memory.eq(job.memory), self.vectors.request.address.eq(address),
-            self.vector_rf.request.valid.eq(
-                ready & from_entries & ~entry_blocked(self.writers, job.older, self.entries, address)),
-            self.vector_rf.request.address.eq(address),
-            go.eq(Cat(reads.request.valid & reads.grant for reads in (self.vectors, self.vector_rf)).any()),
-            self.take.eq(go & first), self.busy.eq(go), self.waits.eq(self.job.valid & ~go)]
-        self._output(m, go, first, last, part)
+            ready.eq(valid & certain & (self.room | ~now["first"])),
+            self.vectors.request.valid.eq(ready & ~now["from_entries"]),
+            self.vectors.request.memory.eq(now["memory"]), self.vectors.request.address.eq(now["address"]),
+            self.vector_rf.request.valid.eq(ready & now["from_entries"]),
+            self.vector_rf.request.address.eq(now["address"]),
+            go.eq(ready & Mux(now["from_entries"], self.vector_rf.grant, self.vectors.grant)),
+            self.take.eq(go & now["first"]), self.busy.eq(go), self.waits.eq(valid & ~go)]
+        self._output(m, go, now)
         return m
 
-    def _walk(self, m, go, first, last, part):
-        """Walk through pixels, words and iterations. Returns the offset of the present pixel from the first address."""
+    def _walk(self, m, words, ends, from_entries):
+        """Walk through pixels, words and iterations. Returns the address of a pixel, and what it is."""
         job, bits = self.job.p, address_bits(self.config)
-        # Turns count from 1, so that the last one is found without a subtraction.
-        column, row, index, iteration, x = (
-            Signal(REGISTER_BITS, name=name, init=1) for name in ("column", "row", "index", "iteration", "x"))
-        # Offsets of the present pixel, of the first one in its row, of the first one of its word, and of iterations.
-        pixel, line, start, along_x, along_y = (
-            Signal(bits, name=name) for name in ("pixel", "line", "start", "along_x", "along_y"))
-        from_entries = job.memory == ENTRIES
-        last_column, last_row, last_word = column == job.window.x, row == job.window.y, index == job.words
-        last_iteration, turn = iteration == job.iterations, x == job.iterations_x
-        last_part = part == self.config.vector_words - 1
-        m.d.comb += [first.eq((column == 1) & (row == 1)), last.eq(last_column & last_row),
-                     self.job.ready.eq(go & last & last_word & last_iteration)]
+        column, row, word, iteration, x = loops = [
+            Turns(name) for name in ("column", "row", "word", "iteration", "x")]
+        counts = job.window.x, job.window.y, job.words, job.iterations, job.iterations_x
+        # Addresses of the pixel, of the first one in its row, of the first one of its word, and of iterations.
+        address, line, start, along_x, along_y = starts = [
+            Signal(bits, name=name) for name in ("address", "line", "start", "along_x", "along_y")]
+        steps = {name: words.of_job(name, value) for name, value in {
+            "step": job.window.step, "pitch": job.window.pitch, "x": Mux(job.source.inc, job.stride_x, 0),
+            "y": Mux(job.source.inc, job.stride_y, 0)}.items()}
+        part = Signal(range(self.config.vector_words))  # number of the word in its entry
+        first, first_column, first_row = Signal(), Signal(), Signal()
+        last, last_part = column.last & row.last, part == self.config.vector_words - 1
+        m.d.comb += [first.eq(first_column & first_row), ends.eq(last & word.last & iteration.last)]
 
-        # One adder gives the offset of what follows.
+        # One adder gives the address of what follows.
         base, step, following = (Signal(bits, name=name) for name in ("base", "step", "following"))
         m.d.comb += following.eq(base + step)
-        with m.If(~last_column):
-            m.d.comb += [base.eq(pixel), step.eq(job.window.step)]
-        with m.Elif(~last_row):
-            m.d.comb += [base.eq(line), step.eq(job.window.pitch)]
-        with m.Elif(~last_word):
+        with m.If(~column.last):
+            m.d.comb += [base.eq(address), step.eq(steps["step"])]
+        with m.Elif(~row.last):
+            m.d.comb += [base.eq(line), step.eq(steps["pitch"])]
+        with m.Elif(~word.last):
             m.d.comb += [base.eq(start), step.eq(~from_entries | last_part)]
-        with m.Elif(turn):
-            m.d.comb += [base.eq(along_y), step.eq(Mux(job.source.inc, job.stride_y, 0))]
+        with m.Elif(x.last):
+            m.d.comb += [base.eq(along_y), step.eq(steps["y"])]
         with m.Else():
-            m.d.comb += [base.eq(along_x), step.eq(Mux(job.source.inc, job.stride_x, 0))]
+            m.d.comb += [base.eq(along_x), step.eq(steps["x"])]
 
-        with m.If(go):
-            m.d.sync += [pixel.eq(following), column.eq(column + 1)]
-            with m.If(last_column):
-                m.d.sync += [column.eq(1), row.eq(row + 1), line.eq(following)]
+        with m.If(words.advance):
+            m.d.sync += [*column.step(), address.eq(following), first_column.eq(column.last)]
+            with m.If(column.last):
+                m.d.sync += [*row.step(), line.eq(following), first_row.eq(row.last)]
             with m.If(last):
-                m.d.sync += [row.eq(1), index.eq(index + 1), start.eq(following),
-                             part.eq(Mux(last_part, 0, part + 1))]
-            with m.If(last & last_word):
-                m.d.sync += [index.eq(1), part.eq(0), iteration.eq(iteration + 1), x.eq(Mux(turn, 1, x + 1)),
-                             along_x.eq(following)]
-                with m.If(turn):
+                m.d.sync += [*word.step(), start.eq(following), part.eq(Mux(last_part, 0, part + 1))]
+            with m.If(last & word.last):
+                m.d.sync += [part.eq(0), *iteration.step(), *x.step(), along_x.eq(following)]
+                with m.If(x.last):
                     m.d.sync += along_y.eq(following)
-            with m.If(self.job.ready):
-                m.d.sync += [offset.eq(0) for offset in (pixel, line, start, along_x, along_y)]
-                m.d.sync += [iteration.eq(1), x.eq(1)]
-        return pixel
+            with m.If(words.begins):
+                m.d.sync += [*(each.eq(job.source.lo) for each in starts), part.eq(0), first_column.eq(1),
+                             first_row.eq(1)]
+                for loop, count in zip(loops, counts, strict=True):
+                    m.d.sync += loop.begin(count)
+        return {"address": address, "first": first, "last": last, "part": part}
 
-    def _output(self, m, go, first, last, part):
-        """Choose the word of an entry, two cycles after the read."""
-        job, config, o = self.job.p, self.config, self.o.p
-        arrives = ENTRY_READ
-        marks = {
-            "mode": job.mode, "from_entries": job.memory == ENTRIES, "first": first, "last": last, "pool": job.pool}
-        m.d.comb += [self.o.valid.eq(delay_control(m, go, arrives + 1)),
-                     *(o[name].eq(delay(m, Value.cast(mark), arrives + 1)) for name, mark in marks.items())]
+    def _output(self, m, go, now):
+        """Choose the word of an entry, and give it when a word of a vector memory comes."""
+        config, o, after = self.config, self.o.p, max(VECTOR_READ, ENTRY_READ) + 1
+        m.d.comb += [self.o.valid.eq(delay_control(m, go, after)), *(
+            o[name].eq(delay(m, Value.cast(now[name]), after))
+            for name in ("mode", "from_entries", "first", "last", "pool"))]
         mantissas = Value.cast(self.vector_rf.entry.mantissas).word_select(
-            delay(m, part, arrives), config.mfu_lanes * config.activations.code_bits)
-        m.d.comb += [Value.cast(o.word).eq(delay(m, Value.cast(self.vectors.data), arrives)),
-                     Value.cast(o.lanes.mantissas).eq(delay(m, mantissas, 1)),
-                     o.lanes.exponent.eq(delay(m, self.vector_rf.entry.exponent, 1))]
+            delay(m, now["part"], ENTRY_READ), config.mfu_lanes * config.activations.code_bits)
+        m.d.comb += [Value.cast(o.word).eq(delay(m, Value.cast(self.vectors.data), after - VECTOR_READ)),
+                     Value.cast(o.lanes.mantissas).eq(delay(m, mantissas, after - ENTRY_READ)),
+                     o.lanes.exponent.eq(delay(m, self.vector_rf.entry.exponent, after - ENTRY_READ))]

@@ -3,7 +3,8 @@
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.jobs import TICKET, fetch_job, progress, waiting
+from concord.hw.lib.jobs import TICKET, fetch_job, progress
+from concord.hw.lib.lookahead import following, unfinished
 from concord.hw.lib.payloads import operand_word, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
@@ -36,24 +37,38 @@ class OperandFetch(wiring.Component):
         m = Module()
         m.submodules.source = source = AddressGenerator(self.config)
         m.submodules.ahead = ahead = ReadAhead(self.config, 3)
-        job = self.job.p
-        # Writes of earlier iterations of this chain, which a later iteration may read.
-        own = (job.own.ticket - self.mfu.done)[:TICKET].as_signed()
-        landed = (own <= 0) | ((own == 1) & (self.mfu.iteration >= source.iteration))
+        job, words = self.job.p, source.ahead(m)
         wiring.connect(m, wiring.flipped(self.net), source.net)
         wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
-        m.d.comb += source.walk(job)
+        _, mode = words.of_jobs({"integer": job.integer, "unsigned": job.unsigned})
+        certain = self._certain(m, words, source)
+        words.queue()
         m.d.comb += [
-            source.job.valid.eq(self.job.valid),
-            source.hold.eq(~ahead.room | waiting(job.mfu, self.mfu.done) | waiting(job.copy, self.copy.done)
-                           | (job.own.valid & ~landed & (source.iteration != 0))),
-            source.mfu.eq(self.mfu), source.copy.eq(self.copy),
-            ahead.take.eq(source.go), ahead.tag.eq(Cat(job.integer, job.unsigned, source.last_word)),
+            *source.walk(job), source.job.valid.eq(self.job.valid), self.job.ready.eq(source.job.ready),
+            source.hold.eq(~ahead.room | ~certain), source.mfu.eq(self.mfu), source.copy.eq(self.copy),
+            ahead.take.eq(source.go), ahead.tag.eq(Cat(*mode.values(), source.present.last_word)),
             ahead.word.eq(source.word),
             self.o.valid.eq(ahead.o.valid), ahead.o.ready.eq(self.o.ready), self.o.p.word.eq(ahead.o.p.word),
             Cat(self.o.p.integer, self.o.p.unsigned, self.o.p.last).eq(ahead.o.p.tag),
-            self.job.ready.eq(source.go & source.last),
-            self.busy.eq(source.go), self.waits.eq(self.job.valid & ~source.go), self.starved.eq(source.starved)]
+            self.busy.eq(source.go), self.waits.eq(source.present.valid & ~source.go),
+            self.starved.eq(source.starved)]
         with m.If(source.go & source.last):
             m.d.sync += self.done.eq(self.done + 1)
         return m
+
+    def _certain(self, m, words, source):
+        """Whether the present word waits for no chain, neither for a whole one nor for an iteration of its own."""
+        job = self.job.p
+        coming, present = words.of_jobs({"mfu": job.mfu, "copy": job.copy, "own": job.own})
+        done = {pipe: following(m, f"following_{pipe}", getattr(self, pipe).done) for pipe in ("mfu", "copy")}
+
+        def older(choose):
+            return ~Cat(unfinished(choose(coming[pipe], present[pipe]), done[pipe]) for pipe in done).any()
+
+        def own(choose):
+            # Writes of earlier iterations of this chain, which a later iteration may read.
+            iteration = choose(source.coming.iteration, source.present.iteration)
+            return choose(source.coming.first_iteration, source.present.first_iteration) | ~unfinished(
+                choose(coming["own"], present["own"]), done["mfu"], self.mfu.iteration >= iteration)
+
+        return words.certain("older", older) & words.certain("own", own)

@@ -7,7 +7,8 @@ tiles are looked up ahead of time.
 
 from amaranth import *
 from amaranth.lib import wiring
-from concord.hw.lib.jobs import ProductJob, waiting
+from concord.hw.lib.jobs import ProductJob
+from concord.hw.lib.lookahead import Ahead, following, unfinished
 from concord.hw.lib.queue import Queue
 
 
@@ -23,6 +24,11 @@ def product_start(m: Module, depth: int, jobs, product, loads):
     """
     m.submodules.product_jobs = queue = Queue(ProductJob, depth)
     wiring.connect(m, jobs, queue.i)
-    loaded = ~waiting(queue.o.p.copy, loads)
-    m.d.comb += [product.valid.eq(queue.o.valid & loaded), product.p.eq(queue.o.p.product),
-                 queue.o.ready.eq(product.ready & loaded)]
+    valid, move, first = Signal(), Signal(), following(m, "following_loads", loads)
+    words = Ahead(m, coming=queue.o.valid, advance=move, begins=1, move=move)
+    job = words.present("product_job", queue.o.p)
+    loaded = words.certain("loaded", lambda choose: ~unfinished(choose(queue.o.p.copy, job.copy), first))
+    m.d.comb += [move.eq(~valid | (product.ready & loaded)), queue.o.ready.eq(move),
+                 product.valid.eq(valid & loaded), product.p.eq(job.product)]
+    with m.If(move):
+        m.d.sync += valid.eq(queue.o.valid)

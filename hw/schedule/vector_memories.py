@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import OPERANDS, address_bits, word
+from concord.hw.lib.payloads import OPERANDS, VECTOR_READ, address_bits, word
+from concord.hw.lib.pipeline import delay
 from concord.hw.schedule.address_generator import vector_reads
 from concord.hw.schedule.writeback import write_request
 from concord.spec.isa.memories import VRFS, depth
@@ -27,7 +28,8 @@ class VectorMemories(wiring.Component):
         load: In(stream). Words from the host, while no program runs.
 
     Timing:
-        Reads take one cycle. A word can be read in the cycle after its write. Reset does not change the memories.
+        Words come VECTOR_READ cycles after their grant, and operands one cycle after their address. A word can be read
+        in the cycle after its write. Reset does not change the memories.
     """
 
     def __init__(self, config: Config):
@@ -59,15 +61,14 @@ class VectorMemories(wiring.Component):
         """Give the source port of each memory to the first reader that requests it."""
         ports = [getattr(self, reader) for reader in self.readers]
         wants = [port.request for port in ports]
+        words = [delay(m, Value.cast(read.data), VECTOR_READ - 1) for read in reads]  # a block RAM is slow
         for k, (port, want) in enumerate(zip(ports, wants, strict=True)):
             taken = Cat(other.valid & (other.memory == want.memory) for other in wants[:k]).any()
-            asked = Signal.like(want.memory, name=f"asked{k}")
             m.d.comb += port.grant.eq(~taken)
-            m.d.sync += asked.eq(want.memory)
-            with m.Switch(asked):
-                for v, read in enumerate(reads):
+            with m.Switch(delay(m, want.memory, VECTOR_READ)):
+                for v, found in enumerate(words):
                     with m.Case(v):
-                        m.d.comb += port.data.eq(read.data)
+                        m.d.comb += port.data.eq(found)
         for v, read in enumerate(reads):
             for want in reversed(wants):
                 with m.If(want.valid & (want.memory == v)):

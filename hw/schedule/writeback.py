@@ -4,9 +4,9 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.jobs import progress, write_job
+from concord.hw.lib.jobs import TICKET, progress, write_job
+from concord.hw.lib.lookahead import Ahead, Turns, moving
 from concord.hw.lib.payloads import address_bits, entry_word, word
-from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.isa.operations import TAPS
 from concord.spec.machine.config import Config
@@ -32,11 +32,12 @@ class Writeback(wiring.Component):
         entry_word: Out {valid, word, last}. Words for VectorRf, always taken; `last` marks the end of an iteration.
         net: Out(stream `message_payloads.outgoing`). Words for the host; `remaining` counts the words left in the
             message, this one included.
-        progress: Out. Number of finished chains, and position within the present one.
+        progress: Out. Number of finished chains, and position within the present one, one cycle late.
         landed: Out(1). A word of the present chain has been written.
 
     Timing:
-        A word is written in the cycle in which it is taken, one in each cycle.
+        A word is written in the cycle in which it is taken, one in each cycle. A job is taken one cycle before its
+        first word, or with the last word of the job before it.
     """
 
     def __init__(self, config: Config):
@@ -50,52 +51,65 @@ class Writeback(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config, job = self.config, self.job.p
-        bits = address_bits(config)
-        index, moved = Signal(REGISTER_BITS), Signal(bits)
-        last_word = index == job.words - 1
-        last_iteration = self.progress.iteration == job.iterations - 1
-
-        values = [self._masked(m, name, value, last_word & (job.tail != 0), job.tail)
+        config = self.config
+        active, fire = Signal(), Signal()
+        job, word, iteration, addresses = self._walk(m, active, fire)
+        last = word.last & iteration.last
+        values = [self._masked(m, name, value, word.last, job.tail)
                   for name, value in (("last", self.i.p.value), *((f"tap{k}", self.i.p.taps[k]) for k in range(TAPS)))]
 
         def choose(select):
             return Mux(select.tapped, Mux(select.tap, values[2], values[1]), values[0])
 
-        able = self.i.valid & self.job.valid
+        able = Signal()
         fits = Cat(~w.valid | free for w, free in zip(job.writes, self.free, strict=True)).all()
         sent = Signal()  # NetQ has taken the word, but the memories have not
-        fire = able & fits & (~job.net | self.net.ready | sent)
-        m.d.comb += [self.i.ready.eq(fire), self.job.ready.eq(fire & last_word & last_iteration), self.landed.eq(fire)]
-        for k, w in enumerate(job.writes):
-            address = Signal(bits, name=f"address{k}")
-            m.d.comb += [
-                address.eq(w.lo + index + Mux(w.inc, moved, 0)),
-                self.writes[k].valid.eq(fire & w.valid), self.writes[k].address.eq(address),
-                self.writes[k].word.eq(choose(w.select)),
-                self.progress.low[k].eq(Mux(self.job.valid, Mux(w.rising | last_iteration, address, w.lo), 0))]
+        m.d.comb += [
+            able.eq(self.i.valid & active), fire.eq(able & fits & (~job.net | self.net.ready | sent)),
+            self.i.ready.eq(fire), self.landed.eq(fire)]
+        for k, (w, address) in enumerate(zip(job.writes, addresses, strict=True)):
+            m.d.comb += [self.writes[k].valid.eq(fire & w.valid), self.writes[k].address.eq(address),
+                         self.writes[k].word.eq(choose(w.select))]
+            m.d.sync += self.progress.low[k].eq(
+                Mux(active, Mux(w.rising | iteration.last, address, w.lo), 0))
         m.d.comb += [
             self.net.valid.eq(able & job.net & ~sent), self.net.p.word.eq(choose(job.net_select)),
-            self.net.p.remaining.eq(job.words - index)]
+            self.net.p.remaining.eq(job.words - word.number)]
         if config.softmax_words:
             m.d.comb += [self.net.p.softmax.eq(job.softmax), self.net.p.tail.eq(job.tail)]
         if config.vector_rf:
-            m.d.comb += [self.entry_word.valid.eq(fire & job.entries), self.entry_word.last.eq(last_word),
+            m.d.comb += [self.entry_word.valid.eq(fire & job.entries), self.entry_word.last.eq(word.last),
                          self.entry_word.word.eq(choose(job.entries_select))]
-        m.d.sync += sent.eq(able & job.net & (sent | self.net.ready) & ~fire)
-        with m.If(fire):
-            m.d.sync += index.eq(index + 1)
-            with m.If(last_word):
-                m.d.sync += [index.eq(0), self.progress.iteration.eq(self.progress.iteration + 1),
-                             moved.eq(moved + job.stride_out)]
-                with m.If(last_iteration):
-                    m.d.sync += [self.progress.iteration.eq(0), moved.eq(0),
-                                 self.progress.done.eq(self.progress.done + 1)]
+        done = Signal(TICKET)
+        with m.If(fire & last):
+            m.d.sync += done.eq(done + 1)
+        m.d.sync += [sent.eq(able & job.net & (sent | self.net.ready) & ~fire),
+                     self.progress.done.eq(done), self.progress.iteration.eq(iteration.number)]
         return m
 
+    def _walk(self, m, active, fire):
+        """Walk through the words of the present job. Returns it, the place of the word, and its addresses."""
+        word, iteration, moved = Turns("word"), Turns("iteration"), Signal(address_bits(self.config))
+        advance, begins = ~active | fire, ~active | (word.last & iteration.last)
+        ahead = Ahead(m, advance=advance, begins=begins, coming=active, move=fire)
+        job = ahead.of_job("job", self.job.p)
+        m.d.comb += self.job.ready.eq(advance & begins)
+        with m.If(self.job.ready):
+            m.d.sync += active.eq(self.job.valid)
+        with m.If(advance):
+            m.d.sync += word.step()
+            with m.If(word.last):
+                m.d.sync += [*iteration.step(), moved.eq(moved + job.stride_out)]
+            with m.If(begins):
+                m.d.sync += [*word.begin(self.job.p.words), *iteration.begin(self.job.p.iterations),
+                             moved.eq(self.job.p.stride_out)]
+        addresses = [moving(m, ahead, f"write{k}", access=access, walked=write, ends=word.last, moved=moved)
+                     for k, (access, write) in enumerate(zip(self.job.p.writes, job.writes, strict=True))]
+        return job, word, iteration, addresses
+
     def _masked(self, m, name, value, partial, tail):
-        """`value` with +0 in the lanes from `tail` on, where `partial`."""
+        """`value` with +0 in the lanes from `tail` on, where `partial`; a tail of 0 is a whole word."""
         masked = Signal(word(self.config), name=name)
         for lane in range(self.config.mfu_lanes):
-            m.d.comb += masked[lane].eq(Mux(partial & (lane >= tail), 0, value[lane]))
+            m.d.comb += masked[lane].eq(Mux(partial & (tail != 0) & (lane >= tail), 0, value[lane]))
         return masked.as_value()

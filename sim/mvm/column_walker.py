@@ -10,7 +10,7 @@ from concord.sim.stimulus import products
 
 TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "m.If(go & whole)", "new": "m.If(go & ended)"},
+    {"old": "m.If(whole)", "new": "m.If(ended)"},
     {"old": "Mux(end, step, stride)", "new": "Mux(end, step, strides[0])"},
     {"old": "[end | ended for end in ends[:COLUMNS]]", "new": "ends[:COLUMNS]", "config": "wide"},
 )

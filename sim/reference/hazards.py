@@ -1,10 +1,11 @@
 """What is around a unit that reads or writes: the rules by which it waits for older chains, pipelines and memories."""
 
 import random
+from collections import deque
 
 from amaranth.lib import data
 from concord.hw.lib.jobs import ENTRY_WRITERS, TICKET, entry_progress, entry_writers, progress
-from concord.hw.lib.payloads import address_bits, word
+from concord.hw.lib.payloads import VECTOR_READ, address_bits, word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.writeback import write_request
 from concord.sim.drivers.bench import Packer
@@ -206,16 +207,19 @@ class Vectors:
         self.reads: list[tuple[int, int]] = []
         self.request = Packer(read_request(config))
         self.write = Packer(data.ArrayLayout(write_request(config), len(VRFS))) if hasattr(dut, "writes") else None
+        self.coming = deque(self.random.getrandbits(self.bits) for _ in range(VECTOR_READ - 1))
         dut.vectors__grant.value = 0
         every_cycle(dut, self._serve)
 
     def _serve(self):
         dut = self.dut
         request = self.request.of(int(dut.vectors__request.value))
-        dut.vectors__data.value = self.random.getrandbits(self.bits)
+        found = self.random.getrandbits(self.bits)
         if request["valid"] and dut.vectors__grant.value and not dut.rst.value:
             self.reads.append((request["memory"], request["address"]))
-            dut.vectors__data.value = self.contents[request["memory"]][request["address"]]
+            found = self.contents[request["memory"]][request["address"]]
+        self.coming.append(found)
+        dut.vectors__data.value = self.coming.popleft()
         dut.vectors__grant.value = int(self.random.random() >= self.stall)
         if self.write:
             self._take_writes()

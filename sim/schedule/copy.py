@@ -18,7 +18,7 @@ from concord.spec.isa.memories import Mem
 
 CONFIGURATIONS = ("tiny_softmax", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": " | (job.serial & ~ahead.empty)", "new": ""},
+    {"old": " | (present[\"serial\"] & ~ahead.empty)", "new": ""},
     {"old": "source.copy.eq(self.progress)", "new": "source.copy.eq(0)"},
 )
 
@@ -111,8 +111,9 @@ class Bench:
         dut.load_done.value = int(loaded)
         self.mfu.advance(0.6)
         dut.mfu.value = self.mfu.payload
-        for name in self.others:
-            self.others[name] += self.random.random() < 0.2
+        for name, done in self.others.items():
+            oldest = self.queue[0][0][name]["ticket"] if self.queue else done
+            self.others[name] += self.random.random() < 0.2 and ahead(done, oldest) < 32  # as in an epoch
             getattr(dut, name).value = self.others[name] % 128
 
 

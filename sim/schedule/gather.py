@@ -6,7 +6,7 @@ from collections import deque
 import cocotb
 import numpy as np
 from concord.hw.lib.jobs import gather_job
-from concord.hw.lib.payloads import ENTRIES, entry
+from concord.hw.lib.payloads import ENTRIES, ENTRY_READ, VECTOR_READ, entry
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.gather import pixel
 from concord.sim.drivers.bench import CONFIG, Packer
@@ -18,11 +18,11 @@ from concord.spec.isa.chain import Chain
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "step.eq(~from_entries | last_part)", "new": "step.eq(1)"},
-    {"old": "(self.room | ~first)", "new": "self.room"},
-    {"file": "hw/lib/jobs.py", "old": "((older - writer.ticket)[:TICKET].as_signed() >= 0) & (ahead > 0)",
-     "new": "(ahead > 0)"},
+    {"old": "(self.room | ~now[\"first\"])", "new": "self.room"},
+    {"file": "hw/lib/lookahead.py", "old": "reads & ~(older - writer.ticket)[TICKET - 1]", "new": "reads"},
 )
 
+AFTER = max(VECTOR_READ, ENTRY_READ) + 1  #: Cycles from a read to the pixel.
 JOB, REQUEST, ENTRY, PIXEL = (
     Packer(shape(CONFIG)) for shape in (gather_job, read_request, entry, pixel))
 
@@ -37,8 +37,7 @@ class Bench:
         self.entries = [ENTRY.of(self.random.getrandbits(ENTRY.width)) for _ in range(CONFIG.vector_rf)]
         self.pipes = Pipelines(dut, CONFIG, seed)
         self.writers, self.jobs = EntryPipeline(CONFIG, seed), StreamSource(dut, "job", stall=stall)
-        self.expected, self.taken, self.answer = deque(), deque(), 0
-        self.coming = 0  # entry that has been read and does not show yet
+        self.expected, self.taken, self.coming = deque(), deque(), deque([0] * (ENTRY_READ - 1))
         for name in ("writers", "entries", "vector_rf__entry", "vector_rf__grant", "room"):
             getattr(dut, name).value = 0
 
@@ -53,15 +52,15 @@ class Bench:
 
     def may_read(self, job: dict, address: int, first: bool) -> bool:
         """Whether the unit may read the pixel in this cycle."""
-        if not self.jobs.valid.value or first and not self.dut.room.value:
+        if not self.expected or first and not self.dut.room.value:
             return False
         if job["memory"] == ENTRIES:
             return not self.writers.blocked(job["older"], address)
         return not self.pipes.blocked(job["source"], job["memory"], address)
 
     def check_output(self):
-        """Compare the pixel that comes out with the one that was read three cycles ago."""
-        due = self.taken.popleft() if len(self.taken) == 3 else None
+        """Compare the pixel that comes out with the one that was read `AFTER` cycles ago."""
+        due = self.taken.popleft() if len(self.taken) == AFTER else None
         valid, payload = int(self.dut.o.value) & 1, int(self.dut.o.value) >> 1
         assert bool(valid) == bool(due)
         if due:
@@ -85,23 +84,25 @@ class Bench:
         await clock(dut)
         self.check_output()
         job, address, part, first, last = self.expected[0] if self.expected else ({"memory": 0}, 0, 0, False, False)
-        may, from_entries = bool(self.expected) and self.may_read(job, address, first), job["memory"] == ENTRIES
         request, entry_read = REQUEST.of(int(dut.vectors__request.value)), int(dut.vector_rf__request.value)
-        assert request["valid"] == (may and not from_entries)
-        assert entry_read & 1 == (may and from_entries)
+        from_entries, go = job["memory"] == ENTRIES, bool(dut.busy.value)
+        asks = bool(entry_read & 1 if from_entries else request["valid"])
+        assert request["valid"] + (entry_read & 1) == asks
+        assert not asks or self.may_read(job, address, first), "the pixel may still be written, or has no room"
         if request["valid"]:
             assert (request["memory"], request["address"]) == (job["memory"], address)
         if entry_read & 1:
             assert entry_read >> 1 == address
-        go = may and bool((dut.vector_rf__grant if from_entries else dut.vectors__grant).value)
-        assert (dut.busy.value, dut.waits.value, dut.take.value) == (
-            go, bool(dut.job__valid.value) and not go, go and first)
-        dut.vector_rf__entry.value, self.coming = self.coming, self.random.getrandbits(ENTRY.width)
+        assert go == (asks and bool((dut.vector_rf__grant if from_entries else dut.vectors__grant).value))
+        assert bool(dut.take.value) == (go and first)
+        assert not (go and dut.waits.value)
+        came = self.random.getrandbits(ENTRY.width)
         if go:
             self.expected.popleft()
             value = self.entries[address] if from_entries else self.vectors.contents[job["memory"]][address]
-            if from_entries:
-                self.coming = ENTRY.join(value)
+            came = ENTRY.join(value) if from_entries else came
+        self.coming.append(came)
+        dut.vector_rf__entry.value = self.coming.popleft()
         self.taken.append((job, value, part, first, last) if go else None)
         self.drive()
         return go
@@ -122,7 +123,7 @@ async def reads_each_pixel_in_time(dut, stall):
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chains = chains_of_entries(CONFIG, rng, 120, lambda chain: chain.gathers)
     await start(dut)
-    bench.taken.extend([None] * 2)
+    bench.taken.extend([None] * (AFTER - 1))
     bench.drive()
     for chain in chains:
         bench.put(chain)

@@ -2,11 +2,12 @@
 """Testbench of hw.schedule.vector_memories: contents against lists of words, and the priority of readers."""
 
 import random
+from collections import deque
 
 import cocotb
 from amaranth.lib import data
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import OPERANDS, address_bits, word
+from concord.hw.lib.payloads import OPERANDS, VECTOR_READ, address_bits, word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.vector_memories import readers
 from concord.hw.schedule.writeback import write_request
@@ -80,7 +81,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def everything_at_once(dut):
     """All readers, four operands, three writers: a read finds the last word written, the first reader has priority."""
-    bench, words, found = Bench(dut), {}, {}
+    bench, coming, found = Bench(dut), deque([{}] * VECTOR_READ), {}
     for name in ("mfu", "copies", "addresses", "load__valid", *(f"{name}__request" for name in READERS)):
         getattr(dut, name).value = 0
     await start(dut)
@@ -89,6 +90,7 @@ async def everything_at_once(dut):
         await clock(dut)
         got = {k: int(getattr(dut, f"{name}__data").value) for k, name in enumerate(READERS)}
         got_operands = FOUND.of(int(dut.operands.value))
+        words = coming.popleft()
         assert_equal("words", got, words)
         assert_equal("operands", got_operands, found)
         bench.checked += len(words) + len(found)
@@ -96,7 +98,8 @@ async def everything_at_once(dut):
             bench.grants >> k & 1 for k in range(len(READERS))]
         assert int(dut.free.value) == bench.free
         assert dut.load__ready.value
-        words, found = bench.expected(bench.reads), bench.expected(bench.operands)
+        coming.append(bench.expected(bench.reads))
+        found = bench.expected(bench.operands)
         for (memory, address), value in bench.written.items():
             bench.contents[memory][address] = value
     assert bench.checked > 10000

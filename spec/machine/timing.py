@@ -8,8 +8,8 @@ from concord.spec.machine.config import Config
 
 ROUND = 7  #: Rounding of an integer to binary16.
 
-READ = 3  #: From the address of a word to the word: the interlock lets it pass, the memory grants it, and answers.
-QUEUE = 2  #: From the input of an empty queue to its output.
+READ = 8  #: From a job to its first word: the address, a queue, older chains, the grant of the memory, and its answer.
+QUEUE = 3  #: From the input of an empty queue in block RAM to its output.
 BEAT = 6  #: From a product to its first beat.
 
 
@@ -49,12 +49,12 @@ def mfu(lanes: int, registers: int = 0, *, more: bool) -> int:
 
 
 def mfu_pipeline(config: Config) -> int:
-    """From the read of a word to the write of its result, through both multi-function units."""
+    """From the entry of a word to the write of its result, through both multi-function units."""
     return 2 + 2 * mfu(config.mfu_lanes, config.mfu_registers, more=config.more_functions)
 
 
 def operands_due(config: Config) -> tuple[int, ...]:
-    """From the read of a word to the read of each of its operands: of both add stages, then of both multiply stages."""
+    """From the entry of a word to the read of each operand: of both add stages, then of both multiply stages."""
     unit = mfu(config.mfu_lanes, config.mfu_registers, more=config.more_functions)
     factor = factor_due(config.mfu_lanes, config.mfu_registers, more=config.more_functions)
     return 0, unit, factor, unit + factor
