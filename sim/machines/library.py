@@ -87,6 +87,7 @@ class Library:
     Args:
         config: Configuration of the machine.
         dut:    Component to simulate instead of `NNP(config)`.
+        text:   Verilog to simulate instead, whose top module is `nnp`.
         seed:   Seed of idle and stalled cycles.
         gap:    Probability of an idle cycle of the stream to the machine.
         stall:  Probability of a cycle in which the machine's stream is not taken.
@@ -94,10 +95,11 @@ class Library:
         trace_from: Clock cycle at which the waveform begins.
     """
 
-    def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,
-                 stall: float = 0.0, trace: Path | None = None, trace_from: int = 0):
+    def __init__(self, config: Config, *, dut: Component | None = None, text: str | None = None, seed: int = 0,
+                 gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0):
         self.config = config
-        text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
+        if text is None:
+            text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
         library = ctypes.CDLL(str(build_library(text, config.message_bytes, trace=trace is not None)))
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(library, f"nnp_{name}")

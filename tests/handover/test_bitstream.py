@@ -12,7 +12,7 @@ from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.handover import bitstream, place
-from concord.handover.netlist import synthesise
+from concord.hw.netlist import synthesise
 from concord.handover.place import Placed
 from concord.hw.board_top import BoardTop
 from concord.hw.boards import pll
