@@ -137,6 +137,8 @@ module DP16KD (
   end
   always @(posedge CLKB) begin
     if (RSTB) $fatal(1, "DP16KD: this model has no resets, and RSTB is 1");
+    if (place_a == place_b && |write_a && |write_b)
+      $fatal(1, "DP16KD: this model has no two writes to one word in one cycle");
     if (CSB2 || CSB1 || CSB0) $fatal(1, "DP16KD: this model is always selected, and CSB is not 0");
     if (WEB && DATA_WIDTH_A == 36) $fatal(1, "DP16KD: port A writes words of 36 bits, and WEB is 1");
     if (|write_b) mem[place_b] <= mem[place_b] & ~write_b | dib << first(DATA_WIDTH_B, adb) & write_b;

@@ -19,6 +19,7 @@ from concord.spec.machine.config import Config
 
 SHIM = Path(__file__).with_name("shim.cpp")
 OPTIMISE = "-O1"
+REFUSED = "-Werror-USERFATAL"  #: Models of cells end the build where they do not model a mode.
 
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
 _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of the machine.
@@ -70,7 +71,8 @@ def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path
     text = reset_in_register(named_signals(text) if trace else text)
     flags = ["--exe", "-CFLAGS", "-fPIC -fvisibility=hidden -fno-gnu-unique", *["--trace-vcd"] * trace]
     arguments = ["--top-module", "nnp", "-o", "nnp.so", "-LDFLAGS", "-shared",
-                 "-CFLAGS", f"-DBEAT={message_bytes}"]
+                 "-CFLAGS", f"-DBEAT={message_bytes}",
+                 *[REFUSED] * ("$fatal" in text)]
 
     def make(where: Path) -> None:
         (where / "nnp.v").write_text(lean(text))

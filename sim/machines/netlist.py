@@ -1,8 +1,9 @@
 """The netlist of a machine, which Verilator runs in place of its Verilog: cells of an ECP5, as a bitstream has them."""
 
+import copy
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -13,15 +14,13 @@ from concord.hw.netlist import script, synthesise
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
 from concord.sim.machines.cache import cached, keep_only
+from concord.sim.machines.cell_tables import MEMORY, SCOPE, Tables, driven, table_lines
 from concord.sim.machines.library import cached_verilog
 from concord.spec.machine.config import Config
 
 MODELS = Path(__file__).parents[1] / "cells"  #: Folder of the models that Yosys lacks.
 OF_YOSYS = ("common_sim.vh", "ccu2c_sim.vh")  #: Files of Yosys's own models; cells_sim.v includes them.
 NETLIST = "netlist"  #: Beginning of the names of folders of netlists in the cache.
-
-_UNKNOWN = "1'bx"
-_LUT = re.compile(r"^  assign (_\d+) = 16'h([0-9a-f]{4}) >> (\{.*\});$", re.MULTILINE)
 
 
 def netlist_verilog(config: Config, *, plain: bool = False) -> str:
@@ -59,18 +58,20 @@ def netlist(text: str, top: str, *, plain: bool = False) -> dict:
     return json.loads((cached(NETLIST, key, make) / "top.json").read_text())
 
 
-def gates(design: dict, top: str) -> str:
+def gates(design: dict, top: str, *, instances: bool = False) -> str:
     """Verilog of a netlist, with the models of its cells.
 
-    A lookup table is an expression, which Verilator runs faster than an instance of Yosys's model; a test shows that
-    both are equal. All other cells are instances. Names of wires and instances begin with an underscore, so that
-    waveforms hold the ports only.
+    Names of wires and instances begin with an underscore, so that waveforms hold the ports only.
 
     Args:
-        design: The netlist, as Yosys's JSON has it.
-        top:    Name of its top module.
+        design:    The netlist, as Yosys's JSON has it.
+        top:       Name of its top module.
+        instances: Whether each cell is an instance of its model; otherwise `cell_tables` has all but block RAM.
+
+    Raises:
+        ValueError: a cell is of a type or in a mode that has no table.
     """
-    return "\n".join([*_module(design["modules"][top], top), "", models()])
+    return "\n".join([*_module(design["modules"][top], top, instances=instances), "", models()])
 
 
 def models() -> str:
@@ -80,13 +81,15 @@ def models() -> str:
                       *(path.read_text() for path in sorted(MODELS.glob("*.v")))])
 
 
-def mutated(text: str, rng: np.random.Generator) -> tuple[str, str]:
-    """Verilog of a netlist in which one bit of one lookup table of four inputs has changed, and a sentence about it."""
-    tables = [found for found in _LUT.finditer(text) if "1'b" not in found[3]]
-    found, bit = tables[rng.integers(len(tables))], int(rng.integers(16))
-    changed = f"  assign {found[1]} = 16'h{int(found[2], 16) ^ 1 << bit:04x} >> {found[3]};"
-    said = f"bit {bit} of the lookup table of {found[1]}, one of {len(tables):,}"
-    return text[:found.start()] + changed + text[found.end():], said
+def mutated(design: dict, top: str, rng: np.random.Generator) -> tuple[dict, str]:
+    """A netlist in which one bit of one lookup table of four inputs has changed, and which bit it is."""
+    changed = copy.deepcopy(design)
+    tables = [(name, cell) for name, cell in changed["modules"][top]["cells"].items() if cell["type"] == "LUT4"
+              and all(isinstance(bit, int) for port in "ABCD" for bit in cell["connections"][port])]
+    name, cell = tables[rng.integers(len(tables))]
+    bit, content = int(rng.integers(16)), cell["parameters"]["INIT"]
+    cell["parameters"]["INIT"] = f"{int(content, 2) ^ 1 << bit:016b}"
+    return changed, f"bit {bit} of the lookup table {name}, one of {len(tables):,} with four inputs"
 
 
 def count(design: dict, top: str) -> dict[str, int]:
@@ -95,7 +98,7 @@ def count(design: dict, top: str) -> dict[str, int]:
     return dict(sorted(((name, types.count(name)) for name in set(types)), key=lambda row: -row[1]))
 
 
-def _module(module: Mapping, name: str) -> Iterator[str]:
+def _module(module: Mapping, name: str, *, instances: bool) -> Iterator[str]:
     """Lines of the module: ports, wires, cells."""
     ports = module["ports"]
     yield f"module {name}({', '.join(map(_name, ports))});"
@@ -103,31 +106,51 @@ def _module(module: Mapping, name: str) -> Iterator[str]:
         width = f"[{len(made['bits']) - 1}:0] " * (len(made["bits"]) > 1)
         yield f"  {made['direction']} {width}{_name(port)};"
         yield f"  wire {width}{_name(port)};"
-    cells = [cell for cell in module["cells"].values() if cell["type"] != "$scopeinfo"]
+    if instances:
+        yield from _instances(module)
+        net = "_{}".format
+    else:
+        tables = Tables(module)
+        yield from table_lines(tables)
+        net = tables.net
+        for number, cell in enumerate(tables.cells[MEMORY]):
+            yield from (f"  wire _c{number}_{port};" for port in driven(cell))
+            yield _instance(cell, f"_c{number}", net, f"_c{number}_")
+    for port, made in ports.items():
+        if made["direction"] == "output":
+            yield f"  assign {_name(port)} = {_bits(made['bits'], net)};"
+    yield "endmodule"
+
+
+def _instances(module: Mapping) -> Iterator[str]:
+    """Lines of cells as instances, and of their wires."""
+    cells = [cell for cell in module["cells"].values() if cell["type"] != SCOPE]
+    ports = module["ports"]
     places = [*ports.values(), *({"bits": bits} for cell in cells for bits in cell["connections"].values())]
     for bit in sorted({bit for place in places for bit in place["bits"] if isinstance(bit, int)}):
         yield f"  wire _{bit};"
     for port, made in ports.items():
-        sides = _bits(made["bits"]), _name(port)
-        yield "  assign {} = {};".format(*(sides if made["direction"] == "input" else reversed(sides)))
+        if made["direction"] == "input":
+            yield f"  assign {_bits(made['bits'], '_{}'.format)} = {_name(port)};"
     for number, cell in enumerate(cells):
-        yield _lookup_table(cell) if cell["type"] == "LUT4" else _instance(cell, f"_c{number}")
-    yield "endmodule"
+        yield _instance(cell, f"_c{number}", "_{}".format)
 
 
-def _lookup_table(cell: Mapping) -> str:
-    """A lookup table: bit {D, C, B, A} of its parameter."""
-    ends = cell["connections"]
-    inputs = ", ".join(_bits(ends.get(name, ["x"])) for name in "DCBA")
-    return f"  assign {_bits(ends['Z'])} = 16'h{int(cell['parameters']['INIT'], 2):04x} >> {{{inputs}}};"
+def _instance(cell: Mapping, name: str, net: Callable[[int], str], drives: str = "") -> str:
+    """A cell as an instance; outputs that go nowhere, and memories' words of zeros, are left out.
 
-
-def _instance(cell: Mapping, name: str) -> str:
-    """A cell as an instance; outputs that go nowhere, and memories' words of zeros, are left out."""
+    Args:
+        cell:   The cell.
+        name:   Name of the instance.
+        net:    Name of a net, from its number.
+        drives: Beginning of the names of wires at outputs, which go on with the name of the port; nets if empty.
+    """
     parameters = ", ".join(f".{key}({_parameter(value)})" for key, value in cell["parameters"].items()
                            if not key.startswith("INITVAL_") or "1" in value)
-    ends = ", ".join(f".{port}({_bits(bits)})" for port, bits in cell["connections"].items()
-                     if "x" not in bits or cell["port_directions"][port] == "input")
+    outputs = driven(cell)
+    ends = ", ".join(f".{port}({drives + port if drives and port in outputs else _bits(bits, net)})"
+                     for port, bits in cell["connections"].items()
+                     if cell["port_directions"][port] == "input" or port in outputs)
     return f"  {cell['type']} #({parameters}) {name} ({ends});" if parameters else f"  {cell['type']} {name} ({ends});"
 
 
@@ -138,9 +161,9 @@ def _parameter(value: str) -> str:
     return f'"{value[:-1] if re.fullmatch("[01xz]* +", value) else value}"'
 
 
-def _bits(bits: list) -> str:
+def _bits(bits: list, net: Callable[[int], str]) -> str:
     """The signals of a port, the lowest first in the list."""
-    named = [f"_{bit}" if isinstance(bit, int) else _UNKNOWN if bit == "x" else f"1'b{bit}" for bit in reversed(bits)]
+    named = [net(bit) if isinstance(bit, int) else f"1'b{bit}" for bit in reversed(bits)]
     return named[0] if len(named) == 1 else f"{{{', '.join(named)}}}"
 
 
