@@ -19,11 +19,12 @@ class Kind:
     """How cells of one type are evaluated. Ports are given by name and number of bits.
 
     Attributes:
-        inputs:   Ports on which the outputs depend. In Verilog, `net[IN[n]]` is bit n of all of them.
-        outputs:  Ports. In Verilog, `net[o + n]` is bit n of all of them.
+        inputs:   Ports on which the outputs depend.
+        outputs:  Ports.
         clocked:  Ports that are read at the clock edge.
-        constant: Parameters that are numbers of 16 bits; the constant n of cell k is `CONST[n]`.
-        body:     Verilog that sets the outputs of cell k.
+        constant: Parameters that are numbers of 16 bits.
+        body:     Verilog that sets the outputs of cell k: `IN[n]` and `OUT[n]` are bit n of all inputs and outputs, and
+                  `CONST[n]` is a constant.
         fixed:    Values that parameters must have.
     """
 
@@ -70,7 +71,32 @@ KINDS = {
              "          for (n = 0; n < 36; n = n + 1) OUT[n] = product[n];\n"),
 }
 REGISTER, MEMORY = "TRELLIS_FF", "DP16KD"  #: Types of cells that hold bits.
+RESET = "rst"  #: Port that resets; it is a register where a machine runs, see `library.reset_in_register`.
 SCOPE = "$scopeinfo"  #: Type of a cell that only tells where others come from.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Cells of one type that do not depend on each other.
+
+    Attributes:
+        kind:  Their type.
+        first: Number of the first one, of all cells of the type.
+        end:   Number of the one behind the last one.
+        net:   Net of the first output of the first one.
+        wet:   Whether they depend on inputs.
+    """
+
+    kind: str
+    first: int
+    end: int
+    net: int
+    wet: bool
+
+    @property
+    def base(self) -> int:
+        """Net of the first output of cell 0, if the type had one, modulo 2**32."""
+        return self.net - self.first * len(_ports(KINDS[self.kind].outputs)) & 0xFFFFFFFF
 
 
 class Tables:
@@ -94,24 +120,25 @@ class Tables:
         self._check()
         self._nets: dict[int | str, int] = {"0": 0, "1": 1, "x": 0}
         self._count = 2
-        #: Ports, bits and nets of what comes from outside of the tables.
-        self.sources: list[tuple[str, str, int]] = []
-        for name, port in ports.items():
-            if port["direction"] == "input":
-                self._bring(name, port["bits"])
+        inputs = {name: port["bits"] for name, port in ports.items() if port["direction"] == "input"}
+        del inputs[clock]  # it has no net, and only clocks
+        #: Signals that bring bits from outside of the tables, and their nets: without inputs, and inputs.
+        self.held = self._bring(RESET, inputs.pop(RESET, []))
         for k, cell in enumerate(self.cells[MEMORY]):
             for port in driven(cell):
-                self._bring(f"_c{k}_{port}", cell["connections"][port])
+                self.held += self._bring(f"_c{k}_{port}", cell["connections"][port])
+        self.inputs = [pair for name, bits in inputs.items() for pair in self._bring(name, bits)]
+        self._wet = {bit for bits in inputs.values() for bit in bits}
         self.registers = self._count  #: Net of the first register.
         self._number(bit for cell in self.cells[REGISTER] for bit in cell["connections"]["Q"])
         self.runs = list(self._runs())
         self.width = max((self._count - 1).bit_length(), 1)  #: Bits of the number of a net.
 
-    def _bring(self, name: str, bits: list[int | str]):
-        """Number the bits of an input, or of an output of a memory."""
+    def _bring(self, name: str, bits: list[int | str]) -> list[tuple[str, int]]:
+        """Number the bits of a signal; each in Verilog, and its net."""
         first = self._count
         self._number(bits)
-        self.sources += [(name, f"[{k}]" * (len(bits) > 1), first + k) for k in range(len(bits))]
+        return [(f"{name}[{k}]" if len(bits) > 1 else name, first + k) for k in range(len(bits))]
 
     def _check(self):
         if unknown := self.cells.keys() - {*KINDS, REGISTER, MEMORY}:
@@ -133,25 +160,23 @@ class Tables:
                 self._nets[bit] = self._count
             self._count += 1
 
-    def _runs(self) -> Iterator[tuple[str, int, int, int]]:
-        """Type, first and last but one cell, and first net, of cells of one type that do not depend on each other.
-
-        Cells get the order in which they are evaluated.
-        """
+    def _runs(self) -> Iterator[Run]:
+        """Cells of one type that do not depend on each other, run after run. Cells get the order of their runs."""
         cells = [(name, cell) for name in KINDS for cell in self.cells[name]]
         drivers = {bit: k for k, (name, cell) in enumerate(cells) for bit in _ends(cell, KINDS[name].outputs)
                    if isinstance(bit, int)}
-        before = [{drivers[bit] for bit in _ends(cell, KINDS[name].inputs) if bit in drivers} for name, cell in cells]
+        ends = [_ends(cell, KINDS[name].inputs) for name, cell in cells]
+        before = [{drivers[bit] for bit in bits if bit in drivers} for bits in ends]
+        places = _places(before, [not self._wet.isdisjoint(bits) for bits in ends])
         for name in KINDS:
             self.cells[name] = []
-        levels = _levels(before)
-        order = sorted(range(len(cells)), key=lambda k: (levels[k], cells[k][0]))
-        for (_, name), group in groupby(order, key=lambda k: (levels[k], cells[k][0])):
+        order = sorted(range(len(cells)), key=lambda k: (places[k], cells[k][0]))
+        for ((wet, _), name), group in groupby(order, key=lambda k: (places[k], cells[k][0])):
             first, net = len(self.cells[name]), self._count
             for _, cell in (cells[k] for k in group):
                 self.cells[name].append(cell)
                 self._number(_ends(cell, KINDS[name].outputs))
-            yield name, first, len(self.cells[name]), net
+            yield Run(kind=name, first=first, end=len(self.cells[name]), net=net, wet=wet)
 
     def nets(self, cells: Iterable[Cell], ports: tuple[tuple[str, int], ...]) -> list[int]:
         """Numbers of the nets at some ports of cells, cell after cell."""
@@ -159,29 +184,33 @@ class Tables:
 
     def net(self, bit: int | str) -> str:
         """A bit of a port in Verilog; the clock is a signal of its own, so that Verilator sees one clock."""
-        return self.clock if [bit] == self._clock else f"net[{self._nets[bit]}]"
+        return self.clock if [bit] == self._clock else f"all[{self._nets[bit]}]"
 
 
-def _levels(before: list[set[int]]) -> list[int]:
-    """For each cell, the length of the longest way to it, from the cells before each.
+def _places(before: list[set[int]], wet: list[bool]) -> list[tuple[bool, int]]:
+    """For each cell, whether it depends on inputs, and the length of the longest way to it.
+
+    Args:
+        before: For each cell, the cells that drive it.
+        wet:    For each cell, whether an input drives it.
 
     Raises:
         ValueError: cells depend on each other in a circle.
     """
-    behind, left, levels = defaultdict(list), [len(cells) for cells in before], [0] * len(before)
+    behind, left, places = defaultdict(list), [len(cells) for cells in before], [(one, 0) for one in wet]
     for k, cells in enumerate(before):
         for one in cells:
             behind[one].append(k)
     ready = [k for k, count in enumerate(left) if not count]
     for one in ready:  # grows
         for k in behind[one]:
-            levels[k] = max(levels[k], levels[one] + 1)
+            places[k] = places[k][0] or places[one][0], max(places[k][1], places[one][1] + 1)
             left[k] -= 1
             if not left[k]:
                 ready.append(k)
     if len(ready) < len(before):
         raise ValueError(f"{len(before) - len(ready)} cells depend on each other in a circle")
-    return levels
+    return places
 
 
 def _ends(cell: Cell, ports: tuple[tuple[str, int], ...]) -> list[int | str]:
@@ -199,6 +228,7 @@ def table_lines(made: Tables) -> Iterator[str]:
     """Lines of Verilog for all cells but block RAM, whose outputs the wires `_c0_DOA0` and so on."""
     registers, small = made.cells[REGISTER], made.cells["TRELLIS_DPR16X4"]
     yield f"  reg net [0:{(1 << made.width) - 1}];"
+    yield f"  reg all [0:{(1 << made.width) - 1}];"
     yield f"  reg held [0:{max(len(registers), 1) - 1}];"
     yield f"  reg next [0:{max(len(registers), 1) - 1}];"
     yield f"  reg [3:0] words [0:{max(16 * len(small), 1) - 1}];"
@@ -214,23 +244,39 @@ def table_lines(made: Tables) -> Iterator[str]:
     yield from _table("MODE", 3, [
         4 * (cell["parameters"]["REGSET"] == "SET") + 2 * (cell["parameters"]["LSRMUX"] == "INV")
         + (cell["parameters"]["CEMUX"] == "INV") for cell in registers])
-    runs = [(list(KINDS).index(kind), first, end, net - first * len(_ports(KINDS[kind].outputs)))
-            for kind, first, end, net in made.runs]
-    for column, label in enumerate(("KIND", "FIRST", "END", "BASE")):
-        yield from _table(f"RUN_{label}", 32, [run[column] & 0xFFFFFFFF for run in runs])
+    kinds = list(KINDS)
+    for label, values in (("KIND", [kinds.index(run.kind) for run in made.runs]),
+                          ("FIRST", [run.first for run in made.runs]), ("END", [run.end for run in made.runs]),
+                          ("BASE", [run.base for run in made.runs])):
+        yield from _table(f"RUN_{label}", 32, values)
     yield from _contents(small)
     yield _CLOCKED.format(registers=len(registers), small=len(small), clock=made.clock)
-    yield "  integer r, k, n, o;\n  reg table_, carry;\n  reg [18:0] a, b;\n  reg [37:0] product;"
-    yield "  always @* begin\n    net[0] = 0;\n    net[1] = 1;"
-    for port, bit, net in made.sources:
-        yield f"    net[{net}] = {port}{bit};"
-    yield f"    for (k = 0; k < {len(registers)}; k = k + 1) net[{made.registers} + k] = held[k];"
-    yield f"    for (r = 0; r < {len(runs)}; r = r + 1)\n      case (RUN_KIND[r])"
+    dry = sum(not run.wet for run in made.runs)
+    yield from _evaluation("net", made, made.held, range(dry))
+    yield from _evaluation("all", made, made.inputs, range(dry, len(made.runs)))
+
+
+def _evaluation(array: str, made: Tables, sources: list[tuple[str, int]], runs: range) -> Iterator[str]:
+    """Lines that evaluate runs of cells in an array of nets: `net`, without inputs, or `all`.
+
+    Verilator evaluates what depends on inputs three times a cycle, and all else once.
+    """
+    yield f"  always @* begin : evaluate_{array}"
+    yield "    integer r, k, n, last, base;\n    reg table_, carry;\n    reg [18:0] a, b;\n    reg [37:0] product;"
+    if array == "net":
+        yield "    net[0] = 0;\n    net[1] = 1;"
+        yield f"    for (k = 0; k < {len(made.cells[REGISTER])}; k = k + 1) net[{made.registers} + k] = held[k];"
+    else:
+        yield "    all = net;"
+    for signal, net in sources:
+        yield f"    {array}[{net}] = {signal};"
+    yield (f"    /*verilator unroll_disable*/ for (r = {runs.start}; r < {runs.stop}; r = r + 1) begin\n"
+           "      last = RUN_END[r];\n      base = RUN_BASE[r];\n      case (RUN_KIND[r])")
     for number, (kind, form) in enumerate(KINDS.items()):
         if made.cells[kind]:
-            yield (f"        {number}: for (k = RUN_FIRST[r]; k < RUN_END[r]; k = k + 1) begin\n"
-                   f"          o = RUN_BASE[r] + {len(_ports(form.outputs))} * k;\n{_spelt(kind, form)}        end")
-    yield "        default: ;\n      endcase\n  end"
+            yield (f"        {number}: for (k = RUN_FIRST[r]; k < last; k = k + 1) begin\n"
+                   f"{_spelt(array, kind, form)}        end")
+    yield "        default: ;\n      endcase\n    end\n  end"
 
 
 #: Registers and small memories at the clock edge. Registers change all at once, which Verilator does by one copy.
@@ -242,28 +288,30 @@ _CLOCKED = """\
   end
   always @(posedge {clock}) begin
     for (f = 0; f < {registers}; f = f + 1)
-      if (net[LSR_NET[f]] != MODE[f][1]) next[f] = MODE[f][2];
-      else if (net[CE_NET[f]] != MODE[f][0]) next[f] = net[DI_NET[f]];
+      if (all[LSR_NET[f]] != MODE[f][1]) next[f] = MODE[f][2];
+      else if (all[CE_NET[f]] != MODE[f][0]) next[f] = all[DI_NET[f]];
     held <= next;
     for (w = 0; w < {small}; w = w + 1) begin
       e = 9 * w;
-      if (net[SMALL_AT[e + 8]])
-        words[{{w[27:0], net[SMALL_AT[e + 3]], net[SMALL_AT[e + 2]], net[SMALL_AT[e + 1]], net[SMALL_AT[e]]}}] <=
-          {{net[SMALL_AT[e + 7]], net[SMALL_AT[e + 6]], net[SMALL_AT[e + 5]], net[SMALL_AT[e + 4]]}};
+      if (all[SMALL_AT[e + 8]])
+        words[{{w[27:0], all[SMALL_AT[e + 3]], all[SMALL_AT[e + 2]], all[SMALL_AT[e + 1]], all[SMALL_AT[e]]}}] <=
+          {{all[SMALL_AT[e + 7]], all[SMALL_AT[e + 6]], all[SMALL_AT[e + 5]], all[SMALL_AT[e + 4]]}};
     end
   end"""
 
 
-def _spelt(kind: str, form: Kind) -> str:
+def _spelt(array: str, kind: str, form: Kind) -> str:
     """The body of a type of cells, with its tables."""
-    text = re.sub(r"\bIN\[(.*?)\]", rf"net[{kind}_IN[{len(_ports(form.inputs))} * k + \1]]", form.body)
+    taken, made = len(_ports(form.inputs)), len(_ports(form.outputs))
+    text = re.sub(r"\bIN\[(.*?)\]", rf"{array}[{kind}_IN[{taken} * k + \1]]", form.body)
     text = re.sub(r"\bCONST\[(.*?)\]", rf"{kind}_CONST[{len(form.constant)} * k + \1]", text)
-    return re.sub(r"\bOUT\[(.*?)\]", r"net[o + \1]", text)
+    return re.sub(r"\bOUT\[(.*?)\]", rf"{array}[base + {made} * k + \1]", text)
 
 
 def _table(name: str, width: int, values: list[int]) -> Iterator[str]:
-    """A table as a constant array, unless it is empty."""
+    """A table as a constant array, unless it is empty; its size is a power of two, so that no place is outside."""
     if values:
+        values = values + [0] * ((1 << (len(values) - 1).bit_length()) - len(values))
         rows = (", ".join(f"{width}'d{value}" for value in values[k:k + 16]) for k in range(0, len(values), 16))
         yield f"  localparam [{width - 1}:0] {name} [0:{len(values) - 1}] = '{{\n    " + ",\n    ".join(rows) + "};"
 
