@@ -5,9 +5,9 @@ from pathlib import Path
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
-from concord.handover.netlist import synthesise
 from concord.handover.place import Placed, place
 from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.netlist import synthesise
 from concord.hw.verilog import verilog
 
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")

@@ -78,10 +78,11 @@ class PipelineHarness:
     Args:
         dut:  Component with a property `latency`, in cycles, whose outputs do not depend on reset.
         name: Name of its Verilog module.
+        text: Verilog to run in place of the component's own.
     """
 
-    def __init__(self, dut: Component, name: str):
-        self.dut, self.name = dut, name
+    def __init__(self, dut: Component, name: str, text: str | None = None):
+        self.dut, self.name, self._text = dut, name, text
         self.inputs, self.outputs = [], []
         for path, member, _ in dut.signature.flatten(dut):
             port = Port("__".join(map(str, path)), Shape.cast(member.shape).width)
@@ -116,7 +117,7 @@ class PipelineHarness:
 
     @cached_property
     def _stream(self):
-        text = verilog(self.dut, self.name)
+        text = verilog(self.dut, self.name) if self._text is None else self._text
         harness = HARNESS.replace("@IN@", "".join(
             f"            std::memcpy(&top.{port.name}, in[{n}] + i * {port.bytes}, {port.bytes});\n"
             for n, port in enumerate(self.inputs))).replace("@OUT@", "".join(

@@ -162,7 +162,7 @@ class Builds:
                 if sources:
                     show(f"compile {name}", compiled, sources, "")
                 else:
-                    show(f"verilate {name}", 0, 1, "")
+                    show(f"{'synthesise' if name.startswith('netlist-') else 'verilate'} {name}", 0, 1, "")
         build.result()
 
     def __enter__(self) -> Self:

@@ -103,9 +103,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
     request, model, steps = prepared.request, prepared.model, prepared.steps
     cascade, samples = prepared.compiled.cascade, prepared.inputs.samples
     console.rule(f"[bold]{escape(request.path.stem)}")
-    clocked, built = request.kind != MachineKind.GOLDEN, request.kind in (MachineKind.LIBRARY, MachineKind.COCOTB)
+    clocked = request.kind != MachineKind.GOLDEN
     cascade.program(keep_state=request.keep_state)
-    with steps.step("build the machine", "minutes, where none has been built before" if built else "") as note:
+    with steps.step("build the machine", request.kind.building) as note:
         with shown(console) as show:
             builds.wait([part.config for part in cascade.parts], show)
         note.text = f"{request.kind}, preset {prepared.preset}"

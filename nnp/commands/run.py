@@ -73,8 +73,7 @@ def run(
     # Only results go to stdout; golden starts at once, so that no steps are printed for it.
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results, parts = [], []
-    slow = "" if machine.port else "; minutes, where none has been built before"
-    with steps.step("open the machine" if machine.port else "build the machine", announce=f"{machine}{slow}"):
+    with steps.step("open the machine" if machine.port else "build the machine", announce="; ".join(filter(None, (machine, machine.building)))):
         session = session_of(loaded, machine, **({"trace": waves} if waves else {}))
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
         for place, (index, sample) in enumerate(given):
@@ -116,8 +115,8 @@ def _check(
     if unquantized and (machine != MachineKind.GOLDEN or keep_state):
         raise ValueError("--unquantised runs on the numpy model and takes whole sequences: leave out --machine and "
                          "--keep-state")
-    if waves and (machine == MachineKind.GOLDEN or machine.port):
-        raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
+    if waves and machine not in (MachineKind.LIBRARY, MachineKind.COCOTB):
+        raise ValueError("--waves needs a simulated machine with named signals: --machine library or cocotb")
     if twin and unquantized:
         raise ValueError("--twin compares outputs that are quantised: leave out --unquantised")
     if waves and several:

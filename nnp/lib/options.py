@@ -19,9 +19,9 @@ from concord.train.overflow.options import OverflowOptions
 OUTPUTS = ("File to write the outputs to: a .npy array; an .npz file with an array for each output by its name; or a "
            ".csv file with a line for each sample.")
 Machine = Annotated[MachineKind, typer.Option(
-    "--machine", metavar="[golden|library|cocotb|serial:PORT]", parser=MachineKind,
+    "--machine", metavar="[golden|library|cocotb|netlist|serial:PORT]", parser=MachineKind,
     help="Machine that runs the firmware: the numpy model (golden), Verilated hardware as a library or under cocotb, "
-         "or a board at a serial port.")]
+         "its netlist after synthesis, or a board at a serial port.")]
 Preset = Annotated[str, typer.Option(
     "--preset", "--config", metavar="MACHINE", show_default=False,
     help="Name of a preset, or TOML file of a machine; if not given, the first preset that fits the model.")]

@@ -6,7 +6,7 @@ from typing import Self
 
 from concord.golden.machine import Machine as Golden
 from concord.lib.extras import require
-from concord.sim.machines.kinds import SERIAL, MachineKind
+from concord.sim.machines.kinds import KINDS, SERIAL, MachineKind
 from concord.spec.host.messages import MessageKind
 from concord.spec.host.registers import EVENTS, Control, Counter, Register, Status
 from concord.spec.isa.instructions import Error
@@ -202,7 +202,7 @@ class HardwareMachine(Machine):
 
 def build(kind: str, config: Config) -> Path | None:
     """Build what a machine of `kind` runs on, and return its folder or file; None for golden and boards."""
-    if kind in ("library", "cocotb"):
+    if kind in KINDS and kind != "golden":
         require("sim")
     match kind:
         case "library":
@@ -211,6 +211,10 @@ def build(kind: str, config: Config) -> Path | None:
         case "cocotb":
             from concord.sim.machines.cocotb_client import build_simulation
             return build_simulation(config)
+        case "netlist":
+            from concord.sim.machines.library import build_library
+            from concord.sim.machines.netlist import netlist_verilog
+            return build_library(netlist_verilog(config), config.message_bytes)
     return None
 
 
@@ -218,12 +222,12 @@ def machine(kind: str, config: Config, **options) -> Machine:
     """Make a machine of one `kind` of KINDS.
 
     Args:
-        kind:    "golden", "library" (Verilated, run to completion), "cocotb" (Verilated, bus models in Python) or
-                 "serial:PORT" (on a board at a serial port).
+        kind:    "golden", "library" (Verilated, run to completion), "cocotb" (Verilated, bus models in Python),
+                 "netlist" (its cells after synthesis, Verilated) or "serial:PORT" (on a board at a serial port).
         config:  Configuration of the machine.
         options: Options of simulated machines, which golden ignores: `seed`, `gap` and `stall` of the streams, and
                  `trace`, a file for a waveform. The library also takes `trace_from`, the clock cycle at which the
-                 waveform begins. A board takes none.
+                 waveform begins, and so does the netlist, whose waveform has only ports. A board takes none.
 
     Raises:
         ValueError: there is no such kind, the packages of its extra are not installed, or the machine at the port is
@@ -243,6 +247,10 @@ def machine(kind: str, config: Config, **options) -> Machine:
         case "cocotb":
             from concord.sim.machines.cocotb_client import CocotbClient
             return HardwareMachine(CocotbClient(config, **options))
+        case "netlist":
+            from concord.sim.machines.library import Library
+            from concord.sim.machines.netlist import netlist_verilog
+            return HardwareMachine(Library(config, text=netlist_verilog(config), **options))
     return machine(MachineKind(kind), config)
 
 

@@ -19,6 +19,7 @@ from concord.spec.machine.config import Config
 
 SHIM = Path(__file__).with_name("shim.cpp")
 OPTIMISE = "-O1"
+REFUSED = "-Werror-USERFATAL"  #: Models of cells end the build where they do not model a mode.
 
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
 _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of the machine.
@@ -70,7 +71,8 @@ def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path
     text = reset_in_register(named_signals(text) if trace else text)
     flags = ["--exe", "-CFLAGS", "-fPIC -fvisibility=hidden -fno-gnu-unique", *["--trace-vcd"] * trace]
     arguments = ["--top-module", "nnp", "-o", "nnp.so", "-LDFLAGS", "-shared",
-                 "-CFLAGS", f"-DBEAT={message_bytes}"]
+                 "-CFLAGS", f"-DBEAT={message_bytes}",
+                 *[REFUSED] * ("$fatal" in text)]
 
     def make(where: Path) -> None:
         (where / "nnp.v").write_text(lean(text))
@@ -87,6 +89,7 @@ class Library:
     Args:
         config: Configuration of the machine.
         dut:    Component to simulate instead of `NNP(config)`.
+        text:   Verilog to simulate instead, whose top module is `nnp`.
         seed:   Seed of idle and stalled cycles.
         gap:    Probability of an idle cycle of the stream to the machine.
         stall:  Probability of a cycle in which the machine's stream is not taken.
@@ -94,10 +97,11 @@ class Library:
         trace_from: Clock cycle at which the waveform begins.
     """
 
-    def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,
-                 stall: float = 0.0, trace: Path | None = None, trace_from: int = 0):
+    def __init__(self, config: Config, *, dut: Component | None = None, text: str | None = None, seed: int = 0,
+                 gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0):
         self.config = config
-        text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
+        if text is None:
+            text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
         library = ctypes.CDLL(str(build_library(text, config.message_bytes, trace=trace is not None)))
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(library, f"nnp_{name}")

@@ -8,7 +8,7 @@ from concord.firmware.firmware import Firmware, Section, Tiles
 from concord.firmware.firmware_file import load_firmware, save_firmware
 from concord.firmware.session import Session, Stopped, stopped
 from concord.sim.machines.host import machine
-from concord.sim.machines.kinds import KINDS
+from concord.sim.machines.kinds import SOON
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem
@@ -55,7 +55,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOON)
 def test_a_program_with_images_runs_on_every_machine(kind):
     done("asm", "layer.txt", "--preset", "tiny", "--image", "MatrixRf@2=w.npy", "--image", "AddSubVrf0=b.npy",
          "--image", "multiplyvrf0@3=two.npy", "-o", "layer.firmware")
@@ -179,7 +179,7 @@ def counted() -> Firmware:
         vectors={Mem.INITIAL_VRF: np.zeros((1, 2), np.uint16)}, tiles=tiles, biases=np.zeros((0, 2), np.int32))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOON)
 def test_a_stop_tells_layer_instruction_address_and_reason(kind):
     with machine(kind, TINY) as made, pytest.raises(Stopped) as stop:
         Session(made, counted()).infer(np.zeros((9, 8), np.uint16))

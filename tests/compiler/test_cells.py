@@ -14,7 +14,7 @@ from concord.net.cells.registry import CELLS
 from concord.net.layers.joins import SequenceConcat
 from concord.net.model import INPUT, Model
 from concord.sim.machines.host import machine
-from concord.sim.machines.kinds import KINDS
+from concord.sim.machines.kinds import SOON
 from concord.spec.host.registers import EVENTS
 from concord.spec.machine.config import PRESETS, Config
 from concord.tests.compiled import agree
@@ -115,7 +115,7 @@ def test_layers_that_begin_at_different_ends_are_refused():
         compile_network(model, config)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOON)
 def test_states_are_kept_on_every_machine(kind):
     config, rng = PRESETS["tiny"], np.random.default_rng(0)
     model = networks.recurrent(rng, config, [3, 4, 5], block=[False, True], outputs=2, cell=CELLS["gru"])

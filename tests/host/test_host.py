@@ -7,7 +7,7 @@ import pytest
 from concord.golden.host.messages import input_message, program_message, read_message, words_of, write_message
 from concord.sim.machines.build import simulate
 from concord.sim.machines.host import MachineTimeout, build, machine
-from concord.sim.machines.kinds import KINDS
+from concord.sim.machines.kinds import SOON
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.programs import random_program
 from concord.spec.host.messages import MessageKind, unpack
@@ -25,7 +25,7 @@ def words(count, seed=0):
     return np.random.default_rng(seed).integers(0, 1 << 16, (count, TINY.mfu_lanes), dtype=np.uint16)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=SOON)
 def nnp(request):
     with machine(request.param, TINY, seed=3, gap=0.3, stall=0.3) as made:
         yield made

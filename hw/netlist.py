@@ -8,33 +8,52 @@ from concord.hw.verilog import YOSYS
 
 #: Cells of the registers with the attribute `keep`: it is one of wires, and Yosys would merge the cells of equal ones.
 _KEPT = "a:keep %ci1:+[Q] t:$*dff* %i"
-_MAP = "synth_ecp5 -top top -nowidelut"
-#: Yosys's commands from top.v to top.json. Names of wires are hidden: ABC takes none twice, and wires that nothing uses
-#: keep theirs, which makes Yosys fail. Those of cells stay, so that a path names the units through which it goes.
-SCRIPT = "; ".join([
-    "read_verilog top.v", "hierarchy -top top", "rename -hide w:*", "proc", f"setattr -set keep 1 {_KEPT}",
-    "opt_expr", "opt_clean", "wreduce",
-    f"{_MAP} -run :map_luts", "opt_clean -purge", f"{_MAP} -run map_luts:check", "blackbox =A:whitebox",
-    "setattr -unset src c:* w:*", "write_json top.json"])
+
+
+def script(top: str = "top", *, plain: bool = False) -> str:
+    """Yosys's commands from top.v to top.json.
+
+    Names of wires are hidden: ABC takes none twice, and wires that nothing uses keep theirs, which makes Yosys fail.
+    Those of cells stay, so that a path names the units through which it goes.
+
+    Args:
+        top:   Name of the top module.
+        plain: Whether to do without multipliers and block RAM: lookup tables, carry cells and small memories do all.
+    """
+    mapping = f"synth_ecp5 -top {top} -nowidelut" + " -nodsp -nobram" * plain
+    return "; ".join([
+        "read_verilog top.v", f"hierarchy -top {top}", "rename -hide w:*", "proc",
+        f"setattr -set keep 1 {_KEPT}", "opt_expr", "opt_clean", "wreduce",
+        f"{mapping} -run :map_luts", "opt_clean -purge", f"{mapping} -run map_luts:check", "blackbox =A:whitebox",
+        "setattr -unset src c:* w:*", "write_json top.json"])
+
+
+SCRIPT = script()
 #: Parameter of the first half of a carry cell that makes the carry itself, see `hw.lib.ecp5`.
 _GENERATED = f"{0x000A:016b}"
 
 
-def synthesise(text: str, folder: Path) -> Path:
-    """Map Verilog, whose top module is `top`, to the netlist top.json in a folder.
+def synthesise(text: str, folder: Path, *, top: str = "top", plain: bool = False) -> Path:
+    """Map Verilog to the netlist top.json in a folder.
+
+    Args:
+        text:   Verilog.
+        folder: The folder, which also gets top.v and yosys.log.
+        top:    Name of the top module.
+        plain:  Whether to do without multipliers and block RAM.
 
     Raises:
         RuntimeError: Yosys fails; the message ends with its output.
     """
     (folder / "top.v").write_text(text)
-    done = subprocess.run([YOSYS, "-q", "-l", "yosys.log", "-p", SCRIPT], cwd=folder, check=False,
+    done = subprocess.run([YOSYS, "-q", "-l", "yosys.log", "-p", script(top, plain=plain)], cwd=folder, check=False,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode:
         raise RuntimeError(f"yosys failed:\n{done.stderr[-2000:]}")
     path = folder / "top.json"
     design = json.loads(path.read_text())
-    design["modules"] = {"top": design["modules"]["top"]}  # without descriptions of cells
-    without_idle_carries(design["modules"]["top"]["cells"])
+    design["modules"] = {top: design["modules"][top]}  # without descriptions of cells
+    without_idle_carries(design["modules"][top]["cells"])
     path.write_text(json.dumps(design))
     return path
 
