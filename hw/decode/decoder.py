@@ -38,7 +38,7 @@ class Decoder(wiring.Component):
         counting: Out(1). High from the first decoded instruction to the end of the program.
 
     Timing:
-        Two cycles for each instruction, four more for each chain, and, for a product, seven more and one for every 32
+        Two cycles for each instruction, three more for each chain, and, for a product, seven more and one for every 32
         tiles. Two instructions are held in registers: what is known of the next one's word is found before it is the
         present one. So a jump costs five cycles, and a base register that is set two.
 
@@ -73,9 +73,10 @@ class Decoder(wiring.Component):
         # The first instruction of the chain whose addresses leave its memory, or else the one that overwrites entries
         # or windows that the chain reads.
         self.bad_range, self.overlap, self.bad_address = Signal(), Signal(), Signal(isa.END_BITS)
+        self.bad, self.reached = Signal(), Signal(isa.END_BITS)  # there is one, and its address, with those found now
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
         self.agreed = Signal()  # the tiles of a product have its mode
-        # Words in MvmQ after a push, whether there is no room for them, whether it has words, and words after the chain.
+        # Words in MvmQ after a push, whether these are too many, whether it has words, and words after the chain.
         self.total, self.full, self.some, self.left = Signal(isa.END_BITS + 1), Signal(), Signal(), Signal(isa.END_BITS)
         self.loading, self.looks = Signal(), Signal()  # a tile of the host, or a chain, is at the table of modes
         # What the instruction that is executed does.
@@ -99,7 +100,7 @@ class Decoder(wiring.Component):
 
         with m.FSM(name="decode") as fsm:
             m.d.comb += [self.run.eq(Cat(fsm.ongoing(state) for state in (
-                "RUN", "SETTLE", "JUDGE", "CHECKED", "MODES", "AGREED", "EMIT")).any()),
+                "RUN", "SETTLE", "CHECKED", "MODES", "AGREED", "EMIT")).any()),
                          self.running.eq(~fsm.ongoing("IDLE"))]
             with m.State("IDLE"):
                 self._idle(m)
@@ -108,14 +109,14 @@ class Decoder(wiring.Component):
                 with m.If(failed):
                     m.d.sync += self.free.eq(0)
                     m.next = "DRAIN"
-            with m.State("SETTLE"):  # errors of the last instructions are found
-                m.next = "JUDGE"
-            with m.State("JUDGE"):  # registers hold what is wrong with the chain
+            with m.State("SETTLE"):  # the errors of the last instructions, and what is wrong with the chain, are found
                 m.next = "CHECKED"
                 with m.If(failed):
                     m.next = "DRAIN"
             with m.State("CHECKED"):
-                with m.If(wrong):
+                with m.If(failed):
+                    m.next = "DRAIN"
+                with m.Elif(wrong):
                     self._stop(m, "chain")
                 with m.Else():
                     self._admit(m)
@@ -254,12 +255,13 @@ class Decoder(wiring.Component):
                               for mem, index in indices(self.config).items()).any()),
                 reads.eq((chain.gather | chain.product.from_entries) & is_op(self.kind, Op.V_WR)),
                 back.eq(source & reads), overwrites.eq(back & (first[1] < builder.source_end) & (builder.source < end))]
+        m.d.comb += [self.reached.eq(self.bad_address), self.bad.eq(self.bad_range | self.overlap)]
+        with m.If(follows[-1] & ~self.bad_range & (self.check.beyond | overwrites)):
+            m.d.comb += [self.reached.eq(address[-1]), self.bad.eq(1)]
+            m.d.sync += [self.bad_range.eq(self.check.beyond), self.overlap.eq(1)]
+        m.d.sync += self.bad_address.eq(self.reached)
         with m.If(self.now.begin):
             m.d.sync += [self.bad_range.eq(0), self.overlap.eq(0)]
-        with m.Elif(follows[-1] & ~self.bad_range & self.check.beyond):
-            m.d.sync += [self.bad_range.eq(1), self.bad_address.eq(address[-1])]
-        with m.Elif(follows[-1] & ~self.bad_range & overwrites):
-            m.d.sync += [self.overlap.eq(1), self.bad_address.eq(address[-1])]
 
     def _run(self, m):
         """Start instructions, and go on after those that end a chain or the program."""
@@ -339,9 +341,9 @@ class Decoder(wiring.Component):
         less, code = Signal(isa.END_BITS), Const(Error.RANGE)
         for error, found in reversed(broken.items()):
             code = Mux(found, error, code)
-        whole, reach = Cat(broken.values()).any(), self.bad_range | self.overlap
+        whole, reach = Cat(broken.values()).any(), self.bad
         m.d.sync += [wrong.eq(whole | reach | queue), first.eq(Mux(whole | reach, code, Error.QUEUE)),
-                     address.eq(Mux(~whole & reach, self.bad_address, self.source_address)),
+                     address.eq(Mux(~whole & reach, self.reached, self.source_address)),
                      self.total.eq(self.queued + v.total_words), less.eq(self.queued - v.total_words),
                      self.full.eq(self.total > config.mvmq_words), self.some.eq(self.queued != 0),
                      self.left.eq(Mux(c.push, self.total, Mux(pops, less, self.queued)))]

@@ -28,12 +28,17 @@ Place = data.StructLayout({
     "loops": range(isa.LOOP_DEPTH + 1)})
 
 
-#: Which opcode an instruction has, and which memory, bit by bit. `base`: it names a base register; `at_once`: it sets a
-#: register; `pointwise`: it is an operation of a multi-function unit.
+#: Which opcode an instruction has, and which memory, bit by bit. `base`: it names a base register; `at_once`: it needs
+#: no derived values; `pointwise`: it is an operation of a multi-function unit.
 Kind = data.StructLayout({
     "op": data.StructLayout({op.name.lower(): 1 for op in Op}),
     "mem": data.StructLayout({mem.name.lower(): 1 for mem in Mem}),
     **dict.fromkeys(("base", "at_once", "pointwise"), 1)})
+
+
+#: Opcodes that neither use addresses up to an end, nor end a chain.
+_AT_ONCE = [op for op, spec in isa.SPECS.items() if spec.operand is None and op not in (
+    Op.MV_MUL, Op.V_WR, Op.M_WR, Op.END_CHAIN)]
 
 
 def held(fields):
@@ -117,7 +122,7 @@ class InstructionCheck(wiring.Component):
         was = {name: Signal(name=name) for name in facts}
         with m.If(self.load):
             m.d.sync += [word.eq(self.word), *(was[name].eq(fact) for name, fact in facts.items()),
-                         next_kind.base.eq(facts["base"]), next_kind.at_once.eq(one_of(f.op, (Op.S_WR, Op.S_ADD))),
+                         next_kind.base.eq(facts["base"]), next_kind.at_once.eq(one_of(f.op, _AT_ONCE)),
                          next_kind.pointwise.eq(one_of(f.op, [op for op, spec in known.items() if spec.operation])),
                          *(next_kind.op[op.name.lower()].eq(f.op == op) for op in Op),
                          *(next_kind.mem[mem.name.lower()].eq(f.mem == mem) for mem in Mem)]

@@ -1,6 +1,7 @@
 """The scalar registers, and the values that chains derive from them."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -41,11 +42,15 @@ Derived = data.StructLayout({
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """One product of the multiplier: `left` * `right` becomes `target`, or is added to it if `adds`."""
+    """One product of the multiplier: `left` * `right` becomes `target`, or is added to it if `adds`.
+
+    `registers` are those on which the factors depend.
+    """
 
     left: Value
     right: Value
     target: Signal
+    registers: str
     adds: bool = False
 
 
@@ -53,14 +58,16 @@ class ScalarRegisters(wiring.Component):
     """Holds the registers that `s_wr` writes. After each write, one multiplier computes the derived values in turn.
 
     Members:
-        write, reg, value: In. Writes `value` to a register (`spec.isa.instructions.Reg`).
+        write, reg, value: In. Writes `value` to a register (`spec.isa.instructions.Reg`); `reg` stands since the cycle
+            before.
         clear: In(1). Sets all registers to their reset values.
         values: Out. Registers and derived values, valid while `fresh` is high.
         fresh: Out(1). The derived values are up to date.
 
     Timing:
-        Values are fresh `latency` cycles after a write, and 16 cycles later where IterationsX is neither 0 nor 1. A
-        product takes three cycles: the multiplier, the cap and the sum have registers between them.
+        Values are fresh `latency` cycles after a write, and 16 cycles later where Iterations or IterationsX is written
+        and IterationsX is neither 0 nor 1; earlier after a write of registers that often change, whose products come
+        last. A product takes three cycles: the multiplier, the cap and the sum have registers between them.
     """
 
     codes = (Reg,)
@@ -104,10 +111,12 @@ class ScalarRegisters(wiring.Component):
 
     def _quotient(self, m):
         """Divide Iterations by IterationsX, one bit in each cycle. Returns (quotient, done)."""
-        quotient, rest = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
+        quotient, rest = Signal(REGISTER_BITS, init=1), Signal(REGISTER_BITS)
         left = Signal(range(REGISTER_BITS + 2))
         divisor = self.values.iterations_x
-        with m.If(self.clear | self.write):
+        divides_anew = Signal()
+        m.d.sync += divides_anew.eq(self.reg.matches(Reg.ITERATIONS, Reg.ITERATIONS_X))
+        with m.If(self.clear | (self.write & divides_anew)):
             m.d.sync += left.eq(REGISTER_BITS + 1)
         with m.Elif(left == REGISTER_BITS + 1):  # the registers hold the written value now
             m.d.sync += [quotient.eq(self.values.iterations), rest.eq(0),
@@ -130,24 +139,29 @@ class ScalarRegisters(wiring.Component):
             "tiles": 1, "total_words": self.config.vector_words, "span_out": 0, "span_source": 0, "last_pixel": 0,
             "span_group": 0, "span_vec": 0}.items()}
         connections = [v[name].eq(signal) for name, signal in targets.items()]
-        table = [
-            _Product(v.row_tiles, v.columns, targets["tiles"]),
-            _Product(v.words, v.iterations, targets["total_words"]),
-            _Product(_less(v.iterations), v.stride_out, targets["span_out"]),
-            _Product(_less(v.iterations_x), v.stride_x, targets["span_source"]),
-            _Product(passes, v.stride_y, targets["span_source"], adds=True)]
         area = Signal(END_BITS, init=1)
+        windows, growing = [], []
         if self.config.vector_rf:
             # A row of pixels that is too large makes an area of 0, which Columns never is in a legal chain.
             row = Mux(area[REGISTER_BITS:].any(), 0, area[:REGISTER_BITS])
-            table += [
-                _Product(v.window_vectors, v.window_x, area),
-                _Product(_less(v.window_x), v.window_step, targets["last_pixel"]),
-                _Product(_less(v.row_tiles), v.window_group, targets["span_group"]),
-                _Product(_less(v.iterations), v.stride_vec, targets["span_vec"]),
-                _Product(row, v.window_y, area),  # `DEPTH` steps after the product that it needs
-                _Product(passes, v.skip_vec, targets["span_vec"], adds=True),
-                _Product(_less(v.window_y), v.window_pitch, targets["last_pixel"], adds=True)]
+            windows = [
+                _Product(v.window_vectors, v.window_x, area, "window_vectors window_x"),
+                _Product(_less(v.window_x), v.window_step, targets["last_pixel"], "window_x window_step"),
+                _Product(_less(v.iterations), v.stride_vec, targets["span_vec"], "iterations stride_vec"),
+                _Product(_less(v.iterations_x), v.stride_x, targets["span_source"], "iterations_x stride_x"),
+                _Product(row, v.window_y, area, "window_y"),  # `DEPTH` steps after the one that it needs
+                _Product(_less(v.window_y), v.window_pitch, targets["last_pixel"], "window_y window_pitch", adds=True),
+                _Product(passes, v.skip_vec, targets["span_vec"], "iterations iterations_x skip_vec", adds=True)]
+            growing = [_Product(_less(v.row_tiles), v.window_group, targets["span_group"], "rows window_group")]
+        else:
+            windows = [_Product(_less(v.iterations_x), v.stride_x, targets["span_source"], "iterations_x stride_x")]
+        table = [
+            *windows,
+            _Product(passes, v.stride_y, targets["span_source"], "iterations iterations_x stride_y", adds=True),
+            _Product(_less(v.iterations), v.stride_out, targets["span_out"], "iterations stride_out"),
+            *growing,
+            _Product(v.row_tiles, v.columns, targets["tiles"], "rows columns"),
+            _Product(v.words, v.iterations, targets["total_words"], "rows iterations")]
         return table, connections, area
 
     def _products(self, m, quotient, divided):
@@ -162,19 +176,37 @@ class ScalarRegisters(wiring.Component):
         product, capped = Signal(2 * REGISTER_BITS), Signal(END_BITS)
         m.d.sync += [product.eq(a * b), capped.eq(product | product[END_BITS:].any().replicate(END_BITS)),
                      self.fresh.eq((step == last) & divided)]
-        with m.If(self.clear | self.write):
+        first = Signal.like(step)  # the step from which on products change with the register at `reg`
+        with m.Switch(self.reg):
+            for reg in Reg:
+                depend = [k for k, each in enumerate(table) if reg.name.lower() in each.registers.split()]
+                begin = _first(table, depend[0]) if depend else last
+                with m.Case(reg):  # the words of Rows are known a cycle later
+                    m.d.sync += first.eq(begin - (reg == Reg.ROWS))
+        with m.If(self.clear):
             m.d.sync += [step.eq(0), self.fresh.eq(0)]
+        with m.Elif(self.write):
+            # The product of this step is computed now; it is the first one of its sum if it is computed again.
+            m.d.sync += [step.eq(Mux(first > step, step + divided, first)), self.fresh.eq(0)]
         with m.Elif(divided & (step != last)):
             m.d.sync += step.eq(step + 1)
         with m.Switch(step):
             for k, each in enumerate(table):
                 with m.Case(k):
                     m.d.sync += [a.eq(each.left), b.eq(each.right)]
-        now = Signal(last + 1)  # the step before this one, bit by bit
-        m.d.sync += now.eq(1 << step)
+        due = [Signal(len(table), name=f"due{k}") for k in range(DEPTH - 1)]  # products under way, bit by bit
+        m.d.sync += [due[0].eq(Cat(step == k for k in range(len(table)))),
+                     *(later.eq(sooner) for sooner, later in pairwise(due))]
         for k, each in enumerate(table):
-            with m.If(now[k + DEPTH - 2]):
+            with m.If(due[-1][k]):
                 m.d.sync += each.target.eq(capped + (each.target if each.adds else 0))
+
+
+def _first(table, k):
+    """The last step up to `k` from which on no product adds to, or multiplies, what an earlier step computes."""
+    targets = [id(each.target) for each in table[:k]]
+    earlier = [targets.index(id(each.target)) for each in table[k:] if id(each.target) in targets]
+    return _first(table, min(earlier)) if earlier else k
 
 
 def _less(value):

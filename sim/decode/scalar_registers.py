@@ -73,8 +73,10 @@ class Bench:
         else:
             few = self.random.randint(0, 12)
             value = self.random.choice((few, few, self.random.getrandbits(16), 1, self.registers.columns, 0xFFFF))
+        self.dut.reg.value = reg
+        await self.cycle()
         self.registers = self.registers.written(reg, value)
-        self.dut.write.value, self.dut.reg.value, self.dut.value.value = 1, reg, value
+        self.dut.write.value, self.dut.value.value = 1, value
         await self.cycle()
 
     async def settle(self) -> int:
