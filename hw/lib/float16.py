@@ -19,14 +19,19 @@ def significand(number):
     return number.exponent | ~normal, Cat(number.fraction, normal)
 
 
-def smaller(a, b, by_value=None):
+def smaller(a, b, by_value=None, unless=None):
     """Whether the signs of two Binary16 differ, and whether `a` is the smaller one: by value, where +0 exceeds -0.
 
-    Where there is `by_value` and it is low, magnitudes are compared.
+    Where there is `by_value` and it is low, magnitudes are compared. Where there is `unless` and it is high, `a` does
+    not count as the smaller one.
     """
     differ, less = a.sign ^ b.sign, a.as_value()[:15] < b.as_value()[:15]
     apart, negative = (bit if by_value is None else by_value & bit for bit in (differ, a.sign))
-    return differ, Mux(apart, a.sign, less ^ negative)
+    # Both answers are ready when the magnitudes have been compared.
+    if_less, if_not = (Mux(apart, a.sign, answer) for answer in (~negative, negative))
+    if unless is not None:
+        if_less, if_not = if_less & ~unless, if_not & ~unless
+    return differ, Mux(less, if_less, if_not)
 
 
 def leading_zeros(value):

@@ -109,7 +109,7 @@ class Activation(wiring.Component):
         return m
 
     def _choose(self, v, m, platform):
-        """The result of the operation that `op` names, and the field of the number; a bypass gives `a` itself.
+        """The result of the operation that `op` names, and the number's field; a bypass gives `a` itself.
 
         The result is `direct`; where `tabled` is high, it is the value that the table has for `curve`, with `sign`. All
         this is of no use for a NaN, which `nan` says.
@@ -127,21 +127,22 @@ class Activation(wiring.Component):
         if not self.more:
             return found | {"field": a.exponent, "fraction": a.fraction}
         zeros, _ = leading_zeros(a.fraction)
-        return found | {"zeros": zeros, "normal": a.exponent.any()}
+        normal = a.exponent.any()
+        return found | {"zeros": zeros, "normal": normal, "field": Cat(Mux(normal, a.exponent, zeros), normal)}
 
     def _find(self, v, m, platform):
         """First row of the octave of a number, log2 of its number of rows, and the offset of its exponents."""
         made = {"direct": Mux(v["nan"], NAN, v["direct"]), "tabled": v["tabled"] & ~v["nan"]}
         if self.more:
-            made |= _normalised(Binary16(v["a"]), v["normal"], v["zeros"])
-        field = follow(v, made)["field"]
+            made["fraction"] = _normalised(Binary16(v["a"]).fraction, v["normal"], v["zeros"])
         first, k, offset = Signal(range(self.depth)), Signal(range(curves.FRACTION_BITS)), Signal(signed(6))
-        with m.Switch(v["curve"]):
+        curve, field = v["curve"], v["field"]  # read here, as their registers must not depend on a switch
+        with m.Switch(curve):
             for each in self.curves:
                 with m.Case(each.value), m.Switch(field):
                     for number, block in curves.blocks(each).items():
                         if number >= 0 or self.more:
-                            with m.Case(number % (1 << len(field))):
+                            with m.Case(_code(number) if self.more else number):
                                 m.d.comb += [first.eq(block.first), k.eq(block.k), offset.eq(block.offset)]
         return made | {"first": first, "k": k, "offset": offset}
 
@@ -151,14 +152,18 @@ class Activation(wiring.Component):
         return {"address": v["first"] | shifted[bits:], "t": shifted[:bits]}
 
 
-def _normalised(a, normal, zeros):
-    """The field f of `spec.numbers.activation`, in two's complement, and the fraction of a normal number."""
-    moved = (a.fraction << zeros + 1)[:len(a.fraction)]
-    return {"field": Mux(normal, a.exponent, -zeros)[:6], "fraction": Mux(normal, a.fraction, moved)}
+def _code(field: int) -> int:
+    """How `_choose` codes a field f of `spec.numbers.activation`: zeros of a fraction, or an exponent below a one."""
+    return 32 + field if field > 0 else -field
 
 
-def _read(v, m, platform):
-    """Nothing, as the output of a block RAM takes most of a cycle."""
+def _normalised(fraction, normal, zeros):
+    """The fraction, moved until its highest one is the hidden bit where the number is subnormal."""
+    return Mux(normal, fraction, (Cat(Const(0, 1), fraction) << zeros)[:len(fraction)])
+
+
+def _wait(v, m, platform):
+    """Nothing: the output of a block RAM takes most of a cycle, and so does the way from there to a multiplier."""
     return {}
 
 
@@ -185,10 +190,11 @@ def _round(v, m, platform):
 
 
 #: The steps behind the memory.
-AFTER = {"read": _read, "multiply": _multiply, "add": _add, "round": _round}
+AFTER = {"read": _wait, "bring": _wait, "multiply": _multiply, "add": _add, "round": _round}
 #: Steps behind which registers lie, by their number and that of the memory.
 CUTS = {
     3: ("multiply", "round"),
     6: ("find", "read", "multiply", "add", "round"),
-    7: ("choose", "find", "read", "multiply", "add", "round"),
+    7: ("find", "read", "bring", "multiply", "add", "round"),
+    8: ("choose", "find", "read", "bring", "multiply", "add", "round"),
 }

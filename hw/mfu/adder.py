@@ -86,11 +86,10 @@ def _order(v, m, platform):
     negate_a, negate_b, maximum = (v["op"].matches(
         *(operation.code for operation, use in USES.items() if getattr(use, name))) for name in Use._fields)
     a, b = Binary16(v["a"] ^ negate_a << 15), Binary16(v["b"] ^ negate_b << 15)
-    differ, behind = smaller(a, b, by_value=maximum)
+    differ, swap = smaller(a, b, by_value=maximum, unless=bypass)
     huge_a, huge_b = a.exponent.all(), b.exponent.all()
     nan = huge_a & a.fraction.any() | huge_b & b.fraction.any() | huge_a & huge_b & differ & ~maximum
 
-    swap = behind & ~bypass
     (exponent_a, bits_a), (exponent_b, bits_b) = significand(a), significand(b)
     # Both differences are computed while the numbers are compared.
     above, below = (exponent_a - exponent_b)[:5], (exponent_b - exponent_a)[:5]

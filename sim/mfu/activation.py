@@ -11,7 +11,7 @@ from concord.spec.machine import timing
 CONFIGURATIONS = ("tiny", "tiny_vector")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "exponent + v[\"offset\"]", "new": "exponent - v[\"offset\"]"},
-    {"old": "a.fraction << zeros + 1", "new": "a.fraction << zeros"},
+    {"old": "(Cat(Const(0, 1), fraction) << zeros)", "new": "(fraction << zeros)"},
 )
 
 LATENCY = timing.activation(CONFIG.mfu_registers, more=CONFIG.more_functions)

@@ -20,7 +20,7 @@ def adder(registers: int = 0) -> int:
 
 def activation(registers: int = 0, *, more: bool = False) -> int:
     """Activation stage of a multi-function unit; the functions of subnormal numbers need one cycle `more`."""
-    return registers or 6 + more
+    return registers or 7 + more
 
 
 def multiplier(registers: int = 0) -> int:

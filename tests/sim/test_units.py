@@ -54,6 +54,10 @@ def test_every_number_becomes_a_float(fmt):
                                          mfu_lanes=16, native_dim=16, activations=replace(fmt, e_min=0, e_max=0)))
 
 
+def test_stages_of_three_registers():
+    TESTBENCHES["mfu_pipeline"].run(replace(preset("tiny"), mfu_registers=3))
+
+
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_blocks_that_end_early(name):
     config, bench = preset(name), TESTBENCHES["quantizer"]
