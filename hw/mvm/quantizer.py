@@ -125,13 +125,10 @@ class Quantizer(wiring.Component):
             scales.i.p.unsigned.eq(delay(m, unsigned, 1)), scales.i.p.last.eq(delay(m, last, 1))]
 
     def _convert(self, m, words, scales):
-        """Align, round and clip the elements in six stages, which stall together.
-
-        They stall even where no word waits at `o`: a look at it would come before a long way to the queues.
-        """
-        step, end = self.o.ready, words.o.p.end
+        """Align, round and clip the elements in six stages, which stall together."""
+        step, end = Signal(), words.o.p.end
         moving = words.o.valid & scales.o.valid
-        m.d.comb += [words.o.ready.eq(step & moving),
+        m.d.comb += [step.eq(self.o.ready | ~self.o.valid), words.o.ready.eq(step & moving),
                      scales.o.ready.eq(step & moving & end)]
 
         def later(value, reset_less=True):
