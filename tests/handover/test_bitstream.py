@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.handover import bitstream, place
@@ -17,6 +17,7 @@ from concord.hw.board_top import BoardTop
 from concord.hw.boards import pll
 from concord.hw.boards.board import FOLDER, find_board, names
 from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.lib.pipeline import copies, delay
 from concord.hw.netlist import synthesise
 from concord.hw.verilog import YOSYS, verilog
 from concord.spec.machine.config import preset
@@ -43,6 +44,30 @@ class Sums(wiring.Component):
                      self.even.eq(sum_or_difference(m, platform, self.c, self.d, self.minus)),
                      self.own.eq(self.a + self.b + self.c)]
         return m
+
+
+class Copied(wiring.Component):
+    """Three equal registers of four bits, which are kept apart or may be one."""
+
+    def __init__(self, make):
+        self.make = make
+        super().__init__({"i": In(4), "o": Out(12)})
+
+    def elaborate(self, platform):
+        m = Module()
+        made = self.make(m, self.i)
+        m.d.sync += self.o.eq(Cat(register + number for number, register in enumerate(made)))
+        return m
+
+
+@pytest.mark.parametrize(("make", "registers"), [
+    (lambda m, value: copies(m, value, 3), 3), (lambda m, value: [delay(m, value, 1) for _ in range(3)], 1)],
+    ids=["copies", "delays"])
+def test_copies_of_a_register_are_not_merged(make, registers, tmp_path):
+    cells = json.loads(synthesise(verilog(Copied(make), "top"), tmp_path).read_text())["modules"]["top"]["cells"]
+    clocked = [cell["connections"] for cell in cells.values() if cell["type"] == "TRELLIS_FF"]
+    direct = [ports for ports in clocked if ports.get("LSR", ["0"]) == ["0"]]  # those of the output are reset
+    assert len(direct) == 4 * registers
 
 
 def test_idle_carries_are_disconnected_and_sums_stay(tmp_path):
