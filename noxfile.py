@@ -92,6 +92,9 @@ PROGRAMS = {
     "clocks": (
         "benchmarks.clocks",
         "The clock of each unit, placed and routed alone on an ECP5, beside the recorded one: `--unit`, `--record`."),
+    "netlist": (
+        "campaigns.netlist_runs",
+        "Shipped networks and random programs on netlists after synthesis, bit for bit; `--programs`, `--mutate`."),
     "serial": (
         "campaigns.serial_lines",
         "Messages over serial lines with faults, to machines in gates: `--messages`, `--preset`, `--clock`, `--rate`."),

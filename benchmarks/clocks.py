@@ -15,8 +15,8 @@ from typing import Annotated
 import tomli_w
 import typer
 from concord.benchmarks.routing import DEVICE, boxed, route
-from concord.hw.netlist import SCRIPT
 from concord.handover.place import Placed
+from concord.hw.netlist import SCRIPT
 from concord.hw.units import component, holds, in_machines
 from concord.lib.processes import calls
 from concord.spec.machine.machine_file import find_config, machine_name

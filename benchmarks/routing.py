@@ -5,8 +5,8 @@ from pathlib import Path
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
-from concord.hw.netlist import synthesise
 from concord.handover.place import Placed, place
+from concord.hw.netlist import synthesise
 from concord.hw.verilog import verilog
 
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")

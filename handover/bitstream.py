@@ -11,11 +11,11 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from concord.hw.netlist import SCRIPT, synthesise
 from concord.handover.place import ECPPACK, NEXTPNR, Placed, pack, place, tool
 from concord.hw.board_top import BoardTop
 from concord.hw.boards.board import Board
 from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.netlist import SCRIPT, synthesise
 from concord.hw.verilog import verilog
 from concord.lib.processes import workers
 from concord.spec.machine.config import Config

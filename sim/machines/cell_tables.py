@@ -1,7 +1,7 @@
 """A netlist as tables in Verilog: loops evaluate its cells, each after the cells that it depends on.
 
-As instances, the cells of a machine become tens of megabytes of C++, which take longer to compile than the netlist takes
-to make. As tables they are built within seconds. A test holds the tables to Yosys's own models of the cells.
+As instances, the cells of a machine become tens of megabytes of C++, which take longer to compile than the netlist
+takes to make. As tables they are built within seconds. A test holds the tables to Yosys's own models of the cells.
 """
 
 import re

@@ -12,12 +12,12 @@ from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.handover import bitstream, place
-from concord.hw.netlist import synthesise
 from concord.handover.place import Placed
 from concord.hw.board_top import BoardTop
 from concord.hw.boards import pll
 from concord.hw.boards.board import FOLDER, find_board, names
 from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.netlist import synthesise
 from concord.hw.verilog import YOSYS, verilog
 from concord.spec.machine.config import preset
 from concord.tests.command_line import nnp
