@@ -15,7 +15,7 @@ Cell = Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class CellKind:
     """How cells of one type are evaluated. Ports are given by name and number of bits.
 
     Attributes:
@@ -45,20 +45,20 @@ _HALVES = "".join(_HALF.format(half=half, a=4 * half, b=4 * half + 1, c=4 * half
                   for half in range(2))
 #: Cells between registers, by their type.
 KINDS = {
-    "LUT4": Kind(
+    "LUT4": CellKind(
         inputs=(("A", 1), ("B", 1), ("C", 1), ("D", 1)), outputs=(("Z", 1),), constant=("INIT",),
         body="          OUT[0] = CONST[0] >> {IN[3], IN[2], IN[1], IN[0]};\n"),
-    "CCU2C": Kind(
+    "CCU2C": CellKind(
         inputs=(*((f"{name}{half}", 1) for half in range(2) for name in "ABCD"), ("CIN", 1)),
         outputs=(("S0", 1), ("S1", 1), ("COUT", 1)), constant=("INIT0", "INIT1"),
         body=f"          carry = IN[8];\n{_HALVES}          OUT[2] = carry;\n",
         fixed=(("INJECT1_0", "NO"), ("INJECT1_1", "NO"))),
-    "TRELLIS_DPR16X4": Kind(
+    "TRELLIS_DPR16X4": CellKind(
         inputs=(("RAD", 4),), outputs=(("DO", 4),), clocked=(("WAD", 4), ("DI", 4), ("WRE", 1)),
         body="          for (n = 0; n < 4; n = n + 1)\n"
              "            OUT[n] = words[{k[26:0], IN[3], IN[2], IN[1], IN[0]}][n];\n",
         fixed=(("WCKMUX", "WCK"), ("WREMUX", "WRE"))),
-    "MULT18X18D": Kind(
+    "MULT18X18D": CellKind(
         inputs=(*((f"{port}{k}", 1) for port in "AB" for k in range(18)), ("SIGNEDA", 1), ("SIGNEDB", 1)),
         outputs=tuple((f"P{k}", 1) for k in range(36)),
         body="          for (n = 0; n < 18; n = n + 1) begin\n"
@@ -319,7 +319,7 @@ _CLOCKED = """\
   end"""
 
 
-def _spelt(array: str, kind: str, form: Kind) -> str:
+def _spelt(array: str, kind: str, form: CellKind) -> str:
     """The body of a type of cells, with its tables."""
     taken, made = len(_ports(form.inputs)), len(_ports(form.outputs))
     text = re.sub(r"\bIN\[(.*?)\]", rf"{array}[{kind}_IN[{taken} * k + \1]]", form.body)
