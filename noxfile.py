@@ -95,6 +95,9 @@ PROGRAMS = {
     "machine_clocks": (
         "benchmarks.machine_clocks",
         "Cells and clock of whole machines, placed and routed for a board: `--preset`, `--seeds`, `--record`."),
+    "netlist": (
+        "campaigns.netlist_runs",
+        "Shipped networks and random programs on netlists after synthesis, bit for bit; `--programs`, `--mutate`."),
     "serial": (
         "campaigns.serial_lines",
         "Messages over serial lines with faults, to machines in gates: `--messages`, `--preset`, `--clock`, `--rate`."),

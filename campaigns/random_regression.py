@@ -98,7 +98,7 @@ def chunk(config: str, seed: int, programs: Iterable[int], trace: Path | None = 
             one = case(config, seed, program)
             found.programs += 1
             found.bins[config].update(bins(one))
-            if sentence := _difference(one, hardware, program):
+            if sentence := first_difference(one, hardware, program):
                 found.failures.append(Failure(config=config, seed=seed, program=program, sentence=sentence,
                                               text=_smaller(one, seed, program).text if trace is None else one.text))
                 break
@@ -113,7 +113,7 @@ def _machine(config: str, seed: int, program: int, trace: Path | None = None):
     return machine("library", find_config(config), seed=seed + number, gap=gap, stall=stall, trace=trace)
 
 
-def _difference(one: Case, hardware, program: int) -> str | None:
+def first_difference(one: Case, hardware, program: int) -> str | None:
     try:
         return compare(one, hardware, late=program % 2 == 1)
     except (AssertionError, MachineTimeout) as error:
@@ -125,7 +125,7 @@ def _difference(one: Case, hardware, program: int) -> str | None:
 def _smaller(one: Case, seed: int, program: int) -> Case:
     def fails(candidate: Case) -> bool:
         with machine("library", one.config) as hardware:
-            return _difference(candidate, hardware, program) is not None
+            return first_difference(candidate, hardware, program) is not None
 
     return shrink(one, fails) if fails(one) else one
 

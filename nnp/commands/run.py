@@ -73,7 +73,8 @@ def run(
     # Only results go to stdout; golden starts at once, so that no steps are printed for it.
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results, parts = [], []
-    with steps.step("open the machine" if machine.port else "build the machine", announce="; ".join(filter(None, (machine, machine.building)))):
+    announced = "; ".join(filter(None, (machine, machine.building)))
+    with steps.step("open the machine" if machine.port else "build the machine", announce=announced):
         session = session_of(loaded, machine, **({"trace": waves} if waves else {}))
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
         for place, (index, sample) in enumerate(given):

@@ -1,7 +1,7 @@
 """A netlist as tables in Verilog: loops evaluate its cells, each after the cells that it depends on.
 
-As instances, the cells of a machine become tens of megabytes of C++, which take longer to compile than the netlist takes
-to make. As tables they are built within seconds. A test holds the tables to Yosys's own models of the cells.
+As instances, the cells of a machine become tens of megabytes of C++, which take longer to compile than the netlist
+takes to make. As tables they are built within seconds. A test holds the tables to Yosys's own models of the cells.
 """
 
 import re
@@ -15,7 +15,7 @@ Cell = Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class CellKind:
     """How cells of one type are evaluated. Ports are given by name and number of bits.
 
     Attributes:
@@ -45,20 +45,20 @@ _HALVES = "".join(_HALF.format(half=half, a=4 * half, b=4 * half + 1, c=4 * half
                   for half in range(2))
 #: Cells between registers, by their type.
 KINDS = {
-    "LUT4": Kind(
+    "LUT4": CellKind(
         inputs=(("A", 1), ("B", 1), ("C", 1), ("D", 1)), outputs=(("Z", 1),), constant=("INIT",),
         body="          OUT[0] = CONST[0] >> {IN[3], IN[2], IN[1], IN[0]};\n"),
-    "CCU2C": Kind(
+    "CCU2C": CellKind(
         inputs=(*((f"{name}{half}", 1) for half in range(2) for name in "ABCD"), ("CIN", 1)),
         outputs=(("S0", 1), ("S1", 1), ("COUT", 1)), constant=("INIT0", "INIT1"),
         body=f"          carry = IN[8];\n{_HALVES}          OUT[2] = carry;\n",
         fixed=(("INJECT1_0", "NO"), ("INJECT1_1", "NO"))),
-    "TRELLIS_DPR16X4": Kind(
+    "TRELLIS_DPR16X4": CellKind(
         inputs=(("RAD", 4),), outputs=(("DO", 4),), clocked=(("WAD", 4), ("DI", 4), ("WRE", 1)),
         body="          for (n = 0; n < 4; n = n + 1)\n"
              "            OUT[n] = words[{k[26:0], IN[3], IN[2], IN[1], IN[0]}][n];\n",
         fixed=(("WCKMUX", "WCK"), ("WREMUX", "WRE"))),
-    "MULT18X18D": Kind(
+    "MULT18X18D": CellKind(
         inputs=(*((f"{port}{k}", 1) for port in "AB" for k in range(18)), ("SIGNEDA", 1), ("SIGNEDB", 1)),
         outputs=tuple((f"P{k}", 1) for k in range(36)),
         body="          for (n = 0; n < 18; n = n + 1) begin\n"
@@ -70,7 +70,11 @@ KINDS = {
              "          product = $signed(a) * $signed(b);\n"
              "          for (n = 0; n < 36; n = n + 1) OUT[n] = product[n];\n"),
 }
+#: Values of parameters of a flip-flop that have a table; the first one is what it has without the parameter.
+FLIP_FLOP = {"CLKMUX": ("CLK",), "SRMODE": ("LSR_OVER_CE",), "LSRMODE": ("LSR",), "CEMUX": ("1", "CE", "INV"),
+             "LSRMUX": ("LSR", "INV"), "REGSET": ("RESET", "SET")}
 REGISTER, MEMORY = "TRELLIS_FF", "DP16KD"  #: Types of cells that hold bits.
+POWER = 1  #: Net that is always 1; the net 0 is always 0.
 RESET = "rst"  #: Port that resets; it is a register where a machine runs, see `library.reset_in_register`.
 SCOPE = "$scopeinfo"  #: Type of a cell that only tells where others come from.
 
@@ -118,7 +122,7 @@ class Tables:
             self.cells[cell["type"]].append(cell)
         self.cells.pop(SCOPE, None)
         self._check()
-        self._nets: dict[int | str, int] = {"0": 0, "1": 1, "x": 0}
+        self._nets: dict[int | str, int] = {"0": 0, "1": POWER, "x": 0}
         self._count = 2
         inputs = {name: port["bits"] for name, port in ports.items() if port["direction"] == "input"}
         del inputs[clock]  # it has no net, and only clocks
@@ -148,6 +152,10 @@ class Tables:
             for (key, value), cell in ((pair, cell) for pair in fixed for cell in cells):
                 if (found := cell["parameters"].get(key)) != value:
                     raise ValueError(f"a {name} has {key} {found}, and only {value} has a table")
+        for key, values in FLIP_FLOP.items():
+            for cell in self.cells[REGISTER]:
+                if (found := _word(cell, key)) not in values:
+                    raise ValueError(f"a {REGISTER} has {key} {found}, and only {' or '.join(values)} has a table")
         clocks = {bit for name, port in ((REGISTER, "CLK"), ("TRELLIS_DPR16X4", "WCK"))
                   for cell in self.cells[name] for bit in cell["connections"][port]}
         if not clocks <= set(self._clock):
@@ -184,7 +192,7 @@ class Tables:
 
     def net(self, bit: int | str) -> str:
         """A bit of a port in Verilog; the clock is a signal of its own, so that Verilator sees one clock."""
-        return self.clock if [bit] == self._clock else f"all[{self._nets[bit]}]"
+        return self.clock if [bit] == self._clock else f"_all[{self._nets[bit]}]"
 
 
 def _places(before: list[set[int]], wet: list[bool]) -> list[tuple[bool, int]]:
@@ -225,7 +233,16 @@ def driven(cell: Cell) -> list[str]:
 
 
 def table_lines(made: Tables) -> Iterator[str]:
-    """Lines of Verilog for all cells but block RAM, whose outputs the wires `_c0_DOA0` and so on."""
+    """Lines of Verilog for all cells but block RAM, whose outputs are the wires `_c0_DOA0` and so on.
+
+    All that it declares begins with an underscore or a capital letter, so that no port has the same name.
+    """
+    for line in _lines(made):
+        yield _OWN.sub(r"_\1", line).replace("`", "")
+
+
+def _lines(made: Tables) -> Iterator[str]:
+    """Lines of Verilog without underscores; a signal that comes from outside stands behind a backquote."""
     registers, small = made.cells[REGISTER], made.cells["TRELLIS_DPR16X4"]
     yield f"  reg net [0:{(1 << made.width) - 1}];"
     yield f"  reg all [0:{(1 << made.width) - 1}];"
@@ -239,18 +256,18 @@ def table_lines(made: Tables) -> Iterator[str]:
     yield from _table("SMALL_AT", made.width, made.nets(small, KINDS["TRELLIS_DPR16X4"].clocked))
     yield from _table("DI_NET", made.width, made.nets(registers, (("DI", 1),)))
     yield from _table("CE_NET", made.width, [
-        made.nets([cell], (("CE", 1),))[0] if cell["parameters"]["CEMUX"].strip() != "1" else 1 for cell in registers])
+        made.nets([cell], (("CE", 1),))[0] if _word(cell, "CEMUX") != "1" else POWER for cell in registers])
     yield from _table("LSR_NET", made.width, made.nets(registers, (("LSR", 1),)))
     yield from _table("MODE", 3, [
-        4 * (cell["parameters"]["REGSET"] == "SET") + 2 * (cell["parameters"]["LSRMUX"] == "INV")
-        + (cell["parameters"]["CEMUX"] == "INV") for cell in registers])
+        4 * (_word(cell, "REGSET") == "SET") + 2 * (_word(cell, "LSRMUX") == "INV") + (_word(cell, "CEMUX") == "INV")
+        for cell in registers])
     kinds = list(KINDS)
     for label, values in (("KIND", [kinds.index(run.kind) for run in made.runs]),
                           ("FIRST", [run.first for run in made.runs]), ("END", [run.end for run in made.runs]),
                           ("BASE", [run.base for run in made.runs])):
         yield from _table(f"RUN_{label}", 32, values)
     yield from _contents(small)
-    yield _CLOCKED.format(registers=len(registers), small=len(small), clock=made.clock)
+    yield _CLOCKED.format(registers=len(registers), small=len(small), clock=f"`{made.clock}")
     dry = sum(not run.wet for run in made.runs)
     yield from _evaluation("net", made, made.held, range(dry))
     yield from _evaluation("all", made, made.inputs, range(dry, len(made.runs)))
@@ -269,7 +286,7 @@ def _evaluation(array: str, made: Tables, sources: list[tuple[str, int]], runs: 
     else:
         yield "    all = net;"
     for signal, net in sources:
-        yield f"    {array}[{net}] = {signal};"
+        yield f"    {array}[{net}] = `{signal};"
     yield (f"    /*verilator unroll_disable*/ for (r = {runs.start}; r < {runs.stop}; r = r + 1) begin\n"
            "      last = RUN_END[r];\n      base = RUN_BASE[r];\n      case (RUN_KIND[r])")
     for number, (kind, form) in enumerate(KINDS.items()):
@@ -279,6 +296,8 @@ def _evaluation(array: str, made: Tables, sources: list[tuple[str, int]], runs: 
     yield "        default: ;\n      endcase\n    end\n  end"
 
 
+#: Names that get an underscore.
+_OWN = re.compile(r"(?<!`)\b(net|all|held|next|words|r|k|n|f|w|e|last|base|table_|carry|a|b|product)\b")
 #: Registers and small memories at the clock edge. Registers change all at once, which Verilator does by one copy.
 _CLOCKED = """\
   integer f, w, e;
@@ -300,7 +319,7 @@ _CLOCKED = """\
   end"""
 
 
-def _spelt(array: str, kind: str, form: Kind) -> str:
+def _spelt(array: str, kind: str, form: CellKind) -> str:
     """The body of a type of cells, with its tables."""
     taken, made = len(_ports(form.inputs)), len(_ports(form.outputs))
     text = re.sub(r"\bIN\[(.*?)\]", rf"{array}[{kind}_IN[{taken} * k + \1]]", form.body)
@@ -328,6 +347,11 @@ def _contents(small: list[Cell]) -> Iterator[str]:
 def _number(cell: Cell, key: str) -> int:
     """A parameter that is a number; unknown bits are 0."""
     return int(cell["parameters"].get(key, "0").replace("x", "0"), 2)
+
+
+def _word(cell: Cell, key: str) -> str:
+    """A parameter of a flip-flop; Yosys's JSON adds a space to a text that would otherwise be a number."""
+    return cell["parameters"].get(key, FLIP_FLOP[key][0]).rstrip()
 
 
 def _ports(ports: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:

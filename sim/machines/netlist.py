@@ -23,10 +23,17 @@ OF_YOSYS = ("common_sim.vh", "ccu2c_sim.vh")  #: Files of Yosys's own models; ce
 NETLIST = "netlist"  #: Beginning of the names of folders of netlists in the cache.
 
 
-def netlist_verilog(config: Config, *, plain: bool = False) -> str:
+def netlist_verilog(config: Config) -> str:
     """Verilog of the netlist of a machine, whose top module is `nnp`, with the models of its cells.
 
-    The netlist is cached: it takes minutes to make.
+    Raises:
+        RuntimeError: Yosys fails.
+    """
+    return gates(netlist_of(config), "nnp")
+
+
+def netlist_of(config: Config, *, plain: bool = False) -> dict:
+    """The netlist of a machine, whose top module is `nnp`, as Yosys's JSON has it. It takes minutes, and is cached.
 
     Args:
         config: The machine.
@@ -36,7 +43,7 @@ def netlist_verilog(config: Config, *, plain: bool = False) -> str:
         RuntimeError: Yosys fails.
     """
     text = cached_verilog(f"ecp5 {config}", lambda: verilog(NNP(config), "nnp", Ecp5()))
-    return gates(netlist(text, "nnp", plain=plain), "nnp")
+    return netlist(text, "nnp", plain=plain)
 
 
 def netlist(text: str, top: str, *, plain: bool = False) -> dict:

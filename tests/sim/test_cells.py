@@ -108,8 +108,8 @@ def expected(widths: tuple[int, int], given: dict) -> list[int]:
         ports = ((widths[0], ada, dia | dib << 18, cea, wea), (widths[1], adb, dib, ceb, web and widths[0] < 36))
         written = [{place: data >> k & 1 for k, place in enumerate(places(width, address, write=True)) if place >= 0}
                    if enable and write else {} for width, address, data, enable, write in ports]
-        read = [sum((held[place] ^ (place in other)) << k for k, place in enumerate(places(width, address, write=False)))
-                if enable and not write else None
+        read = [None if write or not enable else
+                sum((held[at] ^ (at in other)) << k for k, at in enumerate(places(width, address, write=False)))
                 for (width, address, _, enable, write), other in zip(ports, reversed(written), strict=True)]
         if widths[1] == 36:
             low, high = (low, high) if read[1] is None else (read[1] & 0x3FFFF, read[1] >> 18)

@@ -1,0 +1,121 @@
+# amaranth: UnusedElaboratable=no
+"""Netlists under Verilator: a unit gives golden's bits on gates, as instances and as tables; a changed bit is found."""
+
+import copy
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from amaranth import Module
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.mfu.activation import Activation
+from concord.hw.verilog import verilog
+from concord.sim.machines.cascade import cascade
+from concord.sim.machines.kinds import MachineKind
+from concord.sim.machines.netlist import count, gates, mutated, netlist
+from concord.sim.reference.multifunction import stage
+from concord.spec.isa.operations import Stage, codes
+from concord.spec.machine.config import preset
+from concord.tests.pipeline_harness import PipelineHarness
+
+DEPTHS = MappingProxyType({"deep": 512, "shallow": 16})  #: Words of memories, by the name of their output.
+
+
+class Unit(wiring.Component):
+    """The activation stage, and two memories of which one word is written and one is read in each cycle."""
+
+    latency = Activation.latency
+
+    def __init__(self):
+        self.activation = Activation()
+        super().__init__({**self.activation.signature.members, "place": In(9), "other": In(9), "word": In(36),
+                          "write": In(1)} | {name: Out(36) for name in DEPTHS})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.activation = inner = self.activation
+        m.d.comb += [inner.a.eq(self.a), inner.op.eq(self.op), self.o.eq(inner.o)]
+        for name, depth in DEPTHS.items():
+            m.submodules[name] = held = memory.Memory(shape=36, depth=depth, init=[])
+            write, read = held.write_port(), held.read_port()
+            m.d.comb += [write.addr.eq(self.place), write.data.eq(self.word), write.en.eq(self.write),
+                         read.addr.eq(self.other), getattr(self, name).eq(read.data)]
+        return m
+
+
+@pytest.fixture(scope="module")
+def made() -> dict:
+    """The netlist of the unit."""
+    return netlist(verilog(Unit(), "unit", Ecp5()), "unit")
+
+
+@pytest.fixture(scope="module")
+def given() -> dict[str, np.ndarray]:
+    """Every number, with each operation; places of memories are often equal."""
+    rng = np.random.default_rng(1)
+    operations = np.repeat(codes(Stage.ACT), 1 << 16)
+    a = np.tile(np.arange(1 << 16, dtype=np.uint16), len(codes(Stage.ACT)))
+    return {"a": a, "op": operations, "place": rng.integers(0, 20, a.size), "other": rng.integers(0, 20, a.size),
+            "word": rng.integers(0, 1 << 36, a.size), "write": rng.integers(0, 2, a.size)}
+
+
+def differing(text: str, given: dict[str, np.ndarray]) -> dict[str, int]:
+    """For each output, the number of cycles in which it differs from golden's, or from a memory's definition."""
+    found = PipelineHarness(Unit(), "unit", text)(**given)
+    differing = {"o": int((found["o"] != stage(Stage.ACT, given["op"], given["a"])).sum())}
+    for name, depth in DEPTHS.items():
+        held, read = [0] * depth, []
+        for place, other, word, write in zip(
+                *(given[key].tolist() for key in ("place", "other", "word", "write")), strict=True):
+            read.append(held[other % depth])
+            if write:
+                held[place % depth] = word
+        late = Unit.latency - 1  # memories answer after one cycle
+        differing[name] = int((found[name][: len(read) - late] != read[late:]).sum())
+    return differing
+
+
+def test_the_netlist_has_cells_of_each_type(made):
+    assert count(made, "unit").keys() == {
+        "LUT4", "TRELLIS_FF", "CCU2C", "TRELLIS_DPR16X4", "MULT18X18D", "DP16KD"}
+
+
+@pytest.mark.parametrize("instances", [False, True], ids=["tables", "instances"])
+def test_a_unit_on_gates_gives_golden_s_bits(made, given, instances):
+    """Yosys's own models of the cells, and tables, which machines run."""
+    assert differing(gates(made, "unit", instances=instances), given) == {"o": 0, "deep": 0, "shallow": 0}
+
+
+def test_one_changed_bit_of_a_lookup_table_is_found(made, given):
+    rng = np.random.default_rng(2)
+    changed, said = mutated(made, "unit", rng)
+    assert said.startswith("bit ")
+    assert sum(differing(gates(changed, "unit"), given).values())
+
+
+@pytest.mark.parametrize(("kind", "key", "value", "sentence"), [
+    ("CCU2C", "INJECT1_1", "YES", "INJECT1_1 YES, and only NO has a table"),
+    ("TRELLIS_DPR16X4", "WREMUX", "INV", "WREMUX INV, and only WRE"),
+    ("TRELLIS_FF", "SRMODE", "ASYNC", "SRMODE ASYNC"),
+    ("TRELLIS_FF", "CLKMUX", "INV", "CLKMUX INV"),
+])
+def test_a_cell_without_a_table_is_refused_in_a_sentence(made, kind, key, value, sentence):
+    changed = copy.deepcopy(made)
+    cell = next(cell for cell in changed["modules"]["unit"]["cells"].values() if cell["type"] == kind)
+    cell["parameters"][key] = value
+    with pytest.raises(ValueError, match=sentence):
+        gates(changed, "unit")
+
+
+def test_an_unknown_cell_is_refused_in_a_sentence(made):
+    changed = copy.deepcopy(made)
+    next(iter(changed["modules"]["unit"]["cells"].values()))["type"] = "PFUMX"
+    with pytest.raises(ValueError, match="cells of type PFUMX, which have no tables"):
+        gates(changed, "unit")
+
+
+def test_a_netlist_is_one_machine():
+    with pytest.raises(ValueError, match="netlist is one machine, and the firmware is for 2"):
+        cascade(MachineKind.NETLIST, [preset("tiny")] * 2)
