@@ -38,7 +38,7 @@ class Decoder(wiring.Component):
         counting: Out(1). High from the first decoded instruction to the end of the program.
 
     Timing:
-        Two cycles for each instruction, three more for each chain, and, for a product, seven more and one for every 32
+        Two cycles for each instruction, three more for each chain, and, for a product, six more and one for every 32
         tiles. Two instructions are held in registers: what is known of the next one's word is found before it is the
         present one. So a jump costs five cycles, and a base register that is set two.
 
