@@ -60,7 +60,8 @@ class MatrixVectorMultiplier(wiring.Component):
         load: In(stream {tile, integer}). One payload for each tile to be quantised.
         matrix_word: In(stream word). Words of that tile, row by row.
         load_done: Out(1). Pulse: a tile that was loaded in this way may be read.
-        packed: In(stream {tile, integer, row, group, record, last}). None while tiles are quantised or read.
+        packed: In(stream {tile, integer, row, group, record, last}). None while tiles are quantised or read. Products
+            with a tile come at least 4 cycles after its last record, since its zero mark takes so long.
         bias_write: In(stream {address, data}). Writes to BiasRf, always taken.
         events: Out. Events of this cycle.
         activity: Out {busy, wait_operand, wait_output}. State of the tile engines.

@@ -92,6 +92,7 @@ class ProductTraffic:
             "tile": tile + at, "integer": np.full(tile.shape, integer), "row": row, "group": group,
             "record": np.array(records, object), "last": (row == n - 1) & (group == self.config.groups - 1)})
         await self.sources["packed"].send(*payloads)
+        await clock(self.dut, 4)  # zero marks are written later than records
 
     def load_words(self, at: int, count: int, integer: bool):
         """Queue random tiles as words."""
