@@ -4,7 +4,8 @@ A netlist is what synthesis for a bitstream makes; Verilator runs it in place of
 and event counters must come out, and the machine's own Verilog must have the same counters and cycles. What has ended
 without a difference is kept in build/netlist, so that a session that was stopped goes on.
 
-`--mutate` changes one bit of one lookup table, and must end with a difference; where a bit makes none, it takes another.
+`--mutate` changes one bit of one lookup table, and must end with a difference; a bit that makes none is followed by
+another one.
 """
 
 import hashlib
