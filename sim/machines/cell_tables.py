@@ -253,19 +253,19 @@ def _lines(made: Tables) -> Iterator[str]:
         yield from _table(f"{kind}_IN", made.width, made.nets(made.cells[kind], form.inputs))
         yield from _table(f"{kind}_CONST", 16, [_number(cell, key) for cell in made.cells[kind]
                                                 for key in form.constant])
-    yield from _table("SMALL_AT", made.width, made.nets(small, KINDS["TRELLIS_DPR16X4"].clocked))
-    yield from _table("DI_NET", made.width, made.nets(registers, (("DI", 1),)))
+    yield from _table("SMALL_AT", made.width, made.nets(small, KINDS["TRELLIS_DPR16X4"].clocked) or [0])
+    yield from _table("DI_NET", made.width, made.nets(registers, (("DI", 1),)) or [0])
     yield from _table("CE_NET", made.width, [
-        made.nets([cell], (("CE", 1),))[0] if _word(cell, "CEMUX") != "1" else POWER for cell in registers])
-    yield from _table("LSR_NET", made.width, made.nets(registers, (("LSR", 1),)))
+        made.nets([cell], (("CE", 1),))[0] if _word(cell, "CEMUX") != "1" else POWER for cell in registers] or [0])
+    yield from _table("LSR_NET", made.width, made.nets(registers, (("LSR", 1),)) or [0])
     yield from _table("MODE", 3, [
         4 * (_word(cell, "REGSET") == "SET") + 2 * (_word(cell, "LSRMUX") == "INV") + (_word(cell, "CEMUX") == "INV")
-        for cell in registers])
+        for cell in registers] or [0])
     kinds = list(KINDS)
     for label, values in (("KIND", [kinds.index(run.kind) for run in made.runs]),
                           ("FIRST", [run.first for run in made.runs]), ("END", [run.end for run in made.runs]),
                           ("BASE", [run.base for run in made.runs])):
-        yield from _table(f"RUN_{label}", 32, values)
+        yield from _table(f"RUN_{label}", 32, values or [0])
     yield from _contents(small)
     yield _CLOCKED.format(registers=len(registers), small=len(small), clock=f"`{made.clock}")
     dry = sum(not run.wet for run in made.runs)

@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from importlib.metadata import version
@@ -20,6 +21,7 @@ from concord.spec.machine.config import Config
 
 MODELS = Path(__file__).parents[1] / "cells"  #: Folder of the models that Yosys lacks.
 OF_YOSYS = ("common_sim.vh", "ccu2c_sim.vh")  #: Files of Yosys's own models; cells_sim.v includes them.
+WIDEST = 50  #: Number of lookup tables of which one is changed.
 NETLIST = "netlist"  #: Beginning of the names of folders of netlists in the cache.
 
 
@@ -89,14 +91,20 @@ def models() -> str:
 
 
 def mutated(design: dict, top: str, rng: np.random.Generator) -> tuple[dict, str]:
-    """A netlist in which one bit of one lookup table of four inputs has changed, and which bit it is."""
+    """A netlist in which one bit of one lookup table of four inputs has changed, and which bit it is.
+
+    It is the bit for inputs of 0, of one of the `WIDEST` tables that drive the most cells: such a bit matters often.
+    """
     changed = copy.deepcopy(design)
+    cells = changed["modules"][top]["cells"].values()
+    driven_by = Counter(bit for cell in cells for port, bits in cell["connections"].items() for bit in bits
+                        if cell["port_directions"][port] == "input")
     tables = [(name, cell) for name, cell in changed["modules"][top]["cells"].items() if cell["type"] == "LUT4"
               and all(isinstance(bit, int) for port in "ABCD" for bit in cell["connections"][port])]
-    name, cell = tables[rng.integers(len(tables))]
-    bit, content = int(rng.integers(16)), cell["parameters"]["INIT"]
-    cell["parameters"]["INIT"] = f"{int(content, 2) ^ 1 << bit:016b}"
-    return changed, f"bit {bit} of the lookup table {name}, one of {len(tables):,} with four inputs"
+    tables.sort(key=lambda table: -driven_by[table[1]["connections"]["Z"][0]])
+    name, cell = tables[rng.integers(min(len(tables), WIDEST))]
+    cell["parameters"]["INIT"] = f"{int(cell['parameters']['INIT'], 2) ^ 1:016b}"
+    return changed, f"bit 0 of the lookup table {name}, one of {len(tables):,} with four inputs"
 
 
 def count(design: dict, top: str) -> dict[str, int]:

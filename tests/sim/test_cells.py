@@ -68,6 +68,7 @@ class Cells(wiring.Component):
 def tables() -> dict:
     """A netlist of lookup tables with common inputs, as Yosys's JSON has it."""
     cells = {str(k): {"type": "LUT4", "parameters": {"INIT": f"{table:016b}"},
+                      "port_directions": {**dict.fromkeys("ABCD", "input"), "Z": "output"},
                       "connections": {"A": [2], "B": [3], "C": [4], "D": [5], "Z": [6 + k]}}
              for k, table in enumerate(TABLES.tolist())}
     ports = {"a": {"direction": "input", "bits": [2, 3, 4, 5]},
