@@ -26,10 +26,9 @@ DEPTHS = MappingProxyType({"deep": 512, "shallow": 16})  #: Words of memories, b
 class Unit(wiring.Component):
     """The activation stage, and two memories of which one word is written and one is read in each cycle."""
 
-    latency = Activation.latency
-
     def __init__(self):
         self.activation = Activation()
+        self.latency = self.activation.latency
         super().__init__({**self.activation.signature.members, "place": In(9), "other": In(9), "word": In(36),
                           "write": In(1)} | {name: Out(36) for name in DEPTHS})
 
@@ -72,7 +71,7 @@ def differing(text: str, given: dict[str, np.ndarray]) -> dict[str, int]:
             read.append(held[other % depth])
             if write:
                 held[place % depth] = word
-        late = Unit.latency - 1  # memories answer after one cycle
+        late = Unit().latency - 1  # memories answer after one cycle
         differing[name] = int((found[name][: len(read) - late] != read[late:]).sum())
     return differing
 
