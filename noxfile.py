@@ -92,6 +92,9 @@ PROGRAMS = {
     "clocks": (
         "benchmarks.clocks",
         "The clock of each unit, placed and routed alone on an ECP5, beside the recorded one: `--unit`, `--record`."),
+    "mapping": (
+        "benchmarks.mapping",
+        "Cells of a machine by several ways to map it to an ECP5, after packing: `--preset`, `--way`."),
     "machine_clocks": (
         "benchmarks.machine_clocks",
         "Cells and clock of whole machines, placed and routed for a board: `--preset`, `--seeds`, `--record`."),

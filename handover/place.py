@@ -81,6 +81,26 @@ def failure(log: str) -> str:
     return errors[-1] if errors else log[-1000:]
 
 
+def packed(netlist: Path, options: list[str]) -> dict[str, int]:
+    """The number of cells of each kind after packing, without placement.
+
+    Args:
+        netlist: The netlist; pack.log is written beside it.
+        options: Options of nextpnr-ecp5 for the chip and its pins.
+
+    Raises:
+        RuntimeError: nextpnr fails, or is not installed.
+    """
+    words = [tool(NEXTPNR), *options, "--json", netlist.name, "--pack-only"]
+    log = netlist.with_name("pack.log")
+    with log.open("w") as stream:
+        done = subprocess.run(words, cwd=netlist.parent, stdout=stream, stderr=subprocess.STDOUT, check=False)
+    text = log.read_text(errors="replace")
+    if done.returncode:
+        raise RuntimeError(f"nextpnr failed: {failure(text)}; all of it is in {log}")
+    return {kind: int(re.findall(rf" {kind}: +(\d+)/", text)[-1]) for kind in CELLS}
+
+
 def read_report(path: Path) -> Placed:
     """What nextpnr reports."""
     report = json.loads(path.read_text())

@@ -10,7 +10,10 @@ from concord.hw.verilog import YOSYS
 _KEPT = "a:keep %ci1:+[Q] t:$*dff* %i"
 
 
-def script(top: str = "top", *, plain: bool = False) -> str:
+OPTIONS = "-nowidelut"  #: Those of synth_ecp5: without multiplexers of slices, functions of five inputs take two LUT4.
+
+
+def script(top: str = "top", *, plain: bool = False, options: str = OPTIONS) -> str:
     """Yosys's commands from top.v to top.json.
 
     Names of wires are hidden: ABC takes none twice, and wires that nothing uses keep theirs, which makes Yosys fail.
@@ -19,8 +22,9 @@ def script(top: str = "top", *, plain: bool = False) -> str:
     Args:
         top:   Name of the top module.
         plain: Whether to do without multipliers and block RAM: lookup tables, carry cells and small memories do all.
+        options: Options of synth_ecp5.
     """
-    mapping = f"synth_ecp5 -top {top} -nowidelut" + " -nodsp -nobram" * plain
+    mapping = f"synth_ecp5 -top {top} {options}" + " -nodsp -nobram" * plain
     return "; ".join([
         "read_verilog top.v", f"hierarchy -top {top}", "rename -hide w:*", "proc",
         f"setattr -set keep 1 {_KEPT}", "opt_expr", "opt_clean", "wreduce",
@@ -33,7 +37,8 @@ SCRIPT = script()
 _GENERATED = f"{0x000A:016b}"
 
 
-def synthesise(text: str, folder: Path, *, top: str = "top", plain: bool = False) -> Path:
+def synthesise(text: str, folder: Path, *, top: str = "top", plain: bool = False, options: str = OPTIONS,
+               idle: bool = False) -> Path:
     """Map Verilog to the netlist top.json in a folder.
 
     Args:
@@ -41,19 +46,23 @@ def synthesise(text: str, folder: Path, *, top: str = "top", plain: bool = False
         folder: The folder, which also gets top.v and yosys.log.
         top:    Name of the top module.
         plain:  Whether to do without multipliers and block RAM.
+        options: Options of synth_ecp5.
+        idle:   Whether carries stay that nothing uses.
 
     Raises:
         RuntimeError: Yosys fails; the message ends with its output.
     """
     (folder / "top.v").write_text(text)
-    done = subprocess.run([YOSYS, "-q", "-l", "yosys.log", "-p", script(top, plain=plain)], cwd=folder, check=False,
+    commands = script(top, plain=plain, options=options)
+    done = subprocess.run([YOSYS, "-q", "-l", "yosys.log", "-p", commands], cwd=folder, check=False,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode:
         raise RuntimeError(f"yosys failed:\n{done.stderr[-2000:]}")
     path = folder / "top.json"
     design = json.loads(path.read_text())
     design["modules"] = {top: design["modules"][top]}  # without descriptions of cells
-    without_idle_carries(design["modules"][top]["cells"])
+    if not idle:
+        without_idle_carries(design["modules"][top]["cells"])
     path.write_text(json.dumps(design))
     return path
 
