@@ -47,7 +47,7 @@ def _attributes(rng: Random) -> dict:
                                       "bias_words", "accumulator_rows", "operand_columns")},
         "chain_queue": rng.randint(1, 9), "message_bytes": rng.choice((4, 8, 16)),
         "lazy_update": rng.random() < 0.2, "softmax_words": rng.choice((0, 0, 5)),
-        "more_functions": rng.random() < 0.2}
+        "more_functions": rng.random() < 0.2, "mfu_registers": rng.choice((0, 0, 3))}
 
 
 def _format(rng: Random) -> Format:

@@ -35,7 +35,7 @@ class Softmax(wiring.Component):
         busy: Out(1). The unit holds words of a message that it has taken as a whole.
 
     Timing:
-        A message without softmax passes in the same cycle. One with n elements in w words takes 16 n + 19 w + 13
+        A message without softmax passes in the same cycle. One with n elements in w words takes 16 n + 22 w + 13
         cycles, its first and last words included, if `o` is always taken. Reset discards the words that are held.
     """
 

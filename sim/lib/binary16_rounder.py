@@ -10,7 +10,7 @@ from concord.sim.drivers.stream import drive_pipeline
 
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "delay(m, Cat(lost, top), 1)", "new": "delay(m, Cat(0, top), 1)"},
+    {"old": "Cat(lost | lower, value)", "new": "Cat(lower, value)"},
 )
 
 

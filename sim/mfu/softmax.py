@@ -70,7 +70,7 @@ async def matches_golden(dut, stall):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def takes_the_cycles_that_it_says(dut):
-    """A message of n elements in w words takes 16 n + 19 w + 13 cycles, the first and the last one included."""
+    """A message of n elements in w words takes 16 n + 22 w + 13 cycles, the first and the last one included."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     source, sink = StreamSource(dut, "i"), Sink(dut, "o")
     await start(dut)
@@ -82,7 +82,7 @@ async def takes_the_cycles_that_it_says(dut):
             await clock(dut)
         began = get_sim_time("ns")
         await sink.receive(len(wanted))
-        assert_equal("cycles", (get_sim_time("ns") - began) / 2 + 1, 16 * count + 19 * len(wanted) + 13)
+        assert_equal("cycles", (get_sim_time("ns") - began) / 2 + 1, 16 * count + 22 * len(wanted) + 13)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

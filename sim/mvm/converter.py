@@ -15,7 +15,7 @@ from concord.sim.stimulus.random_values import integers
 
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "lane < i.lanes", "new": "lane <= i.lanes"},
+    {"old": "used = [delay(m, lane < i.lanes,", "new": "used = [delay(m, lane <= i.lanes,"},
 )
 
 LATENCY, LANES = Converter.latency, CONFIG.mfu_lanes

@@ -65,6 +65,6 @@ def test_machines_in_a_row_have_buses_of_their_own():
 
 def test_the_ports_of_a_unit_have_latency_and_codes():
     page = package(component("adder", TINY), "adder", "tiny", TINY)["ports.md"]
-    assert "A result follows its operands by 4 clock cycles." in page
+    assert "A result follows its operands by 5 clock cycles." in page
     assert "op: In. Code of the add stage." in page
     assert "| 4 | vv_max | the larger of value and operand |" in page
