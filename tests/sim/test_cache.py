@@ -112,7 +112,7 @@ def test_a_limit_that_is_no_number(home, monkeypatch):
 
 def test_the_doctor_shows_and_clears_the_cache(home):
     three_builds()
-    assert "3 builds" in CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"}).output
+    assert "3 builds" in CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "300"}).output
     used = cache.cached("unit", "0", fill(1))
     result = CliRunner().invoke(app, ["doctor", "--clear-cache"])
     assert result.exit_code == 0
