@@ -141,6 +141,13 @@ class Bench:
         iteration = self.unfinished[0][0][0].iteration if self.unfinished else 0
         return PROGRESS.join({"done": self.done % 128, "iteration": iteration, "low": low})
 
+    def _copies_may_end(self) -> bool:
+        """Whether a copy may end without going so far beyond what the first job waits for that tickets come again."""
+        job = self.jobs[0][2] if self.jobs else None
+        readers = [job["source"], *job["operands"].values()] if job else []
+        waits = [job["copy"], *(reader["copy"] for reader in readers)] if job else []
+        return all(ahead(self.copy.state["done"], wait["ticket"]) < 32 for wait in waits if wait["valid"])
+
     def _later(self, name: str) -> int:
         """Number of chains that another pipeline has finished, a cycle later; not many before the first job ends."""
         done = getattr(self, name)
@@ -166,7 +173,8 @@ class Bench:
             if not self.unfinished[0][0]:
                 self.unfinished.popleft()
                 self.done += 1
-        self.copy.advance(0.6)
+        if self._copies_may_end():
+            self.copy.advance(0.6)
         self.fetch, self.product = (self._later(name) for name in ("fetch", "product"))
         landing = self.units.landing
         dut.landed.value = int(bool(landing) and landing[0][0] == self.clock + 1)
