@@ -18,6 +18,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/lib/lookahead.py", "old": "later | ((wait.ticket == following) & ~passed)", "new": "later"},
 )
 
+LATE = 2  #: Most cycles for which a word waits that no older chain may write any more.
 JOB, REQUEST, PLACE = Packer(walk(CONFIG)), Packer(read_request(CONFIG)), Packer(Place)
 
 
@@ -31,7 +32,7 @@ class Bench:
         self.jobs = StreamSource(dut, "job", stall=stall)
         self.queues = {NET: StreamSource(dut, "net", stall=stall), MVM: StreamSource(dut, "pop", stall=stall)}
         self.pipes, self.stall, self.next = Pipelines(dut, CONFIG, seed), stall, None
-        self.words, self.cycles, self.total = deque(), 0, 0
+        self.words, self.cycles, self.total, self.late = deque(), 0, 0, 0
         self.coming = deque([None] * (VECTOR_READ - 1))
         dut.hold.value = 0
 
@@ -76,6 +77,7 @@ class Bench:
             assert bool(dut.last.value) == all(ends)
             self.check(job["memory"], job, address, request, taken=taken)
         assert place["valid"] or not taken
+        assert bool(dut.waits.value) == bool(place["valid"] and not dut.hold.value and not taken)
         if taken:
             self.words.popleft()
         self.pipes.advance()
@@ -101,6 +103,9 @@ class Bench:
         if request["valid"]:
             assert (request["memory"], request["address"]) == (memory, address)
             assert not self.pipes.blocked(job["source"], memory, address)
+        free = not (request["valid"] or dut.hold.value or self.pipes.blocked(job["source"], memory, address))
+        self.late = self.late + 1 if free else 0
+        assert self.late <= LATE, "the word is written, and is not read"
         self.next = self.vectors.contents[memory][address] if taken else None
 
 

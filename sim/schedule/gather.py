@@ -22,6 +22,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/lib/lookahead.py", "old": "reads & ~(older - writer.ticket)[TICKET - 1]", "new": "reads"},
 )
 
+LATE = 2  #: Most cycles for which the present pixel waits while it may be read.
 AFTER = max(VECTOR_READ, ENTRY_READ) + 1  #: Cycles from a read to the pixel.
 JOB, REQUEST, ENTRY, PIXEL = (
     Packer(shape(CONFIG)) for shape in (gather_job, read_request, entry, pixel))
@@ -37,6 +38,7 @@ class Bench:
         self.entries = [ENTRY.of(self.random.getrandbits(ENTRY.width)) for _ in range(CONFIG.vector_rf)]
         self.pipes = Pipelines(dut, CONFIG, seed)
         self.writers, self.jobs = EntryPipeline(CONFIG, seed), StreamSource(dut, "job", stall=stall)
+        self.late = 0
         self.expected, self.taken, self.coming = deque(), deque(), deque([0] * (ENTRY_READ - 1))
         for name in ("writers", "entries", "vector_rf__entry", "vector_rf__grant", "room"):
             getattr(dut, name).value = 0
@@ -89,6 +91,8 @@ class Bench:
         asks = bool(entry_read & 1 if from_entries else request["valid"])
         assert request["valid"] + (entry_read & 1) == asks
         assert not asks or self.may_read(job, address, first), "the pixel may still be written, or has no room"
+        self.late = self.late + 1 if dut.waits.value and not asks and self.may_read(job, address, first) else 0
+        assert self.late <= LATE, "the pixel may be read, and is not"
         if request["valid"]:
             assert (request["memory"], request["address"]) == (job["memory"], address)
         if entry_read & 1:
