@@ -5,6 +5,8 @@ again. `--record` writes the clocks into spec/machine/clocks.toml, from which re
 """
 
 import sys
+from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +18,7 @@ from concord.handover.place import CELLS, Placed
 from concord.hw.boards.board import find_board
 from concord.machines.fit import products
 from concord.spec.machine.clocks import RECORD, MeasuredClock, recorded
-from concord.spec.machine.config import Config
+from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.table import Table
@@ -47,31 +49,29 @@ def main(
     console = Console(width=110 if not sys.stdout.isatty() else None)
     table = Table("machine", "seeds", *CELLS.values(), "MHz: least, median, largest", "GOPS", "longest path",
                   title=f"machines on {board}, LFE5U, aimed at {clock:g} MHz", title_justify="left")
-    known = {name: _values(each) for name, each in recorded().items()}
-    for machine in preset or ["ulx3s", "vision"]:
+    known, say = dict(recorded()), partial(console.print, highlight=False, markup=False)
+    machines = preset or ["ulx3s", "vision"]
+    own = [machine for machine in machines if machine not in PRESETS]
+    if record and own:
+        raise typer.BadParameter(f"--record takes presets only, and {own[0]} is none")
+    for machine in machines:
         config, name, place = find_config(machine), machine_name(machine), find_board(board)
         design = bitstream.design(config, place, clock, FOLDER)
+        say(f"{name}: synthesise, minutes where it has not been done before")
         bitstream.netlist(design)
         rows = {}
-        for seed, found in bitstream.all_placed(design, list(range(1, seeds + 1)), processes, lambda _: None):
+        for seed, found in bitstream.all_placed(design, list(range(1, seeds + 1)), processes, say):
             rows[seed] = found
-            console.print(f"{name}, seed {seed}: {found.clock:.1f} MHz", highlight=False)
+            say(f"{name}, seed {seed}: {found.clock:.1f} MHz")
         made = row(config, place.name, rows)
-        known[name] = _values(made)
+        known[name] = made
         slowest = min(rows.values(), key=lambda each: each.clock)
         table.add_row(
-            name, str(seeds), *(f"{used:,} ({100 * used / max(1, slowest.there[kind]):.0f} %)"
-                                for kind, used in slowest.cells.items()),
-            f"{made.mhz[0]:.1f}, {made.median:.1f}, {made.mhz[-1]:.1f}",
+            name, str(seeds), *slowest.shares, f"{made.mhz[0]:.1f}, {made.median:.1f}, {made.mhz[-1]:.1f}",
             f"{2 * products(config) * made.median / 1000:.0f}", f"{slowest.begins} to {slowest.ends}")
     console.print(table)
     if record:
-        RECORD.write_text(tomli_w.dumps(dict(sorted(known.items()))))
-
-
-def _values(made: MeasuredClock) -> dict:
-    return {name: list(value) if isinstance(value, tuple) else value
-            for name, value in ((name, getattr(made, name)) for name in made.__slots__)}
+        RECORD.write_text(tomli_w.dumps({name: asdict(known[name]) for name in sorted(known)}))
 
 
 if __name__ == "__main__":

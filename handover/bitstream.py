@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -112,11 +111,6 @@ def phase(log: Path) -> str:
     """What nextpnr is doing, by the last line of its log."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return next((line.removeprefix("Info:").strip() for line in reversed(lines) if line.startswith("Info:")), "waits")
-
-
-def median(rows: dict[int, Placed]) -> float:
-    """The median of the clocks of seeds, in MHz."""
-    return statistics.median(each.clock for each in rows.values())
 
 
 def write_bitstream(made: Design, rows: dict[int, Placed], path: Path) -> tuple[int, str]:

@@ -32,6 +32,11 @@ class Placed:
     cells: dict[str, int]
     there: dict[str, int]
 
+    @property
+    def shares(self) -> list[str]:
+        """Cells of each kind of `CELLS`, with their share of those of the chip, for a table."""
+        return [f"{count:,} ({100 * count / max(1, self.there[kind]):.0f} %)" for kind, count in self.cells.items()]
+
 
 def tool(name: str) -> str:
     """The path of a program.

@@ -3,6 +3,7 @@
 They are no part of a configuration: its digest does not depend on what tools reach.
 """
 
+import statistics
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -33,8 +34,8 @@ class MeasuredClock:
 
     @property
     def median(self) -> float:
-        """The median of the seeds in MHz; of an even number of them, the slower one in the middle."""
-        return self.mhz[(len(self.mhz) - 1) // 2]
+        """The median of the seeds in MHz."""
+        return statistics.median(self.mhz)
 
 
 @cache
