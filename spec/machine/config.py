@@ -67,14 +67,14 @@ class Config:
         chain_queue:      Number of decoded chains that can wait for each pipeline.
         message_bytes:    Number of bytes of one message beat: 4, 8 or 16.
         clock_mhz:        Clock frequency in MHz for which the machine is meant. Nothing is computed from it: reports
-                          give times only for a clock that `nnp verify --clock` names.
+                          give times for a clock that was measured, or that `nnp verify --clock` names.
         lazy_update:      Whether the machine has the lazy-update unit, which trains parameters that the host sends.
         softmax_words:    Largest number of words of an output that `v_softmax` takes; 0 for a machine without softmax
                           unit.
         more_functions:   Whether the activation stages compute exp, reciprocal, reciprocal root and root, too, the add
                           stages the largest element and the sum of a vector, and operands can be held.
-        mfu_registers:    Number of registers of each stage of the multi-function units, 3; 0 for as many as a clock of
-                          125 MHz needs, and with `more_functions`, as a reduction takes more cycles than 3.
+        mfu_registers:    Number of registers of each stage of the multi-function units: 3, or 0 for as many as let a
+                          unit alone reach 125 MHz. It is 0 with `more_functions`, whose reductions take longer than 3.
 
     Raises:
         ValueError: a sentence that names the attribute.
