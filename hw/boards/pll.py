@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from amaranth import *
 
 VCO = (400, 800)  #: Least and largest frequency of the oscillator in MHz.
+CLOCKS = (10, 400)  #: Least and largest frequency in MHz that it gives.
 PHASE_DETECTOR = 3.125  #: Least frequency in MHz that it compares.
 
 
@@ -35,8 +36,9 @@ def ratio(board: float, clock: float) -> Ratio:
              for before in range(1, int(board / PHASE_DETECTOR) + 1)
              for feedback in range(1, 81) if board / before * feedback <= clock + 1e-9
              for after in range(1, 129) if VCO[0] <= board / before * feedback * after <= VCO[1]]
-    if not found:
-        raise ValueError(f"the chip makes no clock of {clock:g} MHz from one of {board:g} MHz: choose 10 to 400 MHz")
+    if not found or not CLOCKS[0] <= clock <= CLOCKS[1]:
+        raise ValueError(f"the chip makes no clock of {clock:g} MHz from one of {board:g} MHz: choose "
+                         f"{CLOCKS[0]} to {CLOCKS[1]} MHz")
     return max(found, key=lambda each: (each.clock, -each.before, -abs(each.clock * each.after - 600)))
 
 

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from concord.nnp.lib.options import MACHINES, machine_kind
 from concord.sim.machines.kinds import MachineKind
 
 
@@ -11,7 +12,7 @@ def doctor(
         bool, typer.Option("--clear-cache", help="Remove all cached builds, except those that a process is using.")
     ] = False,
     machine: Annotated[MachineKind | None, typer.Option(
-        "--machine", metavar="[golden|library|cocotb|netlist|serial:PORT]", parser=MachineKind, show_default=False,
+        "--machine", metavar=MACHINES, parser=machine_kind, show_default=False,
         help="Test this machine instead: registers, a memory and a program.")] = None,
     preset: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", help="With --machine: what it is.")] = "ulx3s",

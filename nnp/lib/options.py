@@ -18,8 +18,19 @@ from concord.train.overflow.options import OverflowOptions
 #: Help of `-o` of the commands that write outputs.
 OUTPUTS = ("File to write the outputs to: a .npy array; an .npz file with an array for each output by its name; or a "
            ".csv file with a line for each sample.")
+MACHINES = "[golden|library|cocotb|netlist|serial:PORT]"  #: What `--machine` takes.
+
+
+def machine_kind(name: str) -> MachineKind:
+    """The machine of a name, for typer, which reports the error."""
+    try:
+        return MachineKind(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 Machine = Annotated[MachineKind, typer.Option(
-    "--machine", metavar="[golden|library|cocotb|netlist|serial:PORT]", parser=MachineKind,
+    "--machine", metavar=MACHINES, parser=machine_kind,
     help="Machine that runs the firmware: the numpy model (golden), Verilated hardware as a library or under cocotb, "
          "its netlist after synthesis, or a board at a serial port.")]
 Preset = Annotated[str, typer.Option(
