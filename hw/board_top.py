@@ -6,6 +6,7 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 from concord.hw.boards import pll
 from concord.hw.boards.board import Board
+from concord.hw.host.uart_receiver import uart_step
 from concord.hw.serial_nnp import SerialNNP
 from concord.spec.machine.config import Config
 
@@ -17,6 +18,9 @@ class BoardTop(wiring.Component):
         config: The machine.
         board:  The board.
         clock:  Clock of the machine in MHz, at most; equal to that of the board, it needs no phase-locked loop.
+
+    Raises:
+        ValueError: the chip does not make such a clock, or it is too slow for the serial port.
 
     Members:
         clock: In(1). Clock of the board. button: In(1). Resets the machine; its memories stay.
@@ -30,6 +34,7 @@ class BoardTop(wiring.Component):
     def __init__(self, config: Config, board: Board, clock: float):
         self.ratio = None if clock == board.clock else pll.ratio(board.clock, clock)
         self.mhz = self.ratio.clock if self.ratio else clock
+        uart_step(self.mhz, board.baud)  # before anything is made of it
         self.config, self.board, pins = config, board, board.pins
         more = {"button": In(1)} if pins.reset else {}
         more |= {name: Out(len(several)) for name, several in (("lights", pins.lights), ("high", pins.high)) if several}

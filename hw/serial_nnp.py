@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.host.serial_link import SerialLink
-from concord.hw.host.uart_receiver import PHASE, UartReceiver
+from concord.hw.host.uart_receiver import UartReceiver, uart_step
 from concord.hw.host.uart_sender import UartSender
 from concord.hw.nnp import NNP
 from concord.spec.machine.config import Config
@@ -27,7 +27,7 @@ class SerialNNP(wiring.Component):
     """
 
     def __init__(self, config: Config, clock: float, baud: int = 3_000_000):
-        self.config, self.step = config, round(baud / (clock * 1e6) * (1 << PHASE))
+        self.config, self.step = config, uart_step(clock, baud)
         super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "lights": Out(8)})
 
     def elaborate(self, platform):

@@ -8,6 +8,18 @@ from amaranth.lib.wiring import In, Out
 PHASE = 20  #: Bits of the place inside a bit of the line, as a fraction.
 
 
+def uart_step(clock: float, baud: int) -> int:
+    """The length of a cycle of a clock in MHz in bits of a line, times 2**PHASE.
+
+    Raises:
+        ValueError: a bit is shorter than four cycles.
+    """
+    if clock * 1e6 < 4 * baud:
+        raise ValueError(f"a bit of a line of {baud:,} baud must take four clock cycles or more: choose a clock of at "
+                         f"least {4e-6 * baud:g} MHz, or a lower baud rate")
+    return round(baud / (clock * 1e6) * (1 << PHASE))
+
+
 class UartReceiver(wiring.Component):
     """Takes bytes from a line: a low start bit, eight bits, the lowest first, and a high stop bit.
 
@@ -22,8 +34,6 @@ class UartReceiver(wiring.Component):
     """
 
     def __init__(self, step: int):
-        if not 0 < step <= 1 << PHASE - 2:
-            raise ValueError("a bit of the line must take four clock cycles or more: lower the baud rate")
         self.step = step
         super().__init__({"rx": In(1, init=1), "valid": Out(1), "byte": Out(8)})
 

@@ -146,6 +146,11 @@ def test_a_clock_that_the_loop_does_not_make():
             pll.ratio(25, clock)
 
 
+def test_a_clock_too_slow_for_the_serial_port():
+    with pytest.raises(ValueError, match="a line of 3,000,000 baud must take four .* at least 12 MHz"):
+        BoardTop(preset("tiny"), BOARD, 11)
+
+
 PLACED = Placed(clock=31.0, logic=9.0, wire=23.0, begins="a", ends="b", cells={"TRELLIS_COMB": 1},
                 there={"TRELLIS_COMB": 2})
 
