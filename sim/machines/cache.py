@@ -128,7 +128,7 @@ def under_way() -> dict[str, tuple[int, int]]:
     """For each build that is being made, by its name, the compiled files and all files of C++; 0 of 0 at first."""
     found = {}
     for folder in BUILDS.iterdir() if BUILDS.is_dir() else ():
-        if folder.is_dir() and not (folder / TIMED).exists():
+        if folder.is_dir() and not (folder / TIMED).exists() and _is_made(folder.name):
             sources = len(list(folder.glob("Vtop*.cpp")))
             found[folder.name] = min(len(list(folder.glob("Vtop*.o"))), sources), sources
     return found
@@ -175,6 +175,18 @@ def _remove(folder: Path) -> bool:
     finally:
         os.close(lock)
     return True
+
+
+def _is_made(name: str) -> bool:
+    """Whether a process is making a build; one that ended before its build was done has left the folder alone."""
+    lock = _open_lock(name)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def _open_lock(name: str) -> int:

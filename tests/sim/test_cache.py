@@ -121,11 +121,18 @@ def test_the_doctor_shows_and_clears_the_cache(home):
     assert [build.folder for build in cache.builds()] == [used]
 
 
-def test_builds_under_way_tell_how_far_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "BUILDS", tmp_path)
-    half = "Vtop__0.cpp", "Vtop__1.cpp", "Vtop__1.o"
-    for name, files in {"made": ("Vtop.cpp", cache.TIMED), "begun": (), "half": half}.items():
-        (tmp_path / name).mkdir()
-        for file in files:
-            (tmp_path / name / file).write_text("")
-    assert cache.under_way() == {"begun": (0, 0), "half": (1, 2)}
+def test_builds_under_way_tell_how_far_they_are(home):
+    """A build that a process left is not under way."""
+    found = []
+
+    def make(where):
+        for file in ("Vtop__0.cpp", "Vtop__1.cpp", "Vtop__1.o"):
+            (where / file).write_text("")
+        found.append(cache.under_way())
+
+    made = cache.cached("unit", "0", make)
+    (made.parent / "left").mkdir()
+    assert found == [{made.name: (1, 2)}]
+    assert cache.under_way() == {}
+    begun = cache.cached("unit", "1", lambda where: found.append(cache.under_way()))
+    assert found[1] == {begun.name: (0, 0)}
