@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 from concord.handover.place import CELLS, packed
-from concord.hw.board_top import BoardTop
+from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board, find_board
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.netlist import OPTIONS, script, synthesise
@@ -67,7 +67,7 @@ def main(
 ) -> None:
     """Map a machine in several ways, and print a table of its cells; a machine of the ulx3s's size takes an hour."""
     console, begin, place = Console(width=110 if not sys.stdout.isatty() else None), time.monotonic(), find_board(board)
-    text = verilog(BoardTop(find_config(preset), place, place.clock), "top", Ecp5())
+    text = verilog(BoardTop(find_config(preset), place, clock_on(place, place.clock)), "top", Ecp5())
     ways, found = list(dict.fromkeys([next(iter(WAYS)), *(way or WAYS)])), {}
     for each in ways:
         if each not in WAYS:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from concord.handover.place import ECPPACK, NEXTPNR, Placed, pack, place, tool
-from concord.hw.board_top import BoardTop
+from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.netlist import SCRIPT, synthesise
@@ -49,10 +49,10 @@ def design(config: Config, board: Board, clock: float, folder: Path) -> Design:
     for name in NEXTPNR, ECPPACK:
         tool(name)
     config.require_hardware()
-    top = BoardTop(config, board, clock)
-    text = verilog(top, "top", Ecp5())
+    made = clock_on(board, clock)
+    text = verilog(BoardTop(config, board, made), "top", Ecp5())
     name = hashlib.sha256(repr((text, SCRIPT, board.chip, board.constraints)).encode()).hexdigest()[:12]
-    return Design(folder=folder / name, board=board, text=text, mhz=top.mhz)
+    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz)
 
 
 def netlist(made: Design) -> Path:

@@ -13,7 +13,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.handover import bitstream, place
 from concord.handover.place import Placed
-from concord.hw.board_top import BoardTop
+from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards import pll
 from concord.hw.boards.board import FOLDER, find_board, names
 from concord.hw.lib.ecp5 import Ecp5
@@ -93,7 +93,7 @@ def test_the_board():
     assert 'LOCATE COMP "lights[7]" SITE "H3";' in lines
     assert 'LOCATE COMP "high" SITE "L2";' in lines
     placed = re.findall(r'COMP "([\w\[\]]+)"', BOARD.constraints)
-    top = verilog(BoardTop(preset("tiny"), BOARD, 25.0), "top", Ecp5())
+    top = verilog(BoardTop(preset("tiny"), BOARD, clock_on(BOARD, 25.0)), "top", Ecp5())
     header = re.search(r"^module top\((.*?)\);", top, re.MULTILINE)[1]
     assert {name.split("[")[0] for name in placed} == set(header.split(", "))
 
@@ -148,7 +148,7 @@ def test_a_clock_that_the_loop_does_not_make():
 
 def test_a_clock_too_slow_for_the_serial_port():
     with pytest.raises(ValueError, match="a line of 3,000,000 baud must take four .* at least 12 MHz"):
-        BoardTop(preset("tiny"), BOARD, 11)
+        clock_on(BOARD, 11)
 
 
 PLACED = Placed(clock=31.0, logic=9.0, wire=23.0, begins="a", ends="b", cells={"TRELLIS_COMB": 1},
