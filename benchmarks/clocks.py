@@ -16,7 +16,7 @@ import tomli_w
 import typer
 from concord.benchmarks.routing import DEVICE, boxed, route
 from concord.handover.place import Placed
-from concord.hw.netlist import SCRIPT
+from concord.hw.netlist import Mapping
 from concord.hw.units import component, holds, in_machines
 from concord.lib.processes import calls
 from concord.spec.machine.machine_file import find_config, machine_name
@@ -37,7 +37,7 @@ def measured(machine: str, unit: str, seed: int) -> Placed:
         RuntimeError: a tool fails, or is not installed.
     """
     text = boxed(component(unit, find_config(machine)))
-    name = hashlib.sha256(repr((text, SCRIPT, DEVICE, TARGET, seed)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((text, Mapping().recipe(), DEVICE, TARGET, seed)).encode()).hexdigest()[:16]
     path = KEPT / f"{unit}-{name}.json"
     if not path.exists():
         made = route(text, TARGET, seed)

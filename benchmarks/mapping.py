@@ -17,7 +17,7 @@ from concord.handover.place import CELLS, packed
 from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board, find_board
 from concord.hw.lib.ecp5 import Ecp5
-from concord.hw.netlist import OPTIONS, script, synthesise
+from concord.hw.netlist import Mapping, synthesise
 from concord.hw.verilog import verilog
 from concord.lib.processes import calls
 from concord.spec.machine.machine_file import find_config, machine_name
@@ -25,17 +25,15 @@ from rich.console import Console
 from rich.table import Table
 
 KEPT = Path("build/mapping")
-#: Options of synth_ecp5, and whether idle carries stay, by what is done otherwise than by `nnp build`.
-WAYS = {
-    "as nnp build does": (OPTIONS, False),
-    "idle carries stay": (OPTIONS, True),
-    "multiplexers of slices": ("", False),
-    "registers are moved by ABC": (f"{OPTIONS} -dff", False),
-    "no clock enables": (f"{OPTIONS} -nodffe", False),
-    "constants compared in logic": (f"{OPTIONS} -cmp2softlogic", False),
-    "reads of written words undefined": (f"{OPTIONS} -no-rw-check", False),
-    "no multipliers": (f"{OPTIONS} -nodsp", False),
-    "no block RAM": (f"{OPTIONS} -nobram", False),
+#: How cells are made, by what is done otherwise than by `nnp build`.
+WAYS = {"as nnp build does": Mapping()} | {
+    way: Mapping(options=f"{Mapping().options} {option}") for way, option in (
+        ("registers are moved by ABC", "-dff"), ("no clock enables", "-nodffe"),
+        ("constants compared in logic", "-cmp2softlogic"), ("reads of written words undefined", "-no-rw-check"),
+        ("no multipliers", "-nodsp"), ("no block RAM", "-nobram"))
+} | {
+    "multiplexers of slices": Mapping(options=""), "idle carries stay": Mapping(idle=True),
+    "all registers are flip-flops": Mapping(outside=True),
 }
 
 
@@ -45,13 +43,12 @@ def measured(text: str, board: Board, way: str) -> dict[str, int]:
     Raises:
         RuntimeError: Yosys or nextpnr fails.
     """
-    options, idle = WAYS[way]
-    name = hashlib.sha256(repr((text, script(options=options), idle, board.chip)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((text, WAYS[way].recipe(), board.chip)).encode()).hexdigest()[:16]
     path, work = KEPT / f"{name}.json", KEPT / name
     if not path.exists():
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        netlist = synthesise(text, work, options=options, idle=idle)
+        netlist = synthesise(text, work, WAYS[way])
         path.write_text(json.dumps(packed(netlist, board.chip)))
         shutil.rmtree(work)
     return json.loads(path.read_text())

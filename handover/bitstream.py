@@ -14,7 +14,7 @@ from concord.handover.place import ECPPACK, NEXTPNR, Placed, pack, place, tool
 from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board
 from concord.hw.lib.ecp5 import Ecp5
-from concord.hw.netlist import SCRIPT, synthesise
+from concord.hw.netlist import Mapping, synthesise
 from concord.hw.verilog import verilog
 from concord.lib.processes import workers
 from concord.spec.machine.config import Config
@@ -51,7 +51,7 @@ def design(config: Config, board: Board, clock: float, folder: Path) -> Design:
     config.require_hardware()
     made = clock_on(board, clock)
     text = verilog(BoardTop(config, board, made), "top", Ecp5())
-    name = hashlib.sha256(repr((text, SCRIPT, board.chip, board.constraints)).encode()).hexdigest()[:12]
+    name = hashlib.sha256(repr((text, Mapping().recipe(), board.chip, board.constraints)).encode()).hexdigest()[:12]
     return Design(folder=folder / name, board=board, text=text, mhz=made.mhz)
 
 

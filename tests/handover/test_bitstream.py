@@ -16,6 +16,7 @@ from concord.handover.place import Placed
 from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards import pll
 from concord.hw.boards.board import FOLDER, find_board, names
+from concord.hw.cell_registers import registers_inside
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.lib.pipeline import copies, delay
 from concord.hw.netlist import synthesise
@@ -68,6 +69,41 @@ def test_copies_of_a_register_are_not_merged(make, registers, tmp_path):
     clocked = [cell["connections"] for cell in cells.values() if cell["type"] == "TRELLIS_FF"]
     direct = [ports for ports in clocked if ports.get("LSR", ["0"]) == ["0"]]  # those of the output are reset
     assert len(direct) == 4 * registers
+
+
+def registered(**parameters) -> tuple[dict, dict]:
+    """A multiplier of one bit whose factors and product stand in registers, and its module."""
+    ends = {"A0": [2], "B0": [3], "P0": [4]} | {f"{port}{k}": ["0"] for port in "AB" for k in range(1, 18)}
+    multiplier = {"type": "MULT18X18D", "parameters": {}, "connections": ends,
+                  "port_directions": {port: "output" if port == "P0" else "input" for port in ends}}
+    cells = {"multiplier": multiplier} | {
+        f"register{q}": {"type": "TRELLIS_FF", "parameters": {"CEMUX": "1 ", "REGSET": "RESET"} | parameters,
+                         "connections": {"CLK": [1], "DI": [d], "Q": [q], "LSR": ["0"], "CE": [9]},
+                         "port_directions": dict.fromkeys(("CLK", "DI", "LSR", "CE"), "input") | {"Q": "output"}}
+        for d, q in ((5, 2), (6, 3), (4, 7))}
+    return multiplier, {"ports": {"o": {"direction": "output", "bits": [7]}}, "cells": cells}
+
+
+def test_registers_move_into_a_multiplier():
+    multiplier, module = registered()
+    assert registers_inside(module) == 3
+    assert [multiplier["connections"][port] for port in ("A0", "B0", "P0")] == [[5], [6], [7]]
+    assert [multiplier["parameters"][f"REG_{place}_CLK"] for place in ("INPUTA", "INPUTB", "OUTPUT")] == ["CLK0"] * 3
+
+
+@pytest.mark.parametrize("parameters", [{"CEMUX": "CE"}, {"REGSET": "SET"}, {"CLKMUX": "INV"}], ids=str)
+def test_registers_with_an_enable_or_another_start_stay(parameters):
+    assert registers_inside(registered(**parameters)[1]) == 0
+
+
+@pytest.mark.parametrize(("bit", "left"), [(2, 2), (3, 2), (4, 1)])
+def test_registers_stay_where_a_bit_goes_elsewhere(bit, left):
+    """Both factors, if one of them; the product has no other way."""
+    multiplier, module = registered()
+    module["ports"]["more"] = {"direction": "output", "bits": [bit]}
+    assert registers_inside(module) == 3 - left
+    assert [bool(multiplier["parameters"].get(f"REG_{place}_CLK")) for place in ("INPUTA", "OUTPUT")] == [
+        bit == 4, bit != 4]
 
 
 def test_idle_carries_are_disconnected_and_sums_stay(tmp_path):

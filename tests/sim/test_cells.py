@@ -16,7 +16,11 @@ from concord.tests.pipeline_harness import PipelineHarness
 
 #: Widths of the ports A and B of memories: each width that Yosys makes, and ports of different widths.
 WIDTHS = ((1, 1), (2, 2), (4, 4), (9, 9), (18, 18), (36, 36), (18, 2), (1, 9), (36, 18), (36, 4))
+#: Memories: widths of their ports, and whether words stand in output registers.
+MEMORIES = (*((widths, 0) for widths in WIDTHS), *((widths, 1) for widths in ((9, 9), (36, 36), (36, 18))))
 SIGNS = tuple(product((0, 1), repeat=2))  #: Whether A and B of a multiplier are signed.
+#: Multipliers: whether factors are signed, and whether factors and product stand in registers.
+MULTIPLIERS = (*((signs, (0, 0)) for signs in SIGNS), *(((1, 0), held) for held in ((1, 0), (0, 1), (1, 1))))
 TABLES = np.random.default_rng(1).integers(0, 1 << 16, 64)  #: Contents of lookup tables.
 FLIP_FLOPS = tuple(product(("1", "CE", "INV"), ("SET", "RESET"), ("LSR", "INV")))
 FILL = int.from_bytes(np.random.default_rng(2).bytes(40), "little")  #: What memories hold at first, from address 0.
@@ -36,23 +40,26 @@ class Cells(wiring.Component):
     def __init__(self):
         inputs = {"ada": 14, "adb": 14, "dia": 18, "dib": 18, "cea": 1, "ceb": 1, "wea": 1, "web": 1}
         super().__init__({name: In(width) for name, width in inputs.items()}
-                         | {f"memory{k}": Out(36) for k in range(len(WIDTHS))}
-                         | {f"product{k}": Out(36) for k in range(len(SIGNS))}
+                         | {f"memory{k}": Out(36) for k in range(len(MEMORIES))}
+                         | {f"product{k}": Out(36) for k in range(len(MULTIPLIERS))}
                          | {"models": Out(len(TABLES)), "expressions": Out(len(TABLES)), "held": Out(len(FLIP_FLOPS))})
 
     def elaborate(self, platform):
         m, clk = Module(), ClockSignal()
-        for k, (a, b) in enumerate(WIDTHS):
+        for k, ((a, b), registers) in enumerate(MEMORIES):
+            modes = {f"p_REGMODE_{side}": "OUTREG" for side in "AB" * registers}
             out = getattr(self, f"memory{k}")
             m.submodules += Instance(
                 "DP16KD", p_DATA_WIDTH_A=a, p_DATA_WIDTH_B=b, p_INITVAL_00=Const(FILL, 320), i_CLKA=clk, i_CLKB=clk,
                 i_CEA=self.cea, i_CEB=self.ceb, i_OCEA=1, i_OCEB=1, i_WEA=self.wea, i_WEB=self.web & (a < 36), i_RSTA=0,
-                i_RSTB=0, **{f"i_CS{port}{n}": 0 for port, n in product("AB", range(3))}, **bits("ADA", self.ada),
-                **bits("ADB", self.adb), **bits("DIA", self.dia), **bits("DIB", self.dib), **bits("DOA", out[:18], "o"),
-                **bits("DOB", out[18:], "o"))
-        for k, (a, b) in enumerate(SIGNS):
+                i_RSTB=0, **modes, **{f"i_CS{port}{n}": 0 for port, n in product("AB", range(3))},
+                **bits("ADA", self.ada), **bits("ADB", self.adb), **bits("DIA", self.dia), **bits("DIB", self.dib),
+                **bits("DOA", out[:18], "o"), **bits("DOB", out[18:], "o"))
+        for k, ((a, b), (factors, outcome)) in enumerate(MULTIPLIERS):
+            places = ("INPUTA", "INPUTB") * factors + ("OUTPUT",) * outcome
             m.submodules += Instance(
-                "MULT18X18D", **bits("A", self.dia), **bits("B", self.dib), **bits("C", Const(0, 18)), i_SIGNEDA=a,
+                "MULT18X18D", **{f"p_REG_{place}_CLK": "CLK0" for place in places}, i_CLK0=clk, i_CE0=1, i_RST0=0,
+                **bits("A", self.dia), **bits("B", self.dib), **bits("C", Const(0, 18)), i_SIGNEDA=a,
                 i_SIGNEDB=b, i_SOURCEA=0, i_SOURCEB=0, **bits("P", getattr(self, f"product{k}"), "o"))
         for k, table in enumerate(TABLES.tolist()):
             inputs = {f"i_{name}": self.dia[n] for n, name in enumerate("ABCD")}
@@ -89,6 +96,11 @@ def run():
     return given, harness(**given)
 
 
+def later(shown, cycles: int):
+    """What registers show that follow each other."""
+    return np.concatenate([np.zeros(cycles, shown.dtype), shown[:len(shown) - cycles]])
+
+
 def places(width: int, address: int, *, write: bool) -> list[int]:
     """Where the bits of a word lie, nine places to a byte; -1 for one that its byte enable does not let be written."""
     if width < 9:
@@ -122,21 +134,24 @@ def expected(widths: tuple[int, int], given: dict) -> list[int]:
     return shown
 
 
-@pytest.mark.parametrize("number", range(len(WIDTHS)), ids=[f"{a}-{b}" for a, b in WIDTHS])
+@pytest.mark.parametrize("number", range(len(MEMORIES)), ids=[f"{a}-{b}{'-held' * held}" for (a, b), held in MEMORIES])
 def test_block_ram(run, number):
     given, found = run
-    a, b = WIDTHS[number]
+    (a, b), held = MEMORIES[number]
     without = 18 if a == 36 > b else 0  # port A writes words of 36 bits, and reads nothing
-    wanted = np.array(expected((a, b), given), np.uint64) >> without
+    wanted = later(np.array(expected((a, b), given), np.uint64), held) >> without
     np.testing.assert_array_equal(found[f"memory{number}"] >> without, wanted)
 
 
-@pytest.mark.parametrize("number", range(len(SIGNS)), ids=[f"{'us'[a]}{'us'[b]}" for a, b in SIGNS])
+@pytest.mark.parametrize("number", range(len(MULTIPLIERS)), ids=[f"{'us'[a]}{'us'[b]}{sum(held)}{held[0]}"
+                                                                 for (a, b), held in MULTIPLIERS])
 def test_multiplier(run, number):
     given, found = run
+    signs, held = MULTIPLIERS[number]
     a, b = (given[name] - ((given[name] >> 17 & signed) << 18)
-            for name, signed in zip(("dia", "dib"), SIGNS[number], strict=True))
-    np.testing.assert_array_equal(found[f"product{number}"], (a * b & (1 << 36) - 1).astype(np.uint64))
+            for name, signed in zip(("dia", "dib"), signs, strict=True))
+    wanted = later((a * b & (1 << 36) - 1).astype(np.uint64), sum(held))
+    np.testing.assert_array_equal(found[f"product{number}"], wanted)
 
 
 @pytest.mark.parametrize("form", ["models", "expressions"])
@@ -161,13 +176,15 @@ def test_flip_flops(run):
 
 
 @pytest.mark.parametrize(("cell", "sentence"), [
-    ('DP16KD #(.REGMODE_B("OUTREG"))', "no output registers"),
+    ('DP16KD #(.DATA_WIDTH_A(36), .DATA_WIDTH_B(36), .REGMODE_B("OUTREG"))', "at both ports or at none"),
     ('DP16KD #(.WRITEMODE_A("WRITETHROUGH"))', "keep their output while they write"),
     ("DP16KD #(.DATA_WIDTH_A(3))", "words of 3 and 18 bits are none"),
     ("DP16KD #(.DATA_WIDTH_B(36))", "36 bits only where port A"),
     ('DP16KD #(.CSDECODE_A("0b001"))', "no chip select"),
     ('DP16KD #(.CLKBMUX("INV"))', "no inverted clocks"),
-    ('MULT18X18D #(.REG_OUTPUT_CLK("CLK0"))', "no registers"),
+    ('MULT18X18D #(.REG_OUTPUT_CLK("CLK1"))', "registers at CLK0 only"),
+    ('MULT18X18D #(.REG_INPUTA_CLK("CLK0"))', "both factors or at none"),
+    ('MULT18X18D #(.REG_PIPELINE_CLK("CLK0"))', "registers at A, B and P only"),
     ('MULT18X18D #(.MULT_BYPASS("ENABLED"))', "multiplies always"),
     ('MULT18X18D #(.CAS_MATCH_REG("TRUE"))', "no cascades"),
 ])
