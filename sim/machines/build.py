@@ -25,7 +25,9 @@ RUNS = Path("build/runs")  #: Folder of all testbench runs, relative to the work
 PACKAGES = Path(sysconfig.get_path("platlib"))
 COCOTB = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
 HEADERS = "headers.h"  #: File that includes the headers of Verilator's run-time library.
-FLAGS = ("--cc", "-O3", "--no-timing", "--assert", "-Wno-fatal", "-Wno-lint", "--timescale", "1ns/1ns")
+#: Options of Verilator. To bring statements under one condition together takes half of its time, and saves 4 % of runs.
+FLAGS = ("--cc", "-O3", "-fno-merge-cond-motion", "--no-timing", "--assert", "-Wno-fatal", "-Wno-lint", "--timescale",
+         "1ns/1ns")
 
 
 def environment() -> dict[str, str]:
