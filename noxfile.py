@@ -146,7 +146,7 @@ def lint(session):
 def tests(session):
     """Everything that must pass: `nox -s tests -- -k quantizer` runs some."""
     # Each core has a process of its own; a second thread of PyTorch would only wait for it.
-    python(session, "pytest", "-n", "2", OMP_NUM_THREADS="1")
+    python(session, "pytest", "-n", "2", "--durations", "25", "--durations-min", "5", OMP_NUM_THREADS="1")
 
 
 @nox.session(default=False)
