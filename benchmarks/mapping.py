@@ -28,7 +28,7 @@ KEPT = Path("build/mapping")
 #: How cells are made, by what is done otherwise than by `nnp build`.
 WAYS = {"as nnp build does": Mapping()} | {
     way: Mapping(options=f"{Mapping().options} {option}") for way, option in (
-        ("registers are moved by ABC", "-dff"), ("no clock enables", "-nodffe"),
+        ("registers are moved by ABC", "-dff"), ("ABC in place of ABC9", "-noabc9"), ("no clock enables", "-nodffe"),
         ("constants compared in logic", "-cmp2softlogic"), ("reads of written words undefined", "-no-rw-check"),
         ("no multipliers", "-nodsp"), ("no block RAM", "-nobram"))
 } | {
