@@ -49,7 +49,9 @@ def outputs(module: dict, given: list[np.ndarray], unknown: int) -> list[np.ndar
             value = table >> (8 * d + 4 * c + 2 * b + a) & 1
             found[ends[total]] = value ^ carry
             carry = np.where(value, carry, table >> (2 * b + a) & 1)
-        known |= {bit: value for bit, value in (found | {ends.get("COUT", "x"): carry}).items() if bit != "x"}
+        made = {bit: value for bit, value in (found | {ends.get("COUT", "x"): carry}).items() if bit != "x"}
+        assert not made.keys() & known.keys()  # a bit has one source
+        known |= made
     return [known[bit] for bit in module["ports"]["o"]["bits"]]
 
 
