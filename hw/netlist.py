@@ -1,4 +1,4 @@
-"""From Verilog to cells of an ECP5, as Yosys maps them; idle carries go, and registers move into other cells."""
+"""From Verilog to cells of an ECP5, as Yosys maps them; carries and registers move into cells that are there."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Boards, netlists without idle carries, and what place and route reports; bitstreams where nextpnr is installed."""
+"""Boards, netlists whose registers and carries moved, what place and route report; bitstreams where nextpnr is there."""
 
 import json
 import re
