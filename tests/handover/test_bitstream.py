@@ -1,4 +1,4 @@
-"""Boards, netlists whose registers and carries moved, what place and route report; bitstreams where nextpnr is there."""
+"""Boards, netlists whose registers and carries moved, reports of place and route; bitstreams where nextpnr is there."""
 
 import json
 import re
