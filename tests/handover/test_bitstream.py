@@ -22,6 +22,7 @@ from concord.hw.lib.pipeline import copies, delay
 from concord.hw.netlist import synthesise
 from concord.hw.verilog import YOSYS, verilog
 from concord.spec.machine.config import preset
+from concord.spec.machine.machine_file import find_config
 from concord.tests.command_line import nnp
 
 BOARD = find_board("ulx3s")
@@ -261,3 +262,10 @@ def test_seeds_end_one_by_one(tmp_path):
     (tmp_path / "seed1.json").write_text(json.dumps(asdict(PLACED)))
     assert dict(bitstream.all_placed(made, [1], 1, str)) == {1: PLACED}
     assert bitstream.phase(Path(tmp_path, "none.log")) == "waits"
+
+
+def test_machines_in_files_are_machines_of_hardware():
+    found = sorted((Path(__file__).parents[2] / "machines").glob("*.toml"))
+    assert found
+    for path in found:
+        find_config(str(path)).require_hardware()
