@@ -192,6 +192,18 @@ def test_a_clock_that_the_loop_does_not_make():
             pll.ratio(25, clock)
 
 
+@pytest.mark.parametrize(("cell", "unit"), [
+    ("$flatten\\machine.\\nnp.\\core.\\decoder.$procdff$12", "machine.nnp.core.decoder"), ("$abc$1", "$abc$1")])
+def test_units_of_cells(cell, unit):
+    assert place.unit(cell) == unit
+
+
+def test_why_nextpnr_failed():
+    log = "Info:   TRELLIS_COMB: 33861/  24288   139%\nInfo:  DP16KD:  19/ 56  33%\nERROR: no BELs remaining\n"
+    assert place.failure(log) == "the machine does not fit the chip: 33,861 COMB of 24,288"
+    assert place.failure("ERROR: cannot parse\n") == "cannot parse"
+
+
 def test_a_clock_too_slow_for_the_serial_port():
     with pytest.raises(ValueError, match="a line of 3,000,000 baud must take four .* at least 12 MHz"):
         clock_on(BOARD, 11)
