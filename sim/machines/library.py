@@ -13,7 +13,7 @@ import numpy as np
 from amaranth.lib.wiring import Component
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import ROOT, lean, named_signals, verilate
+from concord.sim.machines.build import FLAGS, ROOT, lean, named_signals, verilate
 from concord.sim.machines.cache import cached, keep_only
 from concord.spec.machine.config import Config
 
@@ -82,7 +82,7 @@ def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path
         verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="nnp.so", optimise=OPTIMISE)
         keep_only(where, {"nnp.so", "nnp.v"})
 
-    key = text + SHIM.read_text() + shlex.join([*flags, *arguments, OPTIMISE])
+    key = text + SHIM.read_text() + shlex.join([*FLAGS, *flags, *arguments, OPTIMISE])
     return cached("library", key, make) / "nnp.so"
 
 

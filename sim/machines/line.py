@@ -7,7 +7,7 @@ from pathlib import Path
 
 from concord.hw.serial_nnp import SerialNNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import lean, verilate
+from concord.sim.machines.build import FLAGS, lean, verilate
 from concord.sim.machines.cache import cached, keep_only
 from concord.sim.machines.library import OPTIMISE, cached_verilog, reset_in_register
 from concord.spec.machine.config import Config
@@ -34,7 +34,8 @@ def build_line(config: Config, clock: float, baud: int) -> Path:
         verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="line.so", optimise=OPTIMISE)
         keep_only(where, {"line.so", "nnp.v"})
 
-    return cached("line", text + SHIM.read_text() + shlex.join([*flags, *arguments, OPTIMISE]), make) / "line.so"
+    key = text + SHIM.read_text() + shlex.join([*FLAGS, *flags, *arguments, OPTIMISE])
+    return cached("line", key, make) / "line.so"
 
 
 class WiredBoard:
