@@ -32,7 +32,7 @@ WAYS = {"as nnp build does": Mapping()} | {
         ("constants compared in logic", "-cmp2softlogic"), ("reads of written words undefined", "-no-rw-check"),
         ("no multipliers", "-nodsp"), ("no block RAM", "-nobram"))
 } | {
-    "multiplexers of slices": Mapping(options=""), "chains of carries as Yosys makes them": Mapping(idle=True),
+    "multiplexers of slices": Mapping(options=""), "chains of carries as Yosys makes them": Mapping(long=True),
     "all registers are flip-flops": Mapping(outside=True),
 }
 

@@ -54,7 +54,7 @@ class BoardTop(wiring.Component):
     """
 
     def __init__(self, config: Config, board: Board, clock: Clock):
-        self.config, self.board, self.made, pins = config, board, clock, board.pins
+        self.config, self.board, self.rate, pins = config, board, clock, board.pins
         more = {"button": In(1)} if pins.reset else {}
         more |= {name: Out(len(several)) for name, several in (("lights", pins.lights), ("high", pins.high)) if several}
         super().__init__({"clock": In(1), "rx": In(1, init=1), "tx": Out(1, init=1), **more})
@@ -64,13 +64,13 @@ class BoardTop(wiring.Component):
         m.domains.sync = sync = ClockDomain()
         m.domains.always = always = ClockDomain(reset_less=True)
         locked, running = Signal(), Signal()
-        if self.made.ratio:
-            m.submodules.pll = pll.instance(self.made.ratio, self.clock, sync.clk, locked)
+        if self.rate.ratio:
+            m.submodules.pll = pll.instance(self.rate.ratio, self.clock, sync.clk, locked)
         else:
             m.d.comb += [sync.clk.eq(self.clock), locked.eq(1)]
         m.submodules.reset = FFSynchronizer(
             locked & ~self.button if self.board.pins.reset else locked, running, o_domain="always", init=0)
-        m.submodules.machine = machine = SerialNNP(self.config, self.made.mhz, self.board.baud)
+        m.submodules.machine = machine = SerialNNP(self.config, self.rate.mhz, self.board.baud)
         m.d.comb += [always.clk.eq(sync.clk), sync.rst.eq(~running), machine.rx.eq(self.rx), self.tx.eq(machine.tx)]
         if self.board.pins.lights:
             m.d.comb += self.lights.eq(machine.lights)

@@ -22,13 +22,13 @@ class Mapping:
     Attributes:
         plain:   Whether to do without multipliers and block RAM: lookup tables, carry cells and small memories do all.
         options: Options of synth_ecp5: without multiplexers of slices, functions of five inputs take two LUT4.
-        idle:    Whether chains of carry cells stay as they are, with cells that begin and end them.
+        long:    Whether chains of carry cells stay as Yosys makes them; nextpnr adds cells that begin and end them.
         outside: Whether all registers are flip-flops.
     """
 
     plain: bool = False
     options: str = "-nowidelut"
-    idle: bool = False
+    long: bool = False
     outside: bool = False
 
     def script(self, top: str) -> str:
@@ -73,7 +73,7 @@ def synthesise(text: str, folder: Path, mapping: Mapping | None = None, *, top: 
     module = design["modules"][top]
     if not mapping.outside:
         registers_inside(module)
-    if not mapping.idle:
+    if not mapping.long:
         shorten_chains(module)
     path.write_text(json.dumps(design | {"modules": {top: module}}))  # without descriptions of cells
     return path
