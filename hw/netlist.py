@@ -35,14 +35,14 @@ class Mapping:
         """Yosys's commands from top.v to top.json.
 
         Names of wires are hidden: ABC takes none twice, and wires that nothing uses keep theirs, which makes Yosys
-        fail. Those of cells stay, so that a path names the units through which it goes.
+        fail. Instead, cells keep the names of the units in which they lie.
         """
         mapping = f"synth_ecp5 -top {top} {self.options}" + " -nodsp -nobram" * self.plain
         return "; ".join([
-            "read_verilog top.v", f"hierarchy -top {top}", "rename -hide w:*", "proc",
-            f"setattr -set keep 1 {_KEPT}", "opt_expr", "opt_clean", "wreduce",
-            f"{mapping} -run :map_luts", "opt_clean -purge", f"{mapping} -run map_luts:check", "blackbox =A:whitebox",
-            "setattr -unset src c:* w:*", "write_json top.json"])
+            "read_verilog top.v", f"{mapping} -run begin:coarse", "rename -hide w:*", "proc",
+            f"setattr -set keep 1 {_KEPT}", "opt_expr", "opt_clean", "wreduce", "flatten -scopename",
+            f"{mapping} -run coarse:map_luts", "opt_clean -purge", f"{mapping} -run map_luts:check",
+            "blackbox =A:whitebox", "setattr -unset src c:* w:*", "write_json top.json"])
 
     def recipe(self, top: str = "top") -> str:
         """All that decides a netlist beside the Verilog, for the name under which it is kept."""
@@ -71,9 +71,19 @@ def synthesise(text: str, folder: Path, mapping: Mapping | None = None, *, top: 
     path = folder / "top.json"
     design = json.loads(path.read_text())
     module = design["modules"][top]
+    name_units(module)
     if not mapping.outside:
         registers_inside(module)
     if not mapping.long:
         shorten_chains(module)
     path.write_text(json.dumps(design | {"modules": {top: module}}))  # without descriptions of cells
     return path
+
+
+def name_units(module: dict) -> None:
+    """Begin the name of each cell with the units in which it lies, which Yosys writes beside it."""
+    def named(name: str, cell: dict) -> str:
+        units = cell["attributes"].pop("scopename", None)
+        return name if units is None or name.startswith("$flatten") else f"{units.replace(' ', '.')}.{name}"
+
+    module["cells"] = {named(name, cell): cell for name, cell in module["cells"].items()}

@@ -28,7 +28,8 @@ def build(
     """Make a bitstream of a machine, whose host is at the board's serial port.
 
     What yosys and nextpnr have done is kept in build/boards, so that a command that was stopped goes on. The bitstream
-    is that of the fastest seed, if it reaches the clock.
+    is that of the fastest seed, if it reaches the clock. A nextpnr of your own, which is faster than the package, is
+    taken where the variable NEXTPNR_ECP5 names it.
     """
     import statistics
     from dataclasses import replace
@@ -52,12 +53,13 @@ def build(
     check_writable(output)
     console = Console(stderr=True)
     steps, rows = Steps(console, 3), {}
-    with steps.step("synthesise", "minutes, where it has not been done before") as note:
+    status = console.status("")
+    say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
+    with steps.step("synthesise", "minutes, where it has not been done before") as note, status:
         made = bitstream.design(config, place, clock or place.clock, Path("build/boards"))
-        bitstream.netlist(made)
+        bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
-    with steps.step("place and route", f"{seeds} seeds, minutes to an hour for each"), console.status("") as status:
-        say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
+    with steps.step("place and route", f"{seeds} seeds, minutes to an hour for each"), status:
         for seed, found in bitstream.all_placed(made, list(range(1, seeds + 1)), processes, say):
             rows[seed] = found
             console.print(f"seed {seed}: {found.clock:.1f} MHz", highlight=False)

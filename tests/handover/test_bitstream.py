@@ -193,7 +193,8 @@ def test_a_clock_that_the_loop_does_not_make():
 
 
 @pytest.mark.parametrize(("cell", "unit"), [
-    ("$flatten\\machine.\\nnp.\\core.\\decoder.$procdff$12", "machine.nnp.core.decoder"), ("$abc$1", "$abc$1")])
+    ("$flatten\\machine.\\nnp.\\core.\\decoder.$procdff$12", "machine.nnp.core.decoder"), ("$abc$1", "$abc$1"),
+    ("machine.nnp.core.decoder.$auto$ff.cc:337:slice$7", "machine.nnp.core.decoder")])
 def test_units_of_cells(cell, unit):
     assert place.unit(cell) == unit
 
@@ -210,7 +211,7 @@ def test_a_clock_too_slow_for_the_serial_port():
 
 
 PLACED = Placed(clock=31.0, logic=9.0, wire=23.0, begins="a", ends="b", cells={"TRELLIS_COMB": 1},
-                there={"TRELLIS_COMB": 2})
+                there={"TRELLIS_COMB": 2}, tool="nextpnr-0.11")
 
 
 def test_a_seed_that_is_too_slow_writes_nothing(tmp_path):
@@ -224,10 +225,29 @@ def test_a_seed_that_is_too_slow_writes_nothing(tmp_path):
 
 def test_what_was_placed_is_kept(tmp_path, monkeypatch):
     made = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0)
+    monkeypatch.setattr(bitstream, "nextpnr_version", lambda: PLACED.tool)
     monkeypatch.setattr(bitstream, "place", lambda *_, **__: PLACED)
     assert bitstream.placed(made, 3) == PLACED
     monkeypatch.setattr(bitstream, "place", None)
     assert bitstream.placed(made, 3) == PLACED
+    other = replace(PLACED, tool="nextpnr-1.0")
+    monkeypatch.setattr(bitstream, "nextpnr_version", lambda: other.tool)
+    monkeypatch.setattr(bitstream, "place", lambda *_, **__: other)
+    assert bitstream.placed(made, 3) == other
+
+
+def test_a_nextpnr_of_ones_own(tmp_path, monkeypatch):
+    own = tmp_path / "nextpnr-ecp5"
+    monkeypatch.setenv("NEXTPNR_ECP5", str(own))
+    with pytest.raises(RuntimeError, match=r"\$NEXTPNR_ECP5 is .* no program: give the path of one"):
+        place.tool(place.NEXTPNR)
+    own.write_text("#!/bin/sh\necho '\"nextpnr-ecp5\" -- Place and Route (Version nextpnr-0.9-2-gabc)' >&2\n")
+    own.chmod(0o755)
+    assert place.tool(place.NEXTPNR) == str(own)
+    assert place.nextpnr_version() == "nextpnr-0.9-2-gabc"
+    own.write_text("#!/bin/sh\necho hello\n")
+    with pytest.raises(RuntimeError, match="does not give the version of nextpnr: hello"):
+        place.nextpnr_version()
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
@@ -240,7 +260,7 @@ def test_what_cannot_be_built_is_a_sentence(words, sentence):
     assert sentence in done.output
 
 
-class Blinker(wiring.Component):
+class Counter(wiring.Component):
     """A counter, whose highest bit is a light."""
 
     def __init__(self):
@@ -254,6 +274,17 @@ class Blinker(wiring.Component):
         return m
 
 
+class Blinker(Counter):
+    """A counter two modules below this one."""
+
+    def elaborate(self, platform):
+        m, inner = Module(), Module()
+        m.submodules.outer = inner
+        inner.submodules.counter = counter = Counter()
+        m.d.comb += self.light.eq(counter.light)
+        return m
+
+
 @HAS_NEXTPNR
 def test_a_bitstream(tmp_path):
     """From Verilog to a bitstream, with a design that is placed in seconds."""
@@ -261,6 +292,7 @@ def test_a_bitstream(tmp_path):
     found = place.place(netlist, [*BOARD.chip, "--lpf-allow-unconstrained"], target=25, seed=1, name="seed1")
     assert found.clock > 100
     assert found.cells["TRELLIS_FF"] == 24
+    assert found.begins == found.ends == "outer.counter"
     made = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0)
     best, digest = bitstream.write_bitstream(made, {1: found}, tmp_path / "out" / "x.bit")
     assert best == 1
@@ -271,8 +303,9 @@ def test_a_bitstream(tmp_path):
 @HAS_NEXTPNR
 def test_seeds_end_one_by_one(tmp_path):
     made = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0)
-    (tmp_path / "seed1.json").write_text(json.dumps(asdict(PLACED)))
-    assert dict(bitstream.all_placed(made, [1], 1, str)) == {1: PLACED}
+    kept = replace(PLACED, tool=place.nextpnr_version())
+    (tmp_path / "seed1.json").write_text(json.dumps(asdict(kept)))
+    assert dict(bitstream.all_placed(made, [1], 1, str)) == {1: kept}
     assert bitstream.phase(Path(tmp_path, "none.log")) == "waits"
 
 
