@@ -14,6 +14,7 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET
 from concord.hw.lib.payloads import OPERANDS, word
 from concord.hw.lib.queue import Queue, through_queue
+from concord.hw.lib.reset_domain import reset_too
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mfu.pixel_pipeline import PixelPipeline
 from concord.hw.mfu.softmax import Softmax
@@ -153,7 +154,7 @@ class Core(wiring.Component):
     def _mvm(self, m):
         """Connect the multiplier, which starts every program with an empty MvmQ."""
         mvm, copy, decoder = self.mvm, self.copy, self.decoder
-        m.submodules.mvm = ResetInserter(self.start & ~decoder.running)(mvm)
+        m.submodules.mvm = reset_too(m, "mvm", self.start & ~decoder.running)(mvm)
         m.submodules.loads = loads = Queue(copy.load.p.shape(), 2)
         wiring.connect(m, copy.load, loads.i)
         wiring.connect(m, self.fetch.o, mvm.operand)

@@ -8,6 +8,7 @@ from concord.hw.host.control import BUS, Control
 from concord.hw.host.counters import EventCounters
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_output import MessageOutput
+from concord.hw.lib.reset_domain import reset_too
 from concord.spec.host.registers import Status
 from concord.spec.machine.config import Config
 
@@ -46,7 +47,7 @@ class NNP(wiring.Component):
         m.submodules.message_input = inward = MessageInput(config)
         m.submodules.message_output = outward = MessageOutput(config)
         m.submodules.counters = counters = EventCounters(counted(config))
-        m.submodules.core = ResetInserter(control.reset)(core)
+        m.submodules.core = reset_too(m, "core", control.reset)(core)
         for name, member in BUS.items():
             ours, theirs = getattr(self, name), getattr(control, name)
             m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)

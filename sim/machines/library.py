@@ -13,12 +13,11 @@ import numpy as np
 from amaranth.lib.wiring import Component
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import FLAGS, ROOT, lean, named_signals, verilate
+from concord.sim.machines.build import FLAGS, OPTIMISE, ROOT, lean, named_signals, verilate
 from concord.sim.machines.cache import cached, keep_only
 from concord.spec.machine.config import Config
 
 SHIM = Path(__file__).with_name("shim.cpp")
-OPTIMISE = "-O1"
 REFUSED = "-Werror-USERFATAL"  #: Models of cells end the build where they do not model a mode.
 
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
@@ -79,7 +78,7 @@ def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path
 
     def make(where: Path) -> None:
         (where / "nnp.v").write_text(lean(text))
-        verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="nnp.so", optimise=OPTIMISE)
+        verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="nnp.so")
         keep_only(where, {"nnp.so", "nnp.v"})
 
     key = text + SHIM.read_text() + shlex.join([*FLAGS, *flags, *arguments, OPTIMISE])

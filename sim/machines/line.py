@@ -7,9 +7,9 @@ from pathlib import Path
 
 from concord.hw.serial_nnp import SerialNNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import FLAGS, lean, verilate
+from concord.sim.machines.build import FLAGS, OPTIMISE, lean, verilate
 from concord.sim.machines.cache import cached, keep_only
-from concord.sim.machines.library import OPTIMISE, cached_verilog, reset_in_register
+from concord.sim.machines.library import cached_verilog, reset_in_register
 from concord.spec.machine.config import Config
 
 SHIM = Path(__file__).with_name("line_shim.cpp")
@@ -31,7 +31,7 @@ def build_line(config: Config, clock: float, baud: int) -> Path:
 
     def make(where: Path) -> None:
         (where / "nnp.v").write_text(lean(text))
-        verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="line.so", optimise=OPTIMISE)
+        verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="line.so")
         keep_only(where, {"line.so", "nnp.v"})
 
     key = text + SHIM.read_text() + shlex.join([*FLAGS, *flags, *arguments, OPTIMISE])
