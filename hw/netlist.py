@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -76,6 +77,7 @@ def synthesise(text: str, folder: Path, mapping: Mapping | None = None, *, top: 
         registers_inside(module)
     if not mapping.long:
         shorten_chains(module)
+    number_leaves(module)
     path.write_text(json.dumps(design | {"modules": {top: module}}))  # without descriptions of cells
     return path
 
@@ -87,3 +89,19 @@ def name_units(module: dict) -> None:
         return name if units is None or name.startswith("$flatten") else f"{units.replace(' ', '.')}.{name}"
 
     module["cells"] = {named(name, cell): cell for name, cell in module["cells"].items()}
+
+
+def number_leaves(module: dict) -> None:
+    """Let the names of cells differ behind their last dot.
+
+    nextpnr takes that part for a name, and tries one number after another where many have the same, as the thousands of
+    carry cells do.
+    """
+    seen = Counter()
+
+    def named(name: str) -> str:
+        leaf = name.rpartition(".")[2]
+        seen[leaf] += 1
+        return f"{name}${seen[leaf]}" if seen[leaf] > 1 else name
+
+    module["cells"] = {named(name): cell for name, cell in module["cells"].items()}

@@ -105,6 +105,13 @@ def test_a_unit_on_gates_gives_golden_s_bits(made, given, instances):
                                                                                 "product": 0}
 
 
+def test_names_of_cells_differ_behind_their_last_dot(made):
+    """nextpnr takes that part for a name, and would try number after number for the carry cells."""
+    names = made["modules"]["unit"]["cells"]
+    assert len({name.rpartition(".")[2] for name in names}) == len(names)
+    assert any("ccu2c_i$" in name for name in names)
+
+
 def test_registers_are_inside_block_ram_and_multipliers(made):
     cells = made["modules"]["unit"]["cells"].values()
     held = [cell["parameters"] for cell in cells if cell["type"] in ("DP16KD", "MULT18X18D")]
