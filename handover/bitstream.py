@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from concord.handover.place import ECPPACK, NEXTPNR, Placed, nextpnr_version, pack, place, tool
+from concord.handover.place import ECPPACK, NEXTPNR, PLACERS, Placed, nextpnr_version, pack, place, tool
 from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board
 from concord.hw.lib.ecp5 import Ecp5
@@ -31,28 +31,36 @@ class Design:
         board:  The board.
         text:   Verilog.
         mhz:    Clock in MHz.
+        placer: One of `PLACERS`.
     """
 
     folder: Path
     board: Board
     text: str
     mhz: float
+    placer: str = PLACERS[0]
+
+    def file(self, seed: int, kind: str) -> Path:
+        """A file of what a seed gave."""
+        return self.folder / f"{self.placer}{seed}.{kind}"
 
 
-def design(config: Config, board: Board, clock: float, folder: Path) -> Design:
+def design(config: Config, board: Board, clock: float, folder: Path, placer: str = PLACERS[0]) -> Design:
     """The design of a machine on a board, for a clock of at most `clock` MHz, below a folder.
 
     Raises:
-        ValueError: the machine or the clock cannot be made.
+        ValueError: the machine or the clock cannot be made, or there is no such placer.
         RuntimeError: nextpnr or ecppack is not installed.
     """
+    if placer not in PLACERS:
+        raise ValueError(f"there is no placer {placer!r}: choose one of {', '.join(PLACERS)}")
     for name in NEXTPNR, ECPPACK:
         tool(name)
     config.require_hardware()
     made = clock_on(board, clock)
     text = verilog(BoardTop(config, board, made), "top", Ecp5())
     name = hashlib.sha256(repr((text, Mapping().recipe(), board.chip, board.constraints)).encode()).hexdigest()[:12]
-    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz)
+    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer)
 
 
 def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
@@ -84,13 +92,13 @@ def placed(made: Design, seed: int) -> Placed:
     Raises:
         RuntimeError: nextpnr fails: the machine does not fit, for one.
     """
-    path = made.folder / f"seed{seed}.json"
+    path = made.file(seed, "json")
     if path.exists():
         kept = Placed(**json.loads(path.read_text()))
         if kept.tool == nextpnr_version():
             return kept
     done = place(made.folder / "top.json", [*made.board.chip, "--lpf", "top.lpf"], target=made.mhz, seed=seed,
-                 name=f"seed{seed}")
+                 name=path.stem, placer=made.placer)
     path.write_text(json.dumps(asdict(done)))
     return done
 
@@ -111,7 +119,7 @@ def all_placed(
             for one in done:
                 yield running.pop(one), one.result()
             for seed in sorted(running.values()):
-                say(f"seed {seed}, {time.monotonic() - begin:.0f} s: {phase(made.folder / f'seed{seed}.log')}")
+                say(f"seed {seed}, {time.monotonic() - begin:.0f} s: {phase(made.file(seed, 'log'))}")
 
 
 def phase(log: Path, mark: str = "Info:") -> str:
@@ -131,8 +139,8 @@ def write_bitstream(made: Design, rows: dict[int, Placed], path: Path) -> tuple[
     if rows[best].clock < made.mhz:
         raise ValueError(f"no bitstream is written: the fastest seed, {best}, reaches {rows[best].clock:.1f} MHz of "
                          f"{made.mhz:g}; try --clock {rows[best].clock * 0.95:.0f}, or other seeds")
-    packed = made.folder / f"seed{best}.bit"
-    pack(made.folder / f"seed{best}.config", packed)
+    packed = made.file(best, "bit")
+    pack(made.file(best, "config"), packed)
     data = packed.read_bytes()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

