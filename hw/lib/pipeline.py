@@ -25,7 +25,7 @@ def delay_control(m: Module, signal, cycles: int):
 def copies(m: Module, signal, count: int, *, reset_less: bool = True) -> list:
     """`signal` one cycle later in `count` registers, of which each drives a part of what `signal` would drive alone.
 
-    Synthesis merges equal registers; it leaves those with the attribute `keep` apart, see `handover.netlist`.
+    Synthesis merges equal registers; it leaves those with the attribute `keep` apart, see `hw.netlist`.
     """
     made = [Signal(signal.shape(), name=f"copy{k}", reset_less=reset_less, attrs={"keep": 1}) for k in range(count)]
     m.d.sync += [copy.eq(signal) for copy in made]

@@ -6,9 +6,13 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+PART = 36  #: Largest number of bits that one set of control registers drives.
+
 
 class ReservedQueue(wiring.Component):
-    """Holds transfers in order. It does not check for space, so only the addresses fan out to all bits of a wide word.
+    """Holds transfers in order. It does not check for space, so that little fans out to all bits of a wide word.
+
+    A word lies in parts, each with control registers of its own, which go in step.
 
     Args:
         shape: Shape of the payload.
@@ -29,17 +33,30 @@ class ReservedQueue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        width = Shape.cast(self.shape).width
-        m.submodules.memory = memory = Memory(shape=width, depth=self.depth, init=[])
+        taken, given = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        for k, first in enumerate(range(0, len(taken), PART)):
+            part = slice(first, first + PART)
+            valid = self._part(m, k, taken[part], given[part])
+            if k == 0:
+                m.d.comb += self.o.valid.eq(valid)
+        return m
+
+    def _part(self, m, k: int, taken, given):
+        """Connect the bits of one part. Returns whether there is a word at `o`."""
+        m.submodules[f"memory{k}"] = memory = Memory(shape=len(taken), depth=self.depth, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
-        entering, leaving, some, load = Signal(self.address_bits), Signal(self.address_bits), Signal(), Signal()
+        entering, leaving, some, valid = (
+            Signal(bits, name=f"{name}{k}", attrs={"keep": 1}) for name, bits in
+            (("entering", self.address_bits), ("leaving", self.address_bits), ("some", 1), ("valid", 1)))
+        load, word = Signal(name=f"load{k}"), Signal(len(taken), name=f"word{k}")
+        following = (leaving + 1)[:self.address_bits]
         m.d.comb += [
-            write.addr.eq(entering), write.data.eq(self.i.payload), write.en.eq(self.i.valid), read.addr.eq(leaving),
-            load.eq(some & (self.o.ready | ~self.o.valid))]
+            write.addr.eq(entering), write.data.eq(taken), write.en.eq(self.i.valid), read.addr.eq(leaving),
+            load.eq(some & (self.o.ready | ~valid)), given.eq(word)]
         m.d.sync += [
             entering.eq(entering + self.i.valid), leaving.eq(leaving + load),
-            some.eq(self.i.valid | (some & ~(load & ((leaving + 1)[:self.address_bits] == entering)))),
-            self.o.valid.eq(load | (self.o.valid & ~self.o.ready))]
+            some.eq(self.i.valid | (some & ~(load & (following == entering)))),
+            valid.eq(load | (valid & ~self.o.ready))]
         with m.If(load):
-            m.d.sync += Value.cast(self.o.payload).eq(read.data)
-        return m
+            m.d.sync += word.eq(read.data)
+        return valid
