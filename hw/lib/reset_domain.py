@@ -1,19 +1,13 @@
 """A unit that another signal than the machine's reset sets back, too."""
 
 from amaranth import *
+from concord.hw.lib.sharing import shared
 
 
 class SharingRenamer(DomainRenamer):
-    """Amaranth's renaming of clock domains, which copies an expression once, not once for each of its uses."""
+    """Amaranth's renaming of clock domains."""
 
-    def __init__(self, name: str):
-        super().__init__(name)
-        self._renamed = {}
-
-    def on_value(self, value):
-        if id(value) not in self._renamed:
-            self._renamed[id(value)] = super().on_value(value), value  # no other object gets the id of one that is kept
-        return self._renamed[id(value)][0]
+    on_value = shared(DomainRenamer.on_value)
 
 
 def reset_too(m: Module, name: str, reset: Value) -> SharingRenamer:
