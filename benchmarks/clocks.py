@@ -15,7 +15,7 @@ from typing import Annotated
 import tomli_w
 import typer
 from concord.benchmarks.routing import DEVICE, boxed, route
-from concord.handover.place import Placed
+from concord.handover.place import Placed, nextpnr_version
 from concord.hw.netlist import Mapping
 from concord.hw.units import component, holds, in_machines
 from concord.lib.processes import calls
@@ -37,7 +37,8 @@ def measured(machine: str, unit: str, seed: int) -> Placed:
         RuntimeError: a tool fails, or is not installed.
     """
     text = boxed(component(unit, find_config(machine)))
-    name = hashlib.sha256(repr((text, Mapping().recipe(), DEVICE, TARGET, seed)).encode()).hexdigest()[:16]
+    decides = text, Mapping().recipe(), nextpnr_version(), DEVICE, TARGET, seed
+    name = hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
     path = KEPT / f"{unit}-{name}.json"
     if not path.exists():
         made = route(text, TARGET, seed)

@@ -20,6 +20,7 @@ def test_a_slower_unit_is_named():
 
 def test_what_was_routed_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(clocks, "nextpnr_version", lambda: "nextpnr-1.0")
     monkeypatch.setattr(clocks, "route", lambda *_: MADE)
     assert clocks.measured("tiny", "crc", 1) == MADE
     monkeypatch.setattr(clocks, "route", None)
