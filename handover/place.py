@@ -150,7 +150,7 @@ def read_report(path: Path) -> Placed:
 def unit(cell: str) -> str:
     """The unit in which a cell lies, by the name of the cell."""
     names = re.findall(r"(?<![\w$])[a-z]\w*(?=\.)", cell.replace("$flatten\\", "").replace("\\", ""))
-    return ".".join(names[:4]) or cell
+    return ".".join(names[:5]) or cell
 
 
 def pack(config: Path, bitstream: Path) -> None:

@@ -29,8 +29,8 @@ def build(
     """Make a bitstream of a machine, whose host is at the board's serial port.
 
     What yosys and nextpnr have done is kept in build/boards, so that a command that was stopped goes on. The bitstream
-    is that of the fastest seed, if it reaches the clock. A nextpnr of your own, which is faster than the package, is
-    taken where the variable NEXTPNR_ECP5 names it.
+    is that of the fastest seed, if it reaches the clock. Where the variable
+    NEXTPNR_ECP5 names a nextpnr of your own, that one is taken.
     """
     import statistics
     from dataclasses import replace
