@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 from concord.sim.stimulus.placement import Placement, changed, movement, with_base
 from concord.spec.isa.chain import Registers
-from concord.spec.isa.check import Sequencer
+from concord.spec.isa.check import WalkState, Sequencer
 from concord.spec.isa.instructions import LOOP_DEPTH, REGISTER_BITS, STAGES, Instruction, Op, Reg, encode, specs
 from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.isa.rules import Violation
@@ -34,6 +34,8 @@ class ProgramGenerator:
         self.program: list[int] = []
         self._open = 0
         self._known, self._state = None, None  # A program, and the state at its end.
+        self._checked: WalkState | None = None  # The last place outside loops; what stands before it is not walked again.
+        self._before = 0  # Number of words that the program moves up to there.
 
     def extend(self):
         """Try to append a random part; nothing is appended if the program would not be legal."""
@@ -56,34 +58,28 @@ class ProgramGenerator:
             self._known, self._state = self.program, Sequencer(self.config, self.program, list(self.modes))
             # The walk stops at the erased instruction after the last one.
             with suppress(Violation):
-                deque(self._state.walk(repeat=False), 0)
+                deque(self._state.walk(repeat=False, start=self._checked), 0)
         return self._state
-
-    def _moved(self, program: list[int]) -> int:
-        """Number of words that a program moves; counting stops once it exceeds the budget.
-
-        Raises:
-            Violation: the program is not legal.
-        """
-        moved = 0
-        for chain in Sequencer(self.config, program, list(self.modes)).walk():
-            moved += (chain.source_words + chain.result_words) * chain.registers.iterations
-            if moved > self.budget:
-                break
-        return moved
 
     def _append(self, words: list[int]) -> bool:
         closing = [encode(Instruction(op=Op.END_LOOP))] * self._open + [encode(Instruction(op=Op.END))]
         program = self.program + words
         if len(program) + len(closing) > self.config.instructions:
             return False
+        walked, moved = Sequencer(self.config, program + closing, list(self.modes)), self._before
         try:
-            fits = self._moved(program + closing) <= self.budget
+            for chain in walked.walk(start=self._checked):
+                moved += (chain.source_words + chain.result_words) * chain.registers.iterations
+                if moved > self.budget:
+                    return False
         except Violation:
             return False
-        if fits:
-            self.program = program
-        return fits
+        self.program = program
+        if not self._open:
+            self._checked, self._before = WalkState(
+                address=len(program), registers=walked.registers, bases=walked.bases, held=walked.held,
+                modes=tuple(walked.modes), executed=walked.executed - 1), moved  # it has executed `end`, too
+        return True
 
     def _loop(self):
         before = self.program

@@ -54,6 +54,27 @@ class _Loop:
     first: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkState:
+    """A place of a program outside loops, from which a walk can go on.
+
+    Attributes:
+        address:   Address of the next instruction.
+        registers: Scalar registers.
+        bases:     Base registers.
+        held:      Number of words in MvmQ.
+        modes:     Whether each tile is in integer mode.
+        executed:  Number of instructions executed.
+    """
+
+    address: int
+    registers: Registers
+    bases: Movement
+    held: int
+    modes: tuple[bool, ...]
+    executed: int
+
+
 class Sequencer:
     """Walks through a program; keeps loops, scalar and base registers, the words in MvmQ and the modes of tiles.
 
@@ -77,21 +98,24 @@ class Sequencer:
         self._bodies: dict[int, tuple[Instruction, ...]] = {}
         self._chains: dict[tuple[int, Registers, Movement], Chain] = {}
 
-    def walk(self, *, repeat: bool = True) -> Iterator[Chain]:
+    def walk(self, *, repeat: bool = True, start: WalkState | None = None) -> Iterator[Chain]:
         """Yield the checked chains in program order, from the start of the program to `end`.
 
         Args:
             repeat: Whether loops run all their passes. If not, a loop ends after a pass that changes nothing but base
                     registers; its other passes are checked in closed form.
+            start:  WalkState where another walk through the same words has been, to begin there.
 
         Raises:
             Violation: the program stops here.
         """
-        self.registers, self.held, self.executed = Registers.reset(self.config), 0, 0
-        self.bases = NO_BASES
+        start = start or WalkState(address=0, registers=Registers.reset(self.config), bases=NO_BASES, held=0,
+                               modes=tuple(self.modes), executed=0)
+        self.registers, self.bases, self.held, self.executed = start.registers, start.bases, start.held, start.executed
+        self.modes[:] = start.modes
         self._loops: list[_Loop] = []
         self._repeats = repeat
-        address = 0
+        address = start.address
         while (instruction := self._fetch(address)).op != Op.END:
             if instruction.op in SOURCES:
                 chain = self._chain(address)
