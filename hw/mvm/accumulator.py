@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import adder_tree
 from concord.hw.lib.pipeline import copies, delay, delay_control
-from concord.hw.mvm.matrix_rf import ROWS
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
+from concord.hw.mvm.row_groups import along, lateness
 from concord.hw.mvm.tile_engine import result_bits
 from concord.spec.machine.config import Config
 
@@ -21,10 +21,12 @@ class Accumulator(wiring.Component):
         config: The machine.
 
     Members:
-        terms: In. Results of the tile engines, [engine][row], `terms_after` cycles after what says of them:
+        terms: In. Results of the tile engines, [engine][row], `terms_after` cycles and the row's lateness
+            (`hw.mvm.row_groups`) after what says of them:
         valid, last: In(1). `terms` hold a beat; it is the last beat of a row of tiles.
         rows: In. Number of rows whose overflow events count.
-        totals: Out(1). Pulse: totals of a row of tiles can be picked up from the next cycle on.
+        totals: Out(1). Pulse: totals of a row of tiles can be picked up, the first word from the next cycle on, each
+            other word a cycle after the word before it.
         select: In(range). Word of the totals to read.
         o: Out. Totals [lane] of that word, two cycles later.
         partial, excess: Out. Number of sums that did not fit and largest excess; 0 if the configuration does not count.
@@ -55,15 +57,12 @@ class Accumulator(wiring.Component):
         valid = delay_control(m, self.valid, self.latency)
         last = delay(m, self.last, self.latency)
         m.d.comb += self.totals.eq(valid & last)
-        # Each pair of these bits drives the registers of a few rows. With one for all rows, wires would be too slow.
-        marks = copies(m, Cat(valid, self.totals), -(-config.native_dim // ROWS), reset_less=False)
         exact, totals = [], []
-        for r in range(config.native_dim):
+        for r, (there, complete) in enumerate(along(m, Cat(valid, self.totals), config, reset_less=False)):
             term = adder_tree(m, [engine[r] for engine in self.terms])
             kept = Signal(signed(bits), name=f"sum{r}")  # a reset in the middle of a row of tiles clears it
             total = Signal(signed(bits), name=f"total{r}", reset_less=True)
             exact.append(kept + term)
-            there, complete = marks[r // ROWS]
             with m.If(complete):  # the flip-flops' own reset takes no gates, a choice of 0 would
                 m.d.sync += kept.eq(0)
             with m.Elif(there):
@@ -75,10 +74,12 @@ class Accumulator(wiring.Component):
             m.d.sync += self.o[lane].eq(Cat(totals[lane::config.mfu_lanes]).word_select(select, bits).as_signed())
 
         if config.count_overflows:
-            width = max(len(value) for value in exact)
+            width, late = max(len(value) for value in exact), lateness(config)
+            exact = [delay(m, value, late[-1] - each) for value, each in zip(exact, late, strict=True)]
+            after = self.terms_after + late[-1]
             m.submodules.overflow = overflow = OverflowCounter(config.native_dim, width, bits)
             m.d.comb += [
-                overflow.valid.eq(delay_control(m, valid, self.terms_after)),
-                overflow.used.eq(delay(m, self.rows, self.latency + self.terms_after)), overflow.values.eq(Cat(exact)),
+                overflow.valid.eq(delay_control(m, valid, after)),
+                overflow.used.eq(delay(m, self.rows, self.latency + after)), overflow.values.eq(Cat(exact)),
                 self.partial.eq(overflow.misfits), self.excess.eq(overflow.excess)]
         return m

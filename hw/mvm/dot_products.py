@@ -64,6 +64,18 @@ def groups(config: Config, cycles: int) -> Iterator[Group]:
             yield group
 
 
+def joins(config: Config) -> int:
+    """Cycles in which rows in lookup tables join their planes, or multiply rows in multipliers and take them apart.
+
+    Multipliers need two cycles more than planes. Elements with exponents of their own have no planes: these are the
+    cycles of `float_cycles`.
+    """
+    fmts = config.weights, config.activations
+    if any(fmt.precision for fmt in fmts):
+        return float_cycles(fmts)
+    return plane_cycles(fmts[0].bits) + 2 * (config.multipliers > 0)
+
+
 class SharedProducts:
     """Arithmetic of the groups of one engine.
 

@@ -6,10 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import UNCHECKED, low_high
 from concord.hw.lib.payloads import lane_group
-from concord.hw.lib.pipeline import copies, delay
+from concord.hw.lib.pipeline import delay
+from concord.hw.mvm.row_groups import along
 from concord.spec.machine.config import Config
-
-ROWS = 4  #: Rows that get their operand, address or control from one of several equal registers.
 
 
 def record(config: Config) -> data.StructLayout:
@@ -46,8 +45,8 @@ class MatrixRf(wiring.Component):
         marks: Out. Zero marks that were read, [bank].
 
     Timing:
-        `o` follows by `latency` cycles, `marks` by one. What is written can be read from the next cycle on; what a read
-        yields in the same cycle is undefined.
+        A row of `o` follows by `latency` cycles and the row's lateness (`hw.mvm.row_groups`), `marks` by one. What is
+        written can be read from the next cycle on; what a read yields in the same cycle is undefined.
     """
 
     latency = 3
@@ -68,21 +67,18 @@ class MatrixRf(wiring.Component):
         tiles, size = config.matrix_tiles // config.tile_engines, record(config).size
         bank, _ = low_high(self.write.tile, config.tile_engines)
         here = Cat(self.write.valid & (bank == j) for j in range(config.tile_engines))
-        count = -(-config.native_dim // ROWS)
-        writes = list(zip(copies(m, self.write, count), copies(m, here, count, reset_less=False), strict=True))
+        writes = list(zip(along(m, self.write, config), along(m, here, config, reset_less=False), strict=True))
         mark_bank, mark_index = low_high(self.mark.tile, config.tile_engines)
         for j in range(config.tile_engines):
-            # Copies of the write are on their way to their rows while those of the address are on theirs.
-            addresses = copies(m, Cat(self.group, self.beside(j, self.tile)), len(writes))
-            for r in range(config.native_dim):
-                written, in_bank = writes[r // ROWS]
+            addresses = along(m, Cat(self.group, self.beside(j, self.tile)), config)
+            for r, (address, (written, in_bank)) in enumerate(zip(addresses, writes, strict=True)):
                 m.submodules[f"bank{j}_row{r}"] = memory = Memory(
                     shape=size, depth=tiles * config.groups, init=[], attrs=UNCHECKED)
                 write, read = memory.write_port(), memory.read_port()
                 m.d.comb += [
                     write.addr.eq(Cat(written.group, low_high(written.tile, config.tile_engines)[1])),
                     write.data.eq(written.record), write.en.eq(in_bank[j] & (written.row == r)),
-                    read.addr.eq(addresses[r // ROWS]), Value.cast(self.o[j][r]).eq(delay(m, read.data, 1))]
+                    read.addr.eq(address), Value.cast(self.o[j][r]).eq(delay(m, read.data, 1))]
             m.submodules[f"marks{j}"] = memory = Memory(
                 shape=range(config.groups + 1), depth=tiles, init=[], attrs=UNCHECKED)
             write, read = memory.write_port(), memory.read_port()

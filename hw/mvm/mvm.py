@@ -24,6 +24,7 @@ from concord.hw.mvm.operand_rotator import OperandRotator
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
+from concord.hw.mvm.row_groups import lateness
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.mvm.vector_rf import VectorRf
 from concord.spec.machine import timing
@@ -224,11 +225,13 @@ class MatrixVectorMultiplier(wiring.Component):
         config = self.config
         per_row = config.lanes * config.tile_engines
         operands = [x for engine in self.engines for x in engine.operand.mantissas]
-        operands = [mantissa(delay(m, x, TileEngine.weights_after), config.activations) for x in operands]
-        weights = [[mantissa(w, config.weights) for bank in matrix_rf.o for w in bank[r].mantissas]
-                   for r in range(config.native_dim)]
+        late = lateness(config)  # all rows count in the cycle of the last one
+        operands = [mantissa(delay(m, x, TileEngine.weights_after + late[-1]), config.activations) for x in operands]
+        weights = [[mantissa(delay(m, w, late[-1] - each), config.weights)
+                    for bank in matrix_rf.o for w in bank[r].mantissas] for r, each in enumerate(late)]
         products = [x * weight for row in weights for x, weight in zip(operands, row, strict=True)]
         m.submodules.products = counter = OverflowCounter(len(products), len(products[0]), config.product_bits)
         m.d.comb += [
-            counter.valid.eq(valid), counter.used.eq(rows * per_row), counter.values.eq(Cat(products)),
+            counter.valid.eq(delay_control(m, valid, late[-1])),
+            counter.used.eq(delay(m, rows, late[-1]) * per_row), counter.values.eq(Cat(products)),
             self.events.product.eq(counter.misfits), self.events.excess_product.eq(counter.excess)]

@@ -5,10 +5,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.arithmetic import adder_tree
-from concord.hw.lib.pipeline import copies, delay
-from concord.hw.mvm.dot_products import SharedProducts, float_cycles, float_dot, groups, plane_cycles, plane_dot
-from concord.hw.mvm.matrix_rf import ROWS, record
+from concord.hw.lib.pipeline import delay
+from concord.hw.mvm.dot_products import SharedProducts, float_dot, groups, joins, plane_cycles, plane_dot
+from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
+from concord.hw.mvm.row_groups import along, lateness
 from concord.spec.machine.config import Config
 
 _SHIFTS = 3  # levels of the shifter in one cycle
@@ -31,11 +32,12 @@ class TileEngine(wiring.Component):
     Members:
         operand: In {mantissas, exponent}. One lane group of the vector.
         integer: In(1). Integer mode; it comes with the operand.
-        weights: In. One record for each row, `weights_after` cycles after the operand.
+        weights: In. One record for each row, `weights_after` cycles and the lateness of the row after the operand.
         o: Out. Results of all rows.
 
     Timing:
-        One operand a cycle; results follow it by `latency` cycles. Never stalls; reset does nothing.
+        One operand a cycle; the result of a row follows it by `latency` cycles and the lateness of the row
+        (`hw.mvm.row_groups`). Never stalls; reset does nothing.
     """
 
     weights_after = 2
@@ -48,60 +50,48 @@ class TileEngine(wiring.Component):
             "o": Out(data.ArrayLayout(signed(self.width), config.native_dim))})
 
     @property
-    def joins(self) -> int:
-        """Cycles in which rows in lookup tables join their planes, or multiply rows in multipliers and take them apart.
-
-        Multipliers need two cycles more than planes. Elements with exponents of their own have no planes: these are the
-        cycles of `float_cycles`.
-        """
-        fmts = self.config.weights, self.config.activations
-        if any(fmt.precision for fmt in fmts):
-            return float_cycles(fmts)
-        return plane_cycles(fmts[0].bits) + 2 * (self.config.multipliers > 0)
-
-    @property
     def dot_latency(self) -> int:
         """Cycles from weights to dot products."""
-        return (self.config.lanes - 1).bit_length() + self.joins
+        return (self.config.lanes - 1).bit_length() + joins(self.config)
 
     @property
     def latency(self) -> int:
-        """Cycles from operand to result: weights, dot products, alignment."""
+        """Cycles from operand to the result of the first row: weights, dot products, alignment."""
         return self.weights_after + self.dot_latency + -(-shift_bits(self.config) // _SHIFTS)
 
     def elaborate(self, platform):
         m = Module()
-        # An operand goes to all rows. A register of it for every few rows keeps wires short.
-        before = data.StructLayout({"operand": self.operand.shape(), "integer": 1})
-        vectors = [data.View(before, copy) for copy in copies(
-            m, delay(m, Cat(self.operand, self.integer), self.weights_after - 1), -(-self.config.native_dim // ROWS))]
-        integers = [delay(m, vector.integer, self.dot_latency) for vector in vectors]
+        config, before = self.config, data.StructLayout({"operand": self.operand.shape(), "integer": 1})
+        vectors = [data.View(before, register) for register in along(
+            m, delay(m, Cat(self.operand, self.integer), self.weights_after - 1), config)]
+        integers = along(m, delay(m, self.integer, self.weights_after - 1 + self.dot_latency), config)
         dots = self._dots(m, platform, [list(vector.operand.mantissas) for vector in vectors])
-        for r, (weights, dot, o) in enumerate(zip(self.weights, dots, self.o, strict=True)):
-            vector = vectors[r // ROWS]
-            amount = Mux(vector.integer, 0, weights.exponent + vector.operand.exponent)[:shift_bits(self.config)]
-            m.d.comb += o.eq(self._aligned(m, dot, delay(m, amount, self.dot_latency), integers[r // ROWS]))
+        for weights, vector, integer, dot, o in zip(self.weights, vectors, integers, dots, self.o, strict=True):
+            amount = Mux(vector.integer, 0, weights.exponent + vector.operand.exponent)[:shift_bits(config)]
+            m.d.comb += o.eq(self._aligned(m, dot, delay(m, amount, self.dot_latency), integer))
         return m
 
     def _dots(self, m, platform, vectors):
         """Dot products of all rows, `dot_latency` cycles later.
 
         Args:
-            vectors: Equal operands, of which each one is for the next few rows.
+            vectors: The operand for each row.
         """
-        config, fmts = self.config, (self.config.weights, self.config.activations)
+        config, fmts, cycles = self.config, (self.config.weights, self.config.activations), joins(self.config)
         rows = [list(weights.mantissas) for weights in self.weights]
-        shared, dots, chosen = SharedProducts(fmts, config.lanes), [], list(groups(config, self.joins))
-        total = adder_tree(m, vectors[0]) if any(group.rows > 1 for group in chosen) else None
+        shared, dots, chosen = SharedProducts(fmts, config.lanes), [], list(groups(config, cycles))
+        total, late = adder_tree(m, vectors[0]) if any(group.rows > 1 for group in chosen) else None, lateness(config)
         for group in chosen:
-            taken, vector = rows[len(dots):len(dots) + group.rows], vectors[len(dots) // ROWS]
-            dots += [delay(m, dot, self.joins - group.cycles) for dot in shared.dots(m, group, taken, vector, total)]
+            first, past = len(dots), len(dots) + group.rows
+            if total is not None and first:
+                total = delay(m, total, late[first] - late[first - 1])
+            dots += [delay(m, dot, cycles - group.cycles)
+                     for dot in shared.dots(m, group, rows[first:past], vectors[first], total)]
+        others = list(zip(rows, vectors, strict=True))[len(dots):]
         if any(fmt.precision for fmt in fmts):
-            return dots + [float_dot(m, platform, row, vectors[r // ROWS], fmts=fmts)
-                           for r, row in enumerate(rows[len(dots):], len(dots))]
-        return dots + [delay(m, plane_dot(m, platform, row, vectors[r // ROWS], fmts=fmts),
-                             self.joins - plane_cycles(fmts[0].bits))
-                       for r, row in enumerate(rows[len(dots):], len(dots))]
+            return dots + [float_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
+        return dots + [delay(m, plane_dot(m, platform, row, vector, fmts=fmts), cycles - plane_cycles(fmts[0].bits))
+                       for row, vector in others]
 
     def _aligned(self, m, value, amount, integer):
         """The sum, shifted to the grid of the accumulator."""

@@ -6,6 +6,7 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.mvm.matrix_rf import MatrixRf, mark_write, record, record_write
+from concord.hw.mvm.row_groups import lateness
 from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import clock, start
 
@@ -16,6 +17,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 N, ENGINES, TILES, GROUPS = CONFIG.native_dim, CONFIG.tile_engines, CONFIG.matrix_tiles, CONFIG.groups
 WRITE, MARK, RECORD = Packer(record_write(CONFIG)), Packer(mark_write(CONFIG)), Packer(record(CONFIG))
 READ = Packer(data.ArrayLayout(data.ArrayLayout(RECORD.width, N), ENGINES))
+LATE = lateness(CONFIG)
 MARKS = Packer(data.ArrayLayout(range(GROUPS + 1), ENGINES))
 
 
@@ -34,7 +36,8 @@ async def reads_what_was_written(dut):
     records, marks = {}, {}
     await start(dut, "write", "mark", "tile", "group", "mark_tile")
     checked = 0
-    due, wanted_marks = deque({} for _ in range(MatrixRf.latency)), {}  # what reads must show, the oldest one first
+    # What reads must show, the oldest one first, and the first rows first.
+    due, wanted_marks = deque({} for _ in range(MatrixRf.latency + LATE[-1])), {}
     for tile, row, group in writes + again:
         value, mark, target = int.from_bytes(rng.bytes(RECORD.width // 8 + 1)), int(rng.integers(GROUPS + 1)), tile
         value &= (1 << RECORD.width) - 1
@@ -46,7 +49,9 @@ async def reads_what_was_written(dut):
         dut.tile.value, dut.group.value, dut.mark_tile.value = asked, part, other
         await clock(dut)
         got, got_marks = READ.of(int(dut.o.value)), MARKS.of(int(dut.marks.value))
-        wanted = due.popleft()
+        wanted = {(bank, r): want for age in set(LATE) for (bank, r), want in due[LATE[-1] - age].items()
+                  if LATE[r] == age}
+        due.popleft()
         for (bank, r), want in wanted.items():
             assert_equal(f"row {r} of bank {bank}", got[bank][r], want)
         for bank, want in wanted_marks.items():

@@ -9,6 +9,7 @@ from concord.golden.mvm.overflow import wrap
 from concord.golden.mvm.tile_engine import lane_sums
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
+from concord.hw.mvm.row_groups import lateness
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, stored, unpack
 from concord.sim.drivers.stream import drive_pipeline
@@ -27,7 +28,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 DUT = TileEngine(CONFIG)
-WIDTH, LATENCY = DUT.width, DUT.latency
+WIDTH, LATENCY, LATE = DUT.width, DUT.latency, lateness(CONFIG)
 
 
 def exponents(rng, fmt, shape):
@@ -50,12 +51,15 @@ async def matches_golden(dut):
     integer = rng.random(cycles) < 0.3
 
     after = TileEngine.weights_after
-    late = {"mantissas": np.roll(stored(weights, fmts[0]), after, 0), "exponent": np.roll(scales, after, 0)}
+    coming = (np.arange(cycles)[:, None] - after - LATE) % cycles  # the record of each row that comes in a cycle
+    late = {"mantissas": stored(weights, fmts[0])[coming, np.arange(n)], "exponent": scales[coming, np.arange(n)]}
     inputs = {"operand": pack(operand(CONFIG), {"mantissas": stored(vector, fmts[1]), "exponent": scale}),
               "integer": integer, "weights": pack(data.ArrayLayout(record(CONFIG), n), late)}
-    got = unpack(data.ArrayLayout(signed(WIDTH), n), (await drive_pipeline(dut, inputs, ["o"], LATENCY))["o"])
+    shown = unpack(data.ArrayLayout(signed(WIDTH), n), (await drive_pipeline(dut, inputs, ["o"], LATENCY))["o"])
+    leaving = (np.arange(cycles)[:, None] + LATE) % cycles
+    got = np.asarray(shown)[leaving, np.arange(n)]
     sums = lane_sums(weights[None], vector, lanes)[0, :, :, 0].astype(object)
     shift = np.where(integer[:, None], 0, CONFIG.alignment + scales + scale[:, None]).astype(object)
     # The last weights came after the last operand.
-    assert_equal("o", got, wrap(sums << shift, WIDTH), where=np.arange(cycles)[:, None] < cycles - after,
+    assert_equal("o", got, wrap(sums << shift, WIDTH), where=np.arange(cycles)[:, None] < cycles - after - max(LATE),
                  integer=integer, weights=weights, vector=vector, weight_exponent=scales, vector_exponent=scale)
