@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 from concord.sim.stimulus.placement import Placement, changed, movement, with_base
 from concord.spec.isa.chain import Registers
-from concord.spec.isa.check import WalkState, Sequencer
+from concord.spec.isa.check import Sequencer, WalkState
 from concord.spec.isa.instructions import LOOP_DEPTH, REGISTER_BITS, STAGES, Instruction, Op, Reg, encode, specs
 from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.isa.rules import Violation
@@ -34,7 +34,8 @@ class ProgramGenerator:
         self.program: list[int] = []
         self._open = 0
         self._known, self._state = None, None  # A program, and the state at its end.
-        self._checked: WalkState | None = None  # The last place outside loops; what stands before it is not walked again.
+        #: The last place outside loops; what stands before it is not walked again.
+        self._checked: WalkState | None = None
         self._before = 0  # Number of words that the program moves up to there.
 
     def extend(self):
