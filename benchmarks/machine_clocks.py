@@ -14,7 +14,7 @@ from typing import Annotated
 import tomli_w
 import typer
 from concord.handover import bitstream
-from concord.handover.place import CELLS, PLACERS, Placed
+from concord.handover.place import CELLS, PLACERS, ROUTERS, Placed
 from concord.hw.boards.board import find_board
 from concord.machines.fit import products
 from concord.spec.machine.clocks import RECORD, MeasuredClock, recorded
@@ -42,6 +42,7 @@ def main(
     clock: Annotated[float, typer.Option(help="Clock in MHz that placement aims at.")] = 100,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds of placement, from 1 on.")] = 5,
     placer: Annotated[str, typer.Option(help=f"nextpnr's placer: {', '.join(PLACERS)}.")] = PLACERS[0],
+    router: Annotated[str, typer.Option(help=f"nextpnr's router: {', '.join(ROUTERS)}.")] = ROUTERS[0],
     processes: Annotated[int, typer.Option("-n", min=1, help="Number of seeds at a time.")] = 2,
     record: Annotated[bool, typer.Option("--record", help="Write the clocks into the table of recorded ones.")] = False,
 ) -> None:
@@ -56,7 +57,7 @@ def main(
         raise typer.BadParameter(f"--record takes presets only, and {own[0]} is none")
     for machine in machines:
         config, name, place = find_config(machine), machine_name(machine), find_board(board)
-        design = bitstream.design(config, place, clock, FOLDER, placer)
+        design = bitstream.design(config, place, clock, FOLDER, placer, router)
         say(f"{name}: synthesise, minutes where it has not been done before")
         bitstream.netlist(design)
         rows = {}

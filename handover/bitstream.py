@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from concord.handover.place import ECPPACK, NEXTPNR, PLACERS, Placed, nextpnr_version, pack, place, tool
+from concord.handover.place import ECPPACK, NEXTPNR, PLACERS, ROUTERS, Placed, nextpnr_version, pack, place, tool
 from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board
 from concord.hw.lib.ecp5 import Ecp5
@@ -32,6 +32,7 @@ class Design:
         text:   Verilog.
         mhz:    Clock in MHz.
         placer: One of `PLACERS`.
+        router: One of `ROUTERS`.
     """
 
     folder: Path
@@ -39,28 +40,32 @@ class Design:
     text: str
     mhz: float
     placer: str = PLACERS[0]
+    router: str = ROUTERS[0]
 
     def file(self, seed: int, kind: str) -> Path:
         """A file of what a seed gave."""
-        return self.folder / f"{self.placer}{seed}.{kind}"
+        return self.folder / f"{self.placer}-{self.router}-{seed}.{kind}"
 
 
-def design(config: Config, board: Board, clock: float, folder: Path, placer: str = PLACERS[0]) -> Design:
+def design(config: Config, board: Board, clock: float, folder: Path, placer: str = PLACERS[0],
+           router: str = ROUTERS[0]) -> Design:
     """The design of a machine on a board, for a clock of at most `clock` MHz, below a folder.
 
     Raises:
-        ValueError: the machine or the clock cannot be made, or there is no such placer.
+        ValueError: the machine or the clock cannot be made, or there is no such placer or router.
         RuntimeError: nextpnr or ecppack is not installed.
     """
-    if placer not in PLACERS:
-        raise ValueError(f"there is no placer {placer!r}: choose one of {', '.join(PLACERS)}")
+    for kind, given, known in ("placer", placer, PLACERS), ("router", router, ROUTERS):
+        if given not in known:
+            raise ValueError(f"there is no {kind} {given!r}: choose one of {', '.join(known)}")
     for name in NEXTPNR, ECPPACK:
         tool(name)
     config.require_hardware()
     made = clock_on(board, clock)
     text = verilog(BoardTop(config, board, made), "top", Ecp5())
     name = hashlib.sha256(repr((text, Mapping().recipe(), board.chip, board.constraints)).encode()).hexdigest()[:12]
-    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer)
+    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer,
+                  router=router)
 
 
 def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
@@ -98,7 +103,7 @@ def placed(made: Design, seed: int) -> Placed:
         if kept.tool == nextpnr_version():
             return kept
     done = place(made.folder / "top.json", [*made.board.chip, "--lpf", "top.lpf"], target=made.mhz, seed=seed,
-                 name=path.stem, placer=made.placer)
+                 name=path.stem, placer=made.placer, router=made.router)
     path.write_text(json.dumps(asdict(done)))
     return done
 

