@@ -16,7 +16,7 @@ from concord.hw.cascade import Cascade
 from concord.hw.verilog import verilog
 from concord.sim.drivers.configs import to_text
 from concord.sim.machines.build import build, simulate
-from concord.sim.machines.library import nnp_verilog
+from concord.sim.machines.library import nnp_verilog, reset_in_register
 from concord.spec.machine.config import Config
 
 START = 60  #: Seconds within which a simulation must begin.
@@ -24,7 +24,7 @@ START = 60  #: Seconds within which a simulation must begin.
 
 def build_simulation(config: Config, *, dut: Component | None = None, waves: bool = False) -> Path:
     """Verilate the NNP, or `dut` if given, for cocotb, and return the folder of the build."""
-    text = nnp_verilog(config) if dut is None else verilog(dut, "nnp")
+    text = reset_in_register(nnp_verilog(config)) if dut is None else verilog(dut, "nnp")
     return build(text, "nnp", waves=waves)
 
 
