@@ -179,11 +179,11 @@ def _coefficients(without: str = "") -> dict[str, np.ndarray]:
     for name, features in UNITS.items():
         rows = [row for row in measured if row.unit == name and row.machine != without]
         logic = [row.cells["LUT4"] - sum(ram.lut4 for ram in memories(row.config) if ram.unit == name) for row in rows]
-        found[name] = _least_squares(np.array([features(row.config) for row in rows], float), np.array(logic, float))
+        found[name] = least_squares(np.array([features(row.config) for row in rows], float), np.array(logic, float))
     return found
 
 
-def _least_squares(features: np.ndarray, values: np.ndarray) -> np.ndarray:
+def least_squares(features: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Coefficients of the smallest relative errors, none of them negative: those that would be are left out."""
     weighted = features / values[:, None]
     used = np.flatnonzero(features.any(0))
