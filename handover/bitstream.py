@@ -10,6 +10,8 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from concord.handover import floorplan
+from concord.handover.floorplan import fix_blocks
 from concord.handover.place import ECPPACK, NEXTPNR, PLACERS, ROUTERS, Placed, nextpnr_version, pack, place, tool
 from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board
@@ -63,7 +65,9 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     config.require_hardware()
     made = clock_on(board, clock)
     text = verilog(BoardTop(config, board, made), "top", Ecp5())
-    name = hashlib.sha256(repr((text, Mapping().recipe(), board.chip, board.constraints)).encode()).hexdigest()[:12]
+    places = Path(floorplan.__file__).read_text()
+    decides = text, Mapping().recipe(), places, board.chip, board.constraints
+    name = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
     return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer,
                   router=router)
 
@@ -84,7 +88,11 @@ def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
                 running = pool.submit(synthesise, made.text, work)
                 while not wait([running], LOOK).done:
                     say(phase(work / "yosys.log", "Executing "))
-                running.result().replace(kept)
+                found = running.result()
+            whole = json.loads(found.read_text())
+            fix_blocks(whole["modules"]["top"], made.board.device)
+            found.write_text(json.dumps(whole))
+            found.replace(kept)
         finally:
             shutil.rmtree(work)
     (made.folder / "top.lpf").write_text(made.board.constraints)

@@ -1,0 +1,50 @@
+"""Places of block RAM and multipliers of the matrix."""
+
+import re
+
+import pytest
+from concord.handover.floorplan import STRIPS, fix_blocks
+from concord.hw.boards.board import DEVICES
+
+#: Sites of block RAM and multipliers, from the data sheet of the ECP5.
+SITES = {"12k": (56, 28), "25k": (56, 28), "45k": (108, 72), "85k": (208, 156)}
+
+
+def module(rows: int, multipliers: int) -> dict:
+    """Rows of two block RAMs, of which the first ones feed multipliers, and a block RAM of another unit."""
+    def memory(net: int) -> dict:
+        return {"type": "DP16KD", "port_directions": {"DOA0": "output", "DIA0": "input"},
+                "connections": {"DOA0": [net], "DIA0": [0]}}
+
+    cells = {f"machine.matrix_rf.bank0_row{row}.0.{part}": memory(2 + 2 * row + part)
+             for row in reversed(range(rows)) for part in range(2)}
+    cells |= {f"product{k}": {"type": "MULT18X18D", "port_directions": {"A0": "input", "P0": "output"},
+                              "connections": {"A0": [2 + 2 * k], "P0": [1000 + k]}} for k in range(multipliers)}
+    return {"cells": cells | {"other.0.0": memory(1)}}
+
+
+def test_every_chip_has_its_sites():
+    assert set(STRIPS) == set(DEVICES) == set(SITES)
+    for device, strips in STRIPS.items():
+        assert (4 * len(strips.columns) * len(strips.memories), 4 * len(strips.columns) * len(strips.multipliers)
+                ) == SITES[device]
+
+
+@pytest.mark.parametrize("device", STRIPS)
+def test_rows_are_neighbours(device):
+    made = module(rows=SITES[device][0] // 4 + 1, multipliers=5)
+    assert fix_blocks(made, device) == len(made["cells"]) - 1
+    places = {name: cell["attributes"]["BEL"] for name, cell in made["cells"].items() if "attributes" in cell}
+    assert len(set(places.values())) == len(places)
+    assert "other.0.0" not in places
+    at = [tuple(map(int, re.match(r"X(\d+)/Y(\d+)/EBR(\d)", places[f"machine.matrix_rf.bank0_row{row}.0.0"]).groups()))
+          for row in range(SITES[device][0] // 4)]
+    assert all(abs(x - beside) <= 12 for (x, y, _), (beside, other, _) in zip(at, at[1:], strict=False))
+    assert {number for _, _, number in at} <= {0, 1, 2, 3}
+    assert places["product0"] == f"X4/Y{STRIPS[device].multipliers[0]}/MULT18_0"
+
+
+def test_a_machine_that_leaves_most_sites_is_left_alone():
+    made = module(rows=20, multipliers=5)
+    assert fix_blocks(made, "85k") == 0
+    assert not any("attributes" in cell for cell in made["cells"].values())
