@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.host.counters import LATE
 from concord.spec.host import registers
 from concord.spec.host.registers import Register
 from concord.spec.isa.instructions import END_BITS
@@ -35,10 +36,10 @@ class Control(wiring.Component):
         peer: Out(32). Register PEER.
         error_address: In. Address of an instruction, or the end of the instruction buffer.
         counter: Out(stream index). Request to read a counter; taken when it can be read now.
-        count: In(32). Value of that counter, in the next cycle.
+        count: In(32). Value of that counter, `EventCounters.LATE` cycles later.
 
     Timing:
-        A write takes 2 cycles, a read 3 cycles, and a read of a counter 4 or more.
+        A write takes 2 cycles, a read 3 cycles, and a read of a counter 6 or more.
     """
 
     codes = (Register,)
@@ -84,7 +85,7 @@ class Control(wiring.Component):
 
     def _read(self, m):
         """Take an address, look up the register or request a counter, and respond."""
-        address, value = Signal(10), Signal(32)
+        address, value, waited = Signal(10), Signal(32), Signal(range(LATE))
         first = Register.COUNTERS >> 2
         is_counter = (address >= first) & (address < first + len(registers.counters(self.config)))
         with m.Switch(address):
@@ -104,6 +105,11 @@ class Control(wiring.Component):
                 with m.If(~is_counter):
                     m.next = "ANSWER"
                 with m.Elif(self.counter.ready):
+                    m.next = "WAIT"
+            with m.State("WAIT"):
+                m.d.sync += waited.eq(waited + 1)
+                with m.If(waited == LATE - 2):
+                    m.d.sync += waited.eq(0)
                     m.next = "COUNT"
             with m.State("COUNT"):
                 m.d.sync += self.s_axil_rdata.eq(self.count)

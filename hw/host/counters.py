@@ -8,12 +8,15 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
+from concord.hw.lib.arithmetic import UNCHECKED
+from concord.hw.lib.pipeline import delay
 from concord.spec.host.registers import READS, WRITES, Counter, counters
 from concord.spec.machine.config import Config
 
 BITS = 32  #: Number of bits of a counter.
 _TALLY = 7  #: Number of bits of the front of a counter of single events.
 _REST = 3  #: Cycles after a read in which no other read is taken.
+LATE = 3  #: Cycles from a read to its value.
 MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)  #: They hold the largest value.
 
 
@@ -44,8 +47,9 @@ class EventCounters(wiring.Component):
     Members:
         add: In({name in lower case: bits}). Increment of each counter in this cycle, or the value for a maximum.
         clear: In(1). Sets all counters to 0 and ignores `add` in this cycle.
-        counter: In(stream index). Request to read a counter of `spec.host.registers.Counter`. Not taken while clearing.
-        count: Out(32). Value of that counter, in the next cycle, with all increments before the request was taken.
+        counter: In(stream index). Request to read a counter of `spec.host.registers.Counter`. Not taken while clearing,
+            nor in its first cycle.
+        count: Out(32). Value of that counter, `LATE` cycles later, with all increments until the request was taken.
 
     Timing:
         One read every 4 cycles. A `clear` or a reset, which also clears, delays reads by one cycle for each counter.
@@ -65,40 +69,51 @@ class EventCounters(wiring.Component):
         m = Module()
 
         # One adder and one memory serve all counters. Each has a narrow front in registers that takes what comes in
-        # every cycle. A pointer goes round; the counter it visits gives its front to the total in the memory, which is
-        # read in that cycle and written in the next. A read from outside is a visit out of turn, so it is exact. Fronts
-        # are wide enough for the longest round, in which every fourth visit is one out of turn.
+        # every cycle. A pointer goes round; the counter it visits gives its front to the total in the memory. The
+        # total is read in the first cycle of a visit, the front is taken in the second one and becomes a number in the
+        # third, and the sum is written in the fourth. A read from outside is a visit out of turn, so it is exact.
+        # Fronts are wide enough for the longest round, in which every fourth visit is one out of turn.
         count = len(self.widths)
         pointer, index = Signal(range(count)), Signal(range(count))
         visit, turn = Signal(), Signal()  # a counter is visited; the pointer's
-        last, updating = Signal(range(count)), Signal()  # the visit of the cycle before
+        visits = [Signal(data.StructLayout({"under_way": 1, "index": range(count)}), name=f"visit{k}")
+                  for k in range(LATE)]
+
+        def busy(counter, visits):
+            """Whether the total of a counter is not written yet."""
+            return Cat(one.under_way & (one.index == counter) for one in visits).any()
+
+        asked, free = self.counter, Signal()  # no visit of the counter that is asked for is under way
+        m.d.sync += free.eq(asked.valid & ~asked.ready & (asked.p != pointer) & ~busy(asked.p, visits[:-1]))
         clearing, rest = Signal(range(count + 1), init=count), Signal(range(_REST + 1))
         m.d.comb += [
-            self.counter.ready.eq((clearing == 0) & (rest == 0) & ~self.clear & ~(updating & (last == self.counter.p))),
+            self.counter.ready.eq((clearing == 0) & (rest == 0) & ~self.clear & free),
             turn.eq(~(self.counter.valid & self.counter.ready)),
             index.eq(Mux(turn, pointer, self.counter.p)),
             # A read has just visited the pointer's counter, whose total is not written yet: that will do.
-            visit.eq(~self.clear & ~(turn & updating & (last == pointer))),
+            visit.eq(~self.clear & ~(turn & busy(pointer, visits))),
         ]
-        m.d.sync += [updating.eq(visit), last.eq(index), rest.eq(Mux(turn, rest - (rest != 0), _REST))]
+        m.d.sync += [
+            Cat(visits).eq(Cat(visit, index, visits[:-1])), rest.eq(Mux(turn, rest - (rest != 0), _REST))]
         with m.If(turn):
             m.d.sync += pointer.eq(Mux(pointer == count - 1, 0, pointer + 1))
             m.d.sync += clearing.eq(clearing - (clearing != 0))
         with m.If(self.clear):
             m.d.sync += clearing.eq(count)
 
-        m.submodules.totals = totals = Memory(shape=BITS, depth=count, init=[])
+        m.submodules.totals = totals = Memory(shape=BITS, depth=count, init=[], attrs=UNCHECKED)
         read, write = totals.read_port(), totals.write_port()
-        (front, tally), fresh = self._fronts(m, visit, index), Signal()
-        gained, tallied = Signal(len(front)), Signal(_TALLY)
-        total = Signal(BITS + 1)
-        m.d.sync += [gained.eq(front), tallied.eq(tally), fresh.eq(clearing != 0)]
+        (front, tally), fresh = self._fronts(m, visits[0].under_way, visits[0].index), Signal()
+        gained, tallied, more, before = Signal(len(front)), Signal(_TALLY), Signal(len(front)), Signal(BITS)
+        total, last = Signal(BITS + 1), visits[-1].index
+        m.d.sync += [
+            gained.eq(front), tallied.eq(tally), more.eq(gained | Array(_steps())[tallied]),  # one of both is 0
+            fresh.eq(delay(m, clearing != 0, 1)), before.eq(Mux(fresh, 0, delay(m, read.data, 1)))]
         m.d.comb += [
             read.addr.eq(index), read.en.eq(1),
-            # One of both is 0.
-            total.eq(Mux(fresh, 0, read.data) + (gained | Array(_steps())[tallied])),
+            total.eq(before + more),
             self.count.eq(total[:BITS] | total[BITS].replicate(BITS)),
-            write.addr.eq(last), write.data.eq(self.count), write.en.eq(updating),
+            write.addr.eq(last), write.data.eq(self.count), write.en.eq(visits[-1].under_way),
         ]
         for counter in MAXIMA:  # their fronts stay, and their totals 0
             with m.If(last == counter):
@@ -111,7 +126,8 @@ class EventCounters(wiring.Component):
         Returns:
             The front at `index`, or 0 if it is a tally; the tally at `index`, or 0 if it is none.
         """
-        longest = (len(self.widths) + 1) * (_REST + 1) // _REST + 2  # cycles from one visit of a counter to its next
+        # Cycles from one visit of a counter to its next.
+        longest = (len(self.widths) + 1) * (_REST + 1) // _REST + 1 + LATE
         if longest >= (1 << _TALLY) - 1:
             raise ValueError(f"a tally of {_TALLY} bits does not count to {longest}")
         here = {counter: Signal(name=f"here_{counter.name.lower()}") for counter in self.widths}

@@ -1,11 +1,13 @@
 """Testbench of hw.host.control against spec.host.registers."""
 
 import random
+from collections import deque
 from typing import Self
 
 import cocotb
 from cocotbext.axi import AxiLiteBus, AxiResp
 from cocotbext.axi.axil_channels import AxiLiteAWSource, AxiLiteAWTransaction, AxiLiteWSource, AxiLiteWTransaction
+from concord.hw.host.counters import LATE
 from concord.sim.drivers.axi_stream import lite_master
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import clock, every_cycle, start
@@ -24,7 +26,7 @@ class Bench:
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
         self.counters = [self.random.getrandbits(32) for _ in Counter]
-        self.pulses = []
+        self.pulses, self.coming = [], deque([0] * LATE)
 
     async def start(self) -> Self:
         await start(self.dut, "status", "error", "error_address", "counter__ready")
@@ -47,8 +49,10 @@ class Bench:
 
     def _count(self):
         taken = self.dut.counter__valid.value and self.dut.counter__ready.value
-        self.dut.count.value = (
+        self.coming.append(
             self.counters[int(self.dut.counter__payload.value)] if taken else self.random.getrandbits(32))
+        self.coming.popleft()
+        self.dut.count.value = self.coming[0]
         self.dut.counter__ready.value = int(self.random.random() >= self.stall)
 
     def _watch(self):

@@ -2,9 +2,10 @@
 """Testbench of hw.host.counters: exact totals at any moment."""
 
 import random
+from collections import deque
 
 import cocotb
-from concord.hw.host.counters import EventCounters
+from concord.hw.host.counters import LATE, EventCounters
 from concord.sim.drivers.bench import assert_equal
 from concord.sim.drivers.stream import clock, start
 from concord.spec.host.registers import Counter
@@ -33,24 +34,27 @@ class Bench:
     def __init__(self, dut):
         self.dut, self.random = dut, random.Random(cocotb.RANDOM_SEED)
         self.totals = dict.fromkeys(Counter, 0)
-        self.asked, self.reads = None, 0
+        self.asked, self.earlier, self.reads = None, deque([None] * (LATE - 1)), 0  # reads of the last cycles
         self.add = dict.fromkeys(Counter, 0)
         dut.add.value = dut.clear.value = dut.counter__valid.value = 0
 
     async def cycle(self, *, rate: float, read: float, clear: float = 0.0):
-        """Check the answer to the read of the last cycle, then drive the next cycle."""
+        """Check the answer to the read that is due, then drive the next cycle."""
         dut = self.dut
         await clock(dut)
-        if self.asked is not None:
-            counter, total = self.asked
+        self.earlier.append(self.asked)
+        if (due := self.earlier.popleft()) is not None:
+            counter, total = due
             assert_equal("count", int(dut.count.value), total, counter=counter.name)
             self.reads += 1
         self.asked = None
         if dut.counter__valid.value and dut.counter__ready.value:
             counter = Counter(int(dut.counter__payload.value))
-            self.asked = counter, self.totals[counter]
+            self.asked = counter
             dut.counter__valid.value = 0
         self._count(bool(dut.clear.value))
+        if self.asked is not None:
+            self.asked = self.asked, self.totals[self.asked]
         self.add = {c: self._increment(c, rate) if self.random.random() < rate else 0 for c in Counter}
         dut.add.value = self._packed()
         dut.clear.value = int(self.random.random() < clear)
@@ -108,7 +112,8 @@ async def reset_clears(dut):
     dut.rst.value = 1
     await clock(dut)
     dut.rst.value = dut.add.value = 0
-    bench.totals, bench.add, bench.asked = dict.fromkeys(Counter, 0), dict.fromkeys(Counter, 0), None
+    bench.totals, bench.add = dict.fromkeys(Counter, 0), dict.fromkeys(Counter, 0)
+    bench.asked, bench.earlier = None, deque([None] * (LATE - 1))
     for _ in range(3000):
         await bench.cycle(rate=0.1, read=0.5)
     assert bench.reads > 200
