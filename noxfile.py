@@ -98,6 +98,9 @@ PROGRAMS = {
     "machine_clocks": (
         "benchmarks.machine_clocks",
         "Cells and clock of whole machines, placed and routed for a board: `--preset`, `--seeds`, `--record`."),
+    "sweep": (
+        "benchmarks.sweep",
+        "Cells of machines of many shapes after packing, clocks of some of them, and a picture: `-n`, `--record`."),
     "netlist": (
         "campaigns.netlist_runs",
         "Shipped networks and random programs on netlists after synthesis, bit for bit; `--programs`, `--mutate`."),
