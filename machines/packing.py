@@ -78,10 +78,8 @@ def clock(config: Config, without: str = "") -> float:
 
 def errors(kind: str) -> list[float]:
     """Relative errors of the estimate "COMB" or "clock" for each machine, which is left out of the fit."""
-    rows = [row for row in read_swept() if kind == "COMB" or row.mhz]
-    if kind == "COMB":
-        return [comb(row.config, row.changes) / row.cells["COMB"] - 1 for row in rows]
-    return [clock(row.config, row.changes) / row.mhz - 1 for row in rows]
+    guess = comb if kind == "COMB" else clock
+    return [guess(row.config, row.changes) / real - 1 for row, real in _measured(kind)]
 
 
 def _size(config: Config) -> tuple[float, float]:
@@ -94,11 +92,19 @@ def _side(cells: float) -> tuple[float, float]:
     return 1, cells ** 0.5
 
 
+def _measured(kind: str) -> list[tuple[Swept, float]]:
+    """Machines of which "COMB" or "clock" was measured, and that."""
+    if kind == "COMB":
+        return [(row, row.cells["COMB"]) for row in read_swept()]
+    return [(row, row.mhz) for row in read_swept() if row.mhz]
+
+
 @cache
 def _coefficients(kind: str, without: str) -> np.ndarray:
-    rows = [row for row in read_swept() if row.changes != without and (kind == "COMB" or row.mhz)]
+    rows = [(row, real) for row, real in _measured(kind) if row.changes != without]
     if len(rows) < 2:
         raise ValueError(f"{PLACE} has too few machines for an estimate: run nox -s sweep -- --record")
-    features = [_size(row.config) if kind == "COMB" else _side(row.cells["COMB"]) for row in rows]
-    values = [float(row.cells["COMB"]) if kind == "COMB" else 1000 / row.mhz for row in rows]
-    return least_squares(np.array(features, float), np.array(values))
+    if kind == "COMB":
+        return least_squares(np.array([_size(row.config) for row, _ in rows]), np.array([real for _, real in rows]))
+    return least_squares(np.array([_side(row.cells["COMB"]) for row, _ in rows]),
+                         np.array([1000 / real for _, real in rows]))
