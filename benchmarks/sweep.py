@@ -3,10 +3,9 @@
 Machines differ in bits of elements, rows, lanes, tile engines, lanes of words and entries of VectorRf. Each is
 synthesised with its serial port for the ULX3S and packed by nextpnr; some are routed. What has ended is kept in
 build/sweep, so that a session that was stopped goes on. `--record` writes machines/swept.csv, to which
-`machines.packing` fits its estimates, and the picture in docs/presets.md.
+`machines.packing` fits its estimates, and the picture docs/sweep.svg.
 """
 
-import hashlib
 import json
 import sys
 from dataclasses import asdict
@@ -16,11 +15,12 @@ from typing import Annotated
 import matplotlib
 import typer
 from concord.handover import bitstream
-from concord.handover.place import CELLS, packed
+from concord.handover.place import CELLS, nextpnr_version, packed
 from concord.hw.boards.board import find_board
 from concord.lib.processes import calls
 from concord.machines.fit import products
-from concord.machines.packing import Swept, clock, errors, write_swept
+from concord.machines.packing import Packing, Swept, errors, fit, write_swept
+from concord.spec.machine.config import Config
 from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.table import Table
@@ -28,12 +28,13 @@ from rich.table import Table
 matplotlib.use("Agg")
 KEPT, FOLDER = Path("build/sweep"), Path("build/boards")
 PICTURE = Path("docs/sweep.svg")
+BASE = "ulx3s"  #: Preset on which all machines are based.
 BOARD, TARGET = "ulx3s", 100  #: Board, and clock in MHz that placement aims at.
 
 
 def shape(bits: int, rows: int, lanes: int, *, engines: int = 1, multipliers: int, words: int = 2,
           entries: int = 512) -> str:
-    """What a machine changes in the preset `ulx3s`, as TOML on one line.
+    """What a machine changes in the preset `BASE`, as TOML on one line.
 
     Args:
         bits:        Bits of weights and inputs.
@@ -78,45 +79,54 @@ def measured(changes: str) -> Swept:
     Raises:
         RuntimeError: a tool fails, or is not installed.
     """
-    kept = KEPT / f"{hashlib.sha256(changes.encode()).hexdigest()[:12]}.json"
-    empty = Swept(preset="ulx3s", changes=changes)
-    made = bitstream.design(empty.config, find_board(BOARD), TARGET, FOLDER)
-    name = made.folder.name
-    if kept.exists() and (found := json.loads(kept.read_text()))["name"] == name:
-        return Swept(**found["row"])
-    netlist = bitstream.netlist(made)
+    made = bitstream.design(Swept(preset=BASE, changes=changes).config, find_board(BOARD), TARGET, FOLDER)
+    kept = KEPT / f"{made.folder.name}-{nextpnr_version()}.json"
+    if kept.exists():
+        return Swept(**json.loads(kept.read_text()))
+
+    def say(doing: str) -> None:
+        print(f"{changes}: {doing}", file=sys.stderr, flush=True)
+
+    there = (made.folder / "top.json").exists()
+    netlist = bitstream.netlist(made, say)
     if changes in ROUTED:
-        placed = bitstream.placed(made, 1)
+        ((_, placed),) = bitstream.all_placed(made, [1], 1, say)
         cells, mhz = placed.cells, round(placed.clock, 1)
     else:
         cells, mhz = packed(netlist, [*made.board.chip, "--lpf", "top.lpf"]), None
-        netlist.unlink()
-    row = Swept(preset="ulx3s", changes=changes, cells={title: cells[kind] for kind, title in CELLS.items()}, mhz=mhz)
+        if not there:  # nobody else has made it, and all of them would take gigabytes
+            netlist.unlink()
+    row = Swept(preset=BASE, changes=changes, cells={title: cells[kind] for kind, title in CELLS.items()}, mhz=mhz)
     KEPT.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"name": name, "row": asdict(row)}))
+    kept.write_text(json.dumps(asdict(row)))
     return row
 
 
 def main(
     count: Annotated[int, typer.Option(min=1, help="Number of machines, from the first on.")] = len(MACHINES),
     processes: Annotated[int, typer.Option("-n", min=1, help="Number of machines at a time.")] = 2,
-    record: Annotated[bool, typer.Option("--record", help="Write machines/swept.csv, and the picture.")] = False,
+    record: Annotated[bool, typer.Option(
+        "--record", help="Write machines/swept.csv and the picture, in place of those that are there.")] = False,
 ) -> None:
     """Synthesise, pack and route machines, and print a table of them."""
     console = Console(width=130 if not sys.stdout.isatty() else None)
     chosen, rows = MACHINES[:count], {}
+    if record and len([changes for changes in chosen if changes in ROUTED]) < 3:
+        raise typer.BadParameter("--record fits clocks, and needs three routed machines at least: --count 3")
+    console.print(f"{len(chosen)} machines, each of them minutes of synthesis, and of routing where it is routed")
     for (changes,), row in calls(measured, [(changes,) for changes in chosen], processes):
         rows[changes] = row
         console.print(f"{len(rows)} of {len(chosen)}: {changes}: {row.cells['COMB']:,} COMB"
                       + (f", {row.mhz:.1f} MHz" if row.mhz else ""), highlight=False, markup=False, soft_wrap=True)
+    found = [rows[changes] for changes in chosen]
+    console.print(table(found))
     if record:
-        write_swept([rows[changes] for changes in chosen])
-    console.print(table(list(rows.values())))
-    if record:
+        write_swept(found)
         with matplotlib.rc_context({"svg.hashsalt": "concord"}):
-            picture(list(rows.values()), PICTURE)
-        console.print("largest error of an estimate for a machine that is left out of the fit: " + ", ".join(
-            f"{kind} {max(map(abs, errors(kind))):.0%}" for kind in ("COMB", "clock")) + f"; {PICTURE}")
+            picture(found, fit(found), PICTURE)
+        cells, clocks = (max(map(abs, each)) for each in errors(found))
+        console.print(f"largest error of an estimate for a machine that is left out of the fit: COMB {cells:.0%}, "
+                      f"clock {clocks:.0%}; {PICTURE}")
 
 
 def table(rows: list[Swept]) -> Table:
@@ -125,35 +135,39 @@ def table(rows: list[Swept]) -> Table:
                  title=f"machines on {BOARD}, aimed at {TARGET} MHz, one seed", title_justify="left")
     for row in sorted(rows, key=lambda row: row.cells["COMB"]):
         config = row.config
-        mhz = row.mhz or clock(config)
         made.add_row(str(config.weights.bits), f"{config.native_dim} x {config.lanes} x {config.tile_engines}",
                      str(config.mfu_lanes), f"{config.vector_rf:,}",
                      *(f"{row.cells[kind]:,}" for kind in CELLS.values()),
-                     f"{mhz:.1f}" if row.mhz else f"({mhz:.0f})", f"{gops(row):.1f}")
+                     *((f"{row.mhz:.1f}", f"{gops(config, row.mhz):.1f}") if row.mhz else ("", "")))
     return made
 
 
-def gops(row: Swept) -> float:
-    """Billions of operations a second, two for each product, at the routed clock or else the estimated one."""
-    return 2 * products(row.config) * (row.mhz or clock(row.config)) / 1000
+def gops(config: Config, mhz: float) -> float:
+    """Billions of operations a second, two for each product."""
+    return 2 * products(config) * mhz / 1000
 
 
-def picture(rows: list[Swept], path: Path) -> None:
-    """Draw cells against operations a second, a colour for each number of bits, filled where a machine was routed."""
+def picture(rows: list[Swept], fitted: Packing, path: Path) -> None:
+    """Draw cells against operations a second, a colour for each number of bits, filled where a machine was routed.
+
+    The others have the clock that is estimated from their cells.
+    """
+    def point(row: Swept) -> tuple[int, float]:
+        return row.cells["COMB"], gops(row.config, row.mhz or fitted.clock(row.cells["COMB"]))
+
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     for color, bits in enumerate(sorted({row.config.weights.bits for row in rows})):
         those = [row for row in rows if row.config.weights.bits == bits]
         for routed in (True, False):
-            points = [(row.cells["COMB"], gops(row)) for row in those if bool(row.mhz) is routed]
+            points = [point(row) for row in those if bool(row.mhz) is routed]
             if points:
                 axes.scatter(*zip(*points, strict=True), s=24, edgecolors=f"C{color}",
                              facecolors=f"C{color}" if routed else "none",
                              label=f"{bits} bits" + ", routed" * routed)
-    best, frontier = 0.0, []
-    for row in sorted(rows, key=lambda row: row.cells["COMB"]):
-        if gops(row) > best:
-            best = gops(row)
-            frontier.append((row.cells["COMB"], best))
+    frontier: list[tuple[int, float]] = []
+    for cells, speed in sorted(map(point, rows)):
+        if not frontier or speed > frontier[-1][1]:
+            frontier.append((cells, speed))
     axes.step(*zip(*frontier, strict=True), where="post", color="0.6", linewidth=1, label="most for its size")
     axes.set(xlabel="COMB of an LFE5U-85F after packing, of 83,640", ylabel="10⁹ operations a second", yscale="log")
     axes.grid(alpha=0.3)

@@ -68,8 +68,7 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     places = Path(floorplan.__file__).read_text()
     decides = text, Mapping().recipe(), places, board.chip, board.constraints
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
-    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer,
-                  router=router)
+    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer, router=router)
 
 
 def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:

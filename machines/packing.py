@@ -1,8 +1,8 @@
 """Estimates what nextpnr packs and which clock it reaches, fitted to whole machines that `nox -s sweep` measured."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from concord.spec.machine.config import Config
 from concord.spec.machine.machine_file import BASE, config_from_text
 
 PLACE = Path(__file__).with_name("swept.csv")
-KINDS = ("COMB", "FF", "MULT18", "DP16KD")  #: Kinds of cells that are recorded.
+_OTHERS = ("preset", "changes", "MHz")  # columns that are no kinds of cells
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +21,7 @@ class Swept:
     Attributes:
         preset:  Name of the preset that it is based on.
         changes: What it changes, as TOML on one line.
-        cells:   Number of cells of each of `KINDS`.
+        cells:   Number of cells of each kind; "COMB" is one.
         mhz:     Its clock, if it was routed.
     """
 
@@ -37,74 +37,73 @@ class Swept:
 
 
 def read_swept() -> list[Swept]:
-    """All machines that were measured."""
+    """All machines that were recorded; none where there is no record."""
     if not PLACE.exists():
         return []
     with PLACE.open(newline="") as file:
-        return [Swept(preset=row["preset"], changes=row["changes"], cells={kind: int(row[kind]) for kind in KINDS},
-                      mhz=float(row["MHz"]) if row["MHz"] else None) for row in csv.DictReader(file)]
+        return [Swept(preset=row["preset"], changes=row["changes"], mhz=float(row["MHz"]) if row["MHz"] else None,
+                      cells={kind: int(count) for kind, count in row.items() if kind not in _OTHERS})
+                for row in csv.DictReader(file)]
 
 
-def write_swept(rows: list[Swept]) -> None:
-    """Write all machines that were measured."""
-    _coefficients.cache_clear()
+def write_swept(rows: Sequence[Swept]) -> None:
+    """Record machines, in place of those that were recorded before."""
     with PLACE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["preset", "changes", *KINDS, "MHz"])
+        writer = csv.DictWriter(file, ["preset", "changes", *rows[0].cells, "MHz"], lineterminator="\n")
+        writer.writeheader()
         for row in rows:
-            writer.writerow([row.preset, row.changes, *(row.cells[kind] for kind in KINDS), row.mhz or ""])
+            writer.writerow({"preset": row.preset, "changes": row.changes, **row.cells, "MHz": row.mhz or ""})
 
 
-def comb(config: Config, without: str = "") -> int:
-    """Estimated number of COMB after packing.
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Estimates that are fitted to machines.
 
-    Args:
-        without: Changes of a machine in `swept.csv` that is left out of the fit, here and below.
+    Attributes:
+        terms:  COMB of every machine, and for each LUT4 of its units, each on its own.
+        delays: Nanoseconds of every longest path, and for each COMB on the side of the square that all of them fill.
+    """
+
+    terms: np.ndarray
+    delays: np.ndarray
+
+    def comb(self, config: Config) -> int:
+        """Estimated number of COMB after packing."""
+        return round(float(self.terms @ (1, estimate(config)["LUT4"])) / 100) * 100
+
+    def clock(self, cells: int) -> float:
+        """Estimated clock in MHz of one seed of a machine of so many COMB."""
+        return 1000 / float(self.delays @ (1, cells**0.5))
+
+
+def fit(rows: Sequence[Swept]) -> Packing:
+    """The estimates that fit machines best.
 
     Raises:
-        ValueError: fewer machines were measured than the fit has coefficients.
+        ValueError: fewer than two of them were routed.
     """
-    return round(float(np.dot(_coefficients("COMB", without), _size(config))) / 100) * 100
+    routed = [(row.cells["COMB"] ** 0.5, 1000 / row.mhz) for row in rows if row.mhz]
+    if len(routed) < 2:
+        raise ValueError(f"clocks are estimated from two routed machines at least, and {len(routed)} is there: "
+                         "let nox -s sweep take more machines")
+    sizes, cells = zip(*((estimate(row.config)["LUT4"], row.cells["COMB"]) for row in rows), strict=True)
+    sides, periods = zip(*routed, strict=True)
+    return Packing(
+        least_squares(np.column_stack([np.ones(len(rows)), sizes]), np.array(cells, float)),
+        least_squares(np.column_stack([np.ones(len(routed)), sides]), np.array(periods)))
 
 
-def clock(config: Config, without: str = "") -> float:
-    """Estimated clock in MHz of one seed, placed for 100 MHz: the longest path grows with the chip's used side.
+def errors(rows: Sequence[Swept]) -> tuple[list[float], list[float]]:
+    """Relative errors of the estimated COMB of each machine, and of the clock of each routed one, left out of the fit.
 
     Raises:
-        ValueError: fewer machines were routed than the fit has coefficients.
+        ValueError: fewer than three of them were routed.
     """
-    return 1000 / float(np.dot(_coefficients("clock", without), _side(comb(config, without))))
-
-
-def errors(kind: str) -> list[float]:
-    """Relative errors of the estimate "COMB" or "clock" for each machine, which is left out of the fit."""
-    guess = comb if kind == "COMB" else clock
-    return [guess(row.config, row.changes) / real - 1 for row, real in _measured(kind)]
-
-
-def _size(config: Config) -> tuple[float, float]:
-    """A constant, and the LUT4 of all units, each on its own."""
-    return 1, estimate(config)["LUT4"]
-
-
-def _side(cells: float) -> tuple[float, float]:
-    """A constant, and the side of a square of so many cells."""
-    return 1, cells ** 0.5
-
-
-def _measured(kind: str) -> list[tuple[Swept, float]]:
-    """Machines of which "COMB" or "clock" was measured, and that."""
-    if kind == "COMB":
-        return [(row, row.cells["COMB"]) for row in read_swept()]
-    return [(row, row.mhz) for row in read_swept() if row.mhz]
-
-
-@cache
-def _coefficients(kind: str, without: str) -> np.ndarray:
-    rows = [(row, real) for row, real in _measured(kind) if row.changes != without]
-    if len(rows) < 2:
-        raise ValueError(f"{PLACE} has too few machines for an estimate: run nox -s sweep -- --record")
-    if kind == "COMB":
-        return least_squares(np.array([_size(row.config) for row, _ in rows]), np.array([real for _, real in rows]))
-    return least_squares(np.array([_side(row.cells["COMB"]) for row, _ in rows]),
-                         np.array([1000 / real for _, real in rows]))
+    cells, clocks = [], []
+    for row in rows:
+        others = fit([other for other in rows if other is not row])
+        guess = others.comb(row.config)
+        cells.append(guess / row.cells["COMB"] - 1)
+        if row.mhz:
+            clocks.append(others.clock(guess) / row.mhz - 1)
+    return cells, clocks

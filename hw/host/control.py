@@ -36,7 +36,7 @@ class Control(wiring.Component):
         peer: Out(32). Register PEER.
         error_address: In. Address of an instruction, or the end of the instruction buffer.
         counter: Out(stream index). Request to read a counter; taken when it can be read now.
-        count: In(32). Value of that counter, `EventCounters.LATE` cycles later.
+        count: In(32). Value of that counter, `counters.LATE` cycles later.
 
     Timing:
         A write takes 2 cycles, a read 3 cycles, and a read of a counter 6 or more.

@@ -30,8 +30,8 @@ def build(
     """Make a bitstream of a machine, whose host is at the board's serial port.
 
     What yosys and nextpnr have done is kept in build/boards, so that a command that was stopped goes on. The bitstream
-    is that of the fastest seed, if it reaches the clock. Where the variable
-    NEXTPNR_ECP5 names a nextpnr of your own, that one is taken.
+    is that of the fastest seed, if it reaches the clock. Where the variable NEXTPNR_ECP5 names a nextpnr of your own,
+    that one is taken.
     """
     import statistics
     from dataclasses import replace
@@ -58,8 +58,7 @@ def build(
     status = console.status("")
     say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
     with steps.step("synthesise", "minutes, where it has not been done before") as note, status:
-        made = bitstream.design(config, place, clock or place.clock, Path("build/boards"), placer,
-                                router)
+        made = bitstream.design(config, place, clock or place.clock, Path("build/boards"), placer, router)
         bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
     with steps.step("place and route", f"{seeds} seeds, minutes to an hour for each"), status:

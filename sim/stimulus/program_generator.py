@@ -77,9 +77,7 @@ class ProgramGenerator:
             return False
         self.program = program
         if not self._open:
-            self._checked, self._before = WalkState(
-                address=len(program), registers=walked.registers, bases=walked.bases, held=walked.held,
-                modes=tuple(walked.modes), executed=walked.executed - 1), moved  # it has executed `end`, too
+            self._checked, self._before = walked.at(len(program)), moved
         return True
 
     def _loop(self):

@@ -64,7 +64,6 @@ class WalkState:
         bases:     Base registers.
         held:      Number of words in MvmQ.
         modes:     Whether each tile is in integer mode.
-        executed:  Number of instructions executed.
     """
 
     address: int
@@ -72,7 +71,6 @@ class WalkState:
     bases: Movement
     held: int
     modes: tuple[bool, ...]
-    executed: int
 
 
 class Sequencer:
@@ -84,7 +82,7 @@ class Sequencer:
         modes:   Whether each tile is in integer mode. The sequencer updates it when the program loads tiles.
 
     Attributes:
-        executed: Number of instructions executed; a chain that is refused adds none.
+        executed: Number of instructions that the walk has executed; a chain that is refused adds none.
 
     Raises:
         ValueError: the program is longer than the instruction buffer.
@@ -104,14 +102,15 @@ class Sequencer:
         Args:
             repeat: Whether loops run all their passes. If not, a loop ends after a pass that changes nothing but base
                     registers; its other passes are checked in closed form.
-            start:  WalkState where another walk through the same words has been, to begin there.
+            start:  Where the walk begins, as `at` gave it of a walk through the same words; if None, at address 0 after
+                    a reset.
 
         Raises:
             Violation: the program stops here.
         """
         start = start or WalkState(address=0, registers=Registers.reset(self.config), bases=NO_BASES, held=0,
-                               modes=tuple(self.modes), executed=0)
-        self.registers, self.bases, self.held, self.executed = start.registers, start.bases, start.held, start.executed
+                                   modes=tuple(self.modes))
+        self.registers, self.bases, self.held, self.executed = start.registers, start.bases, start.held, 0
         self.modes[:] = start.modes
         self._loops: list[_Loop] = []
         self._repeats = repeat
@@ -137,6 +136,11 @@ class Sequencer:
         if self._loops:
             raise Violation(Error.LOOP, address, "the program ends inside a loop")
         self.executed += 1
+
+    def at(self, address: int) -> WalkState:
+        """What a walk has reached, if the next instruction stands at `address` and no loop is open."""
+        return WalkState(address=address, registers=self.registers, bases=self.bases, held=self.held,
+                         modes=tuple(self.modes))
 
     @property
     def passes(self) -> tuple[int, ...]:
