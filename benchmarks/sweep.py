@@ -113,7 +113,7 @@ def main(
     chosen, rows = MACHINES[:count], {}
     if record and len([changes for changes in chosen if changes in ROUTED]) < 3:
         raise typer.BadParameter("--record fits clocks, and needs three routed machines at least: --count 3")
-    console.print(f"{len(chosen)} machines, each of them minutes of synthesis, and of routing where it is routed")
+    console.print(f"machines: {len(chosen)}; each takes minutes, and more where it is routed")
     for (changes,), row in calls(measured, [(changes,) for changes in chosen], processes):
         rows[changes] = row
         console.print(f"{len(rows)} of {len(chosen)}: {changes}: {row.cells['COMB']:,} COMB"

@@ -79,19 +79,15 @@ class EventCounters(wiring.Component):
         visits = [Signal(data.StructLayout({"under_way": 1, "index": range(count)}), name=f"visit{k}")
                   for k in range(LATE)]
 
-        def busy(counter, visits):
-            """Whether the total of a counter is not written yet."""
-            return Cat(one.under_way & (one.index == counter) for one in visits).any()
-
         asked, free = self.counter, Signal()  # no visit of the counter that is asked for is under way
-        m.d.sync += free.eq(asked.valid & ~asked.ready & (asked.p != pointer) & ~busy(asked.p, visits[:-1]))
+        m.d.sync += free.eq(asked.valid & ~asked.ready & (asked.p != pointer) & ~_visited(asked.p, visits[:-1]))
         clearing, rest = Signal(range(count + 1), init=count), Signal(range(_REST + 1))
         m.d.comb += [
             self.counter.ready.eq((clearing == 0) & (rest == 0) & ~self.clear & free),
             turn.eq(~(self.counter.valid & self.counter.ready)),
             index.eq(Mux(turn, pointer, self.counter.p)),
             # A read has just visited the pointer's counter, whose total is not written yet: that will do.
-            visit.eq(~self.clear & ~(turn & busy(pointer, visits))),
+            visit.eq(~self.clear & ~(turn & _visited(pointer, visits))),
         ]
         m.d.sync += [
             Cat(visits).eq(Cat(visit, index, visits[:-1])), rest.eq(Mux(turn, rest - (rest != 0), _REST))]
@@ -158,6 +154,11 @@ class EventCounters(wiring.Component):
         with m.Elif(new):
             m.d.sync += tally.eq(Cat(~(tally[-1] ^ tally[-2]), tally[:-1]))
         return tally
+
+
+def _visited(counter, visits):
+    """Whether one of these visits is that of a counter, whose total is not written yet."""
+    return Cat(visit.under_way & (visit.index == counter) for visit in visits).any()
 
 
 def _steps() -> list[int]:
