@@ -20,7 +20,7 @@ BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams", "board_top", "seri
 #: Units that only some machines hold, by the attribute of the configuration that is neither 0 nor False in these.
 OPTIONAL = {
     "count_overflows": ("overflow",),
-    "lazy_update": ("exponent_search", "lazy_update", "update_port"),
+    "lazy_update": ("exponent_search", "lazy_update", "reserved_queue", "update_port"),
     "more_functions": ("reducer",),
     "softmax_words": ("exponential", "softmax"),
     "vector_rf": ("column_walker", "dequantizer", "entry_hazards", "entry_reader", "entry_writer", "gather",
@@ -33,7 +33,6 @@ RESULTS = 16  #: Rows of tiles that wait for their totals in a result sequencer 
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     **dict.fromkeys(("base_registers", "exponential", "loop_stack"), lambda _: ()),
     **dict.fromkeys(("adder", "multiplier"), lambda config: (config.mfu_registers,)),
-    **dict.fromkeys(("queue", "reserved_queue"), lambda config: (16 * config.mfu_lanes, config.net_in)),
     "activation": lambda config: (config.more_functions, config.mfu_registers),
     "beat_sequencer": lambda config: (config, config.mvmq_words),
     "binary16_rounder": lambda config: (config.sum_bits,),
@@ -46,9 +45,11 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "multifunction": lambda config: (config.mfu_lanes, config.more_functions, config.mfu_registers),
     "overflow": lambda config: (config.native_dim, config.sum_bits, config.output_bits),
     "pooling": lambda config: (config.mfu_lanes,),
+    "queue": lambda config: (16 * config.mfu_lanes, config.net_in, True),
     "quantizer": lambda config: (config.activations, config.mfu_lanes, config.native_dim),
     "reducer": lambda config: (config.mfu_lanes,),
     "read_ahead": lambda config: (config, 1),
+    "reserved_queue": lambda config: (16 * config.mfu_lanes, 16),
     "result_sequencer": lambda config: (config, RESULTS),
     "tensor_quantizer": lambda config: (62, config.mfu_lanes),
 })

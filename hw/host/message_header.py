@@ -33,12 +33,12 @@ def store(m, config: Config, header, beat, place):
 
 
 def refused(m, config: Config, header):
-    """Whether the fields of a header contradict each other by the rules of `spec.host.messages.check`."""
+    """Whether the fields of the header of 1 cycle before contradict each other: `spec.host.messages.check`."""
     sizes = {mem: depth(config, mem) for mem in addressed(config)}
     others = {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,
               MessageKind.PROGRAM: config.instructions}
     limit = Signal(range(max(*sizes.values(), *others.values()) + 1))
-    known = Signal()
+    known, highest, end = Signal(), Signal.like(limit), Signal(END_BITS + 1)
     with m.Switch(header.kind):
         with m.Case(MessageKind.WRITE, MessageKind.READ):
             with m.Switch(header.memory):
@@ -54,7 +54,8 @@ def refused(m, config: Config, header):
                                      & ~header.address[8:].all())
         with m.Case(MessageKind.INPUT):
             m.d.comb += known.eq((header.memory == 0) & (header.address == 0))
-    beyond = header.count[END_BITS:].any() | (header.address + header.count[:END_BITS] > limit)
+    m.d.sync += [highest.eq(limit), end.eq(header.address + header.count[:END_BITS])]
+    beyond = header.count[END_BITS:].any() | (end > highest)
     return (~known | (header.count == 0)
             | header.integer & (header.kind != MessageKind.PACKED)
             | beyond & (header.kind != MessageKind.INPUT) & (header.kind != MessageKind.UPDATE))

@@ -11,16 +11,20 @@ from concord.hw.lib import message_payloads
 from concord.spec.host.messages import HEADER, MessageKind
 from concord.spec.machine.config import Config
 
+CHECK = 2  #: Cycles that the check of a header takes.
+CRC = 3  #: Cycles that a CRC takes.
+
 
 class State(enum.Enum):
     """Meaning of the next beat or unit."""
 
     HEADER = 0  #: A beat.
-    CHECK = 1  #: Nothing: the header is checked, and kinds other than INPUT wait for the machine.
-    PAYLOAD = 2  #: A unit, as wide as the kind of items allows.
-    PADDING = 3  #: A narrow unit.
-    CRC = 4  #: The last beat.
-    READ = 5  #: Nothing: a READ is passed on.
+    CHECK = 1  #: Nothing: the header is checked.
+    WAIT = 2  #: Nothing: an illegal header is refused; kinds other than INPUT wait for the machine.
+    PAYLOAD = 3  #: A unit, as wide as the kind of items allows.
+    PADDING = 4  #: A narrow unit.
+    CRC = 5  #: The last beat.
+    READ = 6  #: Nothing: a READ is passed on.
 
 
 class MessageInput(wiring.Component):
@@ -52,8 +56,8 @@ class MessageInput(wiring.Component):
 
     Timing:
         One unit in each cycle of a payload while items are taken: as much of a word as a beat holds, for words and
-        other items that such units fill, else 32 bits. An item leaves 1 cycle after its last unit. Header and CRC take
-        a cycle for each of their beats, and the check of the header 1 more.
+        other items that such units fill, else 32 bits. An item leaves 1 cycle after its last unit. A header takes
+        a cycle for each of its beats and 3 more for its check, a CRC 3.
     """
 
     def __init__(self, config: Config):
@@ -75,10 +79,13 @@ class MessageInput(wiring.Component):
         self.state, self.take, self.accept = Signal(State), Signal(), Signal()
         self.wrong = Signal()
         self.drop = Signal()
+        self.filled = Signal()  # padding holds something else than zeros, which is an error at the CRC
         self.wide = Signal()  # the present unit is wide
         self.beats = max(1, HEADER.size // self.config.message_bytes)
-        self.place = Signal(range(max(2, self.beats)))  # number of the beat in the header
+        self.place = Signal(range(max(CHECK, CRC, self.beats)))  # number of a header's beat, or a check's cycle
         self.header = Signal(message_payloads.Header)
+        self.illegal = Signal()  # the header is; CHECK cycles after it
+        m.d.sync += self.illegal.eq(self.header.wrong | refused(m, self.config, self.header))
         self._accept(m)
         self._connect(m)
         with m.If(~self.drop & ~self.reset):
@@ -86,7 +93,11 @@ class MessageInput(wiring.Component):
                 with m.Case(State.HEADER):
                     self._take_header(m)
                 with m.Case(State.CHECK):
-                    self._check(m)
+                    m.d.sync += self.place.eq(self.place + 1)
+                    with m.If(self.place == CHECK - 1):
+                        m.d.sync += [self.place.eq(0), self.state.eq(State.WAIT)]
+                with m.Case(State.WAIT):
+                    self._wait(m)
                 with m.Case(State.PAYLOAD):
                     self._take_payload(m)
                 with m.Case(State.PADDING):
@@ -114,7 +125,7 @@ class MessageInput(wiring.Component):
     def _connect(self, m):
         """Connect the CRC and the items to the present unit."""
         m.submodules.crc = self.crc = crc = CRC32(8 * self.config.message_bytes)
-        m.d.comb += [
+        m.d.sync += [
             crc.data.eq(self.i.p.data),
             crc.valid.eq(self.accept & self.unit.end),
             crc.start.eq((self.state == State.HEADER) & (self.place == 0)),
@@ -124,7 +135,8 @@ class MessageInput(wiring.Component):
             wiring.connect(m, getattr(items, name), wiring.flipped(getattr(self, name)))
         payload = self.state == State.PAYLOAD
         m.d.comb += [
-            items.header.eq(self.header), items.i.p.eq(self.unit.data), items.i.valid.eq(self.accept & payload),
+            items.header.eq(self.header), items.i.p.eq(self.unit.data),
+            items.i.valid.eq(self.unit_valid & payload & ~self.unit.last & ~self.drop),
             items.restart.eq(self.wrong), items.reset.eq(self.reset), self.wide.eq(items.wide & payload),
         ]
 
@@ -136,10 +148,10 @@ class MessageInput(wiring.Component):
             with m.If(self.place == self.beats - 1):
                 m.d.sync += [self.place.eq(0), self.state.eq(State.CHECK)]
 
-    def _check(self, m):
+    def _wait(self, m):
         """Refuse an illegal header, or wait for the machine and start the items."""
         kind = self.header.kind
-        m.d.comb += self.wrong.eq(self.header.wrong | refused(m, self.config, self.header))
+        m.d.comb += self.wrong.eq(self.illegal)
         with m.If((self.idle | (kind == MessageKind.INPUT)) & ~self.items.waiting):
             m.d.comb += self.items.start.eq(1)
             m.d.sync += self.state.eq(Mux(kind == MessageKind.READ, State.CRC, State.PAYLOAD))
@@ -151,15 +163,22 @@ class MessageInput(wiring.Component):
 
     def _take_padding(self, m):
         filled = self.unit.data[:message_payloads.UNIT].any()
-        m.d.comb += [self.take.eq(1), self.wrong.eq(self.unit_valid & (self.unit.last | filled))]
+        m.d.comb += [self.take.eq(1), self.wrong.eq(self.unit_valid & self.unit.last)]
+        with m.If(self.accept):
+            m.d.sync += self.filled.eq(self.filled | filled)
         with m.If(self.accept & self.unit.end):
             m.d.sync += self.state.eq(State.CRC)
 
     def _take_crc(self, m):
-        different = self.i.p.data != self.crc.crc
-        m.d.comb += [self.take.eq(1), self.wrong.eq(self.unit_valid & (~self.unit.last | different))]
+        """Wait until the CRC of all beats before is there and has been compared with this one."""
+        different, compared = Signal(), Signal()
+        m.d.comb += compared.eq(self.place == CRC - 1)
+        m.d.sync += [self.place.eq(self.place + self.unit_valid),
+                     different.eq(self.filled | (self.i.p.data != self.crc.crc))]
+        m.d.comb += [self.take.eq(compared), self.wrong.eq(compared & self.unit_valid & (~self.unit.last | different))]
         with m.If(self.accept):
-            m.d.sync += self.state.eq(Mux(self.header.kind == MessageKind.READ, State.READ, State.HEADER))
+            m.d.sync += [self.place.eq(0), self.filled.eq(0),
+                         self.state.eq(Mux(self.header.kind == MessageKind.READ, State.READ, State.HEADER))]
 
     def _report(self, m):
         """Report errors, READs and whether the machine is in use; return to the header after an error or a reset."""
@@ -167,12 +186,13 @@ class MessageInput(wiring.Component):
         ended = (state == State.READ) | (state == State.HEADER) & (self.place == 0)
         m.d.comb += self.error.eq(self.wrong)
         with m.If(self.wrong | self.reset):
-            m.d.sync += [state.eq(State.HEADER), self.place.eq(0), self.drop.eq(self.drop | ~ended | self.wrong)]
+            m.d.sync += [state.eq(State.HEADER), self.place.eq(0), self.filled.eq(0),
+                         self.drop.eq(self.drop | ~ended | self.wrong)]
         m.d.comb += [
             self.read.p.memory.eq(header.memory), self.read.p.address.eq(header.address),
             self.read.p.count.eq(header.count),
             self.busy.eq(self.items.busy | (header.kind != MessageKind.INPUT)
-                         & (state != State.HEADER) & (state != State.CHECK)),
+                         & (state != State.HEADER) & (state != State.CHECK) & (state != State.WAIT)),
         ]
 
     def _units(self, m, wide, whole):

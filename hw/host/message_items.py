@@ -80,19 +80,25 @@ class MessageItems(wiring.Component):
         item = Signal(data.StructLayout({"address": ADDRESS_BITS, "record": range(self.records), "left": 32}))
         leaving = Signal()
 
-        entries = (header.kind == MessageKind.WRITE) & (header.memory == Mem.VECTOR_RF)
-        with m.Switch(Cat(header.kind, entries)):
-            for kind, out in self._outs().items():
-                with m.Case(kind):
-                    m.d.comb += [final.eq(sizes[kind] // widths[kind] - 1), out.valid.eq(self.waiting),
-                                 self.wide.eq(widths[kind] == message_payloads.wide_unit(self.config)),
-                                 leaving.eq(self.waiting & out.ready)]
-        packed = header.kind == MessageKind.PACKED
+        entries = (self.header.kind == MessageKind.WRITE) & (self.header.memory == Mem.VECTOR_RF)
+        kinds = {kind: Signal(name=f"kind_{kind}") for kind in self._outs()}  # which of them the payload has
+        with m.If(self.start):
+            m.d.sync += [final.eq(0), self.wide.eq(0), *(kind.eq(0) for kind in kinds.values())]
+            with m.Switch(Cat(self.header.kind, entries)):
+                for kind in kinds:
+                    with m.Case(kind):
+                        m.d.sync += [
+                            kinds[kind].eq(1), final.eq(sizes[kind] // widths[kind] - 1),
+                            self.wide.eq(widths[kind] == message_payloads.wide_unit(self.config))]
+        for kind, out in self._outs().items():
+            m.d.comb += out.valid.eq(self.waiting & kinds[kind])
+        m.d.comb += leaving.eq(self.waiting & Cat(kinds[kind] & out.ready for kind, out in self._outs().items()).any())
+        packed = kinds[MessageKind.PACKED]
         whole = ~packed | (record == self.records - 1)  # this record completes one of `count`
         m.d.comb += [
             self.i.ready.eq(~self.waiting | leaving),
             self.last.eq((part == final) & whole & (header.count == 1)),
-            self.busy.eq(self.waiting & (header.kind != MessageKind.INPUT)),
+            self.busy.eq(self.waiting & ~kinds[MessageKind.INPUT]),
         ]
         with m.If(leaving):
             m.d.sync += self.waiting.eq(0)
@@ -104,7 +110,7 @@ class MessageItems(wiring.Component):
                     self.waiting.eq(1), item.address.eq(header.address), item.record.eq(record),
                     item.left.eq(header.count), part.eq(0), record.eq(record + packed)]
                 with m.If(whole):
-                    m.d.sync += [header.address.eq(header.address + (header.kind != MessageKind.UPDATE)),
+                    m.d.sync += [header.address.eq(header.address + ~kinds.get(MessageKind.UPDATE, Const(0))),
                                  header.count.eq(header.count - 1)]
         with m.If(self.start):
             m.d.sync += header.eq(self.header)

@@ -10,6 +10,8 @@ from concord.spec.host.messages import MessageKind, entry_bytes
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
+ENTRIES = 2  #: Number of the stream of entries, on machines that have them.
+
 
 class State(enum.Enum):
     """Meaning of the next unit."""
@@ -75,7 +77,7 @@ class MessageOutput(wiring.Component):
         step = message_payloads.wide_unit(self.config) // message_payloads.UNIT
         beat_units = 8 * self.config.message_bytes // message_payloads.UNIT
         state, place, damaged = Signal(State), Signal(range(max(4, word_units, entry_units))), Signal()
-        accept = Signal()
+        accept, final = Signal(), Signal()  # `final`: the present item is the last
         m.d.comb += accept.eq(unit_valid & unit_ready)
 
         m.submodules.crc = crc = CRC32(8 * self.config.message_bytes)
@@ -84,23 +86,23 @@ class MessageOutput(wiring.Component):
         m.d.sync += [crc.valid.eq(accept & unit.end),
                      crc.start.eq((state == State.HEADER) & (place == beat_units - 1))]
 
-        kind, entries, item, taken, header = self._source(m)
+        source = Signal(range(len(self._streams())))
+        entries, item, taken, header = self._source(m, source)
         wide_entries = message_payloads.unit_bits(self.config, entry_units * 4) != message_payloads.UNIT
         m.d.comb += wide.eq((state == State.PAYLOAD) & (~entries | wide_entries))
-        last_part = ((place | Mux(wide, step - 1, 0))
-                     == (Mux(entries, entry_units - 1, word_units - 1) if entry_units else word_units - 1))
+        last_place = Mux(entries, entry_units - 1, word_units - 1) if entry_units else word_units - 1
+        last_part = (place | Mux(wide, step - 1, 0)) == last_place
         with m.If(~self.reset | (state == State.PADDING) | (state == State.CRC)):
             with m.Switch(state):
                 with m.Case(State.IDLE):
-                    read = self.reply.valid | self.entry_reply.valid
-                    with m.If(self.net.valid | read | self.updated.valid):
-                        m.d.sync += [
-                            damaged.eq(0), state.eq(State.HEADER),
-                            entries.eq(~self.net.valid & ~self.reply.valid & read),
-                            kind.eq(Mux(self.net.valid, MessageKind.OUTPUT,
-                                        Mux(read, MessageKind.READ, MessageKind.UPDATED)))]
+                    with m.If(Cat(items.valid for items in self._streams()).any()):
+                        m.d.sync += [damaged.eq(0), state.eq(State.HEADER)]
+                        for k, items in reversed(list(enumerate(self._streams()))):
+                            with m.If(items.valid):
+                                m.d.sync += source.eq(k)
                 with m.Case(State.HEADER):
                     m.d.comb += [unit_valid.eq(1), unit.data.eq(header.word_select(place[:2], message_payloads.UNIT))]
+                    m.d.sync += final.eq(item.remaining == 1)
                     with m.If(accept):
                         m.d.sync += place.eq(place + 1)
                         with m.If(place == 3):
@@ -111,8 +113,8 @@ class MessageOutput(wiring.Component):
                         m.d.sync += place.eq(place + Mux(wide, step, 1))
                     with m.If(accept & last_part):
                         m.d.comb += taken.eq(1)
-                        m.d.sync += place.eq(0)
-                        with m.If(item.remaining == 1):
+                        m.d.sync += [place.eq(0), final.eq(item.remaining == 2)]
+                        with m.If(final):
                             m.d.sync += state.eq(Mux(unit.end, State.CRC, State.PADDING))
                 with m.Case(State.PADDING):
                     m.d.comb += unit_valid.eq(1)
@@ -130,35 +132,38 @@ class MessageOutput(wiring.Component):
         m.d.comb += self.busy.eq((state != State.IDLE) | self.o.valid)
         return m
 
-    def _source(self, m):
-        """Choose the present stream.
+    def _streams(self) -> list:
+        """The streams of items; the first that has one comes first."""
+        return [self.net, self.reply, *[self.entry_reply] * bool(self.config.vector_rf), self.updated]
+
+    def _source(self, m, source):
+        """Choose the present stream by its number in `_streams`.
 
         Returns:
-            The kind of its messages, whether its items are entries, its item, a signal that takes the item, and the
-            bits of a header.
+            Whether its items are entries, its item, a signal that takes the item, and the bits of a header.
         """
-        kind, entries = Signal(8, init=MessageKind.OUTPUT), Signal()
-        sources = {(MessageKind.OUTPUT, 0): (self.net, self.net.p.word, 0, 0),
-                   (MessageKind.READ, 0): (self.reply, self.reply.p.word, self.reply.p.memory, self.reply.p.address),
-                   (MessageKind.UPDATED, 0): (self.updated, self.updated.p.word, 0, self.updated.p.exponents)}
+        net, reply, updated = self.net.p, self.reply.p, self.updated.p
+        kinds = [(MessageKind.OUTPUT, net.word, 0, 0), (MessageKind.READ, reply.word, reply.memory, reply.address)]
         if self.config.vector_rf:
-            sources[MessageKind.READ, 1] = (
-                self.entry_reply, self.entry_reply.p.entry, Mem.VECTOR_RF, self.entry_reply.p.address)
-        width = max(len(Value.cast(bits)) for _, bits, _, _ in sources.values())
+            entry = self.entry_reply.p
+            kinds += [(MessageKind.READ, entry.entry, Mem.VECTOR_RF, entry.address)]
+        kinds += [(MessageKind.UPDATED, updated.word, 0, updated.exponents)]
+        width = max(len(Value.cast(bits)) for _, bits, _, _ in kinds)
         item = Signal(data.StructLayout({"bits": width, "remaining": 32, "valid": 1}))
         taken = Signal()  # apart from `item`, of which it follows: tools see no loop then
-        memory, address = Signal(8), Signal(32)
-        with m.Switch(Cat(kind, entries)):
-            for (which, of_entries), (source, bits, its_memory, its_address) in sources.items():
-                with m.Case(which | of_entries << len(kind)):
+        kind, memory, address = Signal(8), Signal(8), Signal(32)
+        entries = source == ENTRIES if self.config.vector_rf else Const(0)
+        with m.Switch(source):
+            for k, (items, (which, bits, its_memory, its_address)) in enumerate(
+                    zip(self._streams(), kinds, strict=True)):
+                with m.Case(k):
                     m.d.comb += [
-                        memory.eq(its_memory), address.eq(its_address), item.bits.eq(bits),
-                        item.remaining.eq(source.p.remaining), item.valid.eq(source.valid),
-                        source.ready.eq(taken)]
+                        kind.eq(which), memory.eq(its_memory), address.eq(its_address), item.bits.eq(bits),
+                        item.remaining.eq(items.p.remaining), item.valid.eq(items.valid), items.ready.eq(taken)]
         to_peer = (kind == MessageKind.OUTPUT) & self.peer.any()
         header = Cat(Mux(to_peer, Const(MessageKind.INPUT, 8), kind), memory, Const(0, 16), address, item.remaining,
                      Mux(to_peer, self.peer, self.config.digest))
-        return kind, entries, item, taken, header
+        return entries, item, taken, header
 
     def _unit(self, bits, place):
         """The unit of an item that begins `place` narrow units after its start; a narrow unit lies in the low bits."""

@@ -22,7 +22,7 @@ class Queue(wiring.Component):
         One transfer a cycle in and out; latency 2 cycles, or 3 if `deep`.
     """
 
-    def __init__(self, shape, depth: int, *, deep: bool = False):
+    def __init__(self, shape, depth: int, deep: bool = False):
         self.shape, self.depth, self.deep = shape, max(3, depth), deep
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
                           "level": Out(range(self.depth + 1 + deep))})
