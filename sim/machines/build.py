@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -33,6 +33,10 @@ FLAGS = ("--cc", "-O3", "-fno-merge-cond-motion", "--no-timing", "--assert", "-W
 #: them runs are as fast.
 OPTIMISE = ("-O1 --param=sccvn-max-alias-queries-per-access=10 -fno-tree-dse -fno-tree-pta -fno-ipa-pure-const "
             "-fno-ipa-reference -fno-tree-dominator-opts")
+
+#: Options of C++ for objects that a shared library holds, several of which one process may load.
+SHARED = "-fPIC -fno-gnu-unique -fno-semantic-interposition"
+REFUSED = "-Werror-USERFATAL"  #: Models of cells end the build where they do not model a mode.
 
 
 def environment() -> dict[str, str]:
@@ -121,27 +125,42 @@ def _make_headers(where: Path, flags: list, options: list, parts: list) -> None:
     keep_only(where, {HEADERS, f"{HEADERS}.gch"})
 
 
-def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) -> Path:
+def build(text: str, name: str, *, waves: bool = False, coverage: bool = False,
+          shim: Path | None = None, defines: Sequence[str] = ()) -> Path:
     """Verilate Verilog `text` with top module `name` for cocotb, and return the folder of the build.
 
-    Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest.
+    Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest. With `shim`, a file of
+    C++ that is compiled with `defines`, the folder also holds a shared library NAME.so of the same objects.
     """
     text = named_signals(text) if waves else text
     header = re.search(rf"^module {name}\((.*?)\);", text, re.MULTILINE | re.DOTALL)[1]
     ports = [port.strip(" \\\n") for port in header.split(",")]
     public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ports)
     libraries = cocotb_tools.config.libs_dir
-    flags = ["--exe", "--vpi", *["--trace-vcd"] * waves, *["--coverage-line"] * coverage]
+    flags = ["--exe", "--vpi", *["--trace-vcd"] * waves, *["--coverage-line"] * coverage,
+             *["-CFLAGS", SHARED] * (shim is not None)]
     link = ["--top-module", name, "-o", name,
-            "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator"]
+            "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
+            *[REFUSED] * ("$fatal" in text)]
 
     def make(where: Path) -> None:
         (where / f"{name}.v").write_text(lean(text))
         (where / "ports.vlt").write_text("`verilator_config\n" + public)
         verilate(where, [*link, COCOTB, "ports.vlt", f"{name}.v"], flags, target=name)
-        keep_only(where, {name, f"{name}.v"})
+        made = [f"{name}.so"] if shim else []
+        if shim:
+            _link_library(where, shim, [*defines, f"-DVM_TRACE={int(waves)}"], made[0])
+        keep_only(where, {name, f"{name}.v", *made})
 
-    return cached(name, text + shlex.join([*FLAGS, OPTIMISE, *flags, *link]), make)
+    parts = [*FLAGS, OPTIMISE, *flags, *link, *defines, shim.read_text() if shim else ""]
+    return cached(name, text + shlex.join(parts), make)
+
+
+def _link_library(where: Path, shim: Path, defines: list[str], name: str) -> None:
+    """Compile `shim`, and link it with the objects of a build to a shared library."""
+    include = PACKAGES / "verilator" / "include"
+    command(["g++", *SHARED.split(), *OPTIMISE.split(), "-std=gnu++17", "-shared", "-Wl,-Bsymbolic", *defines, "-I.", f"-I{include}",
+             f"-I{include}/vltstd", shim, "Vtop__ALL.a", *where.glob("verilated*.o"), "-lpthread", "-o", name], where)
 
 
 def simulate(built: Path, name: str, testbench: str, *, seed: int = 1, waves: bool = False,

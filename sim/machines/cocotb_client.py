@@ -16,7 +16,7 @@ from concord.hw.cascade import Cascade
 from concord.hw.verilog import verilog
 from concord.sim.drivers.configs import to_text
 from concord.sim.machines.build import build, simulate
-from concord.sim.machines.library import nnp_verilog, reset_in_register
+from concord.sim.machines.library import build_library, nnp_verilog
 from concord.spec.machine.config import Config
 
 START = 60  #: Seconds within which a simulation must begin.
@@ -24,8 +24,8 @@ START = 60  #: Seconds within which a simulation must begin.
 
 def build_simulation(config: Config, *, dut: Component | None = None, waves: bool = False) -> Path:
     """Verilate the NNP, or `dut` if given, for cocotb, and return the folder of the build."""
-    text = reset_in_register(nnp_verilog(config)) if dut is None else verilog(dut, "nnp")
-    return build(text, "nnp", waves=waves)
+    text = nnp_verilog(config) if dut is None else verilog(dut, "nnp")
+    return build_library(text, config.message_bytes, trace=waves).parent
 
 
 def build_cascade(configs: Sequence[Config]) -> Path:

@@ -3,7 +3,6 @@
 import ctypes
 import hashlib
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from itertools import pairwise
@@ -13,12 +12,11 @@ import numpy as np
 from amaranth.lib.wiring import Component
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import FLAGS, OPTIMISE, ROOT, lean, named_signals, verilate
-from concord.sim.machines.cache import cached, keep_only
+from concord.sim.machines.build import ROOT, build
+from concord.sim.machines.cache import cached
 from concord.spec.machine.config import Config
 
 SHIM = Path(__file__).with_name("shim.cpp")
-REFUSED = "-Werror-USERFATAL"  #: Models of cells end the build where they do not model a mode.
 
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
 _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of the machine.
@@ -69,20 +67,11 @@ def reset_in_register(text: str) -> str:
 
 
 def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path:
-    """Build the shared library of Verilog `text`, whose top module is `nnp`. With `trace` it can write waveforms."""
-    text = reset_in_register(named_signals(text) if trace else text)
-    flags = ["--exe", "-CFLAGS", "-fPIC -fvisibility=hidden -fno-gnu-unique", *["--trace-vcd"] * trace]
-    arguments = ["--top-module", "nnp", "-o", "nnp.so", "-LDFLAGS", "-shared",
-                 "-CFLAGS", f"-DBEAT={message_bytes}",
-                 *[REFUSED] * ("$fatal" in text)]
+    """Build the shared library of Verilog `text`, whose top module is `nnp`. With `trace` it can write waveforms.
 
-    def make(where: Path) -> None:
-        (where / "nnp.v").write_text(lean(text))
-        verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="nnp.so")
-        keep_only(where, {"nnp.so", "nnp.v"})
-
-    key = text + SHIM.read_text() + shlex.join([*FLAGS, *flags, *arguments, OPTIMISE])
-    return cached("library", key, make) / "nnp.so"
+    It is `nnp.so` in a folder that also holds the simulator `nnp` for cocotb.
+    """
+    return build(reset_in_register(text), "nnp", waves=trace, shim=SHIM, defines=[f"-DBEAT={message_bytes}"]) / "nnp.so"
 
 
 class Library:

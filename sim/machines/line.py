@@ -7,7 +7,7 @@ from pathlib import Path
 
 from concord.hw.serial_nnp import SerialNNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import FLAGS, OPTIMISE, lean, verilate
+from concord.sim.machines.build import FLAGS, OPTIMISE, SHARED, lean, verilate
 from concord.sim.machines.cache import cached, keep_only
 from concord.sim.machines.library import cached_verilog, reset_in_register
 from concord.spec.machine.config import Config
@@ -26,7 +26,7 @@ def build_line(config: Config, clock: float, baud: int) -> Path:
     """Build the shared library of `SerialNNP(config, clock, baud)`."""
     text = reset_in_register(cached_verilog(
         f"serial {clock} {baud} {config}", lambda: verilog(SerialNNP(config, clock, baud), "nnp")))
-    flags = ["--exe", "-CFLAGS", "-fPIC -fvisibility=hidden -fno-gnu-unique"]
+    flags = ["--exe", "-CFLAGS", SHARED]
     arguments = ["--top-module", "nnp", "-o", "line.so", "-LDFLAGS", "-shared"]
 
     def make(where: Path) -> None:
