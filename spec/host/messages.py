@@ -17,7 +17,7 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
-from concord.spec.isa.memories import ADDRESSED, Mem, depth
+from concord.spec.isa.memories import Mem, addressed, depth
 from concord.spec.machine.config import Config
 from concord.spec.numbers.lazy import E_MAX, E_MIN, LazyFormat
 
@@ -118,9 +118,9 @@ def limit(config: Config, message: Message) -> int | None:
         ValueError: the machine does not accept this kind, or the kind does not accept this memory.
     """
     if message.kind in (MessageKind.WRITE, MessageKind.READ):
-        if message.memory not in ADDRESSED:
+        if message.memory not in addressed(config):
             raise ValueError(f"memory {message.memory} cannot be written or read by message: name one of "
-                             f"{', '.join(f'{mem} ({mem.name})' for mem in ADDRESSED)}")
+                             f"{', '.join(f'{mem} ({mem.name})' for mem in addressed(config))}")
         return depth(config, Mem(message.memory))
     if message.memory and message.kind != MessageKind.UPDATE:
         raise ValueError(f"a message of kind {message.kind.name} names no memory, this one names {message.memory}")

@@ -52,12 +52,13 @@ class Status(IntFlag):
 
 
 _WORDS = "Number of words that programs read from {}, as source or operand."
+_OF_WORDS = (MemoryKind.VECTOR, MemoryKind.QUEUE, MemoryKind.OUTSIDE)
 #: Meanings of the counters of memories.
 _READ = {
-    MemoryKind.VECTOR: _WORDS, MemoryKind.QUEUE: _WORDS,
+    **dict.fromkeys(_OF_WORDS, _WORDS),
     MemoryKind.ENTRIES: "Number of entries that products read from {}, plus number of words that other chains read.",
 }
-_WRITTEN = dict.fromkeys((MemoryKind.VECTOR, MemoryKind.QUEUE), "Number of words that programs wrote to {}.")
+_WRITTEN = dict.fromkeys(_OF_WORDS, "Number of words that programs wrote to {}.")
 _WRITTEN[MemoryKind.ENTRIES] = "Number of entries that programs wrote to {}."
 
 

@@ -13,6 +13,9 @@ One instruction a line, `#` starts a comment, upper and lower case are the same.
     end_chain
     s_add Base1, -16
 
+On machines with Dram, also `v_rd Dram, 5, raw`, `m_rd_inc Dram, 8 + Base2` and `m_wr MatrixRf, 3, integer, diagonal`;
+numbers of base registers have 32 bits there.
+
 `set_iterations n, x` is short for `s_wr Iterations, n` and `s_wr IterationsX, x`; without x, x is n.
 `.word 0x…` stands for a word that is no legal instruction.
 """
@@ -20,6 +23,7 @@ One instruction a line, `#` starts a comment, upper and lower case are the same.
 from concord.spec.isa.instructions import (
     BASES,
     FIELDS,
+    LONG_BITS,
     REGISTER_BITS,
     REGISTER_NAMES,
     SPECS,
@@ -29,6 +33,7 @@ from concord.spec.isa.instructions import (
     OperandKind,
     Reg,
     encode,
+    increment_fields,
 )
 from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, Mem
 
@@ -98,6 +103,10 @@ def _vector(mnemonic, operands):
     mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0])
     if mem == Mem.VECTOR_RF:
         return _entries(mnemonic, operands)
+    if mem == Mem.DRAM:
+        if operands[2:] not in ([], ["raw"]) or len(operands) < 2:
+            raise ValueError(f"{mnemonic} Dram takes an address and at most the word raw")
+        return {"mem": mem, "raw": len(operands) - 2} | _address(operands[1])
     if mem in QUEUES:
         if len(operands) > 1 or mnemonic.endswith("_inc"):
             raise ValueError(f"{MEMORY_NAMES[mem]} is a queue: it takes neither an address nor _inc")
@@ -128,14 +137,22 @@ def _base(text):
 
 
 def _matrix_source(mnemonic, operands):
-    return {"mem": _named("memory", MEMORY_NAMES, _MEMORIES, _one(mnemonic, operands))}
+    if len(operands) == 2 and operands[0] == Mem.DRAM.title.lower():
+        return {"mem": Mem.DRAM} | _address(operands[1])
+    mem = _named("memory", MEMORY_NAMES, _MEMORIES, _one(mnemonic, operands))
+    if mem == Mem.DRAM:
+        raise ValueError(f"{mnemonic} Dram needs an address")
+    if mem in QUEUES and mnemonic.endswith("_inc"):
+        raise ValueError(f"{MEMORY_NAMES[mem]} is a queue: it takes neither an address nor _inc")
+    return {"mem": mem}
 
 
 def _matrix_target(mnemonic, operands):
-    if len(operands) not in (2, 3) or operands[2:] not in ([], ["integer"]):
-        raise ValueError(f"{mnemonic} takes a memory, a tile and at most the word integer")
+    modes = operands[2:]
+    if len(operands) < 2 or len(set(modes)) < len(modes) or not {"integer", "diagonal"}.issuperset(modes):
+        raise ValueError(f"{mnemonic} takes a memory, a tile and, once each, the words integer and diagonal")
     mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0])
-    return {"mem": mem, "a": _short(operands[1]), "integer": len(operands) - 2}
+    return {"mem": mem, "a": _short(operands[1])} | dict.fromkeys(modes, 1)
 
 
 def _product(mnemonic, operands):
@@ -170,14 +187,17 @@ def _register(mnemonic, operands):
     if reg == Reg.OUT_SCALE:
         half = 1 << REGISTER_BITS - 1
         return {"mem": reg, "a": _number(operands[1], -half, half - 1) % (2 * half)}
+    if reg in BASES:
+        high, low = divmod(_number(operands[1], 0, (1 << LONG_BITS) - 1), 1 << REGISTER_BITS)
+        return {"mem": reg, "a": low, "b": high}
     return {"mem": reg, "a": _short(operands[1])}
 
 
 def _increment(mnemonic, operands):
     if len(operands) != 2:
         raise ValueError(f"{mnemonic} takes a base register and a number")
-    half = 1 << REGISTER_BITS - 1
-    return {"mem": _base(operands[0]), "a": _number(operands[1], -half, half - 1) % (2 * half)}
+    half = 1 << LONG_BITS - 1
+    return {"mem": _base(operands[0])} | increment_fields(_number(operands[1], -half, half - 1))
 
 
 #: Functions that read the operands of each kind.

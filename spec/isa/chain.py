@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from concord.spec.isa.dram import bias_words, entries_words, tile_words
 from concord.spec.isa.instructions import BASES, SPECS, Instruction, Op, Reg, out_scale
 from concord.spec.isa.memories import ENTRY_MEMORIES, VRFS, Mem
 from concord.spec.machine.config import Config
@@ -53,6 +54,7 @@ class Chain:
         source_words: Words that the source supplies for each iteration, before the pooling unit reduces them.
         result_words: Words of each iteration after the source, or after `mv_mul`: operations and writes see these.
         entries:      Entries of each iteration that a `v_wr VectorRf` writes, or that `v_rd VectorRf` reads as numbers.
+        outside:      Words of Dram of each iteration of packed tiles, entries or integers; 0 in other chains.
         row_tiles:    Rows of native tiles of the product, which has row_tiles * Columns tiles; 0 without `mv_mul`.
         last_lanes:   Number of lanes of the last word of each iteration that lie within Rows.
     """
@@ -63,6 +65,7 @@ class Chain:
     source_words: int
     result_words: int
     entries: int
+    outside: int
     row_tiles: int
     last_lanes: int
 
@@ -85,9 +88,10 @@ class Chain:
             row_tiles = config.vectors_of(rows)
         elif instructions[1].op == Op.V_POOL_MAX:
             source_words = words * registers.window_x * registers.window_y
+        entries = config.vectors_of(rows)
         return cls(address=address, instructions=instructions, registers=registers, source_words=source_words,
-                   result_words=words, entries=config.vectors_of(rows), row_tiles=row_tiles,
-                   last_lanes=rows - (words - 1) * config.mfu_lanes)
+                   result_words=words, entries=entries, outside=_outside(config, instructions, words, entries),
+                   row_tiles=row_tiles, last_lanes=rows - (words - 1) * config.mfu_lanes)
 
     @property
     def source(self) -> Instruction:
@@ -135,6 +139,11 @@ class Chain:
         return self.source.op == Op.M_RD
 
     @property
+    def moves(self) -> bool:
+        """Whether the chain moves entries or integers between Dram and the chip as they are."""
+        return bool(self.source.raw or self.target.raw)
+
+    @property
     def pops(self) -> int:
         """Number of words that the chain takes from MvmQ."""
         return self.result_words * self.registers.iterations if self.source.mem == Mem.MVM_Q else 0
@@ -166,6 +175,8 @@ class Chain:
         """Distance in words from the source of the first iteration to the source of this one."""
         if not self.source.inc:
             return 0
+        if self.loads:
+            return iteration * self.outside
         y, x = divmod(iteration, self.registers.iterations_x)
         return x * self.registers.stride_x + y * self.registers.stride_y
 
@@ -195,6 +206,8 @@ class Chain:
     def source_extent(self) -> int:
         """Number of words, or entries, from the first to the last that an iteration of the source reads."""
         registers = self.registers
+        if self.source.mem == Mem.DRAM and self.outside:
+            return self.outside
         last_pixel = self.pixel_offset(registers.window_x - 1, registers.window_y - 1)
         if self.windowed:
             return last_pixel + (self.row_tiles - 1) * registers.window_group + registers.window_vectors
@@ -211,10 +224,23 @@ class Chain:
     def result_span(self, instruction: Instruction) -> range:
         """The words, or entries, from the first to the last of an operand, or of a write with addresses."""
         count = self.entries if instruction.mem == Mem.VECTOR_RF else self.result_words
-        count = 1 if instruction.held else count
+        count = self.outside if instruction.raw else 1 if instruction.held else count
         return range(instruction.a, instruction.a + self.offset(instruction, self.registers.iterations - 1) + count)
 
     @property
     def random_source(self) -> bool:
         """Whether the source is a random-access vector memory."""
         return self.source.mem in VRFS
+
+
+def _outside(config, instructions, words, entries) -> int:
+    """Words of Dram of each iteration of a chain that loads or moves what is packed there; 0 for other chains."""
+    source, target = instructions[0], instructions[-1]
+    if source.op == Op.M_RD and source.mem == Mem.DRAM:
+        return tile_words(config, integer=bool(target.integer), diagonal=bool(target.diagonal))
+    if target.raw:
+        return entries_words(config, entries, integer=bool(source.integer))
+    if source.raw:
+        return bias_words(words) if target.mem == Mem.BIAS_RF else entries_words(
+            config, entries, integer=bool(target.integer))
+    return 0

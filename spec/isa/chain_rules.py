@@ -75,7 +75,7 @@ def ends(chain: Chain) -> Iterator[tuple[int, Mem, int]]:
                 yield address, Mem.BIAS_RF, instruction.b + chain.result_words
         elif instruction.op == Op.M_WR:
             yield address, Mem.MATRIX_RF, chain.tiles.stop
-        elif mem in ADDRESSED:
+        elif mem in ADDRESSED or mem == Mem.BIAS_RF:
             yield address, mem, chain.result_span(instruction).stop
 
 
@@ -91,8 +91,8 @@ def _check_overlap(chain):
 
 
 def overwriting(chain: Chain) -> list[tuple[int, Instruction]]:
-    """The write, with its address, to the memory that the chain reads ahead of time: from VectorRf, or in windows."""
-    if not chain.from_entries and not chain.gathers:
+    """The write, with its address, to the memory that the chain reads ahead of time: VectorRf, Dram, or windows."""
+    if not chain.from_entries and not chain.gathers and chain.source.mem != Mem.DRAM:
         return []
     return [(address, instruction) for address, instruction in enumerate(chain.instructions, chain.address)
             if instruction.op == Op.V_WR and instruction.mem == chain.source.mem]

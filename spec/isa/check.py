@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 
 from concord.spec.isa.chain import NO_BASES, Chain, Registers
 from concord.spec.isa.chain_rules import check_chain, check_state
-from concord.spec.isa.instructions import BASES, LOOP_DEPTH, Error, Instruction, Op, base_number
+from concord.spec.isa.instructions import (
+    BASES,
+    LOOP_DEPTH,
+    Error,
+    Instruction,
+    Op,
+    base_bits,
+    base_number,
+    register_value,
+)
 from concord.spec.isa.loops import Movement, Passes, Step, chain_step, moved_by, sum_step
 from concord.spec.isa.rules import SOURCES, Violation, check_order, check_sum, check_word
 from concord.spec.machine.config import Config
@@ -184,7 +193,7 @@ class Sequencer:
 
     def _write(self, instruction: Instruction) -> None:
         if instruction.mem in BASES:
-            self._base(instruction, instruction.a)
+            self._base(instruction, register_value(instruction))
         else:
             self.registers = self.registers.written(instruction.mem, instruction.a)
 
@@ -195,10 +204,10 @@ class Sequencer:
 
     def _add(self, instruction: Instruction, address: int) -> None:
         """Run an `s_add`."""
-        before = self.bases[base_number(instruction)]
-        self._base(instruction, check_sum(instruction, before, address))
+        before, bits = self.bases[base_number(instruction)], base_bits(self.config)
+        self._base(instruction, check_sum(instruction, before, address, bits))
         if self._records:
-            self._note(sum_step(instruction, before, address))
+            self._note(sum_step(instruction, before, address, bits))
 
     @property
     def _records(self) -> bool:

@@ -12,6 +12,7 @@ from concord.spec.isa.instructions import (
     decode,
     increment,
     out_scale,
+    register_value,
 )
 from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, Mem
 
@@ -46,8 +47,16 @@ def _memory_text(instruction, *rest):
 def _vector_text(instruction):
     if instruction.mem not in QUEUES:
         modes = ["integer"] * instruction.integer + ["unsigned"] * instruction.unsigned
-        return None if modes and instruction.mem != Mem.VECTOR_RF else _memory_text(
-            instruction, _address_text(instruction), *modes)
+        if (modes and instruction.mem != Mem.VECTOR_RF) or (instruction.raw and instruction.mem != Mem.DRAM):
+            return None
+        return _memory_text(
+            instruction, _address_text(instruction), *modes, *["raw"] * instruction.raw)
+    return None if instruction.a or instruction.inc or instruction.base else _memory_text(instruction)
+
+
+def _matrix_source_text(instruction):
+    if instruction.mem == Mem.DRAM:
+        return _memory_text(instruction, _address_text(instruction))
     return None if instruction.a or instruction.inc or instruction.base else _memory_text(instruction)
 
 
@@ -57,7 +66,8 @@ def _address_text(instruction):
 
 
 def _matrix_target_text(instruction):
-    return _memory_text(instruction, str(instruction.a), *["integer"] * instruction.integer)
+    modes = ["integer"] * instruction.integer + ["diagonal"] * instruction.diagonal
+    return _memory_text(instruction, str(instruction.a), *modes)
 
 
 def _product_text(instruction):
@@ -68,8 +78,8 @@ def _product_text(instruction):
 
 def _register_text(instruction):
     name = REGISTER_NAMES.get(instruction.mem)
-    value = out_scale(instruction.a) if instruction.mem == Reg.OUT_SCALE else instruction.a
-    return None if name is None else [name, str(value)]
+    value = out_scale(instruction.a) if instruction.mem == Reg.OUT_SCALE else register_value(instruction)
+    return None if name is None or (instruction.b and instruction.mem not in BASES) else [name, str(value)]
 
 
 def _increment_text(instruction):
@@ -79,7 +89,7 @@ def _increment_text(instruction):
 
 #: Functions that write the operands of each kind.
 _WRITERS = {
-    OperandKind.NONE: lambda _: [], OperandKind.VECTOR: _vector_text, OperandKind.MATRIX_SOURCE: _memory_text,
+    OperandKind.NONE: lambda _: [], OperandKind.VECTOR: _vector_text, OperandKind.MATRIX_SOURCE: _matrix_source_text,
     OperandKind.MATRIX_TARGET: _matrix_target_text, OperandKind.PRODUCT: _product_text,
     OperandKind.OPERAND: lambda i: [_address_text(i), *["held"] * i.held],
     OperandKind.REGISTER: _register_text, OperandKind.INCREMENT: _increment_text,

@@ -1,5 +1,6 @@
 """The instruction set: the one definition that assembler, golden machine, decoder and documents read."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, IntEnum, unique
 from itertools import product
@@ -120,34 +121,52 @@ FIELDS = {
     "held": Field(13, 1),
     "base": Field(14, 2),
     "mem": Field(16, 8),
+    "raw": Field(24, 1),
+    "diagonal": Field(25, 1),
     "a": Field(32, 16),
     "b": Field(48, 16),
 }
 
 
 
+#: Attribute of the configuration of machines that have a field; all machines have the others.
+FIELD_NEEDS = {"held": "more_functions", "raw": "dram_words", "diagonal": "dram_words"}
+
+
 def fields_of(config: Config) -> dict[str, Field]:
-    """The fields that instructions of a machine have, by name: `held` is for machines with `more_functions`."""
-    return {name: field for name, field in FIELDS.items() if name != "held" or config.more_functions}
+    """The fields that instructions of a machine have, by name."""
+    return {name: field for name, field in FIELDS.items()
+            if name not in FIELD_NEEDS or getattr(config, FIELD_NEEDS[name])}
 
 
 ADDRESS_BITS = FIELDS["a"].width  #: Bits of an address of a word, tile or instruction.
 END_BITS = ADDRESS_BITS + 1  #: Bits of an end address, one past the last, and of a number of words.
 REGISTER_BITS = FIELDS["a"].width  #: Bits of a scalar register, and of the count of a loop.
+LONG_BITS = 2 * REGISTER_BITS  #: Bits of a base register on machines with Dram.
+
+
+def base_bits(config: Config) -> int:
+    """Number of bits of a base register."""
+    return LONG_BITS if config.dram_words else REGISTER_BITS
 
 
 class OperandKind(Enum):
     """Shape of an instruction's operands: the fields that it takes."""
 
     NONE = ""  #: The opcode takes no field.
-    VECTOR = "mem a inc base integer unsigned"  #: A queue takes the memory only, and only VectorRf takes a mode.
-    MATRIX_SOURCE = "mem"
-    MATRIX_TARGET = "mem a integer"
+    VECTOR = "mem a inc base integer unsigned raw"  #: A queue takes the memory only; VectorRf takes modes, Dram `raw`.
+    MATRIX_SOURCE = "mem a inc base"  #: A queue takes the memory only.
+    MATRIX_TARGET = "mem a integer diagonal"
     PRODUCT = "a b integer bias unsigned window"  #: First tile, first word of BiasRf, modes.
     OPERAND = "a inc base held"  #: Address in the memory of the stage; `held`: its first element is for all elements.
-    REGISTER = "mem a"  #: Register code in `mem`, value in `a`.
-    INCREMENT = "a mem"  #: Code of a base register in `mem`, number in `a`, in two's complement.
+    REGISTER = "mem a b"  #: Register code in `mem`, value in `a`, its high half in `b` for base registers.
+    INCREMENT = "a b mem"  #: Code of a base register in `mem`, number in `a` in two's complement, plus `b` * 2**16.
     COUNT = "a"
+
+
+#: Fields of operands that only machines with Dram have.
+_DRAM_FIELDS = {OperandKind.VECTOR: ("raw",), OperandKind.MATRIX_SOURCE: ("a", "inc", "base"),
+                OperandKind.MATRIX_TARGET: ("diagonal",), OperandKind.REGISTER: ("b",), OperandKind.INCREMENT: ("b",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +193,16 @@ class Spec:
     def fields(self) -> tuple[str, ...]:
         """Names of the fields that may differ from zero."""
         return tuple(self.kind.value.split())
+
+    def fields_on(self, memories: Collection[Mem]) -> tuple[str, ...]:
+        """Names of the fields that may differ from zero on a machine with these memories."""
+        missing = () if Mem.DRAM in memories else _DRAM_FIELDS.get(self.kind, ())
+        return tuple(name for name in self.fields if name not in missing)
+
+    def mems_on(self, memories: Collection[Mem]) -> tuple[Mem, ...]:
+        """Memories that the opcode can name on a machine with these memories: only words of Dram go to BiasRf."""
+        missing = () if Mem.DRAM in memories else (Mem.DRAM, Mem.BIAS_RF)
+        return tuple(mem for mem in self.mems if mem not in missing)
 
     @property
     def stage(self) -> Stage | None:
@@ -204,10 +233,10 @@ def _pointwise(operation: Operation, mfu: int) -> Spec:
 
 SPECS = {
     Op.V_RD: Spec(OperandKind.VECTOR, mems=ADDRESSED + QUEUES),
-    Op.M_RD: Spec(OperandKind.MATRIX_SOURCE, mems=(Mem.NET_Q,)),
+    Op.M_RD: Spec(OperandKind.MATRIX_SOURCE, mems=(Mem.NET_Q, Mem.DRAM)),
     Op.MV_MUL: Spec(OperandKind.PRODUCT),
     **{opcode(operation, mfu): _pointwise(operation, mfu) for mfu, operation in product(range(MFUS), Operation)},
-    Op.V_WR: Spec(OperandKind.VECTOR, mems=ADDRESSED + QUEUES),
+    Op.V_WR: Spec(OperandKind.VECTOR, mems=(*ADDRESSED, *QUEUES, Mem.BIAS_RF)),
     Op.M_WR: Spec(OperandKind.MATRIX_TARGET, mems=(Mem.MATRIX_RF,)),
     Op.END_CHAIN: Spec(OperandKind.NONE),
     Op.S_WR: Spec(OperandKind.REGISTER),
@@ -240,6 +269,8 @@ class Instruction:
     window: int = 0
     held: int = 0
     base: int = 0
+    raw: int = 0
+    diagonal: int = 0
 
 
 def encode(instruction: Instruction) -> int:
@@ -275,8 +306,20 @@ def out_scale(value: int) -> int:
 
 
 def increment(instruction: Instruction) -> int:
-    """Number that an `s_add` adds."""
-    return _signed(instruction.a)
+    """Number that an `s_add` adds: 16 bits in two's complement, or 32 bits where `b` is not 0."""
+    number = _signed(instruction.a) + (instruction.b << REGISTER_BITS)
+    return _signed(number & (1 << LONG_BITS) - 1, LONG_BITS)
+
+
+def increment_fields(number: int) -> dict[str, int]:
+    """Fields of an `s_add` of a number of 32 bits, in two's complement."""
+    low = number & (1 << REGISTER_BITS) - 1
+    return {"a": low, "b": number - _signed(low) >> REGISTER_BITS & (1 << REGISTER_BITS) - 1}
+
+
+def register_value(instruction: Instruction) -> int:
+    """Number of 16 bits that an `s_wr` writes, or of 32 bits for a base register."""
+    return instruction.a + (instruction.b << REGISTER_BITS)
 
 
 def base_number(instruction: Instruction) -> int:
@@ -284,5 +327,5 @@ def base_number(instruction: Instruction) -> int:
     return 1 + BASES.index(Reg(instruction.mem))
 
 
-def _signed(value):
-    return value - (value >> REGISTER_BITS - 1 << REGISTER_BITS)
+def _signed(value, bits=REGISTER_BITS):
+    return value - (value >> bits - 1 << bits)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from concord.spec.isa.chain import NO_BASES, Chain
 from concord.spec.isa.chain_rules import check_chain, ends, overwriting
-from concord.spec.isa.instructions import REGISTER_BITS, Instruction, base_number
+from concord.spec.isa.instructions import Instruction, base_number
 from concord.spec.isa.memories import depth
 from concord.spec.isa.rules import check_sum
 from concord.spec.machine.config import Config
@@ -67,16 +67,17 @@ def chain_step(config: Config, body: tuple[Instruction, ...], chain: Chain, base
         most=tuple((base[address], depth(config, mem) - end) for address, mem, end in ends(chain) if base[address]))
 
 
-def sum_step(instruction: Instruction, before: int, address: int) -> Step:
+def sum_step(instruction: Instruction, before: int, address: int, bits: int) -> Step:
     """The step of an `s_add` that breaks no rule.
 
     Args:
         before: The base register before it.
+        bits:   Number of bits of a base register.
     """
     number = base_number(instruction)
-    after = check_sum(instruction, before, address)
-    return Step(check=lambda moved: check_sum(instruction, before + moved[number], address),
-                most=((number, (1 << REGISTER_BITS) - 1 - after),), least=((number, after),))
+    after = check_sum(instruction, before, address, bits)
+    return Step(check=lambda moved: check_sum(instruction, before + moved[number], address, bits),
+                most=((number, (1 << bits) - 1 - after),), least=((number, after),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class MemoryKind(Enum):
         holds:     What one address holds.
         addressed: Whether `v_rd` and `v_wr` name an address.
         filled:    Whether firmware has an image of it, which messages bring.
+        on_chip:   Whether it is a memory of the chip.
     """
 
     MATRIX = Content.TILES, False, True  #: Only `m_wr` and messages write to it; products read it.
@@ -33,9 +34,10 @@ class MemoryKind(Enum):
     VECTOR = Content.WORDS, True, True  #: `v_rd`, `v_wr` and messages access any address.
     ENTRIES = Content.ENTRIES, True, True  #: `v_rd`, `v_wr`, products and messages access any entry.
     QUEUE = Content.WORDS, False, False  #: Words lie in order of arrival; `v_rd` takes the oldest, `v_wr` adds one.
+    OUTSIDE = Content.WORDS, True, False, False  #: `v_rd`, `v_wr`, `m_rd` and messages access any address.
 
-    def __init__(self, holds: Content, addressed: bool, filled: bool):
-        self.holds, self.addressed, self.filled = holds, addressed, filled
+    def __init__(self, holds: Content, addressed: bool, filled: bool, on_chip: bool = True):
+        self.holds, self.addressed, self.filled, self.on_chip = holds, addressed, filled, on_chip
 
 
 @unique
@@ -66,6 +68,9 @@ class Mem(IntEnum):
     VECTOR_RF = (
         10, "VectorRf", MemoryKind.ENTRIES, "vector_rf", (47, 48), None,
         "entries of N mantissas and one exponent, the operands of products")
+    DRAM = (
+        11, "Dram", MemoryKind.OUTSIDE, "dram_words", (53, 54), None,
+        "memory outside the chip: words, and in them packed tiles, entries and integers")
 
     def __new__(cls, code: int, *_):
         member = int.__new__(cls, code)
@@ -83,6 +88,9 @@ MEMORY_NAMES = {mem: mem.title for mem in Mem}
 
 #: The random-access vector memories and the queues, in the order of the table.
 VRFS, QUEUES = (tuple(mem for mem in Mem if mem.kind is kind) for kind in (MemoryKind.VECTOR, MemoryKind.QUEUE))
+
+#: The memories of the chip.
+ON_CHIP = tuple(mem for mem in Mem if mem.kind.on_chip)
 
 #: The memories that have addresses in `v_rd` and `v_wr`.
 ADDRESSED = tuple(mem for mem in Mem if mem.kind.addressed)

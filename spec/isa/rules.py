@@ -4,7 +4,6 @@ from functools import lru_cache
 
 from concord.spec.isa.instructions import (
     BASES,
-    REGISTER_BITS,
     REGISTER_NAMES,
     SPECS,
     WRITES,
@@ -23,6 +22,7 @@ from concord.spec.machine.config import Config
 SOURCES = (Op.V_RD, Op.M_RD)
 #: Opcodes that stand outside a chain, or begin one.
 OUTSIDE = (*SOURCES, Op.S_WR, Op.S_ADD, Op.LOOP, Op.END_LOOP, Op.END)
+_RAW_TARGETS = (Mem.VECTOR_RF, Mem.BIAS_RF)  #: Memories that take what `v_rd Dram, raw` reads.
 _WITH_MEMORY = (OperandKind.VECTOR, OperandKind.MATRIX_SOURCE, OperandKind.MATRIX_TARGET)
 #: Sentence on an opcode that a machine lacks, by the attribute that says so.
 _LACKING = {
@@ -75,20 +75,29 @@ def _read(word, memories):
     if instruction is None:
         return None, Error.ILLEGAL, f"0x{word:016x} has an unknown opcode, or bits that it does not take"
     spec, name = SPECS[instruction.op], instruction.op.name.lower()
+    for field in set(spec.fields) - set(spec.fields_on(memories)):
+        if getattr(instruction, field):
+            what = {"a": "an address", "b": "a number of more than 16 bits"}.get(field, field)
+            return None, Error.ILLEGAL, f"{name} takes {what} on machines with Dram only, and dram_words is 0"
     if spec.kind in _WITH_MEMORY:
         if instruction.mem not in memories:
-            return None, Error.RANGE, f"there is no memory {instruction.mem}"
+            lacking = ": this machine has no Dram, because its dram_words is 0" * (instruction.mem == Mem.DRAM)
+            return None, Error.RANGE, f"there is no memory {instruction.mem}{lacking}"
         memory = MEMORY_NAMES[Mem(instruction.mem)]
-        if instruction.mem not in spec.mems:
+        if instruction.mem not in spec.mems_on(memories):
             return None, Error.ILLEGAL, f"{name} does not take {memory}"
         if instruction.mem in QUEUES and (instruction.a or instruction.inc or instruction.base):
             return None, Error.ILLEGAL, f"{memory} is a queue: it takes neither an address, nor a base, nor _inc"
         moded = instruction.integer or instruction.unsigned
         if spec.kind is OperandKind.VECTOR and instruction.mem != Mem.VECTOR_RF and moded:
             return None, Error.ILLEGAL, f"{memory} holds binary16 numbers: integer and unsigned are for VectorRf"
+        if instruction.raw and instruction.mem != Mem.DRAM:
+            return None, Error.ILLEGAL, f"{memory} takes no raw: it stands with the address in Dram"
     if spec.kind is OperandKind.REGISTER:
         if instruction.mem not in list(Reg):
             return None, Error.ILLEGAL, f"there is no register {instruction.mem}"
+        if instruction.b and instruction.mem not in BASES:
+            return None, Error.ILLEGAL, f"{REGISTER_NAMES[Reg(instruction.mem)]} takes a number of 16 bits"
         if instruction.mem == Reg.OUT_SCALE and not -32 <= out_scale(instruction.a) <= 31:
             return None, Error.ILLEGAL, f"OutScale {out_scale(instruction.a)} does not lie in -32..31"
     if spec.kind is OperandKind.INCREMENT and instruction.mem not in BASES:
@@ -131,10 +140,12 @@ def _order(instruction, before):
         return sentence
     if (op == Op.M_WR) != (before[0].op == Op.M_RD):
         return f"{name} does not take what {before[0].op.name.lower()} reads"
+    if sentence := _packed_order(instruction, before):
+        return sentence
     if op == Op.MV_MUL:
         return _product_order(instruction, last)
-    if op == Op.V_POOL_MAX and (last.op != Op.V_RD or last.mem in QUEUES):
-        return "v_pool_max must follow v_rd, and not of a queue"
+    if op == Op.V_POOL_MAX and (last.op != Op.V_RD or last.mem in (*QUEUES, Mem.DRAM)):
+        return "v_pool_max must follow v_rd, and neither of a queue nor of Dram"
     if op == Op.V_WR:
         return _write_order(instruction, before)
     passed = [SPECS[i.op] for i in before if SPECS[i.op].operation]
@@ -145,14 +156,36 @@ def _order(instruction, before):
 
 def _product_order(instruction, last):
     """Sentence on what is wrong with the place of a `mv_mul` after the instruction `last`, or None."""
-    if last.op != Op.V_RD or last.mem == Mem.MVM_Q:
-        return "mv_mul must follow v_rd, and not of MvmQ"
+    if last.op != Op.V_RD or last.mem in (Mem.MVM_Q, Mem.DRAM):
+        return "mv_mul must follow v_rd, and neither of MvmQ nor of Dram"
     if last.integer or last.unsigned:
         return "the v_rd of VectorRf before mv_mul takes no mode: mv_mul says integer itself"
     if instruction.window and last.mem != Mem.VECTOR_RF:
         return "window needs a v_rd of VectorRf before mv_mul"
     if instruction.b and not instruction.bias:
         return "mv_mul has a BiasRf address without bias"
+    return None
+
+
+def _packed_order(instruction, before):
+    """Sentence on what is wrong with an instruction of a chain that moves what is packed in Dram, or None."""
+    last, alone = before[-1], len(before) == 1
+    if instruction.diagonal and last.mem != Mem.DRAM:
+        return "diagonal is for tiles from Dram"
+    if last.raw and last.op == Op.V_RD and (instruction.op != Op.V_WR or instruction.mem not in _RAW_TARGETS):
+        return "only v_wr VectorRf and v_wr BiasRf may follow v_rd Dram, raw"
+    if alone:
+        if instruction.raw and last.mem != Mem.VECTOR_RF:
+            return "v_wr Dram, raw must follow v_rd VectorRf"
+        if instruction.mem == Mem.BIAS_RF and not last.raw:
+            return "v_wr BiasRf must follow v_rd Dram, raw"
+        if (last.raw or instruction.raw) and (last.unsigned or instruction.unsigned):
+            return "raw moves codes as they are: leave out unsigned"
+        return None
+    if before[0].raw or last.raw:
+        return "only end_chain may follow the write of what was moved raw"
+    if instruction.raw or instruction.mem == Mem.BIAS_RF:
+        return "what moves raw is written right after it was read"
     return None
 
 
@@ -177,14 +210,14 @@ def _write_order(instruction, before):
     return None
 
 
-def check_sum(instruction: Instruction, before: int, address: int) -> int:
-    """The value of a base register after an `s_add`, from the value before it.
+def check_sum(instruction: Instruction, before: int, address: int, bits: int) -> int:
+    """The value of a base register of `bits` bits after an `s_add`, from the value before it.
 
     Raises:
         Violation: RANGE, if the register does not hold the sum.
     """
     after = before + increment(instruction)
-    if not 0 <= after < 1 << REGISTER_BITS:
+    if not 0 <= after < 1 << bits:
         raise Violation(Error.RANGE, address, f"{REGISTER_NAMES[Reg(instruction.mem)]} would be {after}, "
-                                              f"and a register holds 0 to {(1 << REGISTER_BITS) - 1}")
+                                              f"and a register holds 0 to {(1 << bits) - 1}")
     return after

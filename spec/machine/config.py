@@ -21,14 +21,17 @@ _RANGES = {
     "vector_rf": (0, 65536),
     "softmax_words": (0, MOST_ELEMENTS // 2),
     "mfu_registers": (0, 3),
+    "dram_words": (0, 1 << 30),
+    "dram_bus": (0, 64),
 }
+DRAM_BYTES = 1 << 32  #: Most bytes of Dram: addresses on its bus have 32 bits.
 
 WIDEST_CODE = 8  #: Most bits of an element with an exponent of its own in hardware.
 
 #: Attributes whose default, 0 or False, stands for a machine without the unit or memory, or as machines are without a
 #: choice. Records leave them out where they have it, so that the digest of such a machine, and thus its firmware, does
 #: not depend on them.
-_OPTIONAL = ("softmax_words", "more_functions", "mfu_registers")
+_OPTIONAL = ("softmax_words", "more_functions", "mfu_registers", "dram_words", "dram_bus")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +78,8 @@ class Config:
                           stages the largest element and the sum of a vector, and operands can be held.
         mfu_registers:    Number of registers of each stage of the multi-function units: 3, or 0 for as many as let a
                           unit alone reach 125 MHz. It is 0 with `more_functions`, whose reductions take longer than 3.
+        dram_words:       Number of words of Dram, the memory outside the chip; 0 for a machine without one.
+        dram_bus:         Number of bytes of the data bus of Dram: 4, 8, 16, 32 or 64; 0 without one.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -112,6 +117,8 @@ class Config:
     softmax_words: int = 0
     more_functions: bool = False
     mfu_registers: int = 0
+    dram_words: int = 0
+    dram_bus: int = 0
 
     def __post_init__(self):
         check_types(self)
@@ -133,6 +140,7 @@ class Config:
                                  f"{self.tile_engines}: {_nearest(near, getattr(self, name))}")
         if self.message_bytes not in (4, 8, 16):
             raise ValueError(f"message_bytes = {self.message_bytes} must be 4, 8 or 16")
+        self._check_dram()
         self._check_elements()
         if self.alignment < 0:
             raise ValueError(f"acc_frac = {self.acc_frac} drops bits of small blocks: it must be at least "
@@ -150,6 +158,16 @@ class Config:
         if self.mfu_registers and self.more_functions:
             raise ValueError(f"mfu_registers = {self.mfu_registers} must be 0 with more_functions: the reductions of "
                              "an add stage take more cycles")
+
+    def _check_dram(self):
+        """Refuse a bus that no memory outside the chip has, and more words than its addresses reach."""
+        widths = (4, 8, 16, 32, 64) if self.dram_words else (0,)
+        if self.dram_bus not in widths:
+            raise ValueError(f"dram_bus = {self.dram_bus} must be {' or '.join(map(str, widths))} with "
+                             f"dram_words = {self.dram_words}")
+        if self.dram_words * 2 * self.mfu_lanes > DRAM_BYTES:
+            raise ValueError(f"dram_words = {self.dram_words} is too large: {DRAM_BYTES // (2 * self.mfu_lanes)} words "
+                             f"of {self.mfu_lanes} lanes are {DRAM_BYTES:,} bytes")
 
     def _check_elements(self):
         """Refuse operands whose elements have exponents of their own where sums or multipliers cannot take them."""
@@ -197,6 +215,9 @@ class Config:
         Raises:
             ValueError: a sentence that names the attribute.
         """
+        if self.dram_words:
+            raise ValueError(f"dram_words = {self.dram_words}: hardware has no port to a memory outside the chip; such "
+                             "a machine runs on the golden model only")
         for name in ("weights", "activations"):
             fmt = getattr(self, name)
             if fmt.precision and fmt.code_bits > WIDEST_CODE:

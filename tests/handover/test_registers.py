@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from concord.handover.registers import constants, register_files
 from concord.spec.host.messages import MessageKind
-from concord.spec.host.registers import Control, Counter, Register, Status
+from concord.spec.host.registers import Control, Register, Status, counters
 from concord.spec.isa.instructions import Error
 from concord.spec.machine.config import preset
 from systemrdl import RDLCompiler
@@ -15,7 +15,7 @@ from systemrdl.node import RegNode
 
 TINY = preset("tiny")
 ADDRESSES = {register.name: int(register) for register in Register if register != Register.COUNTERS} | {
-    f"COUNTERS.{counter.name}": Register.COUNTERS + 4 * counter for counter in Counter}
+    f"COUNTERS.{counter.name}": Register.COUNTERS + 4 * counter for counter in counters(TINY)}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_the_c_header_has_every_code(files, tmp_path):
     """The compiler says the value of each name of the header."""
     wanted = {f"NNP_REGISTER_{register.name}": int(register) for register in Register}
     for prefix, codes in (("CONTROL", Control), ("STATUS", Status), ("ERROR", Error), ("MESSAGE", MessageKind),
-                          ("COUNTER", Counter)):
+                          ("COUNTER", counters(TINY))):
         wanted |= {f"NNP_{prefix}_{code.name}": int(code) for code in codes}
     wanted |= {"NNP_HEADER_BYTES": 16, "NNP_HEADER_ADDRESS": 4, "NNP_HEADER_COUNT": 8, "NNP_HEADER_DIGEST": 12}
     wanted |= {"NNP_DIGEST": TINY.digest, "NNP_BEAT_BYTES": TINY.message_bytes, "NNP_MFU_LANES": TINY.mfu_lanes}

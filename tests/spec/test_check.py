@@ -264,7 +264,7 @@ SENTENCES = {
         "instruction 1: the v_rd of VectorRf before mv_mul takes no mode: mv_mul says integer itself (ILLEGAL)",
     "v_rd InitialVrf, 0\nmv_mul 0, window":
         "instruction 1: window needs a v_rd of VectorRf before mv_mul (ILLEGAL)",
-    "v_rd NetQ\nv_pool_max": "instruction 1: v_pool_max must follow v_rd, and not of a queue (ILLEGAL)",
+    "v_rd NetQ\nv_pool_max": "instruction 1: v_pool_max must follow v_rd, and neither of a queue nor of Dram (ILLEGAL)",
     "v_rd NetQ\n.word 0x10214":
         "instruction 1: InitialVrf holds binary16 numbers: integer and unsigned are for VectorRf (ILLEGAL)",
     "v_rd VectorRf, 0\nmv_mul 0, integer, unsigned":

@@ -56,8 +56,7 @@ def test_a_row_leads_to_a_depth_and_to_counters(mem):
     for config in PRESETS.values():
         assert depth(config, mem) == depth(config, int(mem)) == getattr(config, mem.size)
     assert MEMORY_NAMES[mem] == mem.title
-    assert (mem in READS) == (mem in WRITES) == (mem.kind in (
-        MemoryKind.VECTOR, MemoryKind.QUEUE, MemoryKind.ENTRIES))
+    assert (mem in READS) == (mem in WRITES) == (mem.kind not in (MemoryKind.MATRIX, MemoryKind.BIAS))
     if mem in READS:
         assert (READS[mem].name, WRITES[mem].name) == (f"READ_{mem.name}", f"WRITE_{mem.name}")
         assert mem.title in READS[mem].meaning
@@ -89,4 +88,4 @@ def test_a_memory_that_a_machine_lacks_is_in_none_of_its_tables(monkeypatch):
         check_word(machine, encode(Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF)), 0)
     monkeypatch.undo()
     memories.present.cache_clear()
-    assert present(machine) == whole[0] == tuple(Mem)
+    assert present(machine) == whole[0] == memories.ON_CHIP

@@ -6,7 +6,7 @@ from concord.golden.schedule.vectorisation import WordPlan, plan
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import SPECS, Op
-from concord.spec.isa.memories import ADDRESSED, QUEUES, Mem, depth
+from concord.spec.isa.memories import QUEUES, Mem, addressed, depth
 from concord.twin.flow.flow import Flow, FlowStep, FlowValue, Origin, Refs
 from concord.twin.flow.joined import Joined
 
@@ -36,7 +36,7 @@ class _Execution:
     def __init__(self, firmware: Firmware):
         self._firmware, self._config = firmware, firmware.config
         self._memories, self._values, self._steps = {}, [], []
-        for mem in (*ADDRESSED, Mem.MATRIX_RF):
+        for mem in (*addressed(self._config), Mem.MATRIX_RF):
             size = depth(self._config, mem)
             self._memories[mem] = Addressed(size, len(self._values))
             self._values.append(FlowValue(origin=Origin.IMAGE, mem=mem, count=size))

@@ -165,7 +165,7 @@ def _offsets(parts: Sequence[Firmware]) -> Iterator[dict[Mem, int]]:
     found = dict.fromkeys(FILLED, 0)
     for part in parts:
         yield dict(found)
-        for mem in ADDRESSED:
+        for mem in found.keys() & set(ADDRESSED):
             found[mem] += depth(part.config, mem)
         found[Mem.MATRIX_RF] += len(part.tiles.mantissas)
         found[Mem.BIAS_RF] += len(part.biases)
