@@ -46,8 +46,11 @@ def check_shapes(firmware):
     for mem, used in sizes.items():
         if used > depth(config, mem):
             raise ValueError(f"{MEMORY_NAMES[mem]} holds {depth(config, mem)} items, the firmware brings {used}")
-    if not set(firmware.vectors) <= set(VRFS):
-        raise ValueError("vectors go to random-access vector memories only")
+    if not set(firmware.vectors) <= {*VRFS, Mem.DRAM}:
+        raise ValueError("vectors go to random-access vector memories and to Dram only")
+    if not 0 <= firmware.constant_words <= len(firmware.vectors.get(Mem.DRAM, ())):
+        raise ValueError(f"{firmware.constant_words} words of Dram are constants, and the firmware brings "
+                         f"{len(firmware.vectors.get(Mem.DRAM, ()))}")
     if any(part.address < 0 or not len(part.mantissas) for part in firmware.entries):
         raise ValueError("a range of VectorRf begins at 0 or later and has at least one entry")
     _check_ranges(firmware)
@@ -98,6 +101,6 @@ def check_program(firmware):
         instruction = decode(words[firmware.loop]) if 0 <= firmware.loop < len(words) else None
         if instruction is None or instruction.op != Op.LOOP:
             raise ValueError(f"instruction {firmware.loop} is not the loop over time steps; compile again")
-    violation = check(words, firmware.config, firmware.tiles.modes(firmware.config))
+    violation = check(words, firmware.config, firmware.tiles.modes(firmware.config), firmware.constant_words)
     if violation:
         raise ValueError(f"the program is not legal: {violation}")

@@ -93,12 +93,13 @@ class Firmware:
         text:              Program text.
         instruction_words: uint64[instructions], the program; its loop makes one step.
         sections:          Instructions of each layer, in rising order of addresses; a layer may have several sections.
-        vectors:           uint16[words, M], the content of each vector memory in use, from address 0 up.
+        vectors:           uint16[words, M], the content of each vector memory in use, and of Dram, from address 0 up.
         tiles:             Content of MatrixRf.
         biases:            int32[words, M], the content of BiasRf.
         input_words:       Words of one input vector, padded with zeros; None for whole native vectors.
         directions:        Directions of the vectors that the host sends for each time step, in order.
         entries:           Contents of ranges of VectorRf.
+        constant_words:    Number of words of Dram, from address 0 up, that the program never writes.
         input_layout:      Order in which the elements of an image are sent; None for the order of the sample.
         output_layout:     Order in which the elements of the result come; None for the order of the result.
         steps:             Number of time steps of every input, which is sent as an image of one row; None for vectors,
@@ -131,6 +132,7 @@ class Firmware:
     input_words: int | None = None
     directions: tuple[ReadDirection, ...] = (ReadDirection.AHEAD,)
     entries: tuple[Entries, ...] = ()
+    constant_words: int = 0
     input_layout: Layout | None = None
     output_layout: Layout | None = None
     steps: int | None = None

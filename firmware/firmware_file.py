@@ -47,6 +47,8 @@ def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
         header["input_words"] = firmware.input_words
     if firmware.steps is not None:
         header["steps"] = firmware.steps
+    if firmware.constant_words:
+        header["constant_words"] = firmware.constant_words
     header |= {"directions": list(firmware.directions)}
     if firmware.description:
         header["description"] = firmware.description
@@ -149,6 +151,7 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         biases=arrays["biases"],
         input_words=header.get("input_words"),
         steps=header.get("steps"),
+        constant_words=header.get("constant_words", 0),
         description=header.get("description", ""),
         axes=InputAxes.from_record(header.get("axes")),
         results=from_record(header.get("results")),

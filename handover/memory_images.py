@@ -1,7 +1,7 @@
 """Initial contents of the memories of a hand-written program, from files of numbers."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -13,13 +13,15 @@ from concord.firmware.cascade import moved_words
 from concord.firmware.firmware import Entries, Firmware, Tiles
 from concord.golden.mvm.elements import representable
 from concord.golden.mvm.quantizer import quantize_block, split
+from concord.golden.schedule.dram import pack, pack_tile
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.memories import FILLED, MEMORY_NAMES, Mem, depth
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
 #: Memories that an image can fill, by their names in lower case.
-IMAGES = {MEMORY_NAMES[mem].lower(): mem for mem in FILLED}
+IMAGES = {MEMORY_NAMES[mem].lower(): mem for mem in (*FILLED, Mem.DRAM)}
+FORMS = ("tiles", "diagonals", "entries", "integers")  #: What Dram may hold besides binary16 numbers.
 #: Most chains of one run that are followed to count its words.
 FOLLOWED = 1_000_000
 
@@ -30,17 +32,19 @@ class MemoryFile:
 
     Attributes:
         mem:     Memory that the image fills.
+        form:    One of FORMS for Dram, or empty.
         address: First word, first native tile of MatrixRf, or first entry of VectorRf.
         path:    Path of the .npy file.
     """
 
     mem: Mem
+    form: str = ""
     address: int
     path: Path
 
     @classmethod
     def parse(cls, text: str) -> "MemoryFile":
-        """Parse `MEMORY=FILE` or `MEMORY@ADDRESS=FILE`.
+        """Parse `MEMORY=FILE`, `MEMORY@ADDRESS=FILE` or `Dram.FORM@ADDRESS=FILE`.
 
         Raises:
             ValueError: the text has another form, or there is no such memory.
@@ -50,10 +54,15 @@ class MemoryFile:
         if not (equals and path) or bool(at) != address.isdecimal():
             raise ValueError(f"--image {text}: MEMORY=FILE or MEMORY@ADDRESS=FILE is needed, such as "
                              "InitialVrf@8=x.npy")
-        if name.lower() not in IMAGES:
+        name, dot, form = name.partition(".")
+        mem = IMAGES.get(name.lower())
+        if mem is None:
             raise ValueError(f"--image {text}: no image goes to {name!r}: choose one of "
                              f"{', '.join(MEMORY_NAMES[mem] for mem in IMAGES.values())}")
-        return cls(mem=IMAGES[name.lower()], address=int(address or 0), path=Path(path))
+        if dot and (mem != Mem.DRAM or form not in FORMS):
+            raise ValueError(f"--image {text}: {', '.join(f'Dram.{form}' for form in FORMS)} are what memories hold "
+                             "besides their own numbers")
+        return cls(mem=mem, form=form, address=int(address or 0), path=Path(path))
 
 
 def assembled(name: str, config: Config, text: str, words: Sequence[int], images: Iterable[MemoryFile], *,
@@ -112,7 +121,8 @@ def filled(config: Config, images: Iterable[MemoryFile]) -> tuple[
             entries.append(_entries(config, image, numbers))
         else:
             before = vectors.get(image.mem, np.zeros((0, lanes), np.uint16))
-            vectors[image.mem] = _laid(config, image, before, _words(config, halves(image.path, numbers)))
+            part = _packed(config, image, numbers) if image.form else _words(config, halves(image.path, numbers))
+            vectors[image.mem] = _laid(config, image, before, part)
     return vectors, Tiles(**tiles), biases, tuple(entries)
 
 
@@ -197,6 +207,26 @@ def _tiles(config: Config, image: MemoryFile, numbers: np.ndarray) -> dict[str, 
     mantissas, blocks = quantize_block(split(halves(image.path, numbers), config.native_dim), config.weights)
     cut = tiling.tiles(config, mantissas.reshape(len(numbers), -1).astype(config.weights.dtype))
     return {"mantissas": cut, "exponents": tiling.tile_exponents(config, blocks), "integer": np.zeros(len(cut), bool)}
+
+
+def _packed(config: Config, image: MemoryFile, numbers: np.ndarray) -> np.ndarray:
+    """Words of Dram that hold tiles, entries or integers, as `spec.isa.dram` has them."""
+    if image.form == "integers":
+        words = _words(config, _biases(config, image, numbers))
+        return np.ascontiguousarray(words).view(np.uint16).reshape(-1, config.mfu_lanes)
+    if image.form == "entries":
+        made, fmt = _entries(config, replace(image, mem=Mem.VECTOR_RF, address=0), numbers), config.activations
+        integer = numbers.dtype.kind != "f"
+        return pack(config, fmt, made.mantissas, [] if integer else made.exponents.astype(np.int64) - fmt.e_min)
+    diagonal, fmt = image.form == "diagonals", config.weights
+    if diagonal:
+        blocks = split(numbers.reshape(-1), config.native_dim)
+        numbers = np.concatenate([np.diag(block) for block in blocks])
+    tiles = _tiles(config, image, numbers)
+    stored = tiles["exponents"].astype(np.int64) - fmt.e_min
+    return np.concatenate([pack_tile(config, mantissas, exponents, integer=bool(integer), diagonal=diagonal)
+                           for mantissas, exponents, integer in
+                           zip(tiles["mantissas"], stored, tiles["integer"], strict=True)])
 
 
 def _moved(config: Config, words: Sequence[int], tiles: Tiles) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from concord.twin.source.trained import Rounding, roundings
 from concord.twin.source.writer import tensors
 
 _STEPS = 2  #: Time steps of the flow in which every product stands.
-_VECTORS = {mem.name.lower(): mem for mem in Mem if mem.kind is MemoryKind.VECTOR}
+_VECTORS = {mem.name.lower(): mem for mem in Mem if mem.kind in (MemoryKind.VECTOR, MemoryKind.OUTSIDE)}
 
 
 def trainable(script: Script, firmware: Firmware) -> dict[str, Rounding]:

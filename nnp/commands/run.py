@@ -107,12 +107,14 @@ def _check(
     loaded: "Cascade", place: Path, machine: MachineKind, *, keep_state: bool, waves: Path | None,
     twin: Path | None, unquantized: bool,
 ):
-    """Refuse options that exclude each other, before anything runs.
+    """Refuse options that exclude each other, and machines that cannot be built, before anything runs.
 
     Raises:
-        ValueError: a sentence that names both.
+        ValueError: a sentence that names both, or what the machine has.
     """
     several = len(loaded.parts) > 1
+    for part in loaded.parts if machine != MachineKind.GOLDEN else ():
+        part.config.require_hardware()
     if unquantized and (machine != MachineKind.GOLDEN or keep_state):
         raise ValueError("--unquantised runs on the numpy model and takes whole sequences: leave out --machine and "
                          "--keep-state")

@@ -98,6 +98,25 @@ def overwriting(chain: Chain) -> list[tuple[int, Instruction]]:
             if instruction.op == Op.V_WR and instruction.mem == chain.source.mem]
 
 
+def check_constants(chain: Chain, constants: int) -> None:
+    """Check that a chain leaves the first words of Dram, which firmware says are constant, as they are.
+
+    Raises:
+        Violation: RANGE. Hardware knows nothing of constants: firmware with such a program is refused.
+    """
+    for address, instruction in outside_writes(chain):
+        if instruction.a < constants:
+            raise Violation(Error.RANGE, address,
+                            f"it writes from word {instruction.a} of Dram on, and the words up to {constants - 1} are "
+                            "constants of the firmware")
+
+
+def outside_writes(chain: Chain) -> list[tuple[int, Instruction]]:
+    """The write to Dram, with its address, if there is one."""
+    return [(address, instruction) for address, instruction in enumerate(chain.instructions, chain.address)
+            if instruction.op == Op.V_WR and instruction.mem == Mem.DRAM]
+
+
 def check_state(config: Config, chain: Chain, modes: list[bool], held: int) -> None:
     """Check a chain against the modes of the tiles and the number of words in MvmQ.
 

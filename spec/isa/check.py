@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from concord.spec.isa.chain import NO_BASES, Chain, Registers
-from concord.spec.isa.chain_rules import check_chain, check_state
+from concord.spec.isa.chain_rules import check_chain, check_constants, check_state
 from concord.spec.isa.instructions import (
     BASES,
     LOOP_DEPTH,
@@ -22,18 +22,21 @@ from concord.spec.machine.config import Config
 KEPT = 1024  #: Most chains that are kept for another pass, which bounds memory where loops move base registers.
 
 
-def check(program: list[int], config: Config, modes: list[bool] | None = None) -> Violation | None:
+def check(program: list[int], config: Config, modes: list[bool] | None = None,
+          constants: int = 0) -> Violation | None:
     """The first violation of a program, or None where it is legal.
 
     Args:
-        program: Instruction words from address 0.
-        modes:   Whether each tile is in integer mode at the start; no tile is if left out.
+        program:   Instruction words from address 0.
+        modes:     Whether each tile is in integer mode at the start; no tile is if left out.
+        constants: Number of words of Dram, from address 0 up, that the program must not write.
 
     Raises:
         ValueError: the program is longer than the instruction buffer.
     """
     try:
-        for _ in Sequencer(config, program, list(modes or [False] * config.matrix_tiles)).walk(repeat=False):
+        modes = list(modes or [False] * config.matrix_tiles)
+        for _ in Sequencer(config, program, modes, constants).walk(repeat=False):
             pass
     except Violation as violation:
         return violation
@@ -89,6 +92,7 @@ class Sequencer:
         config:  The machine.
         program: Instruction words from address 0; the rest of the instruction buffer is zero.
         modes:   Whether each tile is in integer mode. The sequencer updates it when the program loads tiles.
+        constants: Number of words of Dram that the program must not write.
 
     Attributes:
         executed: Number of instructions that the walk has executed; a chain that is refused adds none.
@@ -97,10 +101,10 @@ class Sequencer:
         ValueError: the program is longer than the instruction buffer.
     """
 
-    def __init__(self, config: Config, program: list[int], modes: list[bool]):
+    def __init__(self, config: Config, program: list[int], modes: list[bool], constants: int = 0):
         if len(program) > config.instructions:
             raise ValueError(f"the program has {len(program)} instructions, the machine holds {config.instructions}")
-        self.config, self.program, self.modes = config, program, modes
+        self.config, self.program, self.modes, self.constants = config, program, modes, constants
         self._instructions: dict[int, Instruction] = {}
         self._bodies: dict[int, tuple[Instruction, ...]] = {}
         self._chains: dict[tuple[int, Registers, Movement], Chain] = {}
@@ -129,7 +133,7 @@ class Sequencer:
                 chain = self._chain(address)
                 self._admit(chain)
                 if self._records:
-                    self._note(chain_step(self.config, self._bodies[address], chain, self.bases))
+                    self._note(chain_step(self.config, self._bodies[address], chain, self.bases, self.constants))
                 yield chain
                 address = chain.end
             elif instruction.op == Op.S_WR:
@@ -188,6 +192,7 @@ class Sequencer:
                 self._chains.clear()
             chain = Chain.resolve(self.config, address, body, self.registers, bases)
             check_chain(self.config, chain)
+            check_constants(chain, self.constants)
             self._chains[key] = chain
         return self._chains[key]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from concord.spec.isa.chain import NO_BASES, Chain
-from concord.spec.isa.chain_rules import check_chain, ends, overwriting
+from concord.spec.isa.chain_rules import check_chain, check_constants, ends, outside_writes, overwriting
 from concord.spec.isa.instructions import Instruction, base_number
 from concord.spec.isa.memories import depth
 from concord.spec.isa.rules import check_sum
@@ -43,19 +43,23 @@ class Step:
     apart: tuple[tuple[int, int, int, int], ...] = ()
 
 
-def chain_step(config: Config, body: tuple[Instruction, ...], chain: Chain, bases: Movement) -> Step | None:
+def chain_step(config: Config, body: tuple[Instruction, ...], chain: Chain, bases: Movement,
+               constants: int = 0) -> Step | None:
     """The step of a chain that breaks no rule; None if it names no base register.
 
     Args:
-        body:  The instructions of the chain, with their base registers by name.
-        chain: The chain that they make with `bases`.
+        body:      The instructions of the chain, with their base registers by name.
+        chain:     The chain that they make with `bases`.
+        constants: Number of words of Dram that it must not write.
     """
     base = {chain.address + k: instruction.base for k, instruction in enumerate(body)}
     if not any(base.values()):
         return None
 
     def check(moved: Movement) -> None:
-        check_chain(config, Chain.resolve(config, chain.address, body, chain.registers, moved_by(bases, moved)))
+        there = Chain.resolve(config, chain.address, body, chain.registers, moved_by(bases, moved))
+        check_chain(config, there)
+        check_constants(there, constants)
 
     read = base[chain.address]
     apart = []
@@ -64,6 +68,7 @@ def chain_step(config: Config, body: tuple[Instruction, ...], chain: Chain, base
         apart.append((read, base[address], source.start - written.stop + 1, source.stop - written.start - 1))
     return Step(
         check=check, apart=tuple(apart),
+        least=tuple((base[address], write.a - constants) for address, write in outside_writes(chain) if base[address]),
         most=tuple((base[address], depth(config, mem) - end) for address, mem, end in ends(chain) if base[address]))
 
 

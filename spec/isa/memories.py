@@ -34,7 +34,7 @@ class MemoryKind(Enum):
     VECTOR = Content.WORDS, True, True  #: `v_rd`, `v_wr` and messages access any address.
     ENTRIES = Content.ENTRIES, True, True  #: `v_rd`, `v_wr`, products and messages access any entry.
     QUEUE = Content.WORDS, False, False  #: Words lie in order of arrival; `v_rd` takes the oldest, `v_wr` adds one.
-    OUTSIDE = Content.WORDS, True, False, False  #: `v_rd`, `v_wr`, `m_rd` and messages access any address.
+    OUTSIDE = Content.WORDS, True, True, False  #: `v_rd`, `v_wr`, `m_rd` and messages access any address.
 
     def __init__(self, holds: Content, addressed: bool, filled: bool, on_chip: bool = True):
         self.holds, self.addressed, self.filled, self.on_chip = holds, addressed, filled, on_chip
@@ -98,8 +98,8 @@ ADDRESSED = tuple(mem for mem in Mem if mem.kind.addressed)
 #: The memories that hold entries.
 ENTRY_MEMORIES = frozenset(mem for mem in Mem if mem.kind.holds is Content.ENTRIES)
 
-#: The memories that firmware fills, kind by kind.
-FILLED = tuple(mem for kind in MemoryKind for mem in Mem if mem.kind is kind and kind.filled)
+#: The memories of the chip that firmware fills, kind by kind.
+FILLED = tuple(mem for kind in MemoryKind for mem in ON_CHIP if mem.kind is kind and kind.filled)
 
 #: Memory of the second operand of each stage that has one, for each MFU.
 OPERAND_MEMORIES = {

@@ -1,6 +1,7 @@
 """Hand-written programs from the command line: images, three machines, and messages about programs that stop."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,6 +65,100 @@ def test_a_program_with_images_runs_on_every_machine(kind):
     done("run", "layer.firmware", "--inputs", "x.npy", "--machine", kind, "-o", "y.npy")
     wanted = 2 * np.maximum(x @ np.load("w.npy").T + np.load("b.npy"), 0)
     np.testing.assert_array_equal(np.load("y.npy"), wanted)
+
+
+#: Two layers whose weights come from Dram one after the other into the same tile.
+FROM_DRAM = """
+s_wr Rows, 8
+s_wr Base1, 70000
+m_rd Dram, 100 + Base1
+m_wr MatrixRf, 0, integer
+end_chain
+v_rd Dram, 400, raw
+v_wr BiasRf, 0
+end_chain
+v_rd NetQ
+mv_mul 0, integer, bias 0
+v_relu0
+v_wr VectorRf, 0, integer
+end_chain
+v_rd Dram, 300, raw
+v_wr VectorRf, 3, integer
+end_chain
+m_rd Dram, 200
+m_wr MatrixRf, 0, integer, diagonal
+end_chain
+v_rd VectorRf, 0
+mv_mul 0, integer
+v_wr AddSubVrf0, 0
+v_wr Dram, 70001
+end_chain
+v_rd VectorRf, 3, integer
+vv_add0 0
+v_wr NetQ
+end_chain
+end
+"""
+
+
+def test_images_of_dram(folder):
+    """Tiles, diagonals, entries and integers, in golden and beside numpy; words that nobody fills are zero."""
+    (folder / "own.toml").write_text('based_on = "tiny"\ndram_words = 80000\ndram_bus = 8\n')
+    (folder / "layers.txt").write_text(FROM_DRAM.replace("70001", "1 + Base1"))
+    rng = np.random.default_rng(0)
+    made = {"w": rng.integers(-8, 8, (8, 8)), "d": rng.integers(-4, 5, 8), "e": rng.integers(-99, 99, 8),
+            "c": rng.integers(-50, 50, 8), "x": rng.integers(-7, 8, (4, 8)).astype(np.float64)}
+    for name, numbers in made.items():
+        np.save(name, numbers)
+    images = ("Dram.tiles@70100=w.npy", "Dram.diagonals@200=d.npy", "Dram.entries@300=e.npy", "Dram.integers@400=c.npy",
+              "Dram=b.npy")
+    done("asm", "layers.txt", "--preset", "own.toml", "-o", "l.firmware", *(
+        word for image in images for word in ("--image", image)))
+    done("run", "l.firmware", "--inputs", "x.npy", "-o", "y.npy")
+    hidden = np.clip(np.maximum(made["x"] @ made["w"].T + made["c"], 0), -128, 127)
+    np.testing.assert_array_equal(np.load("y.npy"), hidden * made["d"] + made["e"])
+    brought = load_firmware(folder / "l.firmware").vectors[Mem.DRAM]
+    np.testing.assert_array_equal(brought[:4].view(np.float16).reshape(-1), np.load("b.npy"))
+    assert not brought[4:200].any()
+    assert "hardware has no port to a memory outside the chip" in refused(
+        "run", "l.firmware", "--inputs", "x.npy", "--machine", "library")
+    result = nnp("twin", "l.firmware", "--to", "numpy", "-o", "twin")
+    assert result.exit_code == 2
+    assert "the chain at instruction 2 takes tiles, entries or integers as they are packed in Dram" in result.stderr
+    for image, sentence in (("Dram.tile@1=w.npy", "Dram.tiles, Dram.diagonals, Dram.entries, Dram.integers are what"),
+                            ("BiasRf.tiles=w.npy", "Dram.tiles, Dram.diagonals"),
+                            ("Dram.tiles@79985=w.npy", "it fills Dram from 79985 up to 80001, and it ends at 80000")):
+        assert sentence in refused("asm", "layers.txt", "--preset", "own.toml", "--image", image, "-o", "no.firmware")
+    words = "asm", "copy.txt", "--preset", "tiny", "--image", "Dram=b.npy", "-o", "no.firmware"
+    assert "the machine has no Dram" in refused(*words)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("source", ["NetQ", "InitialVrf, 0"])
+def test_twins_multiply_by_tiles_that_nobody_fills(folder, framework, source):
+    (folder / "zero.txt").write_text(f"s_wr Rows, 8\nv_rd NetQ\nv_wr AddSubVrf0, 0\nend_chain\nv_rd {source}\n"
+                                     "mv_mul 1\nvv_add0 0\nv_wr NetQ\nend_chain\nend\n")
+    done("asm", "zero.txt", "--preset", "tiny", "-o", "zero.firmware")
+    assert "0 differing bits over 3 samples" in done("twin", "zero.firmware", "--to", framework, "-o", "twin")
+
+
+@pytest.mark.parametrize(("write", "legal"), [("12", True), ("11", False), ("5 + Base1", False), ("6 + Base1", True)])
+def test_a_program_leaves_constants_of_dram_as_they_are(folder, write, legal):
+    """The last of four passes, by a base register that goes down, writes word 11 or 12; words 0 to 11 are constants."""
+    (folder / "own.toml").write_text('based_on = "tiny"\ndram_words = 100\ndram_bus = 8\n')
+    (folder / "loop.txt").write_text(f"s_wr Rows, 2\ns_wr Base1, 9\nloop 4\nv_rd NetQ\nv_wr Dram, {write}\n"
+                                     "v_wr NetQ\nend_chain\ns_add Base1, -1\nend_loop\nend\n")
+    np.save("c.npy", np.arange(24))
+    done("asm", "loop.txt", "--preset", "own.toml", "--image", "Dram=c.npy", "-o", "loop.firmware")
+    firmware = load_firmware(folder / "loop.firmware")
+    if legal:
+        save_firmware(replace(firmware, constant_words=12), folder / "kept.firmware")
+        assert load_firmware(folder / "kept.firmware").constant_words == 12
+    else:
+        with pytest.raises(ValueError, match="writes from word 11 of Dram on, and the words up to 11 are constants of"):
+            replace(firmware, constant_words=12)
+    with pytest.raises(ValueError, match="13 words of Dram are constants, and the firmware brings 12"):
+        replace(firmware, constant_words=13)
 
 
 def test_inputs_are_the_words_that_the_program_reads(folder):

@@ -58,6 +58,9 @@ class _Execution:
     def run(self, chain: Chain, passes: tuple[int, ...]):
         """Add the steps of a chain."""
         self._machine = self._machines[chain.address] if self._machines else 0
+        if chain.outside:
+            raise ValueError(f"{self._firmware.name}: the chain at instruction {chain.address} takes tiles, entries or "
+                             "integers as they are packed in Dram, for which twins have no form")
         if chain.loads:
             self._load(chain, passes)
             return

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from concord.firmware.firmware import Firmware
+import numpy as np
+from concord.firmware.firmware import Firmware, Tiles
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.lib.script import Script
 from concord.twin.recovery.layers.layers import scripted
@@ -24,9 +25,22 @@ def recover(firmware: Firmware, *, unquantized: bool = False) -> Script:
     Raises:
         Unrecognised: the program does something that has no form here.
     """
-    lowered = lower(flow_of(firmware, _PASSES), unquantized=unquantized)
+    flow = flow_of(firmware, _PASSES)
+    multiplied = max((step.chain.tiles.stop for step in flow.steps if step.chain.product), default=0)
+    if multiplied > len(firmware.tiles.mantissas):
+        return recover(with_tiles(firmware, multiplied), unquantized=unquantized)
+    lowered = lower(flow, unquantized=unquantized)
     widen(firmware, lowered)
     return scripted(firmware, drafted(firmware, lowered), unquantized=unquantized)
+
+
+def with_tiles(firmware: Firmware, count: int) -> Firmware:
+    """The same firmware with `count` tiles; those that it did not bring are zero, as memories are before a start."""
+    missing, tiles, n = count - len(firmware.tiles.mantissas), firmware.tiles, firmware.config.native_dim
+    zeros = {"mantissas": np.zeros((missing, n, n), tiles.mantissas.dtype), "integer": np.zeros(missing, bool),
+             "exponents": np.full((missing, n), firmware.config.weights.e_min, np.int8)}
+    return replace(firmware, tiles=Tiles(**{
+        name: np.concatenate([getattr(tiles, name), more]) for name, more in zeros.items()}))
 
 
 def without_hints(firmware: Firmware) -> Firmware:

@@ -90,7 +90,7 @@ class Constants:
         """References to the content of a vector memory, element by element, before the program starts."""
         if mem == Mem.VECTOR_RF:
             return self._entries
-        if mem not in VRFS:
+        if mem not in (*VRFS, Mem.DRAM):
             return np.zeros(0, np.int64)
         content = np.zeros(depth(self._config, mem) * self._config.mfu_lanes, np.int64)
         if mem in self._spans:
