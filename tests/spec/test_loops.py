@@ -16,14 +16,15 @@ from concord.spec.machine.config import preset
 
 TINY = preset("tiny")  # N = 8, M = 2: 4 words a native vector; 64 words of InitialVrf, 48 entries of VectorRf
 LARGE = replace(TINY, initial_vrf=4096, addsub_vrf=4096, vector_rf=4096)
+OUTSIDE = replace(TINY, dram_words=80, dram_bus=4)
 ONE_WORD = "s_wr Rows, 2\n"
 COPY = "v_rd InitialVrf, {}\nv_wr AddSubVrf0, {}\nend_chain\n"
 
 
-def walked(program, config=TINY):
+def walked(program, config=TINY, constants=0):
     """The sentence of the first violation, from a walk through all passes, or None."""
     try:
-        for _ in Sequencer(config, program, [False] * config.matrix_tiles).walk():
+        for _ in Sequencer(config, program, [False] * config.matrix_tiles, constants).walk():
             pass
     except Violation as violation:
         return str(violation)
@@ -101,26 +102,43 @@ def test_a_write_that_meets_the_source_in_an_inner_loop():
     assert found(text) == (Error.RANGE, 5)
 
 
-def _body(rng, depth, lines):
+def _body(rng, depth, lines, chain):
     """Append random chains, movements and loops to `lines`."""
     for _ in range(rng.randint(1, 3)):
         kind = rng.random()
         base = f"Base{rng.randint(1, 3)}"
         if kind < 0.3 and depth:
             lines.append(f"loop {rng.choice((1, 2, 3, 5, 7))}")
-            _body(rng, depth - 1, lines)
+            _body(rng, depth - 1, lines, chain)
             lines.append("end_loop")
         elif kind < 0.6:
             lines.append(f"s_add {base}, {rng.choice((1, 1, 2, 3, 4, 4, 8, 16, -1, -2, -4, -7))}")
         elif kind < 0.65:
             lines.append(f"s_wr {base}, {rng.choice((0, 4, 12, 20))}")
         else:
-            lines += _chain(rng)
+            lines += chain(rng)
+
+
+def _address(rng, most):
+    return f"{4 * rng.randint(0, most // 4)}" + rng.choice((" + Base1", " + Base2", " + Base3", ""))
+
+
+def _outside_chain(rng):
+    """A chain that reads or writes Dram."""
+    read, written = _address(rng, 40), _address(rng, 40)
+    return rng.choice((
+        [f"v_rd Dram, {read}", f"v_wr Dram, {written}", "end_chain"], [f"v_rd Dram, {read}", "v_wr NetQ", "end_chain"],
+        [f"v_rd_inc Dram, {read}, raw", "v_wr VectorRf, 0", "end_chain"],
+        ["v_rd VectorRf, 0, integer", f"v_wr_inc Dram, {written}, raw", "end_chain"],
+        [f"m_rd_inc Dram, {read}", "m_wr MatrixRf, 0, diagonal", "end_chain"],
+        ["v_rd NetQ", "vv_add0 0", f"v_wr Dram, {written}", "v_wr NetQ", "end_chain"],
+        [f"v_rd Dram, {read}, raw", "v_wr BiasRf, 3", "end_chain"], ["s_wr Rows, 8"], ["s_wr Rows, 2"],
+        ["set_iterations 2"], ["set_iterations 1"]))
 
 
 def _chain(rng):
     def address(most):
-        return f"{4 * rng.randint(0, most // 4)}" + rng.choice((" + Base1", " + Base2", " + Base3", ""))
+        return _address(rng, most)
 
     end = ["v_wr NetQ", "end_chain"]
     return rng.choice((
@@ -137,11 +155,26 @@ def test_closed_form_and_walk_find_the_same_violation():
     for _ in range(1500):
         lines = ["s_wr Rows, 2", f"s_wr Base1, {rng.randint(0, 6) * 4}", f"s_wr Base2, {rng.randint(0, 6) * 4}"]
         for _ in range(2):
-            _body(rng, LOOP_DEPTH, lines)
+            _body(rng, LOOP_DEPTH, lines, _chain)
         config, program = rng.choice((TINY, TINY, LARGE)), assemble("\n".join([*lines, "end"]))
         violation = check(program, config)
         assert (violation and str(violation)) == walked(program, config), lines
         kinds = ("it goes up to", "it writes", "would be", "moves in native vectors", "None")
+        counts.update(kind for kind in kinds if kind in str(violation))
+    assert min(counts.values()) > 20, counts
+    assert len(counts) == len(kinds), counts
+
+
+def test_closed_form_and_walk_find_the_same_violation_in_dram():
+    rng, counts = random.Random(8), Counter()
+    for _ in range(1200):
+        lines = ["s_wr Rows, 2", f"s_wr Base1, {rng.randint(0, 9) * 4}", f"s_wr Base2, {rng.randint(0, 9) * 4}"]
+        for _ in range(2):
+            _body(rng, LOOP_DEPTH, lines, _outside_chain)
+        program, constants = assemble("\n".join([*lines, "end"])), rng.choice((0, 6))
+        violation = check(program, OUTSIDE, constants=constants)
+        assert (violation and str(violation)) == walked(program, OUTSIDE, constants), lines
+        kinds = ("it goes up to", "and the chain reads", "constants of the firmware", "would be", "None")
         counts.update(kind for kind in kinds if kind in str(violation))
     assert min(counts.values()) > 20, counts
     assert len(counts) == len(kinds), counts
