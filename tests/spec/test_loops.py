@@ -102,6 +102,16 @@ def test_a_write_that_meets_the_source_in_an_inner_loop():
     assert found(text) == (Error.RANGE, 5)
 
 
+@pytest.mark.parametrize(("constants", "legal"), [(11, True), (12, False), (20, False), (44, False)])
+def test_the_pass_that_writes_constants(constants, legal):
+    """Nine passes write the words 43, 39, ... 11 of Dram; the last case is the first pass, which is walked."""
+    text = (f"{ONE_WORD}s_wr Base1, 40\nloop 9\nv_rd NetQ\nv_wr Dram, 3 + Base1\nend_chain\n"
+            "s_add Base1, -4\nend_loop\nend")
+    violation = check(assemble(text), OUTSIDE, constants=constants)
+    assert (violation and str(violation)) == walked(assemble(text), OUTSIDE, constants)
+    assert (violation is None) == legal
+
+
 def _body(rng, depth, lines, chain):
     """Append random chains, movements and loops to `lines`."""
     for _ in range(rng.randint(1, 3)):
@@ -167,11 +177,11 @@ def test_closed_form_and_walk_find_the_same_violation():
 
 def test_closed_form_and_walk_find_the_same_violation_in_dram():
     rng, counts = random.Random(8), Counter()
-    for _ in range(1200):
+    for _ in range(1500):
         lines = ["s_wr Rows, 2", f"s_wr Base1, {rng.randint(0, 9) * 4}", f"s_wr Base2, {rng.randint(0, 9) * 4}"]
         for _ in range(2):
             _body(rng, LOOP_DEPTH, lines, _outside_chain)
-        program, constants = assemble("\n".join([*lines, "end"])), rng.choice((0, 6))
+        program, constants = assemble("\n".join([*lines, "end"])), rng.choice((0, 6, 24))
         violation = check(program, OUTSIDE, constants=constants)
         assert (violation and str(violation)) == walked(program, OUTSIDE, constants), lines
         kinds = ("it goes up to", "and the chain reads", "constants of the firmware", "would be", "None")
