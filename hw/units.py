@@ -20,6 +20,7 @@ BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams", "board_top", "seri
 #: Units that only some machines hold, by the attribute of the configuration that is neither 0 nor False in these.
 OPTIONAL = {
     "count_overflows": ("overflow",),
+    "dram_words": ("burst_reader",),
     "lazy_update": ("exponent_search", "lazy_update", "reserved_queue", "update_port"),
     "more_functions": ("reducer",),
     "softmax_words": ("exponential", "softmax"),
