@@ -135,8 +135,8 @@ class BurstReader(wiring.Component):
             self.error.valid.eq(moved & ~over & ~self.draining & (
                 ~burst_.valid | failed(self.r.p.resp) | (self.r.p.last != ends)))]
         with m.If(filling):
-            m.d.comb += done.eq(ends | self.draining)
-            m.d.sync += filling.eq(~done)
+            m.d.comb += done.eq(ends)
+            m.d.sync += filling.eq(~ends)
         with m.Elif(moved & burst_.valid):
             m.d.comb += done.eq(self.r.p.last & (ends | over | self.draining))
             m.d.sync += [filling.eq(self.r.p.last & ~ends & ~over & ~self.draining),

@@ -18,7 +18,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "room.eq(held + length <= BEATS)", "new": "room.eq(1)"},
     {"old": "Mux(before_edge < longest, before_edge, longest)", "new": "longest"},
     {"old": "| (self.r.p.last != ends)", "new": ""},
-    {"old": "done.eq(ends | self.draining)", "new": "done.eq(ends)"},
+    {"old": "done.eq(self.r.p.last & (ends | over | self.draining))", "new": "done.eq(self.r.p.last & (ends | over))"},
     {"old": "m.d.sync += [o.valid.eq(0), begun.eq(0)]", "new": "pass"},
 )
 
@@ -137,6 +137,18 @@ async def words_come_in_order(dut, latency, stall):
     await clock(dut, 3)
     assert dut.idle.value
     assert not memory.beats
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def asks_for_no_more_than_has_room(dut):
+    """While nobody takes words, it asks for as many beats as it can keep, and loses none."""
+    ranges, words, memory = await begin(dut, out=1.0)
+    count = 3 * BEATS * BUS // SIZE
+    ranges.put(RANGE.join({"first": 0, "count": count, "tag": 0}))
+    await clock(dut, 4 * BEATS)
+    assert BEATS - 64 <= memory.asked <= BEATS + 2
+    words.stall = 0.0
+    assert [OUT.of(one) for one in await words.receive(count)] == wanted([(0, count)])
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
