@@ -223,6 +223,7 @@ void nnp_destroy(Machine* machine) {
 #if VM_TRACE
     if (machine->trace) machine->trace->close();
 #endif
+    Verilated::threadContextp(&machine->context);  // Scopes leave the context of the thread, not the machine's own.
     machine->top->final();
     delete machine;
 }
