@@ -7,6 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.decoder import Decoder
 from concord.hw.decode.instruction_fetch import InstructionFetch
+from concord.hw.dram.axi import Failure
+from concord.hw.dram.transfers import Transfers, port_side
 from concord.hw.host.counters import counted
 from concord.hw.host.host_read import HostRead
 from concord.hw.lazy.update_port import UpdatePort
@@ -56,15 +58,21 @@ class Core(wiring.Component):
             "entry_reply": Out(stream.Signature(message_payloads.entry_reply(config)))} if config.vector_rf else {}
         super().__init__({
             **{name: In(stream.Signature(items[name])) for name in ("net", "write", "program", "bias", "packed")},
-            "read": In(stream.Signature(message_payloads.Read)),
+            "read": In(stream.Signature(message_payloads.read(config))),
             "out": Out(stream.Signature(message_payloads.output(config))),
             "reply": Out(stream.Signature(message_payloads.reply(config))),
             "update": In(stream.Signature(items["update"])),
             "updated": Out(stream.Signature(message_payloads.updated(config))),
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
             "error_address": Out(END_BITS), "wait_input": Out(1), "wait_output": Out(1),
-            "invalid_vector": Out(1), "invalid_matrix": Out(1),
+            "invalid_vector": Out(1), "invalid_matrix": Out(1), **(self._port_side(config) if config.dram_words else {}),
             "events": Out(data.StructLayout({c.name.lower(): bits for c, bits in counted(config).items()})), **entries})
+
+    @staticmethod
+    def _port_side(config):
+        """Members of machines with Dram: the streams of its port, and the words of the host for it."""
+        return {**port_side(config), "outside": In(stream.Signature(message_payloads.outside(config))),
+                "memory_error": In(Failure), "settled": Out(1)}
 
     def elaborate(self, platform):
         m = Module()
@@ -85,10 +93,14 @@ class Core(wiring.Component):
 
         if config.softmax_words:
             m.submodules.softmax = self.softmax = Softmax(config)
+        if config.dram_words:
+            m.submodules.transfers = self.transfers = Transfers(config)
         if config.vector_rf:
             m.submodules.gather = self.gather = Gather(config)
             m.submodules.pixels = self.pixels = PixelPipeline(config)
             self._entries(m)
+        if config.dram_words:
+            self._outside(m)
         self._sequencing(m)
         self._queues(m)
         self._vector_memories(m)
@@ -118,6 +130,8 @@ class Core(wiring.Component):
             self.issue.fetch.eq(self.fetch.done), self.copy.fetch.eq(self.fetch.done), self.copy.product.eq(products)]
         if self.config.vector_rf:
             m.d.comb += self.issue.product.eq(products)
+        if self.config.dram_words:
+            m.d.comb += self.transfers.product.eq(products)
         for unit in (self.fetch, self.issue, self.copy):
             m.d.comb += unit.mfu.eq(self.back.progress)
         for unit in (self.fetch, self.issue):
@@ -132,7 +146,8 @@ class Core(wiring.Component):
                 "copy_write": self.copy.write_job}
         for name, end in ends.items():
             through_queue(m, f"{name}_jobs", depth * (2 if name == "write" else 1), getattr(self.interlock, name), end)
-        product_start(m, depth, self.interlock.product, self.mvm.product, self.copy.progress.done)
+        outside = self.transfers.load_done if self.config.dram_words else None
+        product_start(m, self.config, self.interlock.product, self.mvm.product, self.copy.progress.done, outside)
 
     def _vector_memories(self, m):
         memories, mfus, issue, back = self.memories, self.mfus, self.issue, self.back
@@ -161,13 +176,21 @@ class Core(wiring.Component):
         wiring.connect(m, loads.o, mvm.load)
         wiring.connect(m, copy.matrix_word, mvm.matrix_word)
         wiring.connect(m, mvm.result, self.issue.pop)
-        wiring.connect(m, wiring.flipped(self.bias), mvm.bias_write)
+        if not self.config.dram_words:
+            wiring.connect(m, wiring.flipped(self.bias), mvm.bias_write)
+        else:
+            self._either(m, wiring.flipped(self.bias), self.transfers.bias, mvm.bias_write)
         m.d.comb += copy.load_done.eq(mvm.load_done)
 
         # The last record of a tile also tells the decoder that the tile is loaded.
         packed, last = self.packed, self.packed.p.last
+        records, record = packed.valid & (~last | decoder.loaded.ready), packed.p
+        if self.config.dram_words:  # the host sends none while a program runs
+            outside = self.transfers.packed
+            records, record = records | outside.valid, Mux(outside.valid, outside.p.as_value(), packed.p.as_value())
+            m.d.comb += outside.ready.eq(mvm.packed.ready)
         m.d.comb += [
-            mvm.packed.valid.eq(packed.valid & (~last | decoder.loaded.ready)), mvm.packed.p.eq(packed.p),
+            mvm.packed.valid.eq(records), mvm.packed.p.eq(record),
             decoder.loaded.valid.eq(packed.valid & last & mvm.packed.ready),
             decoder.loaded.p.tile.eq(packed.p.tile), decoder.loaded.p.integer.eq(packed.p.integer),
             packed.ready.eq(mvm.packed.ready & (~last | decoder.loaded.ready))]
@@ -181,9 +204,13 @@ class Core(wiring.Component):
         for name, port in (("columns", mvm.columns), ("gather", gather.job), ("entries", mvm.entry_job)):
             through_queue(m, f"{name}_jobs", self.config.chain_queue, getattr(interlock, name), port)
         wiring.connect(m, gather.vector_rf, mvm.gather)
-        wiring.connect(m, self.host_read.vector_rf, mvm.host)
+        if not self.config.dram_words:
+            wiring.connect(m, self.host_read.vector_rf, mvm.host)
         wiring.connect(m, pixels.o, issue.gathered)
-        wiring.connect(m, wiring.flipped(self.entry_write), mvm.host_write)
+        if not self.config.dram_words:
+            wiring.connect(m, wiring.flipped(self.entry_write), mvm.host_write)
+        else:
+            self._entries_outside(m)
         wiring.connect(m, self.host_read.entry_o, wiring.flipped(self.entry_reply))
         m.d.comb += [
             interlock.start.eq(self.start & ~self.decoder.running), interlock.done.entries.eq(mvm.entry_progress.done),
@@ -218,6 +245,50 @@ class Core(wiring.Component):
         else:
             wiring.connect(m, self.net_out.o, wiring.flipped(self.out))
 
+    @staticmethod
+    def _either(m, host, moved, target):
+        """Connect a stream of the host and one of the transfers, of which the host's rests while a program runs."""
+        m.d.comb += [
+            target.valid.eq(host.valid | moved.valid), host.ready.eq(target.ready & ~moved.valid),
+            target.p.eq(Mux(moved.valid, moved.p.as_value(), host.p.as_value())), moved.ready.eq(target.ready)]
+
+    def _entries_outside(self, m):
+        """Let the transfers read and write entries in the host's place."""
+        reads, host, target = self.transfers.entries, self.host_read.vector_rf, self.mvm.host
+        m.d.comb += [
+            target.request.eq(Mux(reads.request.valid, reads.request.as_value(), host.request.as_value())),
+            reads.grant.eq(target.grant), host.grant.eq(target.grant & ~reads.request.valid),
+            reads.entry.eq(target.entry), host.entry.eq(target.entry)]
+        self._either(m, wiring.flipped(self.entry_write), self.transfers.entry_write, self.mvm.host_write)
+
+    def _outside(self, m):
+        """Connect the transfers from and to Dram. Space is kept for the words inside the multi-function units."""
+        transfers, interlock, issue, copy, back = self.transfers, self.interlock, self.issue, self.copy, self.back
+        for name in ("read_words", "store_words", "tile_words", "load", "move"):
+            wiring.connect(m, getattr(interlock, name), getattr(transfers, name))
+        for name, member in port_side(self.config).items():
+            ours, theirs = getattr(self, name), getattr(transfers, name)
+            if not member.is_port:
+                wiring.connect(m, wiring.flipped(ours), theirs)
+            else:
+                m.d.comb += theirs.eq(ours)
+        wiring.connect(m, wiring.flipped(self.outside), transfers.outside)
+        wiring.connect(m, self.host_read.outside_range, transfers.outside_range)
+        wiring.connect(m, transfers.outside_words, self.host_read.outside)
+        stored, done = transfers.stored, interlock.done
+        for unit in (issue, copy):  # the interlock lets only one of them read at a time
+            m.d.comb += [unit.outside.valid.eq(transfers.read.valid), unit.outside.p.eq(transfers.read.p)]
+        m.d.comb += [
+            transfers.read.ready.eq(issue.outside.ready | copy.outside.ready),
+            transfers.running.eq(self.decoder.running), issue.outside_room.eq(transfers.room),
+            back.outside.ready.eq(1), copy.stored.ready.eq(transfers.room & ~back.outside.valid),
+            stored.valid.eq(back.outside.valid | (copy.stored.valid & transfers.room)),
+            stored.p.eq(Mux(back.outside.valid, back.outside.p.as_value(), copy.stored.p.as_value())),
+            done.reads.eq(transfers.reads_done), done.stores.eq(transfers.stores_done),
+            done.load.eq(transfers.load_done), done.move.eq(transfers.move_done), self.decoder.memory_error.eq(self.memory_error),
+            self.settled.eq(transfers.settled), transfers.message_error.eq(self.message_error),
+            self.events.read_dram.eq(transfers.words_read), self.events.write_dram.eq(transfers.words_written)]
+
     def _training(self, m):
         m.submodules.update_port = port = UpdatePort(self.config)
         wiring.connect(m, wiring.flipped(self.update), port.i)
@@ -230,9 +301,13 @@ class Core(wiring.Component):
         if self.config.vector_rf:
             gather = self.gather
             sources.append((gather, gather.busy))
+            read = mvm.events.entries_read + (gather.busy & gather.vector_rf.request.valid)
+            written = mvm.events.entries_written
+            if self.config.dram_words:  # what moves as it is counts as words
+                read = Mux(self.transfers.entry_read, self.config.vector_words, read)
+                written |= self.transfers.entry_written
             m.d.comb += [
-                events.read_vector_rf.eq(mvm.events.entries_read + (gather.busy & gather.vector_rf.request.valid)),
-                events.write_vector_rf.eq(mvm.events.entries_written), events.mvm_conflict.eq(mvm.events.conflict),
+                events.read_vector_rf.eq(read), events.write_vector_rf.eq(written), events.mvm_conflict.eq(mvm.events.conflict),
                 events.pool.eq(self.pixels.pooled), events.gather_busy.eq(gather.busy),
                 events.gather_wait.eq(gather.waits)]
         for v, mem in enumerate(VRFS):

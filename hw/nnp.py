@@ -4,6 +4,9 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Member, Out
 from concord.hw.core import Core, counted
+from concord.hw.dram.axi import bus
+from concord.hw.dram.dram_port import DramPort
+from concord.hw.dram.transfers import port_side
 from concord.hw.host.control import BUS, Control
 from concord.hw.host.counters import EventCounters
 from concord.hw.host.message_input import MessageInput
@@ -15,9 +18,10 @@ from concord.spec.machine.config import Config
 
 def ports(config: Config) -> dict[str, Member]:
     """The wires of a machine's buses, from its point of view."""
-    bits = 8 * config.message_bytes
+    bits, outside = 8 * config.message_bytes, bus(config) if config.dram_words else {}
     return {"s_axis_tdata": In(bits), "s_axis_tvalid": In(1), "s_axis_tready": Out(1), "s_axis_tlast": In(1),
-            "m_axis_tdata": Out(bits), "m_axis_tvalid": Out(1), "m_axis_tready": In(1), "m_axis_tlast": Out(1), **BUS}
+            "m_axis_tdata": Out(bits), "m_axis_tvalid": Out(1), "m_axis_tready": In(1), "m_axis_tlast": Out(1), **BUS,
+            **outside}
 
 
 class NNP(wiring.Component):
@@ -30,6 +34,7 @@ class NNP(wiring.Component):
         s_axis_*: AXI4-Stream, messages from the host.
         m_axis_*: AXI4-Stream, messages to the host.
         s_axil_*: AXI4-Lite, the registers of `spec.host.registers`.
+        m_axi_*: AXI4, the memory outside the chip, on machines with Dram.
 
     Raises:
         ValueError: hardware is not generated for such a machine.
@@ -58,7 +63,10 @@ class NNP(wiring.Component):
             self.m_axis_tdata.eq(outward.o.p.data), self.m_axis_tlast.eq(outward.o.p.last),
             self.m_axis_tvalid.eq(outward.o.valid), outward.o.ready.eq(self.m_axis_tready),
             inward.reset.eq(control.reset), outward.reset.eq(control.reset), outward.peer.eq(control.peer)]
-        for name in ("net", "write", "program", "bias", "packed", "update", "read"):
+        outside, settled, busy = ["outside"] * bool(config.dram_words), Const(1), Const(0)
+        if config.dram_words:
+            settled, busy = self._outside(m, core, control)
+        for name in ("net", "write", "program", "bias", "packed", "update", "read", *outside):
             wiring.connect(m, getattr(inward, name), getattr(core, name))
         wiring.connect(m, core.out, outward.net)
         wiring.connect(m, core.reply, outward.reply)
@@ -71,15 +79,36 @@ class NNP(wiring.Component):
         starting, refused = Signal(), Signal()
         m.d.sync += [starting.eq((starting | control.start) & ~core.running & ~control.reset & ~refused),
                      refused.eq((refused | inward.error) & ~control.reset)]
-        m.d.comb += [core.start.eq(starting & ~inward.busy), inward.idle.eq(~core.running & ~starting),
+        ready = ~inward.busy & settled if config.dram_words else ~inward.busy
+        m.d.comb += [core.start.eq(starting & ready), inward.idle.eq(~core.running & ~starting),
                      core.message_error.eq(refused), core.sent.eq(~outward.busy)]
 
         status = {Status.RUNNING: core.running | starting, Status.DONE: core.done & ~starting,
                   Status.WAIT_INPUT: core.wait_input, Status.WAIT_OUTPUT: core.wait_output,
-                  Status.INVALID_VECTOR: core.invalid_vector, Status.INVALID_MATRIX: core.invalid_matrix}
+                  Status.INVALID_VECTOR: core.invalid_vector, Status.INVALID_MATRIX: core.invalid_matrix,
+                  **({Status.DRAM_BUSY: busy} if config.dram_words else {})}
         m.d.comb += [control.status[bit.bit_length() - 1].eq(flag) for bit, flag in status.items()]
         m.d.comb += [control.error.eq(core.error), control.error_address.eq(core.error_address),
                      counters.clear.eq(control.clear), counters.add.eq(core.events)]
         wiring.connect(m, control.counter, counters.counter)
         m.d.comb += control.count.eq(counters.count)
         return m
+
+    def _outside(self, m, core, control):
+        """Connect the port of Dram, which a reset leaves alive until all responses have come.
+
+        Returns:
+            Whether a program may start: no access is under way, and what the host wrote is there; and whether one is.
+        """
+        m.submodules.port = port = DramPort(self.config)
+        for name, member in bus(self.config).items():
+            ours, theirs = getattr(self, name), getattr(port, name)
+            m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)
+        for name, member in port_side(self.config).items():
+            ours, theirs = getattr(core, name), getattr(port, name)
+            if not member.is_port:
+                wiring.connect(m, ours, theirs)
+            else:
+                m.d.comb += ours.eq(theirs)
+        m.d.comb += [port.base.eq(control.dram_base), port.reset.eq(control.reset), core.memory_error.eq(port.error)]
+        return port.idle & core.settled, ~port.idle

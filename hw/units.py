@@ -20,7 +20,7 @@ BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams", "board_top", "seri
 #: Units that only some machines hold, by the attribute of the configuration that is neither 0 nor False in these.
 OPTIONAL = {
     "count_overflows": ("overflow",),
-    "dram_words": ("burst_reader",),
+    "dram_words": ("burst_reader", "burst_writer", "dram_port", "gearbox", "tile_unpacker"),
     "lazy_update": ("exponent_search", "lazy_update", "reserved_queue", "update_port"),
     "more_functions": ("reducer",),
     "softmax_words": ("exponential", "softmax"),
@@ -32,7 +32,7 @@ RESULTS = 16  #: Rows of tiles that wait for their totals in a result sequencer 
 
 #: Arguments of units that take less than the configuration, or more.
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
-    **dict.fromkeys(("base_registers", "exponential", "loop_stack"), lambda _: ()),
+    **dict.fromkeys(("exponential", "loop_stack"), lambda _: ()),
     **dict.fromkeys(("adder", "multiplier"), lambda config: (config.mfu_registers,)),
     "activation": lambda config: (config.more_functions, config.mfu_registers),
     "beat_sequencer": lambda config: (config, config.mvmq_words),
@@ -41,6 +41,7 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "crc": lambda config: (8 * config.message_bytes,),
     "dequantizer": lambda config: (config.activations, config.mfu_lanes),
     "exponent_search": lambda _: (LazyFormat(),),
+    "gearbox": lambda config: (16 * config.mfu_lanes, config.lanes * config.weights.code_bits),
     "lazy_update": lambda config: (LazyFormat(), config.mfu_lanes),
     "mode_table": lambda config: (config.matrix_tiles,),
     "multifunction": lambda config: (config.mfu_lanes, config.more_functions, config.mfu_registers),

@@ -7,9 +7,10 @@ from operator import or_
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.decode.instruction_check import END, Fields, Kind, Place, held, is_mem, is_op
-from concord.hw.decode.scalar_registers import Derived
-from concord.hw.lib.payloads import ENTRIES, INDEX, OPERANDS, chain, held_mark, indices
+from concord.hw.decode.instruction_check import Fields, Place, end_bits, field_of, is_mem, is_op, kind_of
+from concord.hw.decode.scalar_registers import derived
+from concord.hw.dram import packed
+from concord.hw.lib.payloads import DRAM, ENTRIES, INDEX, OPERANDS, chain, held_mark, indices, reach_bits
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import VRFS, Mem, addressed
@@ -38,10 +39,10 @@ class ChainBuilder(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "begin": In(1), "add": In(1), "kind": In(Kind), "fields": In(Fields),
-            "address": In(isa.END_BITS), "end": In(END), "place": In(Place),
-            "values": In(Derived), "parts": Out(chain(config)), "o": Out(chain(config)),
-            "source": Out(isa.END_BITS), "source_end": Out(END), "window": Out(1), "pool": Out(1)})
+            "begin": In(1), "add": In(1), "kind": In(kind_of(config)), "fields": In(Fields),
+            "address": In(reach_bits(config)), "end": In(end_bits(config)), "place": In(Place),
+            "values": In(derived(config)), "parts": Out(chain(config)), "o": Out(chain(config)),
+            "source": Out(reach_bits(config)), "source_end": Out(end_bits(config)), "window": Out(1), "pool": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -50,21 +51,27 @@ class ChainBuilder(wiring.Component):
         self.net_position, self.entries_position = Signal(position), Signal(position)
         self.positions = [Signal(position, name=f"position{k}") for k in range(len(VRFS))]
         self.taps, self.tapped = [Signal(position, name=f"tap{k}") for k in range(TAPS)], Signal(range(TAPS + 1))
-        self.rises, self.entries_rise = Signal(), Signal()
+        self.rises, self.entries_rise, self.outside_position = Signal(), Signal(), Signal(position)
         m.d.sync += [self.rises.eq(v.stride_out >= v.words), self.entries_rise.eq(v.stride_vec >= v.row_tiles)]
+        on_chip = [mem for mem in addressed(self.config) if mem.kind.on_chip]
         with m.If(self.begin):
             memory = reduce(or_, (Mux(is_mem(k, mem), index, 0) for mem, index in indices(self.config).items()))
             m.d.sync += [
                 c.eq(0), c.matrix.eq(is_op(k, Op.M_RD)), c.memory.eq(memory),
-                c.source.inc.eq(f.inc), c.source.valid.eq(is_mem(k, *addressed(self.config))),
+                c.source.inc.eq(f.inc), c.source.valid.eq(is_mem(k, *on_chip)),
                 c.source.lo.eq(self.address), self.source.eq(self.address),
                 c.mode.integer.eq(f.integer), c.mode.unsigned.eq(f.unsigned), self.tapped.eq(0),
                 self.window.eq(0), self.pool.eq(0)]
+            if self.config.dram_words:
+                m.d.sync += c.outside.raw.eq(field_of(f, "raw"))
         with m.Elif(self.add):
             with m.If(is_op(k, Op.MV_MUL)):
                 m.d.sync += [
                     c.mv_mul.eq(1), self.window.eq(f.window), c.product.unsigned.eq(f.unsigned),
                     c.product.bias.eq(f.bias), c.product.bias_address.eq(f.b)]
+            if self.config.dram_words:
+                with m.If(is_op(k, Op.M_WR)):
+                    m.d.sync += c.outside.diagonal.eq(field_of(f, "diagonal"))
             with m.If(is_op(k, Op.MV_MUL, Op.M_WR)):
                 m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
             if self.config.vector_rf:
@@ -92,7 +99,7 @@ class ChainBuilder(wiring.Component):
         if spec.operand is not None:
             operand = c.operands[OPERANDS.index(INDEX[spec.operand])]
             m.d.sync += [operand.valid.eq(1), operand.lo.eq(self.address), operand.inc.eq(f.inc),
-                         *(operand[name].eq(held(f)) for name in held_mark(self.config))]
+                         *(operand[name].eq(field_of(f, name)) for name in held_mark(self.config))]
 
     def _ends(self, m):
         """Fill in the ends of addresses, which come late."""
@@ -101,6 +108,8 @@ class ChainBuilder(wiring.Component):
         targets = [(c.writes[n], write & is_mem(k, mem)) for n, mem in enumerate(VRFS)]
         if config.vector_rf:
             targets.append((c.entries, write & is_mem(k, Mem.VECTOR_RF)))
+        if config.dram_words:
+            targets += [(c.outside.writes, write & is_mem(k, Mem.DRAM)), (c.outside.tiles, is_op(k, Op.MV_MUL, Op.M_WR))]
         for operand, memory in zip(c.operands, OPERANDS, strict=True):
             ops = [op for op, spec in isa.specs(config).items()
                    if spec.operand is not None and INDEX[spec.operand] == memory]
@@ -131,6 +140,15 @@ class ChainBuilder(wiring.Component):
                              w.rising.eq(f.inc & self.entries_rise), w.select.tap.eq(tap),
                              w.mode.integer.eq(f.integer), w.mode.unsigned.eq(f.unsigned),
                              self.entries_position.eq(position)]
+        if self.config.dram_words:
+            w = c.outside.writes
+            with m.If(is_mem(k, Mem.DRAM)):
+                m.d.sync += [w.valid.eq(1), w.lo.eq(self.address), w.inc.eq(f.inc), w.select.tap.eq(tap),
+                             self.outside_position.eq(position), c.outside.raw.eq(field_of(f, "raw"))]
+            with m.If(is_mem(k, Mem.BIAS_RF)):
+                m.d.sync += c.outside.bias.eq(1)
+            with m.If(c.outside.raw):
+                m.d.sync += [c.outside.inside.eq(self.address), c.outside.inside_inc.eq(f.inc)]
         with m.If(is_mem(k, Mem.NET_Q)):
             m.d.sync += [c.net.eq(1), c.net_select.tap.eq(tap), self.net_position.eq(position)]
         with m.If(is_mem(k, Mem.MVM_Q)):
@@ -139,14 +157,16 @@ class ChainBuilder(wiring.Component):
     def _finish(self, m):
         """Fields that need the whole chain: lengths, and the writes that are taps."""
         c, v, o, config = self.parts, self.values, self.o, self.config
-        length, rest = Mux(c.mv_mul, v.operand_words, v.words), Const(0)
+        m.d.comb += o.eq(c)
+        length, rest, reach, end = Mux(c.mv_mul, v.operand_words, v.words), Const(0), v.span_source, end_bits(config)
         if config.vector_rf:
             length, rest = self._source_length(m)
+        if config.dram_words:
+            length, reach = self._outside(m, length)
         # Stages: how far iterations move, and the length; its sum with the source; the sum of all.
-        span, number, moved = Signal.like(v.span_source), Signal(END), Signal(END)
-        m.d.sync += [span.eq(Mux(c.source.inc, v.span_source, 0)), number.eq(length), moved.eq(self.source + span),
+        span, number, moved = Signal.like(v.span_source), Signal(end), Signal(end)
+        m.d.sync += [span.eq(Mux(c.source.inc, reach, 0)), number.eq(length), moved.eq(self.source + span),
                      self.source_end.eq(moved + number + rest)]
-        m.d.comb += o.eq(c)
         m.d.comb += [
             *(o[name].eq(v[name]) for name in ("words", "operand_words", "iterations", "iterations_x", "stride_x",
                                                "stride_y", "stride_out")),
@@ -172,10 +192,32 @@ class ChainBuilder(wiring.Component):
         c, v, entries = self.parts, self.values, self.parts.memory == ENTRIES
         vectors = Mux(self.window, v.window_vectors, Mux(entries, v.columns, v.operand_words))
         numbers = Mux(entries, v.row_tiles, v.words)
-        pixels, group, rest = Signal.like(v.last_pixel), Signal.like(v.span_group), Signal(END)
+        pixels, group, rest = Signal.like(v.last_pixel), Signal.like(v.span_group), Signal(end_bits(self.config))
         m.d.sync += [pixels.eq(Mux(self.window | self.pool, v.last_pixel, 0)),
                      group.eq(Mux(self.window, v.span_group, 0)), rest.eq(pixels + group)]
         return Mux(c.mv_mul, vectors, numbers), rest
+
+    def _outside(self, m, length):
+        """Fields of chains that name Dram. Returns the length of an iteration of any source, and how far it moves.
+
+        The bits of the tile's mode are there in the cycle after its `m_wr`, and the words are looked up a cycle later.
+        """
+        c, v, o, config = self.parts.outside, self.values, self.o.outside, self.config
+        matrix, inside = self.parts.matrix, Mux(c.writes.valid, self.parts.mode.integer, self.parts.entries.mode.integer)
+        load, count = matrix & (self.parts.memory == DRAM), Signal(isa.REGISTER_BITS + 1)
+        entries = packed.entries_words(config, v.row_tiles, inside)
+        tile = packed.tile_words(config, self.parts.product.integer, c.diagonal)
+        moves = Mux(c.bias, v.words << 1, entries)
+        m.d.sync += count.eq(Mux(load, tile, moves))
+        m.d.comb += [
+            o.load.eq(load), o.reads.valid.eq(self.parts.memory == DRAM), o.reads.inc.eq(self.parts.source.inc),
+            o.reads.lo.eq(self.source), o.reads.hi.eq(self.source_end), o.count.eq(count),
+            o.writes.select.tapped.eq(self.outside_position != self.place.position),
+            *(o[name].eq(v[name]) for name in ("stride_x", "stride_y", "stride_out"))]
+        steps = (v.iterations - 1)[:isa.REGISTER_BITS]
+        span = packed.tiles_span(config, steps, self.parts.product.integer, c.diagonal)
+        reads = c.raw & (self.parts.memory == DRAM)
+        return Mux(load, tile, Mux(reads, moves, length)), Mux(load, span, v.span_source)
 
     def _entries(self, m):
         """Fields of chains that read windows, or read or write VectorRf."""

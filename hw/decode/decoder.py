@@ -9,7 +9,8 @@ from concord.hw.decode.instruction_check import InstructionCheck, Place, is_mem,
 from concord.hw.decode.loop_stack import LoopStack
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
-from concord.hw.lib.payloads import ENTRIES, MVM, Fetched, Load, chain, indices, memory
+from concord.hw.dram import axi
+from concord.hw.lib.payloads import DRAM, ENTRIES, MVM, Fetched, Load, chain, indices, memory, reach_bits
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op
 from concord.spec.isa.memories import Mem, depth
@@ -32,6 +33,8 @@ class Decoder(wiring.Component):
         run: Out(1). A program is being decoded.
         drained: In(1). All chains that were passed on are finished.
         message_error: In(1). A message was malformed; the decoder stops before the next instruction. Held until reset.
+        memory_error: In({valid, tag}). Pulse, on machines with Dram: an access of the chain whose instruction at `tag`
+            names Dram has failed; the decoder stops before the next instruction.
         running, done, error, error_address: Out. State for the control port.
         loaded: In(stream Load). Tiles that the host has loaded.
         instructions, chains: Out. Number executed in this cycle. pushed: Out. Words pushed to MvmQ.
@@ -56,12 +59,13 @@ class Decoder(wiring.Component):
             "start": In(1), "run": Out(1), "drained": In(1), "message_error": In(1),
             "running": Out(1), "done": Out(1), "error": Out(4), "error_address": Out(isa.END_BITS),
             "loaded": In(stream.Signature(Load)),
+            **({"memory_error": In(axi.Failure)} if config.dram_words else {}),
             "instructions": Out(4), "chains": Out(1), "pushed": Out(isa.END_BITS), "counting": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.registers = self.registers = ScalarRegisters(self.config)
-        m.submodules.bases = self.bases = BaseRegisters()
+        m.submodules.bases = self.bases = BaseRegisters(self.config)
         m.submodules.loops = self.loops = LoopStack()
         m.submodules.modes = self.modes = ModeTable(self.config.matrix_tiles)
         m.submodules.check = self.check = InstructionCheck(self.config)
@@ -86,6 +90,7 @@ class Decoder(wiring.Component):
         self.stops = Signal(data.StructLayout(dict.fromkeys(("message", "instruction", "chain", *_STOPS), 1)))
         self.report, self.reported, self.report_address = Signal(), Signal(4), Signal(isa.END_BITS)
         self.jumps, emitted = Signal(), Signal.like(self.instructions)
+        self.lost = Signal(axi.Failure)  # an access to Dram that failed
         self._take(m)
         self._execute(m)
         self._connect(m)
@@ -146,6 +151,9 @@ class Decoder(wiring.Component):
             m.d.sync += [self.error.eq(self.reported), self.error_address.eq(self.report_address)]
         with m.Elif(self.message_error & (self.error == Error.NONE)):
             m.d.sync += [self.error.eq(Error.MESSAGE), self.error_address.eq(0)]
+        if self.config.dram_words:
+            with m.Elif(self.lost.valid & (self.error == Error.NONE)):
+                m.d.sync += [self.error.eq(Error.MEMORY), self.error_address.eq(self.lost.tag)]
         return m
 
     def _take(self, m):
@@ -176,7 +184,7 @@ class Decoder(wiring.Component):
         v, check, builder, registers = self.registers.values, self.check, self.builder, self.registers
         bases, loops = self.bases, self.loops
         m.d.comb += [
-            self.target.eq(loops.target), self.o.p.eq(builder.o),
+            self.target.eq(loops.target), *self._outside(m),
             loops.count.eq(self.fields.a), loops.body.eq(self.address + 1),
             registers.clear.eq(self.start), registers.reg.eq(self.fields.mem), registers.value.eq(self.fields.a),
             check.word.eq(self.i.p.word), check.outside.eq(self.i.p.outside), check.place.eq(self.place),
@@ -185,6 +193,20 @@ class Decoder(wiring.Component):
             bases.clear.eq(self.start), builder.address.eq(bases.address), builder.kind.eq(self.kind),
             builder.fields.eq(self.fields), builder.end.eq(check.end), builder.place.eq(self.place),
             builder.values.eq(v)]
+
+    def _outside(self, m) -> list:
+        """Statements that drive the chain, with the addresses of its instructions that name Dram."""
+        if not self.config.dram_words:
+            return [self.o.p.eq(self.builder.o)]
+        written = Signal(isa.END_BITS)
+        with m.If(self.now.add & is_op(self.kind, Op.V_WR) & is_mem(self.kind, Mem.DRAM)):
+            m.d.sync += written.eq(self.address)
+        with m.If(~self.running):
+            m.d.sync += self.lost.valid.eq(0)
+        with m.Elif(self.memory_error.valid & ~self.lost.valid):
+            m.d.sync += self.lost.eq(self.memory_error)
+        reads, writes = self.o.p.outside.reads, self.o.p.outside.writes
+        return [self.o.p.eq(self.builder.o), reads.address.eq(self.source_address), writes.address.eq(written)]
 
     def _stop(self, m, why):
         m.d.sync += self.stops[why].eq(1)
@@ -242,18 +264,21 @@ class Decoder(wiring.Component):
         follows, overwrites = Signal(3), Signal()
         source, reads, back = Signal(), Signal(), Signal()  # it writes to the memory that the chain reads ahead of time
         address = [Signal(isa.END_BITS, name=f"reached{k}") for k in range(3)]
-        first = [Signal(isa.END_BITS, name=f"first{k}") for k in range(2)]
+        first = [Signal(reach_bits(self.config), name=f"first{k}") for k in range(2)]
         m.d.sync += [
             follows.eq(Cat(self.now.add, follows)),
             *(later.eq(sooner) for kept, now in ((address, self.address), (first, self.bases.address))
               for sooner, later in zip([now, *kept], kept, strict=False))]
-        if self.config.vector_rf:
+        if self.config.vector_rf or self.config.dram_words:
             builder, end = self.builder, self.check.end
             chain = builder.o
+            ahead = chain.gather | chain.product.from_entries
+            if self.config.dram_words:
+                ahead |= chain.memory == DRAM
             m.d.sync += [
                 source.eq(Cat(is_mem(self.kind, mem) & (chain.memory == index)
                               for mem, index in indices(self.config).items()).any()),
-                reads.eq((chain.gather | chain.product.from_entries) & is_op(self.kind, Op.V_WR)),
+                reads.eq(ahead & is_op(self.kind, Op.V_WR)),
                 back.eq(source & reads), overwrites.eq(back & (first[1] < builder.source_end) & (builder.source < end))]
         m.d.comb += [self.reached.eq(self.bad_address), self.bad.eq(self.bad_range | self.overlap)]
         with m.If(follows[-1] & ~self.bad_range & (self.check.beyond | overwrites)):
@@ -265,10 +290,17 @@ class Decoder(wiring.Component):
 
     def _run(self, m):
         """Start instructions, and go on after those that end a chain or the program."""
-        with m.If(self.message_error | self.now.end_chain | self.now.end):
+        broken = self.message_error
+        if self.config.dram_words:
+            broken = broken | self.lost.valid
+        with m.If(broken | self.now.end_chain | self.now.end):
             m.d.sync += self.free.eq(0)
-        with m.If(self.message_error):
-            self._stop(m, "message")
+        with m.If(broken):
+            if self.config.dram_words:
+                m.d.sync += self.stops.message.eq(self.message_error)
+                m.next = "DRAIN"
+            else:
+                self._stop(m, "message")
         with m.Elif(self.now.end_chain):
             m.next = "SETTLE"
         with m.Elif(self.now.end):
@@ -325,7 +357,8 @@ class Decoder(wiring.Component):
         vector = config.vector_words - 1
         unaligned = c.source.valid & c.mv_mul & ~entries & (
             ((source & vector) != 0) | (c.source.inc & (((v.stride_x | v.stride_y) & vector) != 0)))
-        outside = c.source.valid & (self.builder.source_end > depths[c.memory])
+        reads = c.source.valid | c.outside.reads.valid if config.dram_words else c.source.valid
+        outside = reads & (self.builder.source_end > depths[c.memory])
         large = (v.rows > config.accumulator_rows) | (~entries & (v.columns > config.operand_columns))
         empty = (window & v.no_vectors) | ((window | pool) & v.no_pixels)
         size = v.zero | empty | (c.mv_mul & large)

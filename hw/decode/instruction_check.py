@@ -6,17 +6,16 @@ from operator import or_
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.decode.scalar_registers import Derived
-from concord.hw.lib.payloads import ENTRIES, MVM, NET, chain
+from concord.hw.decode.scalar_registers import derived
+from concord.hw.dram.packed import entries_words
+from concord.hw.lib.payloads import DRAM, ENTRIES, MVM, NET, chain, reach_bits
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op, OperandKind, Reg
-from concord.spec.isa.memories import ON_CHIP, QUEUES, VRFS, Mem, addressed, depth, present
+from concord.spec.isa.memories import QUEUES, VRFS, Mem, addressed, depth, present
 from concord.spec.isa.rules import OUTSIDE
 from concord.spec.machine.config import Config
 
-END = isa.END_BITS + 3  #: Bits of the end of a chain's addresses, which may lie far outside a memory.
-
-#: Fields of an instruction, without `held`, which not every machine has.
+#: Fields of an instruction that every machine has.
 Fields = data.FlexibleLayout(isa.WORD, {
     name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items()
     if name not in isa.FIELD_NEEDS})
@@ -29,12 +28,21 @@ Place = data.StructLayout({
     "loops": range(isa.LOOP_DEPTH + 1)})
 
 
-#: Which opcode an instruction has, and which memory, bit by bit. `base`: it names a base register; `at_once`: it needs
-#: no derived values; `pointwise`: it is an operation of a multi-function unit.
-Kind = data.StructLayout({
-    "op": data.StructLayout({op.name.lower(): 1 for op in Op}),
-    "mem": data.StructLayout({mem.name.lower(): 1 for mem in ON_CHIP}),
-    **dict.fromkeys(("base", "at_once", "pointwise"), 1)})
+def kind_of(config: Config) -> data.StructLayout:
+    """Which opcode an instruction has, and which memory, bit by bit.
+
+    `base`: it names a base register; `at_once`: it needs no derived values; `pointwise`: it is an operation of a
+    multi-function unit.
+    """
+    return data.StructLayout({
+        "op": data.StructLayout({op.name.lower(): 1 for op in Op}),
+        "mem": data.StructLayout({mem.name.lower(): 1 for mem in present(config)}),
+        **dict.fromkeys(("base", "at_once", "pointwise"), 1)})
+
+
+def end_bits(config: Config) -> int:
+    """Bits of the end of a chain's addresses, which may lie far outside a memory."""
+    return reach_bits(config) + 3
 
 
 #: Opcodes that neither use addresses up to an end, nor end a chain.
@@ -42,12 +50,8 @@ _AT_ONCE = [op for op, spec in isa.SPECS.items() if spec.operand is None and op 
     Op.MV_MUL, Op.V_WR, Op.M_WR, Op.END_CHAIN)]
 
 
-def held(fields):
-    """The field `held` of an instruction on a machine with `more_functions`."""
-    return _field(fields, "held")
-
-
-def _field(fields, name):
+def field_of(fields, name):
+    """A field of an instruction that only some machines have, or any other."""
     field = isa.FIELDS[name]
     return fields[name] if name not in isa.FIELD_NEEDS else fields.as_value()[field.lo:field.lo + field.width]
 
@@ -91,10 +95,10 @@ class InstructionCheck(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "word": In(isa.WORD), "outside": In(1), "load": In(1), "advance": In(1), "kind": Out(Kind),
+            "word": In(isa.WORD), "outside": In(1), "load": In(1), "advance": In(1), "kind": Out(kind_of(config)),
             "fields": Out(Fields), "place": In(Place), "chain": In(chain(config)),
-            "values": In(Derived), "address": In(isa.END_BITS), "sum_outside": In(1),
-            "error": Out(4), "end": Out(END), "beyond": Out(1)})
+            "values": In(derived(config)), "address": In(reach_bits(config)), "sum_outside": In(1),
+            "error": Out(4), "end": Out(end_bits(config)), "beyond": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -106,7 +110,7 @@ class InstructionCheck(wiring.Component):
         """What is wrong with the present instruction alone, in the order of checks, as pairs (error, whether)."""
         config, f, word = self.config, Signal(Fields), Signal(isa.WORD)
         m.d.comb += f.eq(self.word)
-        known, memories, next_kind = isa.specs(config), present(config), Signal(Kind)
+        known, memories, next_kind = isa.specs(config), present(config), Signal(kind_of(config))
         vectors = [op for op, spec in isa.SPECS.items() if spec.kind is OperandKind.VECTOR]
         memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
         fields = isa.fields_of(config)
@@ -119,14 +123,14 @@ class InstructionCheck(wiring.Component):
         for name in fields:
             if name != "op":
                 takes = [op for op, spec in known.items() if name in spec.fields_on(memories)]
-                facts |= {f"takes_{name}": one_of(f.op, takes), f"any_{name}": _field(f, name).any()}
+                facts |= {f"takes_{name}": one_of(f.op, takes), f"any_{name}": field_of(f, name).any()}
         was = {name: Signal(name=name) for name in facts}
         with m.If(self.load):
             m.d.sync += [word.eq(self.word), *(was[name].eq(fact) for name, fact in facts.items()),
                          next_kind.base.eq(facts["base"]), next_kind.at_once.eq(one_of(f.op, _AT_ONCE)),
                          next_kind.pointwise.eq(one_of(f.op, [op for op, spec in known.items() if spec.operation])),
                          *(next_kind.op[op.name.lower()].eq(f.op == op) for op in Op),
-                         *(next_kind.mem[mem.name.lower()].eq(f.mem == mem) for mem in ON_CHIP)]
+                         *(next_kind.mem[mem.name.lower()].eq(f.mem == mem) for mem in memories)]
 
         k = next_kind
         refused = Cat(is_op(k, op) & ~is_mem(k, *(mem for mem in isa.SPECS[op].mems_on(memories) if mem in memories))
@@ -142,6 +146,9 @@ class InstructionCheck(wiring.Component):
              | (is_op(k, Op.S_WR) & (~was["register"] | was["far_scale"])) | (is_op(k, Op.S_ADD) & ~was["base"]))]
         if not config.vector_rf:
             errors.append((Error.RANGE, is_op(k, Op.V_POOL_MAX) | (is_op(k, *vectors) & is_mem(k, Mem.VECTOR_RF))))
+        if config.dram_words:
+            errors.append((Error.ILLEGAL, (was["any_raw"] & ~is_mem(k, Mem.DRAM))
+                           | (is_op(k, Op.S_WR) & was["any_b"] & ~was["base"])))
         found = [(error, Signal(name=f"word{n}_{error.name.lower()}")) for n, (error, _) in enumerate(errors)]
         with m.If(self.advance):
             m.d.sync += [self.kind.eq(k), self.fields.eq(word),
@@ -187,10 +194,14 @@ class InstructionCheck(wiring.Component):
         product = (place.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & f.b.any()) | (
             c.mode.as_value().any() | (f.window & (c.memory != ENTRIES)))
         push, write, last = is_mem(k, Mem.MVM_Q), is_op(k, Op.V_WR), is_op(k, Op.END_CHAIN)
+        words_only = (NET, MVM)
+        if self.config.dram_words:
+            product, words_only = product | (c.memory == DRAM), (NET, MVM, DRAM)
+            again |= is_mem(k, Mem.DRAM) & c.outside.writes.valid
         inside = [
             is_op(k, *OUTSIDE),
             is_op(k, Op.MV_MUL) & product,
-            is_op(k, Op.V_POOL_MAX) & ((place.length != 1) | one_of(c.memory, (NET, MVM))),
+            is_op(k, Op.V_POOL_MAX) & ((place.length != 1) | one_of(c.memory, words_only)),
             stages.any(),
             ~is_op(k, Op.M_WR) & c.matrix & ~place.closed,
             is_op(k, Op.M_WR) & (~c.matrix | place.closed),
@@ -200,7 +211,22 @@ class InstructionCheck(wiring.Component):
         if self.config.softmax_words:  # v_softmax, v_wr NetQ and end_chain follow each other
             send = write & is_mem(k, Mem.NET_Q)
             inside.append(c.softmax & Mux(place.written, ~last, ~send))
+        inside += self._misplaced_moves() if self.config.dram_words else []
         return [*(place.open & wrong for wrong in inside), ~place.open & ~is_op(k, *OUTSIDE)]
+
+    def _misplaced_moves(self) -> list:
+        """Whether the instruction may not follow the chain so far, because one of them moves what is packed in Dram."""
+        c, k, f = self.chain, self.kind, self.fields
+        write, first = is_op(k, Op.V_WR), self.place.length == 1
+        raw, bias = write & field_of(f, "raw"), write & is_mem(k, Mem.BIAS_RF)
+        return [
+            is_op(k, Op.M_WR) & field_of(f, "diagonal") & (c.memory != DRAM),
+            first & c.outside.raw & ~(write & is_mem(k, Mem.VECTOR_RF, Mem.BIAS_RF)),
+            first & raw & (c.memory != ENTRIES),
+            first & bias & ~c.outside.raw,
+            first & (c.outside.raw | raw) & (c.mode.unsigned | f.unsigned),
+            ~first & c.outside.raw & ~is_op(k, Op.END_CHAIN),
+            ~first & (raw | bias)]
 
     def _range(self, m):
         """Find the end of the instruction's addresses, and whether it is outside the memory."""
@@ -209,18 +235,23 @@ class InstructionCheck(wiring.Component):
         operands = {op: depths[spec.operand] for op, spec in isa.SPECS.items() if spec.operand is not None}
         rows = is_op(k, Op.V_WR) & is_mem(k, Mem.VECTOR_RF)
         counts = {"row_tiles": rows, "iterations": is_op(k, Op.M_WR), "tiles": is_op(k, Op.MV_MUL)}
-        one = is_op(k, *operands) & held(f).any() if config.more_functions else Const(0)
-        of_words = ~Cat(counts.values(), one).any()
-        count = Signal(isa.END_BITS)
+        one = is_op(k, *operands) & field_of(f, "held").any() if config.more_functions else Const(0)
+        others, sizes_of, reach = [*counts.values(), one], [], reach_bits(config)
+        if config.dram_words:
+            packed, words = is_op(k, Op.V_WR) & field_of(f, "raw"), Signal(isa.REGISTER_BITS + 1)
+            m.d.sync += words.eq(entries_words(config, v.row_tiles, self.chain.mode.integer))
+            others, sizes_of = [*others, packed], [Mux(packed, words, 0)]
+            depths[Mem.BIAS_RF] = config.bias_words
+        of_words, count = ~Cat(others).any(), Signal(reach)
         limits = [(size, is_op(k, op)) for op, size in operands.items()] + [
             (size, is_op(k, Op.V_WR) & is_mem(k, mem)) for mem, size in depths.items()] + [
             (config.matrix_tiles, is_op(k, Op.M_WR, Op.MV_MUL))]
-        span, limit, bounded = Signal(isa.END_BITS + 1), Signal(isa.END_BITS), Signal(2)
-        extent, address = Signal(END), [Signal(isa.END_BITS, name=f"address{n}") for n in range(2)]
-        sizes = [Signal(isa.END_BITS, name=f"limit{n}") for n in range(2)]
+        span, limit, bounded = Signal(reach + 1), Signal(reach), Signal(2)
+        extent, address = Signal(end_bits(config)), [Signal(reach, name=f"address{n}") for n in range(2)]
+        sizes = [Signal(reach, name=f"limit{n}") for n in range(2)]
         with_bias, bias_end, bad_bias = Signal(2), Signal(isa.END_BITS), Signal()
         m.d.sync += [
-            count.eq(reduce(or_, (v[name] & chosen.replicate(isa.END_BITS) for name, chosen in counts.items()),
+            count.eq(reduce(or_, (*(v[name] & chosen.replicate(reach) for name, chosen in counts.items()), *sizes_of),
                             (v.words & of_words.replicate(isa.REGISTER_BITS)) | one)),
             span.eq(Mux(f.inc, Mux(rows, v.span_vec, v.span_out), 0)),
             limit.eq(reduce(or_, (Mux(chosen, size, 0) for size, chosen in limits))),

@@ -6,12 +6,10 @@ from itertools import pairwise
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import reach_bits
 from concord.spec.isa.chain import Registers
-from concord.spec.isa.instructions import END_BITS, REGISTER_BITS, Reg
+from concord.spec.isa.instructions import REGISTER_BITS, Reg
 from concord.spec.machine.config import Config
-
-#: Largest product; products that are larger count as this one, which no address or number of words reaches.
-MOST = (1 << END_BITS) - 1
 
 DEPTH = 4  #: Steps from the factors of a product to the next step that may use it.
 
@@ -19,25 +17,33 @@ DEPTH = 4  #: Steps from the factors of a product to the next step that may use 
 _WINDOWS = ("window_vectors", "window_x", "window_y", "window_step", "window_pitch", "window_group", "stride_vec",
             "skip_vec")
 
-#: Values that chains use: the registers, and values derived from them. A product is at most `MOST`.
-Derived = data.StructLayout({
-    **{name: signed(6) if name == "out_scale" else REGISTER_BITS for name in Registers.__slots__},
-    "words": REGISTER_BITS,         # ceil(Rows / M)
-    "row_tiles": REGISTER_BITS,     # ceil(Rows / N)
-    "operand_words": 32,  # Columns * N/M
-    "tiles": END_BITS,         # row_tiles * Columns
-    "total_words": END_BITS,   # words * Iterations
-    "span_source": END_BITS + 1,  # largest offset of an iteration's source
-    "span_out": END_BITS,         # largest offset of an iteration's operands and results
-    "span_vec": END_BITS + 1,     # largest offset of an iteration's results in VectorRf
-    "last_pixel": END_BITS + 1,   # offset of a window's last pixel
-    "span_group": END_BITS,       # largest offset of a row tile's window
-    "divides": 1,        # IterationsX divides Iterations
-    "fits": 1,           # WindowVectors * WindowX * WindowY = Columns
-    "zero": 1,           # one of the registers that must not be zero in any chain is zero
-    "no_vectors": 1,     # WindowVectors is zero
-    "no_pixels": 1,      # WindowX or WindowY is zero
-})
+
+def most(config: Config) -> int:
+    """Largest product; products that are larger count as this one, which no address or number of words reaches."""
+    return (1 << reach_bits(config)) - 1
+
+
+def derived(config: Config) -> data.StructLayout:
+    """Values that chains use: the registers, and values derived from them. A product is at most `most(config)`."""
+    reach = reach_bits(config)
+    return data.StructLayout({
+        **{name: signed(6) if name == "out_scale" else REGISTER_BITS for name in Registers.__slots__},
+        "words": REGISTER_BITS,         # ceil(Rows / M)
+        "row_tiles": REGISTER_BITS,     # ceil(Rows / N)
+        "operand_words": 32,  # Columns * N/M
+        "tiles": reach,         # row_tiles * Columns
+        "total_words": reach,   # words * Iterations
+        "span_source": reach + 1,  # largest offset of an iteration's source
+        "span_out": reach,         # largest offset of an iteration's operands and results
+        "span_vec": reach + 1,     # largest offset of an iteration's results in VectorRf
+        "last_pixel": reach + 1,   # offset of a window's last pixel
+        "span_group": reach,       # largest offset of a row tile's window
+        "divides": 1,        # IterationsX divides Iterations
+        "fits": 1,           # WindowVectors * WindowX * WindowY = Columns
+        "zero": 1,           # one of the registers that must not be zero in any chain is zero
+        "no_vectors": 1,     # WindowVectors is zero
+        "no_pixels": 1,      # WindowX or WindowY is zero
+    })
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +83,13 @@ class ScalarRegisters(wiring.Component):
         self.latency = 17 if config.vector_rf else 10
         super().__init__({
             "write": In(1), "reg": In(8), "value": In(REGISTER_BITS), "clear": In(1),
-            "values": Out(Derived), "fresh": Out(1, init=1)})
+            "values": Out(derived(config)), "fresh": Out(1, init=1)})
 
     def elaborate(self, platform):
         m = Module()
         config, v = self.config, self.values
-        resets = Registers.reset(config)
-        registers = {name: Signal(Derived[name].shape, init=getattr(resets, name), name=name)
+        resets, shapes = Registers.reset(config), derived(config)
+        registers = {name: Signal(shapes[name].shape, init=getattr(resets, name), name=name)
                      for name in Registers.__slots__}
         held = {name: signal for name, signal in registers.items() if config.vector_rf or name not in _WINDOWS}
         with m.If(self.clear):
@@ -133,13 +139,13 @@ class ScalarRegisters(wiring.Component):
 
     def _table(self, quotient):
         """The products, in the order in which they are computed, and the assignments of the derived values."""
-        v, passes = self.values, _less(quotient)
+        v, passes, shapes = self.values, _less(quotient), derived(self.config)
         # The initial values are those after reset, so that a program without s_wr need not wait.
-        targets = {name: Signal(Derived[name].shape, init=init, name=name) for name, init in {
+        targets = {name: Signal(shapes[name].shape, init=init, name=name) for name, init in {
             "tiles": 1, "total_words": self.config.vector_words, "span_out": 0, "span_source": 0, "last_pixel": 0,
             "span_group": 0, "span_vec": 0}.items()}
         connections = [v[name].eq(signal) for name, signal in targets.items()]
-        area = Signal(END_BITS, init=1)
+        area = Signal(reach_bits(self.config), init=1)
         windows, growing = [], []
         if self.config.vector_rf:
             # A row of pixels that is too large makes an area of 0, which Columns never is in a legal chain.
@@ -173,8 +179,10 @@ class ScalarRegisters(wiring.Component):
         last = len(table) + DEPTH - 2
         step = Signal(range(last + 1), init=last)
         a, b = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
-        product, capped = Signal(2 * REGISTER_BITS), Signal(END_BITS)
-        m.d.sync += [product.eq(a * b), capped.eq(product | product[END_BITS:].any().replicate(END_BITS)),
+        reach = reach_bits(self.config)
+        product, capped = Signal(2 * REGISTER_BITS), Signal(reach)
+        beyond = product[reach:].any().replicate(reach) if reach < len(product) else 0
+        m.d.sync += [product.eq(a * b), capped.eq(product | beyond),
                      self.fresh.eq((step == last) & divided)]
         first = Signal.like(step)  # the step from which on products change with the register at `reg`
         with m.Switch(self.reg):

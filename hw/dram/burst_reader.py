@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
-from concord.hw.dram.axi import ADDRESS, EDGE, burst, failed, read_beat
+from concord.hw.dram.axi import ADDRESS, EDGE, Failure, burst, failed, read_beat
 from concord.hw.lib.payloads import word
 from concord.hw.lib.queue import Queue
 from concord.spec.isa.instructions import ADDRESS_BITS
@@ -16,7 +16,8 @@ LONGEST = 64  #: Most beats of a burst.
 BURSTS = 32  #: Bursts under way.
 JOBS = 4  #: Ranges under way.
 
-Range = data.StructLayout({"first": WORDS, "count": WORDS, "tag": ADDRESS_BITS})  #: Words of Dram, one at least.
+#: Words of Dram, one at least, for the instruction at the address `tag`; `last`: the last range of its chain.
+Range = data.StructLayout({"first": WORDS, "count": WORDS, "tag": ADDRESS_BITS, "last": 1})
 
 
 class State(enum.Enum):
@@ -38,10 +39,10 @@ class BurstReader(wiring.Component):
         config: The machine.
 
     Members:
-        base: In(32). Address in bytes of word 0, a multiple of the bytes of a beat; it changes only while idle.
-        range: In(stream {first, count, tag}). Ranges of words.
+        base: In(32). Address in bytes of word 0, a multiple of 4096; it changes only while idle.
+        range: In(stream {first, count, tag, last}). Ranges of words.
         ar: Out(stream {addr, len}). r: In(stream {data, resp, last}). The port.
-        o: Out(stream {word, last}). Words; `last` is the last word of its range.
+        o: Out(stream {word, last}). Words; `last` is the last word of a range that has `last`.
         error: Out({valid, tag}). Pulse: a response of this range was SLVERR or DECERR, or had a wrong number of beats.
         reset: In(1). Forgets all ranges. Responses to bursts that were asked for are still taken, and lost.
         idle: Out(1). No burst is under way, and no range is being cut.
@@ -57,13 +58,13 @@ class BurstReader(wiring.Component):
             "base": In(ADDRESS), "range": In(stream.Signature(Range)), "ar": Out(stream.Signature(burst())),
             "r": In(stream.Signature(read_beat(self.bus))),
             "o": Out(stream.Signature(data.StructLayout({"word": word(config), "last": 1}))),
-            "error": Out(data.StructLayout({"valid": 1, "tag": ADDRESS_BITS})), "reset": In(1), "idle": Out(1)})
+            "error": Out(Failure), "reset": In(1), "idle": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         again = ResetInserter(self.reset)
         m.submodules.beats = self.beats = again(Queue(8 * self.bus, BEATS, True))
-        m.submodules.jobs = self.jobs = again(Queue(data.StructLayout({"skip": 8, "count": WORDS}), JOBS))
+        m.submodules.jobs = self.jobs = again(Queue(data.StructLayout({"skip": 8, "count": WORDS, "last": 1}), JOBS))
         m.submodules.bursts = self.bursts = Queue(data.StructLayout({"beats": 8, "tag": ADDRESS_BITS}), BURSTS)
         self.draining = Signal()  # responses are lost
         self.state = Signal(State)
@@ -92,7 +93,8 @@ class BurstReader(wiring.Component):
             asked.eq((state == State.ASK) & room & self.bursts.i.ready & (~self.ar.valid | self.ar.ready)
                      & ~self.reset),
             self.bursts.i.valid.eq(asked), self.bursts.i.p.beats.eq(length - 1), self.bursts.i.p.tag.eq(present.tag),
-            self.jobs.i.valid.eq(state == State.PLACE), self.jobs.i.p.count.eq(present.count)]
+            self.jobs.i.valid.eq(state == State.PLACE), self.jobs.i.p.count.eq(present.count),
+            self.jobs.i.p.last.eq(present.last)]
         m.d.sync += held.eq(Mux(self.reset, 0, held + Mux(asked, length, 0) - taken))
         with m.If(self.ar.ready):
             m.d.sync += self.ar.valid.eq(0)
@@ -154,7 +156,7 @@ class BurstReader(wiring.Component):
         m.d.comb += [now.eq(Mux(begun, left, job.p.count)), last.eq(now == 1), job.ready.eq(moved & last),
                      moved.eq(beat.valid & whole & job.valid & (~o.valid | o.ready))]
         with m.If(moved):
-            m.d.sync += [o.valid.eq(1), o.p.last.eq(last), left.eq(now - 1), begun.eq(~last)]
+            m.d.sync += [o.valid.eq(1), o.p.last.eq(last & job.p.last), left.eq(now - 1), begun.eq(~last)]
         with m.Elif(o.ready):
             m.d.sync += o.valid.eq(0)
         if self.bus > self.size:

@@ -31,9 +31,9 @@ class Control(wiring.Component):
     Members:
         s_axil_...: AXI4-Lite, 12-bit byte addresses, 32-bit data.
         start, reset, clear: Out(1). Pulses of the commands of `spec.host.registers.Control`.
-        status: In(6). Bits of `spec.host.registers.Status`.
+        status: In. Bits of `spec.host.registers.Status`.
         error: In(4). Code of `spec.isa.instructions.Error`.
-        peer: Out(32). Register PEER.
+        peer: Out(32). Register PEER. dram_base: Out(32). Register DRAM_BASE, on machines with Dram.
         error_address: In. Address of an instruction, or the end of the instruction buffer.
         counter: Out(stream index). Request to read a counter; taken when it can be read now.
         count: In(32). Value of that counter, `counters.LATE` cycles later.
@@ -49,8 +49,9 @@ class Control(wiring.Component):
         super().__init__({
             **BUS,
             "start": Out(1), "reset": Out(1), "clear": Out(1), "peer": Out(32),
-            "status": In(6), "error": In(4), "error_address": In(END_BITS),
+            "status": In(7 if config.dram_words else 6), "error": In(4), "error_address": In(END_BITS),
             "counter": Out(stream.Signature(range(len(registers.counters(self.config))))), "count": In(32),
+            **({"dram_base": Out(32)} if config.dram_words else {}),
         })
 
     def elaborate(self, platform):
@@ -67,10 +68,12 @@ class Control(wiring.Component):
             self.s_axil_awready.eq(take), self.s_axil_wready.eq(take),
         ]
         command = take & (self.s_axil_awaddr[2:] == Register.CONTROL >> 2) & self.s_axil_wstrb[0]
-        with m.If(take & (self.s_axil_awaddr[2:] == Register.PEER >> 2)):
-            for k, strobe in enumerate(self.s_axil_wstrb):
-                with m.If(strobe):
-                    m.d.sync += self.peer.word_select(k, 8).eq(self.s_axil_wdata.word_select(k, 8))
+        held = {Register.PEER: self.peer} | ({Register.DRAM_BASE: self.dram_base} if self.config.dram_words else {})
+        for register, value in held.items():
+            with m.If(take & (self.s_axil_awaddr[2:] == register >> 2)):
+                for k, strobe in enumerate(self.s_axil_wstrb):
+                    with m.If(strobe):
+                        m.d.sync += value.word_select(k, 8).eq(self.s_axil_wdata.word_select(k, 8))
         pulses = Signal(registers.Control.CLEAR.bit_length())
         m.d.sync += pulses.eq(Mux(command, self.s_axil_wdata, 0))
         m.d.comb += [
@@ -128,4 +131,5 @@ class Control(wiring.Component):
             Register.TILE_ENGINES: config.tile_engines, Register.MFU_LANES: config.mfu_lanes,
             Register.MATRIX_TILES: config.matrix_tiles, Register.INSTRUCTIONS: config.instructions,
             Register.COUNTER_COUNT: len(registers.counters(self.config)), Register.PEER: self.peer,
+            **({Register.DRAM_BASE: self.dram_base} if config.dram_words else {}),
         }

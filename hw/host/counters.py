@@ -34,7 +34,8 @@ def counted(config: Config) -> dict[Counter, int]:
             width[counter] = 32
     width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
     if config.vector_rf:
-        width |= {Counter.VECTORS: 2, Counter.READ_VECTOR_RF: bits_for(config.tile_engines + 1)}
+        width |= {Counter.VECTORS: 2, Counter.READ_VECTOR_RF: bits_for(max(
+            config.tile_engines + 1, config.vector_words * bool(config.dram_words)))}
     return {counter: width.get(counter, 1) for counter in counters(config)}
 
 

@@ -5,13 +5,12 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 from concord.hw.host.crc import CRC32
-from concord.hw.host.message_header import refused, store
+from concord.hw.host.message_header import check_cycles, refused, store
 from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
 from concord.spec.host.messages import HEADER, MessageKind
 from concord.spec.machine.config import Config
 
-CHECK = 2  #: Cycles that the check of a header takes.
 CRC = 3  #: Cycles that a CRC takes.
 
 
@@ -49,6 +48,9 @@ class MessageInput(wiring.Component):
         bias: Out(stream {address, data}). Words for BiasRf.
         packed: Out(stream {tile, integer, row, group, record, last}). Lane groups for MatrixRf.
         update: Out(stream {exponents, change, remaining, words}). Parameters for the lazy update.
+        outside: Out(stream {first, left, word}). Words for Dram, in a machine that has it. `first` is the address of
+            the word, `left` the number of words of its message that are left, this one included. A message that is
+            refused later ends before `left` is 1.
         read: Out(stream {memory, address, count}). Requests of READ messages; each is taken when its last word
             has been read, because the next message may overwrite the words.
         error: Out(1). Pulse: a message was refused.
@@ -57,7 +59,7 @@ class MessageInput(wiring.Component):
     Timing:
         One unit in each cycle of a payload while items are taken: as much of a word as a beat holds, for words and
         other items that such units fill, else 32 bits. An item leaves 1 cycle after its last unit. A header takes
-        a cycle for each of its beats and 3 more for its check, a CRC 3.
+        a cycle for each of its beats and 3 more for its check, or 4 in a machine with Dram; a CRC takes 3.
     """
 
     def __init__(self, config: Config):
@@ -67,7 +69,7 @@ class MessageInput(wiring.Component):
             "i": In(stream.Signature(message_payloads.beat(config))),
             "idle": In(1), "reset": In(1),
             **{name: Out(stream.Signature(shape)) for name, shape in message_payloads.items(config).items()},
-            "read": Out(stream.Signature(message_payloads.Read)),
+            "read": Out(stream.Signature(message_payloads.read(config))),
             "error": Out(1), "busy": Out(1),
         })
 
@@ -82,9 +84,10 @@ class MessageInput(wiring.Component):
         self.filled = Signal()  # padding holds something else than zeros, which is an error at the CRC
         self.wide = Signal()  # the present unit is wide
         self.beats = max(1, HEADER.size // self.config.message_bytes)
-        self.place = Signal(range(max(CHECK, CRC, self.beats)))  # number of a header's beat, or a check's cycle
-        self.header = Signal(message_payloads.Header)
-        self.illegal = Signal()  # the header is; CHECK cycles after it
+        self.check = check_cycles(self.config)
+        self.place = Signal(range(max(self.check, CRC, self.beats)))  # number of a header's beat, or a check's cycle
+        self.header = Signal(message_payloads.header(self.config))
+        self.illegal = Signal()  # the header is; `check` cycles after it
         m.d.sync += self.illegal.eq(self.header.wrong | refused(m, self.config, self.header))
         self._accept(m)
         self._connect(m)
@@ -94,7 +97,7 @@ class MessageInput(wiring.Component):
                     self._take_header(m)
                 with m.Case(State.CHECK):
                     m.d.sync += self.place.eq(self.place + 1)
-                    with m.If(self.place == CHECK - 1):
+                    with m.If(self.place == self.check - 1):
                         m.d.sync += [self.place.eq(0), self.state.eq(State.WAIT)]
                 with m.Case(State.WAIT):
                     self._wait(m)

@@ -5,12 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.spec.host.messages import MessageKind, item_bytes
-from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
-#: Number that stands for the kind WRITE where the items are entries of VectorRf.
-_ENTRIES = 1 << message_payloads.Header["kind"].width | MessageKind.WRITE
+#: Numbers that stand for the kind WRITE where the items are entries of VectorRf, or words for Dram: kinds have 4 bits.
+_ENTRIES, _OUTSIDE = 1 << 4 | MessageKind.WRITE, 1 << 5 | MessageKind.WRITE
 
 
 class MessageItems(wiring.Component):
@@ -28,8 +27,8 @@ class MessageItems(wiring.Component):
         restart: In(1). Drops an incomplete item. reset: In(1). Also drops a complete item that waits.
         waiting: Out(1). A complete item waits to be taken.
         busy: Out(1). That item is not for NetQ.
-        net, write, entry_write, program, bias, packed, update: Out(stream). Items for each memory, as `MessageInput`
-            passes them on.
+        net, write, entry_write, program, bias, packed, update, outside: Out(stream). Items for each memory, as
+            `MessageInput` passes them on; `outside` in a machine with Dram.
 
     Timing:
         One unit in each cycle while items are taken. An item leaves 1 cycle after its last unit.
@@ -39,16 +38,17 @@ class MessageItems(wiring.Component):
         config.require_hardware()
         self.config = config
         super().__init__({
-            "start": In(1), "header": In(message_payloads.Header),
+            "start": In(1), "header": In(message_payloads.header(config)),
             "i": In(stream.Signature(message_payloads.wide_unit(config))), "wide": Out(1), "last": Out(1),
             "restart": In(1), "reset": In(1), "waiting": Out(1), "busy": Out(1),
             **{name: Out(stream.Signature(shape)) for name, shape in message_payloads.items(config).items()}})
 
     def _outs(self):
-        """Output stream of each kind that has items, and of `_ENTRIES`."""
+        """Output stream of each kind that has items, of `_ENTRIES` and of `_OUTSIDE`."""
         updates = {MessageKind.UPDATE: self.update} if self.config.lazy_update else {}
         entries = {_ENTRIES: self.entry_write} if self.config.vector_rf else {}
-        return updates | entries | {
+        outside = {_OUTSIDE: self.outside} if self.config.dram_words else {}
+        return updates | entries | outside | {
             MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
             MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
 
@@ -56,7 +56,7 @@ class MessageItems(wiring.Component):
         """Number of bytes of one item as it is passed on; a packed tile is passed on record by record."""
         if kind == _ENTRIES:
             return item_bytes(self.config, MessageKind.WRITE, Mem.VECTOR_RF)
-        size = item_bytes(self.config, kind)
+        size = item_bytes(self.config, MessageKind.WRITE if kind == _OUTSIDE else kind)
         return size // self.records if kind == MessageKind.PACKED else size
 
     @property
@@ -76,15 +76,17 @@ class MessageItems(wiring.Component):
                                   name=f"gathered_{width}") for width in sorted(set(widths.values()))}
         most = max(size // widths[kind] for kind, size in sizes.items())
         part, final = Signal(range(most)), Signal(range(most))
-        header, record = Signal(message_payloads.Header), Signal(range(self.records))
-        item = Signal(data.StructLayout({"address": ADDRESS_BITS, "record": range(self.records), "left": 32}))
+        header, record = Signal(message_payloads.header(self.config)), Signal(range(self.records))
+        item = Signal(data.StructLayout({
+            "address": message_payloads.number_bits(self.config), "record": range(self.records), "left": 32}))
         leaving = Signal()
 
-        entries = (self.header.kind == MessageKind.WRITE) & (self.header.memory == Mem.VECTOR_RF)
+        marks = [(self.header.kind == MessageKind.WRITE) & (self.header.memory == mem)
+                 for mem in (Mem.VECTOR_RF, *[Mem.DRAM] * bool(self.config.dram_words))]
         kinds = {kind: Signal(name=f"kind_{kind}") for kind in self._outs()}  # which of them the payload has
         with m.If(self.start):
             m.d.sync += [final.eq(0), self.wide.eq(0), *(kind.eq(0) for kind in kinds.values())]
-            with m.Switch(Cat(self.header.kind, entries)):
+            with m.Switch(Cat(self.header.kind, *marks)):
                 for kind in kinds:
                     with m.Case(kind):
                         m.d.sync += [
@@ -131,6 +133,9 @@ class MessageItems(wiring.Component):
         if self.config.vector_rf:
             m.d.comb += [self.entry_write.p.address.eq(item.address),
                          Value.cast(self.entry_write.p.entry).eq(bits[_ENTRIES])]
+        if self.config.dram_words:
+            m.d.comb += [self.outside.p.first.eq(item.address), self.outside.p.left.eq(item.left),
+                         Value.cast(self.outside.p.word).eq(bits[_OUTSIDE])]
         m.d.comb += [
             Value.cast(self.net.p).eq(bits[MessageKind.INPUT]),
             self.write.p.memory.eq(header.memory),

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from amaranth import *
 from amaranth.lib import data
+from concord.hw.dram.range_walker import Walk
 from concord.hw.lib import payloads
-from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.isa.instructions import ADDRESS_BITS, LONG_BITS, REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
@@ -90,6 +91,17 @@ def _younger(found, one, other=None) -> list:
             found.ticket.eq(Mux(other.valid & (newer | ~one.valid), other.ticket, one.ticket))]
 
 
+#: What moves between Dram and VectorRf or BiasRf as it is, to Dram if `writes`, to BiasRf if `bias`: for each iteration
+#: this many `entries`, or `words` of integers. Its source begins at `row.first` and moves by `row.stride_x` along x and
+#: by `row.stride_y` from row to row; its target begins at `line.first`, moves by `line.step`, and after each row by
+#: `line.skip`.
+MoveJob = data.StructLayout({
+    "writes": 1, "bias": 1, "integer": 1,
+    **dict.fromkeys(("entries", "words", "iterations", "iterations_x"), REGISTER_BITS), "tag": ADDRESS_BITS,
+    "row": data.StructLayout({"first": LONG_BITS, "stride_x": REGISTER_BITS, "stride_y": REGISTER_BITS}),
+    "line": data.StructLayout({"first": LONG_BITS, "step": REGISTER_BITS, "skip": REGISTER_BITS})})
+
+
 def source_fields(config: Config) -> dict:
     """Fields that say where the words of a chain's source lie; every job that reads a source begins with them."""
     bits = payloads.address_bits(config)
@@ -103,8 +115,14 @@ def fetch_job(config: Config) -> data.StructLayout:
         **source_fields(config), "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
 
 
-#: One product, and the ticket of the load whose tiles it may read.
-ProductJob = data.StructLayout({"product": payloads.Product, "copy": Wait})
+def product_job(config: Config) -> data.StructLayout:
+    """One product, and the tickets of the loads whose tiles it may read: from NetQ by `copy`, from Dram by `load`."""
+    return data.StructLayout({"product": payloads.Product, "copy": Wait, **({"load": Wait} if config.dram_words else {})})
+
+
+#: Native tiles from Dram: `count` of them from `tile` on, once the product that reads older ones there has read them.
+LoadJob = data.StructLayout({
+    "tile": ADDRESS_BITS, "integer": 1, "diagonal": 1, "count": REGISTER_BITS, "product": Wait})
 
 
 def column_job(config: Config) -> data.StructLayout:
@@ -135,6 +153,7 @@ def issue_job(config: Config) -> data.StructLayout:
     `targets` are its writes to memories of operands. `pop`: its words come from the product; `gather`: from the gather
     unit. `serial`: each word waits until the word before it has landed. Its first word waits for other pipelines, for
     `product` because the product reads entries that this chain writes. `tail`: that of the `write_job`, for reductions.
+    `outside`: its words go to Dram.
     """
     entries = {"gather": 1, "product": Wait} if config.vector_rf else {}
     tail = {"tail": range(config.mfu_lanes)} if config.more_functions else {}
@@ -143,15 +162,18 @@ def issue_job(config: Config) -> data.StructLayout:
         "stride_out": payloads.address_bits(config),
         "operands": data.ArrayLayout(reader(config), len(payloads.OPERANDS)),
         "targets": data.ArrayLayout(payloads.write(config), len(payloads.OPERANDS)),
-        "control": payloads.controls(config), "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait, **entries})
+        "control": payloads.controls(config), "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait, **entries,
+        **payloads.outside_mark(config)})
 
 
 def write_job(config: Config) -> data.StructLayout:
     """Job of the last stage of a pipeline: the writes of a chain. `entries`: its words go to VectorRf, too.
 
-    `softmax`: those for NetQ go through the softmax unit.
+    `softmax`: those for NetQ go through the softmax unit. `outside`: its words go to Dram, too.
     """
     entries = {"entries": 1, "entries_select": payloads.Select} if config.vector_rf else {}
+    if config.dram_words:
+        entries |= {"outside": 1, "outside_select": payloads.Select}
     return data.StructLayout({
         "words": REGISTER_BITS, "tail": range(config.mfu_lanes), "iterations": REGISTER_BITS,
         "stride_out": payloads.address_bits(config),
@@ -174,6 +196,7 @@ def entry_job(config: Config) -> data.StructLayout:
 
 def job_shapes(config: Config) -> dict:
     """Shape of each job, by the name that it has at the interlock."""
-    return {"fetch": fetch_job(config), "product": ProductJob, "issue": issue_job(config), "write": write_job(config),
+    outside = {"read_words": Walk, "store_words": Walk, "tile_words": Walk, "load": LoadJob, "move": MoveJob} if config.dram_words else {}
+    return {"fetch": fetch_job(config), "product": product_job(config), "issue": issue_job(config), "write": write_job(config),
             "copy": copy_job(config), "copy_write": write_job(config), "columns": column_job(config),
-            "gather": gather_job(config), "entries": entry_job(config)}
+            "gather": gather_job(config), "entries": entry_job(config), **outside}

@@ -8,13 +8,25 @@ from concord.spec.machine.config import Config
 
 UNIT = 32  #: Bits of a narrow unit. Payloads are processed unit by unit, and an item is a whole number of units.
 
-#: A header without its digest; `wrong` says that some of its bits are illegal in every header.
-Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": ADDRESS_BITS, "count": 32, "wrong": 1})
-
-#: A READ to answer.
-Read = data.StructLayout({"memory": 4, "address": ADDRESS_BITS, "count": 32})
+NUMBER = 32  #: Bits of an address and of a count in a message.
 
 Program = data.StructLayout({"address": ADDRESS_BITS, "data": 64})
+
+
+def number_bits(config: Config) -> int:
+    """Bits of the addresses that a machine keeps of a message: all of them with Dram, else those of its chip."""
+    return NUMBER if config.dram_words else ADDRESS_BITS
+
+
+def header(config: Config) -> data.StructLayout:
+    """A header without its digest; `wrong` says that some of its bits are illegal in every header."""
+    return data.StructLayout({
+        "kind": 4, "memory": 4, "integer": 1, "address": number_bits(config), "count": NUMBER, "wrong": 1})
+
+
+def read(config: Config) -> data.StructLayout:
+    """A READ to answer."""
+    return data.StructLayout({"memory": 4, "address": number_bits(config), "count": NUMBER})
 
 
 def wide_unit(config: Config) -> int:
@@ -40,6 +52,11 @@ def beat(config: Config) -> data.StructLayout:
 def write(config: Config) -> data.StructLayout:
     """One word for a random-access vector memory."""
     return data.StructLayout({"memory": 4, "address": ADDRESS_BITS, "word": word(config)})
+
+
+def outside(config: Config) -> data.StructLayout:
+    """One word for Dram at the address `first`; `left` words of its message are left, this one included."""
+    return data.StructLayout({"first": NUMBER, "left": NUMBER, "word": word(config)})
 
 
 def entry_write(config: Config) -> data.StructLayout:
@@ -79,7 +96,8 @@ def updated(config: Config) -> data.StructLayout:
 def items(config: Config) -> dict:
     """Shapes of the items of messages to a machine, by the name of the stream that carries them."""
     return {"net": word(config), "write": write(config), "entry_write": entry_write(config), "program": Program,
-            "bias": bias(config), "packed": packed(config), "update": update(config)}
+            "bias": bias(config), "packed": packed(config), "update": update(config),
+            **({"outside": outside(config)} if config.dram_words else {})}
 
 
 def output(config: Config) -> data.StructLayout:
@@ -99,4 +117,5 @@ def outgoing(config: Config) -> data.StructLayout:
 
 def reply(config: Config) -> data.StructLayout:
     """One word of the answer to a READ of `memory` from `address`; `remaining` words are left, this one included."""
-    return data.StructLayout({"word": word(config), "memory": 4, "address": ADDRESS_BITS, "remaining": 32})
+    return data.StructLayout({
+        "word": word(config), "memory": 4, "address": number_bits(config), "remaining": NUMBER})

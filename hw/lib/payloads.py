@@ -4,7 +4,7 @@ from amaranth.hdl import Array, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.spec.isa.instructions import ADDRESS_BITS, END_BITS, REGISTER_BITS, WORD
+from concord.spec.isa.instructions import ADDRESS_BITS, END_BITS, REGISTER_BITS, WORD, base_bits
 from concord.spec.isa.memories import ADDRESSED, QUEUES, STAGE_MEMORIES, VRFS, Mem, addressed, depth, present
 from concord.spec.isa.operations import MFUS, TAP_BITS, TAPS, Stage, code_bits
 from concord.spec.machine.config import Config
@@ -12,7 +12,7 @@ from concord.spec.numbers.formats import Format
 
 #: Index of a memory on the wires. Vector memories come first, so that arrays of them have it too.
 INDEX = {mem: k for k, mem in enumerate(dict.fromkeys((*VRFS, *QUEUES, *ADDRESSED)))}
-NET, MVM, ENTRIES = INDEX[Mem.NET_Q], INDEX[Mem.MVM_Q], INDEX[Mem.VECTOR_RF]
+NET, MVM, ENTRIES, DRAM = (INDEX[mem] for mem in (Mem.NET_Q, Mem.MVM_Q, Mem.VECTOR_RF, Mem.DRAM))
 OPERANDS = tuple(INDEX[mem] for mem in STAGE_MEMORIES)  #: Memories with an operand port.
 
 
@@ -52,8 +52,13 @@ def lane_group(fmt: Format, lanes: int) -> data.StructLayout:
 
 
 def address_bits(config: Config) -> int:
-    """Number of bits of the address of a word or an entry, wide enough for the end address of the largest memory."""
-    return bits_for(max(depth(config, mem) for mem in addressed(config)))
+    """Bits of the address of a word or an entry on the chip, wide enough for the end address of the largest memory."""
+    return bits_for(max(depth(config, mem) for mem in addressed(config) if mem.kind.on_chip))
+
+
+def reach_bits(config: Config) -> int:
+    """Bits of an address with its base register, and of how far addresses move."""
+    return base_bits(config) + 1
 
 
 #: One instruction on its way to the decoder; `outside`: its address is past the end of the instruction buffer.
@@ -143,6 +148,25 @@ def entry_write(config: Config) -> data.StructLayout:
         "select": Select})
 
 
+def outside(config: Config) -> dict[str, data.StructLayout]:
+    """The field `outside` of chains, in a machine with Dram.
+
+    `reads`, `writes`: the chain's source or one of its writes lies in Dram, at the words `lo` to `hi` - 1. `inc`:
+    iterations move. `address`: of the instruction. `load`: it loads tiles, which are `diagonal`. `raw`: it moves
+    entries or integers as they are; those that it reads go to BiasRf if `bias`, to `inside` and on. `count`: words of
+    Dram of an iteration that is packed. `tiles.hi`: one past the last tile that the chain multiplies or loads.
+    Strides are whole registers.
+    """
+    if not config.dram_words:
+        return {}
+    use = {"valid": 1, "lo": base_bits(config), "hi": reach_bits(config), "inc": 1, "address": ADDRESS_BITS}
+    return {"outside": data.StructLayout({
+        "reads": data.StructLayout(use), "writes": data.StructLayout({**use, "select": Select}),
+        "load": 1, "diagonal": 1, "raw": 1, "bias": 1, "inside": ADDRESS_BITS, "inside_inc": 1,
+        "count": REGISTER_BITS + 1, "tiles": data.StructLayout({"hi": END_BITS}),
+        **dict.fromkeys(("stride_x", "stride_y", "stride_out"), REGISTER_BITS)})}
+
+
 def chain(config: Config) -> data.StructLayout:
     """One checked chain, as the decoder hands it to the interlock.
 
@@ -161,12 +185,18 @@ def chain(config: Config) -> data.StructLayout:
         "window": window(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
-        "entries": entry_write(config), "control": controls(config), **softmax_mark(config)})
+        "entries": entry_write(config), "control": controls(config), **softmax_mark(config),
+        **outside(config)})
 
 
 def softmax_mark(config: Config) -> dict[str, int]:
     """The field `softmax` of chains and jobs, in a machine that has a softmax unit."""
     return {"softmax": 1} if config.softmax_words else {}
+
+
+def outside_mark(config: Config) -> dict[str, int]:
+    """The field `outside` of jobs of chains that write words to Dram, in a machine with it."""
+    return {"outside": 1} if config.dram_words else {}
 
 
 def entry_word(config: Config) -> data.StructLayout:

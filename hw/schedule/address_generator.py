@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.jobs import progress, source_fields
 from concord.hw.lib.lookahead import Ahead, Turns, following, pending, unfinished
-from concord.hw.lib.payloads import MVM, NET, VECTOR_READ, address_bits, word
+from concord.hw.lib.payloads import DRAM, MVM, NET, VECTOR_READ, address_bits, word
 from concord.hw.lib.pipeline import delay
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
@@ -30,6 +30,11 @@ def read_request(config: Config) -> data.StructLayout:
 def vector_reads(config: Config) -> wiring.Signature:
     """Reads of the vector memories: a request, its grant, and the word VECTOR_READ cycles after."""
     return wiring.Signature({"request": Out(read_request(config)), "grant": In(1), "data": In(word(config))})
+
+
+def outside_words(config: Config) -> dict:
+    """The member `outside` of units that read words of Dram: a stream of them."""
+    return {"outside": In(stream.Signature(word(config)))} if config.dram_words else {}
 
 
 def written(m: Module, unit, ahead: Ahead, coming, present):
@@ -67,7 +72,7 @@ class AddressGenerator(wiring.Component):
         hold: In(1). The pipeline cannot take the present word now.
         mfu, copy: In(`progress`). Progress of the two pipelines that write vector memories.
         vectors: Out(`vector_reads`). Reads of the vector memories.
-        net, pop: In(stream word). Words from NetQ and from MvmQ.
+        net, pop: In(stream word). Words from NetQ and from MvmQ. outside: In(stream word). Words from Dram, if there is.
         walked, coming, present: Out(`Place`). The words of `Ahead`. advance, begins, move: Out(1). What it needs.
         go: Out(1). The present word is taken in this cycle. word: Out. That word, VECTOR_READ cycles later.
         last: Out(1). The present word is the last one of the chain.
@@ -83,7 +88,7 @@ class AddressGenerator(wiring.Component):
         super().__init__({
             "job": In(stream.Signature(walk(config))), "hold": In(1), "mfu": In(progress(config)),
             "copy": In(progress(config)), "vectors": Out(vector_reads(config)),
-            "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
+            "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))), **outside_words(config),
             **{name: Out(Place) for name in ("walked", "coming", "present")},
             **{name: Out(1) for name in ("advance", "begins", "move")},
             "go": Out(1), "word": Out(word(config)), "last": Out(1), "starved": Out(1), "waits": Out(1)})
@@ -99,6 +104,8 @@ class AddressGenerator(wiring.Component):
         memory, reads = words.of_job("memory", job.memory), words.of_job("reads", source.valid)
         address = self._walk(m, words)
         values = {"memory": memory, "reads": reads, "net": memory == NET, "pop": memory == MVM, "address": address}
+        if self.config.dram_words:
+            values["outside"] = memory == DRAM
         for pipe in ("mfu", "copy"):
             values[pipe] = pending(m, f"pending_{pipe}", words.of_job(pipe, source[pipe]), address, reads)
         coming, present = words.carry_all(values)
@@ -121,15 +128,19 @@ class AddressGenerator(wiring.Component):
     def _read(self, m, now, certain):
         """Read the present word, once it is certain that it is written."""
         active, request = Signal(), self.vectors.request
+        there = Mux(now["net"], self.net.valid, Mux(now["pop"], self.pop.valid, self.vectors.grant))
+        queued, word_queued = now["net"] | now["pop"], Mux(now["net"], self.net.payload, self.pop.payload)
+        if self.config.dram_words:
+            queued, there = queued | now["outside"], Mux(now["outside"], self.outside.valid, there)
+            word_queued = Mux(now["outside"], self.outside.payload, word_queued)
+            m.d.comb += self.outside.ready.eq(active & now["outside"])
         m.d.comb += [
             active.eq(self.present.valid & ~self.hold),
             self.last.eq(self.present.last_word & self.present.last_iteration),
             request.valid.eq(active & now["reads"] & certain), request.memory.eq(now["memory"]),
-            request.address.eq(now["address"]), self.go.eq(active & certain & Mux(
-                now["net"], self.net.valid, Mux(now["pop"], self.pop.valid, self.vectors.grant))),
+            request.address.eq(now["address"]), self.go.eq(active & certain & there),
             self.net.ready.eq(active & now["net"]), self.pop.ready.eq(active & now["pop"]),
             self.starved.eq(active & now["net"] & ~self.net.valid), self.waits.eq(active & ~self.go)]
-        queued, word_queued = now["net"] | now["pop"], Mux(now["net"], self.net.payload, self.pop.payload)
         m.d.comb += self.word.eq(Mux(
             delay(m, queued, VECTOR_READ), delay(m, word_queued, VECTOR_READ), self.vectors.data))
 

@@ -8,7 +8,7 @@ from concord.hw.lib.jobs import TICKET, copy_job, progress, write_job
 from concord.hw.lib.lookahead import following, unfinished
 from concord.hw.lib.payloads import Load, word
 from concord.hw.lib.read_ahead import ReadAhead
-from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
+from concord.hw.schedule.address_generator import AddressGenerator, outside_words, vector_reads
 from concord.hw.schedule.writeback import Writeback, write_request
 from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
@@ -25,7 +25,8 @@ class Copy(wiring.Component):
         vectors: Out(`vector_reads`). Reads of the vector memories.
         net: In(stream word). Words from NetQ.
         writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
-        out: Out(stream `message_payloads.outgoing`). Words for the host.
+        out: Out(stream `message_payloads.outgoing`). Words for the host. On machines with Dram, outside: In(stream word)
+            and stored: Out(stream word), words from it and for it.
         load: Out(stream {tile, integer}). Tile that the matrix quantiser is to load. matrix_word: Out(stream word).
             Words of that tile. load_done: In(1). Pulse: a tile has been loaded.
         progress: Out. Number of finished chains, loads included, and position within the present one; late.
@@ -47,7 +48,8 @@ class Copy(wiring.Component):
             "load": Out(stream.Signature(Load)),
             "matrix_word": Out(stream.Signature(word(config))), "load_done": In(1),
             "progress": Out(progress(config)), "landed": Out(1),
-            "busy": Out(1), "waits": Out(1), "starved": Out(1)})
+            "busy": Out(1), "waits": Out(1), "starved": Out(1), **outside_words(config),
+            **({"stored": Out(stream.Signature(word(config)))} if config.dram_words else {})})
 
     def elaborate(self, platform):
         m = Module()
@@ -69,6 +71,9 @@ class Copy(wiring.Component):
         ending, ended = Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.net), source.net)
         wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
+        if self.config.dram_words:
+            wiring.connect(m, wiring.flipped(self.outside), source.outside)
+            wiring.connect(m, back.outside, wiring.flipped(self.stored))
         m.d.comb += [
             *source.walk(job), source.job.valid.eq(self.job.valid), self.job.ready.eq(source.job.ready),
             source.mfu.eq(self.mfu), source.copy.eq(self.progress), first.eq(present["matrix"] & place.first_word),

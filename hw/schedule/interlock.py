@@ -5,17 +5,27 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import jobs
 from concord.hw.lib.jobs import LOOKUP, TICKET, Wait, waiting, youngest
-from concord.hw.lib.payloads import MVM, NET, OPERANDS, address_bits, chain, held_mark, softmax_mark
+from concord.hw.lib.payloads import DRAM, MVM, NET, OPERANDS, address_bits, chain, held_mark, softmax_mark
 from concord.hw.schedule.entry_hazards import EntryHazards
+from concord.hw.schedule.outside_order import OutsideOrder
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
 EPOCH = 16  #: Chains of an epoch, after which all pipelines are checked; keeps tickets in use within 2**(TICKET - 1).
 
-#: Pipelines that chains wait for; "entries" is the end of the pipeline of the multi-function units, at VectorRf.
-PIPES = ("fetch", "product", "mfu", "copy", "entries")
 
-Done = data.StructLayout(dict.fromkeys(PIPES, TICKET))  #: Number of chains that each pipeline has finished.
+def pipes(config: Config) -> tuple[str, ...]:
+    """Pipelines that chains wait for; "entries" is the end of that of the multi-function units, at VectorRf.
+
+    With Dram, "reads" and "stores" move words of chains from and to it, "load" loads tiles, and "move" moves what is
+    packed as it is.
+    """
+    return ("fetch", "product", "mfu", "copy", "entries", *(("reads", "stores", "load", "move") * bool(config.dram_words)))
+
+
+def finished(config: Config) -> data.StructLayout:
+    """Number of chains that each pipeline has finished."""
+    return data.StructLayout(dict.fromkeys(pipes(config), TICKET))
 
 
 class Interlock(wiring.Component):
@@ -51,7 +61,7 @@ class Interlock(wiring.Component):
         outs = {name: Out(stream.Signature(shape)) for name, shape in jobs.job_shapes(config).items()}
         entries = {name: outs.pop(name) for name in jobs.ENTRY_JOBS} | {
             "entry_writers": Out(jobs.entry_writers(config)), "start": In(1)}
-        super().__init__({"i": In(stream.Signature(chain(config))), **outs, "done": In(Done), "idle": Out(1),
+        super().__init__({"i": In(stream.Signature(chain(config))), **outs, "done": In(finished(config)), "idle": Out(1),
                           **(entries if config.vector_rf else {})})
 
     def elaborate(self, platform):
@@ -59,10 +69,12 @@ class Interlock(wiring.Component):
         c = Signal(chain(self.config))  # the chain whose hazards are looked up
         # A chain may come; the chain is with its pipelines, and in the next cycle its traces are left.
         self.open, self.ends = Signal(init=1), Signal()
-        self.finished = Signal(Done)
-        self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in PIPES}
-        self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in PIPES}
+        self.finished = Signal(finished(self.config), name="finished")
+        self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in pipes(self.config)}
+        self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in pipes(self.config)}
         m.d.sync += [self.finished.eq(self.done), *(self.following[p].eq(t + 1) for p, t in self.tickets.items())]
+        if self.config.dram_words:
+            self.outside = OutsideOrder(self, m, c)
         uses = self._registered(m, "uses", self._uses(c))
         self._track(m, c, uses)
         self._jobs(m, c)
@@ -75,6 +87,10 @@ class Interlock(wiring.Component):
         if self.config.vector_rf:
             room &= self._entries(m, c)
             queued += [(self.columns, c.product.from_entries), (self.gather, c.gather), (self.entries, c.entries.valid)]
+        if self.config.dram_words:
+            self.outside.track(m, uses)
+            room &= self.outside.room
+            queued += self.outside.queues(uses)
         self._send(m, c, room, queued)
         moves = self._registered(m, "moves", {pipe: self.ends & used for pipe, used in uses.items()})
         for pipe, ticket in self.tickets.items():
@@ -99,6 +115,9 @@ class Interlock(wiring.Component):
         m.d.sync += age.eq(Cat(self.open & self.i.valid, age))
         with m.If(self.open):
             m.d.sync += [c.eq(self.i.p), self.open.eq(~self.i.valid)]
+            if self.config.dram_words:  # what moves as it is passes the readers and the writer of VectorRf
+                m.d.sync += [c.gather.eq(self.i.p.gather & ~self.i.p.outside.raw),
+                             c.entries.valid.eq(self.i.p.entries.valid & ~self.i.p.outside.raw)]
         with m.If(age[-1]):
             m.d.sync += looked.eq(1)
         with m.If(looked & room):
@@ -122,7 +141,8 @@ class Interlock(wiring.Component):
         if self.config.vector_rf:
             mfu, fetch, entries = mfu | c.gather | c.entries.valid, fetch & ~c.product.from_entries, c.entries.valid
         mfu = (c.mv_mul & ~c.push) | (~c.mv_mul & mfu)
-        return {"fetch": fetch, "product": c.mv_mul, "mfu": mfu, "copy": ~c.mv_mul & ~mfu, "entries": entries}
+        uses = {"fetch": fetch, "product": c.mv_mul, "mfu": mfu, "copy": ~c.mv_mul & ~mfu, "entries": entries}
+        return uses | (self.outside.uses(uses) if self.config.dram_words else {})
 
     def _entries(self, m, c):
         """Track readers and writers of VectorRf, and fill its jobs. Returns whether there is room for the chain."""
@@ -157,7 +177,7 @@ class Interlock(wiring.Component):
     def _within_epoch(self, m):
         """Low while a chain of the epoch before the last one is unfinished."""
         count, last, turns = Signal(range(EPOCH)), Signal(), Signal(2)
-        marks = self.marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in PIPES}
+        marks = self.marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in self.tickets}
         behind = self._registered(m, "behind", {
             p: (mark - self.finished[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()})
         room = Signal()
@@ -172,6 +192,7 @@ class Interlock(wiring.Component):
     def _track(self, m, c, uses):
         """Track the youngest reader, the youngest writer and the range of unfinished writes, by memory and pipeline."""
         self.reads, self.writes, self.net_reads, self.net_writes = {}, {}, {}, {}
+        self.dram_reads, self.dram_writes = {}, {}  # words of Dram leave and enter its queues in the order of chains
         for pipe in ("fetch", "mfu", "copy"):
             source = uses[pipe] & (Const(1) if pipe != "mfu" else ~c.mv_mul)
             for k in range(len(VRFS)):
@@ -180,10 +201,14 @@ class Interlock(wiring.Component):
                     reads |= uses[pipe] & c.operands[OPERANDS.index(k)].valid
                 self.reads[pipe, k] = self._last(m, f"read_{pipe}{k}", pipe, reads)
             self.net_reads[pipe] = self._last(m, f"net_read_{pipe}", pipe, source & (c.memory == NET))
+            if self.config.dram_words:
+                self.dram_reads[pipe] = self._last(m, f"dram_read_{pipe}", pipe, source & (c.memory == DRAM))
         self.tile_reads = self._last(m, "tile_read", "product", uses["product"])
         self.tile_writes = self._last(m, "tile_write", "copy", uses["copy"] & c.matrix)
         for pipe in ("mfu", "copy"):
             self.net_writes[pipe] = self._last(m, f"net_write_{pipe}", pipe, uses[pipe] & c.net)
+            if self.config.dram_words:
+                self.dram_writes[pipe] = self._last(m, f"dram_write_{pipe}", pipe, uses[pipe] & c.outside.writes.valid)
             for k in range(len(VRFS)):
                 self.writes[pipe, k] = self._range(m, f"{pipe}{k}", pipe, c.writes[k], uses[pipe])
 
@@ -231,6 +256,11 @@ class Interlock(wiring.Component):
         candidates.append((self.net_reads[pipe], reads_net))
         if pipe in self.net_writes:
             candidates.append((self.net_writes[pipe], c.net))
+        if self.config.dram_words:
+            if pipe in self.dram_reads:
+                candidates.append((self.dram_reads[pipe], c.outside.reads.valid))
+            if pipe in self.dram_writes:
+                candidates.append((self.dram_writes[pipe], c.outside.writes.valid))
         return youngest(m, name, candidates)
 
     def _own_reads(self, m, c):
@@ -285,6 +315,8 @@ class Interlock(wiring.Component):
                          for name in jobs.source_fields(self.config) if name != "source"]
             self._reader(m, job.source, c.source, c.memory)
         m.d.comb += [self.product.p.product.eq(c.product), self.product.p.copy.eq(self.tile_writes)]
+        if self.config.dram_words:
+            self.outside.jobs(m)
 
         f = self.fetch.p
         m.d.comb += [

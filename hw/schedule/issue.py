@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.jobs import TICKET, issue_job, progress
 from concord.hw.lib.lookahead import following, moving, pending, unfinished
-from concord.hw.lib.payloads import MVM, OPERANDS, address_bits, controls, turn, word
+from concord.hw.lib.payloads import MVM, OPERANDS, address_bits, controls, outside_mark, turn, word
 from concord.hw.lib.pipeline import delay_control
-from concord.hw.schedule.address_generator import AddressGenerator, vector_reads
+from concord.hw.schedule.address_generator import AddressGenerator, outside_words, vector_reads
 from concord.spec.isa.instructions import STAGES
 from concord.spec.isa.operations import Stage
 from concord.spec.machine import timing
@@ -30,7 +30,8 @@ class Issue(wiring.Component):
             fetch, and of products (tiles read), have finished.
         vectors: Out(`vector_reads`). Reads of the vector memories.
         net, pop, gathered: In(stream word). Words from NetQ, from MvmQ and from the gather unit.
-        net_room: In(1). NetQ has space for one more word.
+        net_room: In(1). NetQ has space for one more word. On machines with Dram, outside: In(stream word), words from
+            it, and outside_room: In(1), it takes one more word.
         landed: In(1). A word has left the units and is written.
         go: Out(1). A word is issued. enter: Out(1). It enters the units, one cycle later. word: Out. That word, one
             cycle after `enter`.
@@ -58,7 +59,8 @@ class Issue(wiring.Component):
             "control": Out(controls(config)),
             "addresses": Out(data.ArrayLayout(address_bits(config), len(OPERANDS))),
             "stages": Out(STAGES), "reads": Out(len(OPERANDS)), "to_net": Out(1), "popped": Out(1),
-            "waits_operand": Out(1), "waits_output": Out(1), "starved": Out(1), **entries})
+            "waits_operand": Out(1), "waits_output": Out(1), "starved": Out(1), **entries, **outside_words(config),
+            **({"outside_room": In(1)} if config.dram_words else {})})
 
     def elaborate(self, platform):
         m = Module()
@@ -72,6 +74,8 @@ class Issue(wiring.Component):
         m.d.comb += source.walk(job)
         wiring.connect(m, wiring.flipped(self.net), source.net)
         wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
+        if self.config.dram_words:
+            wiring.connect(m, wiring.flipped(self.outside), source.outside)
         self._pop(m, source, present)
         operands_written = self._operands(m, source, words)
         words.queue()
@@ -84,6 +88,8 @@ class Issue(wiring.Component):
         m.d.sync += [inside.eq(inside + self.go - self.landed), alone.eq((inside == 0) & ~self.go),
                      self.enter.eq(self.go), self.control.eq(present["control"])]
         no_room = present["net"] & ~self.net_room
+        if self.config.dram_words:
+            no_room |= present["outside"] & ~self.outside_room
         m.d.comb += [
             source.job.valid.eq(self.job.valid), self.job.ready.eq(source.job.ready),
             source.mfu.eq(self.mfu), source.copy.eq(self.copy),
@@ -97,7 +103,8 @@ class Issue(wiring.Component):
 
     def _entry_fields(self):
         """Fields of the job that only some machines have, and that a word keeps."""
-        return ["gather"] * bool(self.config.vector_rf) + ["tail"] * self.config.more_functions
+        return ["gather"] * bool(self.config.vector_rf) + ["tail"] * self.config.more_functions + [
+            *outside_mark(self.config)]
 
     def _older(self, m, words):
         """Whether the chains of other pipelines that must come before the present word are finished."""

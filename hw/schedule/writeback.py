@@ -31,7 +31,7 @@ class Writeback(wiring.Component):
         writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
         entry_word: Out {valid, word, last}. Words for VectorRf, always taken; `last` marks the end of an iteration.
         net: Out(stream `message_payloads.outgoing`). Words for the host; `remaining` counts the words left in the
-            message, this one included.
+            message, this one included. outside: Out(stream word). Words for Dram, on machines with it.
         progress: Out. Number of finished chains, and position within the present one, one cycle late.
         landed: Out(1). A word of the present chain has been written.
 
@@ -47,7 +47,8 @@ class Writeback(wiring.Component):
             "job": In(stream.Signature(write_job(config))), "i": In(stream.Signature(results(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
             "net": Out(stream.Signature(message_payloads.outgoing(config))),
-            "progress": Out(progress(config)), "landed": Out(1), **entries})
+            "progress": Out(progress(config)), "landed": Out(1), **entries,
+            **({"outside": Out(stream.Signature(word(config)))} if config.dram_words else {})})
 
     def elaborate(self, platform):
         m = Module()
@@ -64,8 +65,11 @@ class Writeback(wiring.Component):
         able = Signal()
         fits = Cat(~w.valid | free for w, free in zip(job.writes, self.free, strict=True)).all()
         sent = Signal()  # NetQ has taken the word, but the memories have not
+        leaves = ~job.net | self.net.ready | sent
+        if config.dram_words:
+            leaves &= self._outside(m, job, choose(job.outside_select), able, fire)
         m.d.comb += [
-            able.eq(self.i.valid & active), fire.eq(able & fits & (~job.net | self.net.ready | sent)),
+            able.eq(self.i.valid & active), fire.eq(able & fits & leaves),
             self.i.ready.eq(fire), self.landed.eq(fire)]
         for k, (w, address) in enumerate(zip(job.writes, addresses, strict=True)):
             m.d.comb += [self.writes[k].valid.eq(fire & w.valid), self.writes[k].address.eq(address),
@@ -86,6 +90,13 @@ class Writeback(wiring.Component):
         m.d.sync += [sent.eq(able & job.net & (sent | self.net.ready) & ~fire),
                      self.progress.done.eq(done), self.progress.iteration.eq(iteration.number)]
         return m
+
+    def _outside(self, m, job, value, able, fire):
+        """Give the present word to Dram. Returns whether it has left, or need not."""
+        stored = Signal()  # it has left, but the word waits for other memories
+        m.d.comb += [self.outside.valid.eq(able & job.outside & ~stored), Value.cast(self.outside.p).eq(value)]
+        m.d.sync += stored.eq(able & job.outside & (stored | self.outside.ready) & ~fire)
+        return ~job.outside | self.outside.ready | stored
 
     def _walk(self, m, active, fire):
         """Walk through the words of the present job. Returns it, the place of the word, and its addresses."""

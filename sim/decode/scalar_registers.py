@@ -4,7 +4,7 @@
 import random
 
 import cocotb
-from concord.hw.decode.scalar_registers import MOST, Derived, ScalarRegisters
+from concord.hw.decode.scalar_registers import ScalarRegisters, derived, most
 from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import clock, start
 from concord.spec.isa.chain import Chain, Registers
@@ -14,18 +14,18 @@ from concord.spec.isa.memories import Mem
 CONFIGURATIONS = ("trainer", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "shifted >= divisor", "new": "shifted > divisor"},
-    {"old": "capped.eq(product | product", "new": "capped.eq(product & product"},
+    {"old": "capped.eq(product | beyond", "new": "capped.eq(product & beyond"},
     {"old": "area[REGISTER_BITS:].any()", "new": "0"},
 )
 
 LATENCY = ScalarRegisters(CONFIG).latency
-VALUES = Packer(Derived)
+VALUES, MOST = Packer(derived(CONFIG)), most(CONFIG)
 CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.MV_MUL),
          Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, inc=1), Instruction(op=Op.V_WR, mem=Mem.INITIAL_VRF, inc=1))
 WINDOWS = [name for name in Registers.__slots__ if name.startswith("window_") or name in ("stride_vec", "skip_vec")]
 
 
-def derived(r: Registers) -> dict[str, int]:
+def expected(r: Registers) -> dict[str, int]:
     """The values that the unit must derive from the registers; a field that has no meaning is left out."""
     plain = {name: getattr(r, name) for name in Registers.__slots__}
     plain |= {"no_vectors": r.window_vectors == 0, "no_pixels": 0 in (r.window_x, r.window_y)}
@@ -89,7 +89,7 @@ class Bench:
             assert_equal("values", got, {name: getattr(self.registers, name) for name in Registers.__slots__})
             if self.dut.fresh.value:
                 break
-        want = derived(self.registers)
+        want = expected(self.registers)
         assert_equal("values", got, want, registers=self.registers)
         return cycles
 

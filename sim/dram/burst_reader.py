@@ -19,6 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "Mux(before_edge < longest, before_edge, longest)", "new": "longest"},
     {"old": "| (self.r.p.last != ends)", "new": ""},
     {"old": "done.eq(self.r.p.last & (ends | over | self.draining))", "new": "done.eq(self.r.p.last & (ends | over))"},
+    {"old": "last & job.p.last", "new": "last"},
     {"old": "m.d.sync += [o.valid.eq(0), begun.eq(0)]", "new": "pass"},
 )
 
@@ -104,10 +105,15 @@ class Memory:
         self.asked += count - beats
 
 
-def wanted(ranges) -> list[dict]:
-    """The words of ranges."""
-    return [{"word": bytes_at(BASE + (first + k) * SIZE, SIZE), "last": int(k == count - 1)}
-            for first, count in ranges for k in range(count)]
+def wanted(ranges, last=lambda number: 1) -> list[dict]:
+    """The words of ranges; `last(number)` says whether the range of this number has `last`."""
+    return [{"word": bytes_at(BASE + (first + k) * SIZE, SIZE), "last": last(number) * (k == count - 1)}
+            for number, (first, count) in enumerate(ranges) for k in range(count)]
+
+
+def joined(first: int, count: int, tag: int = 0, last: int = 1) -> int:
+    """The payload of a range."""
+    return RANGE.join({"first": first, "count": count, "tag": tag, "last": last})
 
 
 def drawn(chance, count: int) -> list[tuple[int, int]]:
@@ -131,8 +137,8 @@ async def words_come_in_order(dut, latency, stall):
     """Every word of random ranges; the port keeps to the rules, and nothing is left under way."""
     ranges, words, memory = await begin(dut, latency=latency, stall=stall[0], out=stall[1])
     chosen = drawn(random.Random(cocotb.RANDOM_SEED), 12)
-    ranges.put(*(RANGE.join({"first": first, "count": count, "tag": 7}) for first, count in chosen))
-    expected = wanted(chosen)
+    ranges.put(*(joined(first, count, 7, number % 3 > 0) for number, (first, count) in enumerate(chosen)))
+    expected = wanted(chosen, lambda number: int(number % 3 > 0))
     assert [OUT.of(one) for one in await words.receive(len(expected))] == expected
     await clock(dut, 3)
     assert dut.idle.value
@@ -144,7 +150,7 @@ async def asks_for_no_more_than_has_room(dut):
     """While nobody takes words, it asks for as many beats as it can keep, and loses none."""
     ranges, words, memory = await begin(dut, out=1.0)
     count = 3 * BEATS * BUS // SIZE
-    ranges.put(RANGE.join({"first": 0, "count": count, "tag": 0}))
+    ranges.put(joined(0, count))
     await clock(dut, 4 * BEATS)
     assert BEATS - 64 <= memory.asked <= BEATS + 2
     words.stall = 0.0
@@ -157,7 +163,7 @@ async def one_beat_a_cycle(dut, latency):
     """Neighbouring tiles come at the rate of the bus, or of a word a cycle, once the latency is over."""
     ranges, words, _ = await begin(dut, latency=latency)
     count, pieces = 320, 12
-    ranges.put(*(RANGE.join({"first": k * count, "count": count, "tag": 0}) for k in range(pieces)))
+    ranges.put(*(joined(k * count, count) for k in range(pieces)))
     cycles = 0
     while len(words.queue) < count * pieces:
         await clock(dut)
@@ -174,8 +180,7 @@ async def wrong_responses_are_reported(dut, fault):
     chosen = [(64 * k, count) for k in range(6)]
     errors = []
     every_cycle(dut, lambda: errors.append(int(dut.error.value) >> 1) if int(dut.error.value) & 1 else None)
-    ranges.put(*(RANGE.join({"first": first, "count": number, "tag": 100 + k})
-                 for k, (first, number) in enumerate(chosen)))
+    ranges.put(*(joined(first, number, 100 + k) for k, (first, number) in enumerate(chosen)))
     expected = wanted(chosen)
     found = [OUT.of(one) for one in await words.receive(len(expected))]
     assert errors == [102]
@@ -193,7 +198,7 @@ async def a_reset_leaves_nothing_behind(dut, latency, fault):
     ranges, words, memory = await begin(dut, latency=latency, stall=0.3, out=0.5, faults=faults)
     for number in range(25):
         chosen = drawn(chance, 5)
-        ranges.put(*(RANGE.join({"first": first, "count": count, "tag": 1}) for first, count in chosen))
+        ranges.put(*(joined(first, count, 1) for first, count in chosen))
         await clock(dut, chance.randrange(1, 120))
         ranges.task.cancel()
         words.task.cancel()
@@ -207,6 +212,6 @@ async def a_reset_leaves_nothing_behind(dut, latency, fault):
         assert memory.held is None
         memory.faults = {}
         ranges, words = StreamSource(dut, "range", seed=number), Sink(dut, "o", seed=number, stall=0.5)
-        ranges.put(RANGE.join({"first": 5, "count": 3, "tag": 2}))
+        ranges.put(joined(5, 3, 2))
         assert [OUT.of(one) for one in await words.receive(3)] == wanted([(5, 3)])
         memory.faults = {memory.bursts + k: one for k, one in faults.items()}

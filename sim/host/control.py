@@ -11,13 +11,13 @@ from concord.hw.host.counters import LATE
 from concord.sim.drivers.axi_stream import lite_master
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import clock, every_cycle, start
-from concord.spec.host.registers import Control, Counter, Register
+from concord.spec.host.registers import Control, Register, counters
 
 CONSTANTS = {
     Register.CONTROL: 0, Register.DIGEST: CONFIG.digest, Register.NATIVE_DIM: CONFIG.native_dim,
     Register.LANES: CONFIG.lanes, Register.TILE_ENGINES: CONFIG.tile_engines, Register.MFU_LANES: CONFIG.mfu_lanes,
     Register.MATRIX_TILES: CONFIG.matrix_tiles, Register.INSTRUCTIONS: CONFIG.instructions,
-    Register.COUNTER_COUNT: len(Counter), Register.PEER: 0}
+    Register.COUNTER_COUNT: len(counters(CONFIG)), Register.PEER: 0}
 
 
 class Bench:
@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
-        self.counters = [self.random.getrandbits(32) for _ in Counter]
+        self.counters = [self.random.getrandbits(32) for _ in counters(CONFIG)]
         self.pulses, self.coming = [], deque([0] * LATE)
 
     async def start(self) -> Self:
@@ -110,7 +110,7 @@ async def peer(dut, stall):
 async def reads_beside_writes(dut):
     """Reads and writes run at the same time."""
     bench = await Bench(dut, 0.3).start()
-    reads = [cocotb.start_soon(bench.read(Register.COUNTERS + 4 * k)) for k in range(len(Counter))]
+    reads = [cocotb.start_soon(bench.read(Register.COUNTERS + 4 * k)) for k in range(len(counters(CONFIG)))]
     writes = [cocotb.start_soon(bench.write(Register.CONTROL, bytes([1 << k % 3]))) for k in range(30)]
     assert [await read for read in reads] == bench.counters
     for write in writes:

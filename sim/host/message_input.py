@@ -7,6 +7,7 @@ import cocotb
 import numpy as np
 from cocotbext.axi import AxiStreamSource
 from concord.hw.host.axi_streams import AxiStreams
+from concord.hw.host.message_header import check_cycles
 from concord.hw.host.message_input import MessageInput
 from concord.hw.lib import message_payloads
 from concord.sim.drivers.axi_stream import stream_end
@@ -106,7 +107,7 @@ async def one_word_a_cycle(dut):
     cocotb.start_soon(bench.host.send(data))
     wanted = len(items(CONFIG, data)["net"])
     cycles = await until(dut, lambda: len(bench.sinks["net"].queue) >= wanted)
-    bound = wanted * max(1, 2 * CONFIG.mfu_lanes // CONFIG.message_bytes) + 10
+    bound = wanted * max(1, 2 * CONFIG.mfu_lanes // CONFIG.message_bytes) + 8 + check_cycles(CONFIG)
     assert cycles <= bound, f"{cycles} cycles for {wanted} words"
 
 

@@ -10,7 +10,7 @@ from concord.spec.host.messages import Message, MessageKind, item_bytes, pack, r
 
 CONFIGURATIONS = ("tiny", "serial", "wide", "vision")  # the last one has the widest words
 
-HEADER = Packer(message_payloads.Header)
+HEADER = Packer(message_payloads.header(CONFIG))
 OUTS = tuple(message_payloads.items(CONFIG))
 KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)
 

@@ -72,7 +72,8 @@ class Bench:
 
     def answer(self) -> bytes:
         """Queue the words that answer a READ, and return the bytes expected."""
-        place = {"address": int(self.rng.integers(1 << 16)), "memory": int(self.rng.choice(VRFS))}
+        memory = self.rng.choice(VRFS + (Mem.DRAM,) * (4 * bool(CONFIG.dram_words)))
+        place = {"address": int(self.rng.integers(1 << (32 if memory == Mem.DRAM else 16))), "memory": int(memory)}
         return self.message(self.reply, message_payloads.reply, MessageKind.READ, place, **place)
 
     def entries(self) -> bytes:

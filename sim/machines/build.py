@@ -152,7 +152,8 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False,
             _link_library(where, shim, [*defines, f"-DVM_TRACE={int(waves)}"], made[0])
         keep_only(where, {name, f"{name}.v", *made})
 
-    parts = [*FLAGS, OPTIMISE, *flags, *link, *defines, shim.read_text() if shim else ""]
+    sources = [shim, *sorted(shim.parent.glob("*.h"))] if shim else []
+    parts = [*FLAGS, OPTIMISE, *flags, *link, *defines, *(source.read_text() for source in sources)]
     return cached(name, text + shlex.join(parts), make)
 
 

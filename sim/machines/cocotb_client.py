@@ -25,7 +25,7 @@ START = 60  #: Seconds within which a simulation must begin.
 def build_simulation(config: Config, *, dut: Component | None = None, waves: bool = False) -> Path:
     """Verilate the NNP, or `dut` if given, for cocotb, and return the folder of the build."""
     text = nnp_verilog(config) if dut is None else verilog(dut, "nnp")
-    return build_library(text, config.message_bytes, trace=waves).parent
+    return build_library(text, config, trace=waves).parent
 
 
 def build_cascade(configs: Sequence[Config]) -> Path:

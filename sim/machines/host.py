@@ -207,14 +207,14 @@ def build(kind: str, config: Config) -> Path | None:
     match kind:
         case "library":
             from concord.sim.machines.library import build_library, nnp_verilog
-            return build_library(nnp_verilog(config), config.message_bytes)
+            return build_library(nnp_verilog(config), config)
         case "cocotb":
             from concord.sim.machines.cocotb_client import build_simulation
             return build_simulation(config)
         case "netlist":
             from concord.sim.machines.library import build_library
             from concord.sim.machines.netlist import netlist_verilog
-            return build_library(netlist_verilog(config), config.message_bytes)
+            return build_library(netlist_verilog(config), config)
     return None
 
 

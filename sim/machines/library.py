@@ -4,6 +4,8 @@ import ctypes
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -27,8 +29,11 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
     "run": (_WORD, (_LONG,)), "precede": (None, (_POINTER,)),
     "cycles": (_LONG, ()), "queued": (_LONG, ()), "faults": (ctypes.c_int, ()),
 }
+_OF_DRAM = {  # Those of machines with Dram.
+    "dram": (None, (_LONG, _WORD, _WORD, _WORD)), "dram_fault": (None, (_LONG, _WORD)), "dram_answer": (None, ()),
+    "dram_bytes": (_LONG, (_WORD,))}
 _FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
-           "an assertion of the hardware failed")
+           "an assertion of the hardware failed", "the port of Dram broke a rule of AXI4")
 #: Hash of the Python sources of hardware, taken when they are imported: what a process makes after somebody has edited
 #: them is still Verilog of the sources that it began with.
 _SOURCES = hashlib.sha256(b"".join(
@@ -66,12 +71,42 @@ def reset_in_register(text: str) -> str:
                   count=1, flags=re.MULTILINE | re.DOTALL)
 
 
-def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path:
+def build_library(text: str, config: Config, *, trace: bool = False) -> Path:
     """Build the shared library of Verilog `text`, whose top module is `nnp`. With `trace` it can write waveforms.
 
     It is `nnp.so` in a folder that also holds the simulator `nnp` for cocotb.
     """
-    return build(reset_in_register(text), "nnp", waves=trace, shim=SHIM, defines=[f"-DBEAT={message_bytes}"]) / "nnp.so"
+    return build(reset_in_register(text), "nnp", waves=trace, shim=SHIM, defines=[
+        f"-DBEAT={config.message_bytes}", *[f"-DDRAM={config.dram_bus}"] * bool(config.dram_words)]) / "nnp.so"
+
+
+class Fault(IntEnum):
+    """What is wrong with a response of the memory outside the chip."""
+
+    NONE = 0
+    SLVERR = 1
+    DECERR = 2
+    EARLY = 3  #: It has a beat less than was asked for.
+    LATE = 4  #: It has more.
+    SILENT = 5  #: It does not come.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """The memory outside the chip.
+
+    Attributes:
+        latency:  Cycles from a burst's address to its first beat, or from its last beat to its answer.
+        stall:    Probability of a cycle in which a channel does not move.
+        mixed:    Whether beats of bursts of different IDs may come in turns.
+        fault_at: Number of the burst whose response has the `fault`, in the order in which the memory takes them.
+    """
+
+    latency: int = 40
+    stall: float = 0.0
+    mixed: bool = False
+    fault_at: int = (1 << 64) - 1
+    fault: Fault = Fault.NONE
 
 
 class Library:
@@ -86,15 +121,16 @@ class Library:
         stall:  Probability of a cycle in which the machine's stream is not taken.
         trace:  File to write a waveform (VCD) to.
         trace_from: Clock cycle at which the waveform begins.
+        memory: The memory outside the chip, on machines with Dram.
     """
 
     def __init__(self, config: Config, *, dut: Component | None = None, text: str | None = None, seed: int = 0,
-                 gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0):
+                 gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0, memory: Memory = Memory()):
         self.config = config
         if text is None:
             text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
-        library = ctypes.CDLL(str(build_library(text, config.message_bytes, trace=trace is not None)))
-        for name, (result, arguments) in _FUNCTIONS.items():
+        library = ctypes.CDLL(str(build_library(text, config, trace=trace is not None)))
+        for name, (result, arguments) in (_FUNCTIONS | (_OF_DRAM if config.dram_words else {})).items():
             function = getattr(library, f"nnp_{name}")
             function.restype = result
             function.argtypes = arguments if name == "create" else (_POINTER, *arguments)
@@ -102,6 +138,9 @@ class Library:
         if trace is not None:
             self._call("trace", str(trace).encode(), trace_from)
         self._call("random", seed, round(gap * 65536), round(stall * 65536))
+        if config.dram_words:
+            self._call("dram", seed, memory.latency, round(memory.stall * 65536), memory.mixed)
+            self._call("dram_fault", memory.fault_at, memory.fault)
 
     def precede(self, behind: "Library") -> None:
         """Send INPUT messages to the machine `behind`, which gets the clock of the machines before it."""
@@ -170,6 +209,14 @@ class Library:
     def queued(self) -> int:
         """Number of beats that the machine has not taken."""
         return self._call("queued")
+
+    def moved(self, *, written: bool) -> int:
+        """Number of bytes that the memory outside the chip has given, or taken, since power-up."""
+        return self._call("dram_bytes", written)
+
+    def answer(self) -> None:
+        """Let the memory outside the chip send the response that it owes."""
+        self._call("dram_answer")
 
     @property
     def cycles(self) -> int:

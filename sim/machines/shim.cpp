@@ -1,5 +1,6 @@
 // The Verilated NNP behind a C interface, for ctypes: message bytes in and out, registers, whole runs of cycles.
-// BEAT is the width of a message beat in bytes. Machines may stand in a row: each sends its INPUT messages to the next
+// BEAT is the width of a message beat in bytes. DRAM is the width of the bus to the memory outside, if there is one, in
+// bytes. Machines may stand in a row: each sends its INPUT messages to the next
 // one, and the first one drives the clock of all.
 
 #include "Vtop.h"
@@ -13,6 +14,10 @@
 #include <deque>
 #include <memory>
 #include <vector>
+
+#ifdef DRAM
+#include "dram.h"
+#endif
 
 namespace {
 
@@ -55,6 +60,9 @@ struct Machine : Stage {
     uint64_t trace_from = 0;                  // Cycle at which the waveform begins.
     uint64_t cycles = 0, quiet = 0, overruns = 0;
     Dice dice{1};
+#ifdef DRAM
+    Dram dram;
+#endif
     uint32_t gap = 0, stall = 0;
     bool last = false;                         // The offered beat ends its message.
     From offered = From::NOBODY;               // Who offers a beat that was not taken yet.
@@ -108,6 +116,9 @@ struct Machine : Stage {
         // The stream to the machine behind comes from registers, so it has its value before this evaluation.
         bool taken = pass();
         top->m_axis_tready = passing && behind ? taken : !dice.roll(stall);
+#ifdef DRAM
+        dram.drive(*top);
+#endif
         top->clk = 0;
         evaluate();
         took = offered != From::NOBODY && top->s_axis_tready && !resetting;
@@ -134,7 +145,12 @@ struct Machine : Stage {
             sending = !top->m_axis_tlast;
             passing &= sending;
         }
-        quiet = took || came ? 0 : quiet + 1;
+        bool moves = took || came;
+#ifdef DRAM
+        if (!resetting) dram.watch(*top);
+        moves |= dram.busy();
+#endif
+        quiet = moves ? 0 : quiet + 1;
         top->clk = 1;
         evaluate();
         cycles++;
@@ -311,6 +327,36 @@ uint64_t nnp_queued(Machine* machine) { return machine->input.size(); }
 
 // 1: an output beat changed or went before it was taken; 2: the control port did not answer; 4: an assertion failed.
 int nnp_faults(Machine* machine) {
-    return machine->broken + 2 * (machine->overruns > 0) + 4 * machine->context.gotError();
+    int violated = 0;
+#ifdef DRAM
+    violated = machine->dram.violations > 0;
+#endif
+    return machine->broken + 2 * (machine->overruns > 0) + 4 * machine->context.gotError() + 8 * violated;
 }
+
+#ifdef DRAM
+// Cycles from an address to its first beat, probability of a stall in 1/65536, whether beats of two IDs come in turns.
+void nnp_dram(Machine* machine, uint64_t seed, uint32_t latency, uint32_t stall, uint32_t mixed) {
+    machine->dram.seed(seed);
+    machine->dram.latency = latency;
+    machine->dram.stall = stall;
+    machine->dram.mixed = mixed;
+}
+
+// Answer burst `number`, counted from power-up, wrongly.
+void nnp_dram_fault(Machine* machine, uint64_t number, uint32_t fault) {
+    machine->dram.fault_at = number;
+    machine->dram.fault = static_cast<Fault>(fault);
+}
+
+void nnp_dram_answer(Machine* machine) { machine->dram.forget_silence(); }
+
+void nnp_dram_move(Machine* machine, uint32_t address, uint8_t* bytes, uint64_t count, uint32_t into) {
+    machine->dram.move(address, bytes, count, into);
+}
+
+uint64_t nnp_dram_bytes(Machine* machine, uint32_t written) {
+    return written ? machine->dram.bytes_written : machine->dram.bytes_read;
+}
+#endif
 }

@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 from concord.hw.lib.jobs import TICKET, entry_writers, job_shapes
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.hw.schedule.interlock import PIPES, Done
+from concord.hw.schedule.interlock import finished, pipes
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 from concord.sim.reference.pipelines import ReferencePipelines
@@ -27,7 +27,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "new": "self.read_room.eq(1)"},
 )
 
-CHAIN, DONE = Packer(chain_layout(CONFIG)), Packer(Done)
+CHAIN, DONE = Packer(chain_layout(CONFIG)), Packer(finished(CONFIG))
 JOBS = {name: Packer(shape) for name, shape in job_shapes(CONFIG).items()}
 WRITERS = Packer(entry_writers(CONFIG))
 PIPE = {"write": "mfu", "issue": "mfu", "copy_write": "copy"}  #: The pipeline of a job.
@@ -46,7 +46,7 @@ class Bench:
         self.sinks = {name: Sink(dut, name, stall=stall) for name in JOBS}
         self.waiting = {name: deque() for name in JOBS}
         self.records = {}
-        self.given = dict.fromkeys(PIPES, 0)
+        self.given = dict.fromkeys(pipes(CONFIG), 0)
         dut.done.value = dut.start.value = 0
 
     def put(self, chains):

@@ -19,13 +19,17 @@ def to_machine(config: Config) -> tuple[MessageKind, ...]:
 
 
 def readable(config: Config) -> tuple[Mem, ...]:
-    """The memories that the host reads and writes; VectorRf twice, since it has records of its own."""
-    return VRFS + (Mem.VECTOR_RF,) * (2 * bool(config.vector_rf))
+    """The memories that the host reads and writes; those with paths of their own several times."""
+    return VRFS + (Mem.VECTOR_RF,) * (2 * bool(config.vector_rf)) + (Mem.DRAM,) * (3 * bool(config.dram_words))
 
 
-def message(config: Config, rng: np.random.Generator, kind: MessageKind, most: int = 5) -> Message:
-    """A well-formed random message to the machine, of up to `most` items (one or two for tiles)."""
-    memory = int(rng.choice(readable(config))) if kind in (MessageKind.WRITE, MessageKind.READ) else 0
+def message(config: Config, rng: np.random.Generator, kind: MessageKind, most: int = 5,
+            among: tuple[Mem, ...] = ()) -> Message:
+    """A well-formed random message to the machine, of up to `most` items (one or two for tiles).
+
+    WRITE and READ name a memory of `among`, or any if there is none in it.
+    """
+    memory = int(rng.choice(among or readable(config))) if kind in (MessageKind.WRITE, MessageKind.READ) else 0
     if kind == MessageKind.UPDATE:
         return update(config, rng, most)
     most = min(most, 2) if kind == MessageKind.PACKED else most
@@ -48,11 +52,12 @@ def update(config: Config, rng: np.random.Generator, most: int = 5, **fields) ->
 def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
     """One message for each reason to refuse it, by the name of the reason; all but the last four have the right CRC."""
     beat = config.message_bytes
-    write = message(config, rng, MessageKind.WRITE)
+    write = message(config, rng, MessageKind.WRITE, among=tuple(mem for mem in readable(config) if mem.kind.on_chip))
     good = pack(config, write)
     cases = {name: _seal(config, good[:at] + bytes([value]) + good[at + 1:-beat]) for name, at, value in (
         ("kind 0", 0, 0), ("kind 7", 0, 7), ("kind 10", 0, 10), ("kind 0x16", 0, 0x16), ("memory 0", 1, 0),
-        ("memory 6", 1, 6), ("memory 11", 1, 11), ("memory 0x11", 1, 0x11),
+        ("memory 6", 1, 6), ("memory 12" if config.dram_words else "memory 11", 1, 12 if config.dram_words else 11),
+        ("memory 0x11", 1, 0x11),
         ("flags 1", 2, 1), ("flags 2", 2, 2), ("byte 3", 3, 1),
         ("address 3", 7, 1), ("address 2", 6, 1), ("count 3", 11, 0x80), ("count 2", 10, 2),
         ("digest", 12, good[12] ^ 1),
@@ -68,6 +73,7 @@ def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
         end = limit(config, other)
         cases[f"{kind.name} beyond"] = pack(config, replace(other, address=end))
         cases[f"{kind.name} with a memory"] = pack(config, replace(other, memory=1))
+    cases |= _malformed_outside(config, rng) if config.dram_words else {}
     cases["INPUT with an address"] = pack(config, replace(message(config, rng, MessageKind.INPUT), address=1))
     cases["INPUT in integer mode"] = pack(config, replace(message(config, rng, MessageKind.INPUT), integer=True))
     for kind in FROM_MACHINE:
@@ -93,12 +99,29 @@ def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
     return cases
 
 
+def _malformed_outside(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
+    """Messages beyond the end of Dram, whose ends wrap around 32 bits or not; and addresses that only Dram has."""
+    size, top, cases = config.dram_words, 1 << 32, {}
+    for kind in (MessageKind.WRITE, MessageKind.READ):
+        payload = rng.bytes(item_bytes(config, kind, Mem.DRAM)) if kind == MessageKind.WRITE else b""
+        for address, count in ((0, 0), (size, 1), (size - 1, 2), (0, size + 1), (0, 1 << 31), (1 << 31, 1),
+                               (top - 1, 1), (top - 1, 2), (1, top - 1), (top - 1, top - 1), (size, top - size)):
+            sent = Message(kind=kind, memory=Mem.DRAM, address=address, count=count, payload=payload)
+            cases[f"{kind.name} of {count:#x} words from {address:#x} of Dram"] = pack(config, sent)
+    for kind in (MessageKind.INPUT, MessageKind.PACKED, MessageKind.BIAS, MessageKind.PROGRAM):
+        for bit in (16, 31):
+            sent = message(config, rng, kind)
+            cases[f"{kind.name} with bit {bit} of the address"] = pack(config, replace(sent, address=1 << bit))
+    return cases
+
+
 def items(config: Config, data: bytes) -> dict[str, list[int]]:
     """The payloads of MessageInput's output streams for one message, well-formed or not.
 
     A header that is refused gives nothing. Other faults are noticed later, when complete items have already left.
     """
-    outs = {name: [] for name in ("write", "entry_write", "read", "packed", "bias", "program", "net", "update")}
+    outs = {name: [] for name in ("write", "entry_write", "read", "packed", "bias", "program", "net", "update",
+                                  *["outside"] * bool(config.dram_words))}
     beat = config.message_bytes
     if len(data) < HEADER.size + beat:
         return outs
@@ -111,7 +134,7 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
         return outs
     if kind == MessageKind.READ:
         if len(data) == HEADER.size + beat and _seal(config, data[:-beat]) == data:
-            outs["read"].append(memory | address << 4 | count << 20)
+            outs["read"].append(memory | address << 4 | count << (36 if config.dram_words else 20))
         return outs
     item = item_bytes(config, MessageKind(kind), memory)
     size = record_bytes(config) if kind == MessageKind.PACKED else item
@@ -121,6 +144,8 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
         match kind:
             case MessageKind.WRITE if memory == Mem.VECTOR_RF:
                 outs["entry_write"].append(address + k | (bits & (1 << entry_bits(config)) - 1) << 16)
+            case MessageKind.WRITE if memory == Mem.DRAM:
+                outs["outside"].append(address + k | count - k << 32 | bits << 64)
             case MessageKind.WRITE:
                 outs["write"].append(memory | address + k << 4 | bits << 20)
             case MessageKind.INPUT:

@@ -21,6 +21,7 @@ class Register(IntEnum):
     INSTRUCTIONS = 0x28  #: Number of instructions that the instruction buffer holds.
     COUNTER_COUNT = 0x2C  #: Number of counters.
     PEER = 0x30  #: Digest of the machine that takes the results, as INPUT messages; 0: the host, as OUTPUT messages.
+    DRAM_BASE = 0x34  #: Byte address of word 0 of Dram, a multiple of 4096, on machines with Dram; set while none runs.
     COUNTERS = 0x100  #: First counter; counter k has the address COUNTERS + 4*k, in the order of `Counter`.
 
     @property
@@ -29,7 +30,7 @@ class Register(IntEnum):
         return _ACCESS.get(self, "read")
 
 
-_ACCESS = {Register.CONTROL: "write", Register.PEER: "read, write"}
+_ACCESS = {Register.CONTROL: "write", Register.PEER: "read, write", Register.DRAM_BASE: "read, write"}
 
 
 class Control(IntFlag):
@@ -49,6 +50,7 @@ class Status(IntFlag):
     WAIT_OUTPUT = 8  #: A chain waits for space in NetQ.
     INVALID_VECTOR = 16  #: The vector quantiser has met a NaN or an infinity; sticky until reset.
     INVALID_MATRIX = 32  #: The matrix quantiser has met a NaN or an infinity; sticky until reset.
+    DRAM_BUSY = 64  #: Accesses to Dram are under way: a start waits for them after a reset.
 
 
 _WORDS = "Number of words that programs read from {}, as source or operand."

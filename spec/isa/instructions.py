@@ -86,6 +86,7 @@ class Error(IntEnum):
     LOOP = 8  #: A loop is nested too deep or repeats zero times, or `loop` and `end_loop` do not pair.
     END = 9  #: The program runs past the end of the instruction buffer.
     MESSAGE = 10  #: A message is damaged, malformed, or made for another machine.
+    MEMORY = 11  #: An access to Dram was answered with an error, or with a wrong number of beats.
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,9 +215,6 @@ class Config:
         Raises:
             ValueError: a sentence that names the attribute.
         """
-        if self.dram_words:
-            raise ValueError(f"dram_words = {self.dram_words}: hardware has no port to a memory outside the chip; such "
-                             "a machine runs on the golden model only")
         for name in ("weights", "activations"):
             fmt = getattr(self, name)
             if fmt.precision and fmt.code_bits > WIDEST_CODE:

@@ -1,0 +1,131 @@
+"""Testbench of hw.dram.tile_unpacker against golden.schedule.dram and golden.mvm.elements."""
+
+from itertools import product
+
+import cocotb
+import numpy as np
+from concord.golden.schedule.dram import pack_tile
+from concord.hw.dram.tile_unpacker import Job, TileUnpacker
+from concord.hw.lib.message_payloads import packed
+from concord.hw.lib.payloads import word
+from concord.hw.mvm.matrix_rf import record
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, pack, stored, unpack
+from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start
+from concord.sim.stimulus.random_values import legal
+from concord.spec.isa.dram import tile_words
+
+CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
+TESTED = ("tiny", "serial", "wide")
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "own_group & (lane == k)", "new": "lane == k"},
+    {"old": "group.all() & lane.all()", "new": "group.all()"},
+    {"old": "with m.If(self.ends & ~tile.integer):", "new": "with m.If(self.ends):"},
+    {"old": "codes.ready & ~self.emptying, state", "new": "codes.ready, state"},
+    {"old": "with m.If(self.loaded & ~known):", "new": "with m.If(self.loaded):"},
+    {"old": "o.p.last & final", "new": "o.p.last"},
+    {"old": "Mux(tile.integer, 0, exponents[:bits])", "new": "exponents[:bits]"},
+)
+JOB, MODES = Packer(Job), list(product((0, 1), (0, 1)))  #: integer, diagonal.
+
+
+def component(config) -> TileUnpacker:
+    """An unpacker, which machines without Dram do not hold."""
+    return TileUnpacker(config)
+
+
+def tiles(rng, count: int, *, integer: int, diagonal: int):
+    """Random tiles as mantissas [count, N, N], and stored exponents [count, N], 0 in integer mode."""
+    n, fmt = CONFIG.native_dim, CONFIG.weights
+    mantissas = legal(rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)), fmt)
+    mantissas = mantissas * (np.eye(n, dtype=np.int64) if diagonal else 1)
+    return mantissas, rng.integers(0, fmt.e_max - fmt.e_min + 1, (count, n)) * (1 - integer)
+
+
+def records(tile, mantissas, exponents, integer: int) -> list[int]:
+    """The records of tiles, `tile` the first."""
+    count, n, groups = len(exponents), CONFIG.native_dim, CONFIG.groups
+    number, row, group = (index.ravel() for index in np.indices((count, n, groups)))
+    parts = pack(record(CONFIG), {"mantissas": stored(mantissas, CONFIG.weights).reshape(-1, CONFIG.lanes),
+                                  "exponent": exponents.ravel().repeat(groups)})
+    return pack(packed(CONFIG), {
+        "tile": tile + number, "integer": 0 * number + integer, "row": row, "group": group,
+        "record": np.array(parts, object), "last": (row == n - 1) & (group == groups - 1)})
+
+
+def drawn(rng, modes, most: int):
+    """Jobs in these modes, each with 1 to `most` tiles; their words, and the records of each job."""
+    jobs, words, expected = [], [], []
+    for integer, diagonal in modes:
+        count, tile = int(rng.integers(1, most + 1)), int(rng.integers(1000))
+        mantissas, exponents = tiles(rng, count, integer=integer, diagonal=diagonal)
+        jobs.append(JOB.join({"tile": tile, "integer": integer, "diagonal": diagonal, "count": count}))
+        for pair in zip(mantissas, exponents, strict=True):
+            words += pack(word(CONFIG), pack_tile(CONFIG, *pair, integer=bool(integer), diagonal=bool(diagonal)))
+        expected.append(records(tile, mantissas, exponents, integer))
+    return jobs, words, expected
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+@cocotb.parametrize(stall=[(0.0, 0.0), (0.6, 0.0), (0.0, 0.6), (0.3, 0.3)])
+async def records_are_those_of_golden(dut, stall):
+    """Jobs of all modes in random order; each is done after its last record."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    sources = {name: StreamSource(dut, name, stall=stall[0]) for name in ("job", "i")}
+    sink, done = Sink(dut, "o", stall=stall[1]), []
+    await start(dut)
+    modes = [MODES[k] for k in rng.permutation(np.arange(40) % 4)]
+    jobs, words, expected = drawn(rng, modes, 3)
+    ends = np.cumsum([len(each) for each in expected]).tolist()
+    taken = 0
+
+    def watch():
+        nonlocal taken
+        if dut.done.value:
+            done.append(taken)
+        taken += int(dut.o__valid.value and dut.o__ready.value)
+
+    every_cycle(dut, watch)
+    sources["job"].put(*jobs)
+    sources["i"].put(*words)
+    found = await sink.receive(ends[-1])
+    wanted = sum(expected, [])
+    if found != wanted:
+        assert_equal("records", unpack(packed(CONFIG), found), unpack(packed(CONFIG), wanted))
+    await clock(dut, 2)
+    assert done == ends
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+@cocotb.parametrize(mode=MODES)
+async def one_record_a_cycle(dut, mode):
+    """Neighbouring tiles lose two cycles each, whether words or records are the limit."""
+    rng, (integer, diagonal) = np.random.default_rng(cocotb.RANDOM_SEED), mode
+    sink, count = Sink(dut, "o"), 12
+    sources = {name: StreamSource(dut, name) for name in ("job", "i")}
+    await start(dut)
+    jobs, words, expected = drawn(rng, [mode] * count, 1)
+    sources["job"].put(*jobs)
+    sources["i"].put(*words)
+    size, cycles = tile_words(CONFIG, integer=bool(integer), diagonal=bool(diagonal)), 0
+    while len(sink.queue) < sum(map(len, expected)):
+        await clock(dut)
+        cycles += 1
+    dut._log.info("mode %s: %d words, %d records, %.2f cycles", mode, size, len(expected[0]), cycles / count)
+    assert cycles <= 10 + (max(size, len(expected[0])) + 3) * count
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def takes_no_word_without_a_job(dut):
+    """Words wait for their job, also after an earlier one."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    sources = {name: StreamSource(dut, name) for name in ("job", "i")}
+    sink = Sink(dut, "o")
+    await start(dut)
+    jobs, words, expected = drawn(rng, MODES, 2)
+    sources["i"].put(*words)
+    for job, wanted in zip(jobs, expected, strict=True):
+        before = len(sources["i"].queue)
+        await clock(dut, 20)
+        assert len(sources["i"].queue) == before
+        sources["job"].put(job)
+        assert await sink.receive(len(wanted)) == wanted

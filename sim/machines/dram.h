@@ -1,0 +1,187 @@
+// The memory outside the chip, at the machine's AXI4 port, with a latency and stalls, and a monitor of the protocol.
+// DRAM is the width of the data bus in bytes. A read takes its bytes when they leave, a write puts them in when it is
+// answered: a machine that orders accesses to the same bytes too late gets wrong ones.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+enum class Fault : uint32_t { NONE, SLVERR, DECERR, EARLY, LATE, SILENT };  // sim.machines.library
+
+class Dram {
+    struct Burst {
+        uint32_t address, id, beats;
+        uint64_t due;      // Cycle of the first beat, or of the answer.
+        Fault fault;
+        uint32_t moved = 0;
+        std::vector<uint8_t> bytes, strobes;  // Of a write.
+    };
+
+    std::unordered_map<uint32_t, std::vector<uint8_t>> pages;
+    std::deque<Burst> reads[2], writes, answers;  // Reads by their ID.
+    uint64_t now = 0, state = 1, bursts = 0;
+    bool r_valid = false, b_valid = false;
+    uint32_t r_id = 0;
+    std::vector<uint8_t> ar_held, aw_held, w_held;
+
+    bool roll(uint32_t of_65536) {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        return (state * 0x2545F4914F6CDD1DULL >> 48) < of_65536;
+    }
+
+    uint8_t& byte(uint32_t address) {
+        auto& page = pages[address >> 12];
+        if (page.empty()) page.resize(4096);
+        return page[address & 4095];
+    }
+
+    // A payload stays as it is until it is taken.
+    void stands(std::vector<uint8_t>& held, bool valid, bool ready, std::vector<uint8_t> payload) {
+        if (!held.empty() && (!valid || payload != held)) violations++;
+        held = valid && !ready ? payload : std::vector<uint8_t>();
+    }
+
+    void check(uint32_t address, uint32_t beats, uint32_t size, uint32_t burst) {
+        bool crosses = address >> 12 != (address + beats * DRAM - 1) >> 12;
+        if (crosses || address % DRAM || 1u << size != DRAM || burst != 1) violations++;
+    }
+
+    Fault next_fault() { return bursts++ == fault_at ? fault : Fault::NONE; }
+
+    uint32_t response(const Burst& burst) const {
+        return burst.fault == Fault::SLVERR ? 2 : burst.fault == Fault::DECERR ? 3 : 0;
+    }
+
+    uint32_t given(const Burst& burst) const {  // Beats of the response.
+        if (burst.fault == Fault::EARLY && burst.beats > 1) return burst.beats - 1;
+        return burst.beats + 2 * (burst.fault == Fault::LATE);
+    }
+
+public:
+    uint32_t latency = 40, stall = 0;
+    bool mixed = false;           // Beats of bursts of different IDs may come in turns.
+    uint64_t fault_at = ~0ULL;    // Number of the burst whose response is wrong.
+    Fault fault = Fault::NONE;
+    uint64_t violations = 0, bytes_read = 0, bytes_written = 0;
+
+    void seed(uint64_t value) { state = value * 0x9E3779B97F4A7C15ULL + 1; }
+
+    void move(uint32_t address, uint8_t* bytes, uint64_t count, bool into) {
+        for (uint64_t k = 0; k < count; k++) (into ? byte(address + k) = bytes[k] : bytes[k] = byte(address + k));
+    }
+
+    void forget_silence() {  // A response that never comes: what the memory answers after a reset.
+        for (auto* queue : {&reads[0], &reads[1], &answers, &writes})
+            for (Burst& burst : *queue)
+                if (burst.fault == Fault::SILENT) burst.fault = Fault::NONE;
+    }
+
+    // Whether it owes a response that will come.
+    bool busy() const {
+        for (auto* queue : {&reads[0], &reads[1], &answers})
+            for (const Burst& burst : *queue)
+                if (burst.fault != Fault::SILENT) return true;
+        return false;
+    }
+
+    // Drive the inputs of the port for the present cycle.
+    template <class Top> void drive(Top& top) {
+        top.m_axi_arready = !roll(stall);
+        top.m_axi_awready = !roll(stall);
+        top.m_axi_wready = !writes.empty() && !roll(stall);  // It takes data after their address.
+        if (!r_valid) choose();
+        top.m_axi_rvalid = r_valid;
+        if (r_valid) {
+            Burst& burst = reads[r_id].front();
+            uint8_t data[DRAM];
+            for (uint32_t k = 0; k < DRAM; k++) data[k] = byte(burst.address + burst.moved * DRAM + k);
+            std::memcpy(&top.m_axi_rdata, data, DRAM);
+            top.m_axi_rid = r_id;
+            top.m_axi_rresp = burst.moved ? 0 : response(burst);
+            top.m_axi_rlast = burst.moved + 1 == given(burst);
+        }
+        b_valid = b_valid || (!answers.empty() && answers.front().due <= now && answers.front().fault != Fault::SILENT
+                              && !roll(stall));
+        top.m_axi_bvalid = b_valid;
+        if (b_valid) {
+            top.m_axi_bresp = response(answers.front());
+            top.m_axi_bid = answers.front().id;
+        }
+    }
+
+    // See what moves in the present cycle.
+    template <class Top> void watch(Top& top) {
+        std::vector<uint8_t> ar(6), aw(6), w(2 * DRAM + 1);
+        std::memcpy(ar.data(), &top.m_axi_araddr, 4);
+        ar[4] = top.m_axi_arlen;
+        ar[5] = top.m_axi_arid;
+        std::memcpy(aw.data(), &top.m_axi_awaddr, 4);
+        aw[4] = top.m_axi_awlen;
+        aw[5] = top.m_axi_awid;
+        uint64_t strobes = 0;
+        std::memcpy(&strobes, &top.m_axi_wstrb, (DRAM + 7) / 8);
+        std::memcpy(w.data(), &top.m_axi_wdata, DRAM);
+        for (uint32_t k = 0; k < DRAM; k++) w[DRAM + k] = strobes >> k & 1;
+        w[2 * DRAM] = top.m_axi_wlast;
+        stands(ar_held, top.m_axi_arvalid, top.m_axi_arready, ar);
+        stands(aw_held, top.m_axi_awvalid, top.m_axi_awready, aw);
+        stands(w_held, top.m_axi_wvalid, top.m_axi_wready, w);
+        if (r_valid && top.m_axi_rready) {
+            Burst& burst = reads[r_id].front();
+            bytes_read += DRAM;
+            if (++burst.moved == given(burst)) reads[r_id].pop_front();
+            r_valid = false;
+        }
+        if (b_valid && top.m_axi_bready) {
+            Burst& burst = answers.front();
+            for (uint32_t k = 0; k < burst.bytes.size(); k++)
+                if (burst.strobes[k]) byte(burst.address + k) = burst.bytes[k], bytes_written++;
+            answers.pop_front();
+            b_valid = false;
+        }
+        if (top.m_axi_arvalid && top.m_axi_arready) {
+            uint32_t id = top.m_axi_arid & 1, beats = top.m_axi_arlen + 1u;
+            check(top.m_axi_araddr, beats, top.m_axi_arsize, top.m_axi_arburst);
+            reads[id].push_back({top.m_axi_araddr, id, beats, now + latency, next_fault()});
+        }
+        if (top.m_axi_wvalid && top.m_axi_wready) {
+            Burst& burst = writes.front();
+            burst.bytes.insert(burst.bytes.end(), w.begin(), w.begin() + DRAM);
+            burst.strobes.insert(burst.strobes.end(), w.begin() + DRAM, w.end() - 1);
+            bool ends = ++burst.moved == burst.beats;
+            violations += ends != bool(top.m_axi_wlast);
+            if (ends) {
+                burst.due = now + latency;
+                answers.push_back(burst);
+                writes.pop_front();
+            }
+        }
+        if (top.m_axi_awvalid && top.m_axi_awready) {
+            check(top.m_axi_awaddr, top.m_axi_awlen + 1u, top.m_axi_awsize, top.m_axi_awburst);
+            writes.push_back({top.m_axi_awaddr, uint32_t(top.m_axi_awid), top.m_axi_awlen + 1u, 0, next_fault()});
+        }
+        now++;
+    }
+
+private:
+    // Find the next beat to read, of the burst under way or of one whose time has come.
+    void choose() {
+        for (uint32_t k = 0; k < 2; k++) {
+            uint32_t id = mixed && roll(32768) ? 1 - r_id : r_id;
+            if (k) id = 1 - r_id;
+            bool inside = !reads[r_id].empty() && reads[r_id].front().moved;
+            if (inside && !mixed) id = r_id;
+            if (reads[id].empty() || reads[id].front().due > now || reads[id].front().fault == Fault::SILENT) continue;
+            if (roll(stall)) return;
+            r_id = id;
+            r_valid = true;
+            return;
+        }
+    }
+};
