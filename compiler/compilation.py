@@ -50,7 +50,7 @@ class Compilation:
         self._build, self._config = build, build.config
         self._steps = model.steps
         self._network = PlannedNetwork(wired(model, kind_of, neighbours), build.config, build.content, neighbours)
-        self._demands = Demands(build.config, self._network)
+        self._demands = Demands(build.config, self._network, build.most_tiles)
         self._whole = neighbours.whole
         self.sent: tuple[str, ...] = ()
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.compiler.compilation import Compilation
+from concord.compiler.emit.tile_loads import load_tiles
 from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import CannotRun, Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, entering
@@ -59,7 +60,10 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
     build, plan = _emitted(model, config, neighbours)
     if len(build.program.instructions) > config.instructions:
         build, plan = _emitted(model, config, neighbours, short=True)
+    if config.dram_words and build.allocator.used(Mem.MATRIX_RF) > config.matrix_tiles:
+        build, plan = _with_loads(model, config, neighbours)
     _check_sizes(build, model.name)
+    outside = build.outside() if build.loads else None
     firmware = Firmware(
         name=model.name,
         config=config,
@@ -75,9 +79,10 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
         text=build.program.text(),
         instruction_words=np.array(build.program.instruction_words(), np.uint64),
         sections=tuple(build.program.sections),
-        vectors=build.allocator.images(),
+        vectors=build.allocator.images() | ({} if outside is None else {Mem.DRAM: outside}),
         tiles=build.tiles(),
         biases=build.biases(),
+        constant_words=0 if outside is None else len(outside),
         **plan.host,
     )
     return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build),
@@ -95,6 +100,9 @@ def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = Me
     Raises:
         ValueError: a layer does not hold the numbers of its float network, or the firmware is that of another model.
     """
+    if firmware.constant_words:
+        raise ValueError(f"{firmware.name} loads tiles from Dram, which full precision does not know: compile the model "
+                         "for a machine whose matrix_tiles hold it")
     real, words = layers_of(model, numbers), firmware.instruction_words.tolist()
     for short in (False, True):
         build, plan = _emitted(model, firmware.config, ALONE, short=short, real=real)
@@ -107,27 +115,37 @@ def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = Me
 
 def _emitted(
     model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
-    real: Mapping[str, Layer] | None = None,
+    real: Mapping[str, Layer] | None = None, loads: bool = False,
 ) -> tuple[ModelBuild, Compilation]:
     """The whole program of a model; a short one has strips of images in loops. For `real` see `ModelBuild`."""
-    build = ModelBuild(config, short=short, real=real)
+    build = ModelBuild(config, short=short, real=real, loads=loads)
     plan = Compilation(build, model, neighbours)
     plan.emit()
     build.program.end()
     return build, plan
 
 
+def _with_loads(model: Model, config: Config, neighbours: Neighbours) -> tuple[ModelBuild, Compilation]:
+    """The program of a model whose tiles MatrixRf does not hold: some of them are loaded from Dram."""
+    for short in (False, True):
+        build, plan = _emitted(model, config, neighbours, short=short, loads=True)
+        load_tiles(build)
+        if len(build.program.instructions) <= config.instructions:
+            break
+    return build, plan
+
+
 def _usage(build: ModelBuild) -> dict[str, tuple[int, int]]:
     used = {
-        MEMORY_NAMES[mem]: (build.allocator.used(mem), depth(build.config, mem))
-        for mem in FILLED if depth(build.config, mem)
+        MEMORY_NAMES[mem]: (build.used(mem), depth(build.config, mem))
+        for mem in (*FILLED, *[Mem.DRAM] * build.loads) if depth(build.config, mem)
     }
     return used | {"instructions": (len(build.program.instructions), build.config.instructions)}
 
 
 def _check_sizes(build: ModelBuild, name: str):
     """Raise an error about all memories that are too small, before anything is packed."""
-    found = build.allocator.shortages() + build.shortages
+    found = build.allocator.shortages(without=[Mem.MATRIX_RF] * build.loads) + build.shortages
     used, available = len(build.program.instructions), build.config.instructions
     if used > available:
         found.append(Reason(
@@ -150,7 +168,7 @@ def uses(build: ModelBuild) -> dict[str, int]:
     """
     config, found, held = build.config, Counter(), 0
     for mem in FILLED:
-        found[mem.size] = max(found[mem.size], build.allocator.used(mem))
+        found[mem.size] = max(found[mem.size], build.used(mem))
     found["instructions"] = len(build.program.instructions)
 
     def least(attribute: str, value: int):

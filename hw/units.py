@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
 from concord.hw.host.counters import counted
+from concord.spec.isa.instructions import base_bits
 from concord.spec.machine.config import Config
 from concord.spec.numbers.lazy import LazyFormat
 
@@ -20,7 +21,8 @@ BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams", "board_top", "seri
 #: Units that only some machines hold, by the attribute of the configuration that is neither 0 nor False in these.
 OPTIONAL = {
     "count_overflows": ("overflow",),
-    "dram_words": ("burst_reader", "burst_writer", "dram_port", "gearbox", "tile_unpacker"),
+    "dram_words": ("burst_reader", "burst_writer", "dram_port", "gearbox", "mover", "range_table", "range_walker",
+                   "tile_unpacker", "transfers"),
     "lazy_update": ("exponent_search", "lazy_update", "reserved_queue", "update_port"),
     "more_functions": ("reducer",),
     "softmax_words": ("exponential", "softmax"),
@@ -32,7 +34,7 @@ RESULTS = 16  #: Rows of tiles that wait for their totals in a result sequencer 
 
 #: Arguments of units that take less than the configuration, or more.
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
-    **dict.fromkeys(("exponential", "loop_stack"), lambda _: ()),
+    **dict.fromkeys(("exponential", "loop_stack", "range_walker"), lambda _: ()),
     **dict.fromkeys(("adder", "multiplier"), lambda config: (config.mfu_registers,)),
     "activation": lambda config: (config.more_functions, config.mfu_registers),
     "beat_sequencer": lambda config: (config, config.mvmq_words),
@@ -49,6 +51,7 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "pooling": lambda config: (config.mfu_lanes,),
     "queue": lambda config: (16 * config.mfu_lanes, config.net_in, True),
     "quantizer": lambda config: (config.activations, config.mfu_lanes, config.native_dim),
+    "range_table": lambda config: (base_bits(config),),
     "reducer": lambda config: (config.mfu_lanes,),
     "read_ahead": lambda config: (config, 1),
     "reserved_queue": lambda config: (16 * config.mfu_lanes, 16),

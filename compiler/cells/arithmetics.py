@@ -53,9 +53,11 @@ class IntegerStep(TimeStep):
     def bounds(self):
         return [tiling.integer_bound(self.config, product) for product in self.layer.products()]
 
+    def columns(self, part):
+        return self.config.vectors_of(self.layer.outputs)
+
     def product(self, one):
-        columns = self.config.vectors_of(self.layer.outputs)
-        return ProductOperand(source=self.place(one.operand, Mem.INITIAL_VRF), columns=columns,
+        return ProductOperand(source=self.place(one.operand, Mem.INITIAL_VRF), columns=self.columns(one.part),
                               out_scale=self.layer.recurrent_p)
 
     def multiply(self, one, chosen):
@@ -77,7 +79,7 @@ class IntegerStep(TimeStep):
         """Emit the chains that write u of all gates to each memory from which it is read; each gate begins a word."""
         build, layer, config, content = self.build, self.layer, self.config, self.content
         weights = tiling.stacked(config, content.input_weights)
-        parts = tiling.parts(config, len(weights))
+        parts = tiling.parts(config, len(weights), config.vectors_of(layer.inputs), build.most_tiles)
         source, scale = self.source, tiling.whole_vectors(config, layer.input_quant_scale)
         if scale is not None:
             scale = build.allocator.constant(Mem.MULTIPLY_VRF0, scale, f"{layer.name}, input scale")
@@ -151,11 +153,7 @@ class BlockStep(TimeStep):
         super().emit()
 
     def product(self, one):
-        columns = {
-            ProductPart.BOTH: self.config.vectors_of(self.layer.inputs) + self.config.vectors_of(self.layer.outputs),
-            ProductPart.INPUT: self.config.vectors_of(self.layer.inputs),
-            ProductPart.RECURRENT: self.config.vectors_of(self.layer.outputs),
-        }[one.part]
+        columns = self.columns(one.part)
         source = self.place(one.operand, Mem.INITIAL_VRF) if one.part is ProductPart.RECURRENT else self.x
         return ProductOperand(source=source, columns=columns)
 

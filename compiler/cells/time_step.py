@@ -6,7 +6,15 @@ from itertools import groupby
 
 import numpy as np
 from concord.compiler.cells.formula_chains import MEMORIES, FormulaChain, schedule
-from concord.compiler.cells.formula_trace import BOUND, CENTRE, GateProduct, StoredVector, Tracer, Value
+from concord.compiler.cells.formula_trace import (
+    BOUND,
+    CENTRE,
+    GateProduct,
+    ProductPart,
+    StoredVector,
+    Tracer,
+    Value,
+)
 from concord.compiler.cells.layout import Location, layout
 from concord.compiler.lib import tiling
 from concord.compiler.lib.build import ModelBuild
@@ -78,6 +86,12 @@ class TimeStep:
     def product(self, one: GateProduct) -> ProductOperand:
         """The operand of a product."""
         raise NotImplementedError
+
+    def columns(self, part: ProductPart) -> int:
+        """Number of native vectors of the operand of a product."""
+        size = self.config.vectors_of
+        return {ProductPart.BOTH: size(self.layer.inputs) + size(self.layer.outputs),
+                ProductPart.INPUT: size(self.layer.inputs), ProductPart.RECURRENT: size(self.layer.outputs)}[part]
 
     def multiply(self, one: GateProduct, chosen: np.ndarray) -> Instruction:
         """The instruction `mv_mul` for the chosen rows of the gates."""
@@ -180,7 +194,7 @@ class TimeStep:
                 start = read_codes(self._codes() + run.index(index) * self.config.vectors_of(outputs), self.integer)
             self._emit(index, chain, (start,), 0, {"rows": outputs})
             return
-        for part in tiling.parts(self.config, outputs):
+        for part in self._parts(run):
             chosen = gate_rows(self.config, [numbers[run.index(index)]], part)
             start, own = (read(operand.source), self.multiply(chain.source, chosen)), {"rows": part.rows}
             self.build.program.named(chain.source.gate)
@@ -233,7 +247,15 @@ class TimeStep:
     def _run(self, index: int) -> list[int]:
         return next(run for run in self._runs if index in run)
 
+    def _parts(self, run: list[int]) -> list[RowPart]:
+        """The rows of a gate in products that the machine takes."""
+        return tiling.parts(self.config, self.layer.outputs, self.columns(self.chains[run[0]].source.part),
+                            self.build.most_tiles)
+
     def _pushed(self, run: list[int]) -> bool:
+        columns, most = self.columns(self.chains[run[0]].source.part), self.build.most_tiles
+        if most is not None and len(run) * self.config.vectors_of(self.layer.outputs) * columns > most:
+            return False
         if self.quantized:
             return len(run) * self.config.vectors_of(self.layer.outputs) * self._unit <= self.config.accumulator_rows
         return len(run) > 1 and fit_one_product(self.config, len(run), self.layer.outputs)
@@ -242,7 +264,7 @@ class TimeStep:
         run = self._run(index)
         if self._pushed(run):
             return run[0]
-        return index + 0.5 * (len(tiling.parts(self.config, self.layer.outputs)) > 1)
+        return index + 0.5 * (len(self._parts(run)) > 1)
 
 
 def _runs(chains: list[FormulaChain]) -> list[list[int]]:

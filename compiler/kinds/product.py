@@ -191,7 +191,8 @@ def _words(demands: Demands, node: PlannedNode, codes: TensorCodes) -> NumbersVi
     """The words that a product reads: the tensor's own numbers, or scaled ones; None for those in NetQ."""
     source, scaled = node.sources[0], codes.scale is not None or codes.offset is not None
     if not scaled:
-        once = len(tiling.parts(demands.config, node.value.lanes)) == 1
+        columns = demands.config.vectors_of(source.lanes)
+        once = len(tiling.parts(demands.config, node.value.lanes, columns, demands.most_tiles)) == 1
         return None if once and demands.from_net(source) else demands.numbers_of(source)
     sinks = demands.sinks[source.name]
     found = next((view for view in sinks.codes
@@ -215,8 +216,8 @@ def source_of(build: ModelBuild, node: PlannedNode, kernel: Kernel,
                       for one in (layer, build.content(layer)))
     columns, parts, shared = config.vectors_of(node.sources[0].lanes), {}, None
     for part, vector, vectors, group in (
-            [(part, 0, columns, 0) for part in tiling.parts(config, node.value.lanes)] if words else
-            cut(config, kernel, average)):
+            [(part, 0, columns, 0) for part in tiling.parts(config, node.value.lanes, columns, build.most_tiles)]
+            if words else cut(config, kernel, average, build.most_tiles)):
         if shared is None or not average:
             shared = _store(build, node.name, kernel, part, vector, vectors, group, average)
         biased = bool((start if words else start[part.span]).any())
@@ -240,19 +241,23 @@ def bound_of(config: Config, node: PlannedNode, kernel: Kernel) -> tiling.Bound:
     return tiling.block_bound(config, node.name, mantissas, exponents)
 
 
-def cut(config: Config, kernel: Kernel, average: bool = False) -> list[tuple[RowPart, int, int, int]]:
+def cut(config: Config, kernel: Kernel, average: bool = False, tiles: int | None = None) -> list[tuple[RowPart, int, int, int]]:
     """The chains of a product: outputs, first native vector of a pixel, number of them, and distance of row tiles.
 
     A chain takes row tiles whose native vectors move by one distance from each row tile to the next. Averages have a
     chain for each native vector, which all use the same tiles.
+
+    Args:
+        tiles: Most tiles of a chain, as far as one row of tiles has no more; None for any number.
     """
     size, outputs = config.native_dim, len(kernel.mantissas)
     seen = [kernel.vectors_seen(size, slice(row, row + size)) for row in range(0, outputs, size)]
-    most = 1 if average else max(1, min(config.accumulator_rows, tiling.LARGEST) // size)
+    limit = 1 if average else max(1, min(config.accumulator_rows, tiling.LARGEST) // size)
     runs, first = [], 0
     while first < len(seen):
         last = first + 1
         group = seen[last][0] - seen[first][0] if last < len(seen) else 0
+        most = limit if tiles is None else min(limit, max(1, tiles // (seen[first][1] - seen[first][0])))
         while last < len(seen) and last - first < most and _follows(seen, first, last, group):
             last += 1
         group = group if last - first > 1 else 0

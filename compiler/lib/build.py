@@ -1,15 +1,17 @@
 """The firmware under construction: program, places in memories, matrices, biases and bounds."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from concord.compiler.lib import tiling
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.program import Place, ProgramBuilder, read, write
+from concord.compiler.lib.tile_store import Matrix, matrix_of
 from concord.firmware.firmware import Tiles
 from concord.golden.lib.float16 import to_real
+from concord.golden.schedule.dram import pack_tile
 from concord.net.layers.layer import Layer
 from concord.spec.isa.memories import FILLED, MEMORY_NAMES, VRFS, Mem, depth
 from concord.spec.machine.config import Config
@@ -78,10 +80,10 @@ class Allocator:
                     result[mem][address : address + len(values)] = values
         return result
 
-    def shortages(self) -> list[Reason]:
-        """A reason for each memory that is too small."""
+    def shortages(self, *, without: Sequence[Mem] = ()) -> list[Reason]:
+        """A reason for each memory that is too small, but some."""
         found = []
-        for mem in FILLED:
+        for mem in (mem for mem in FILLED if mem not in without):
             available, used = depth(self._config, mem), self._next[mem]
             if used > available:
                 largest, count = max(self._names[mem], key=lambda item: item[1])
@@ -100,10 +102,12 @@ class ModelBuild:
         short:  Whether the program must be short, even if that costs time.
         real:   Layers by name with the numbers that fill the memories, where these are not those of the model: float64
             in full precision. All else is decided by the layers of the model, so that the program is the same.
+        loads:  Whether tiles are loaded from Dram: products are cut so that two of them fit MatrixRf.
     """
 
-    def __init__(self, config: Config, *, short: bool = False, real: Mapping[str, Layer] | None = None):
-        self.config, self.short = config, short
+    def __init__(self, config: Config, *, short: bool = False, real: Mapping[str, Layer] | None = None,
+                 loads: bool = False):
+        self.config, self.short, self.loads = config, short, loads
         self.program = ProgramBuilder()
         self.allocator = Allocator(config, real=real is not None)
         self._real = None if real is None else dict(real)
@@ -111,6 +115,7 @@ class ModelBuild:
         self.shortages: list[Reason] = []  #: What has no room, beside those of the allocator.
         self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         self._biases: list[tuple[int, np.ndarray]] = []
+        self._placed: dict[int, Matrix] = {}  # Matrices by their first tile, where some are loaded.
 
     @property
     def real(self) -> bool:
@@ -162,8 +167,51 @@ class ModelBuild:
         self.program.chain(read(source), *operations, write(target), rows=rows)
         return target
 
+    @property
+    def most_tiles(self) -> int | None:
+        """Most tiles of a product, if it can be cut; None for any number."""
+        return self.config.matrix_tiles // 2 if self.loads else None
+
+    def matrices(self) -> list[Matrix]:
+        """The matrices as `tile_store` has them, in the order of their tiles."""
+        return [matrix_of(self.config, address, tiling.tiles(self.config, mantissas), integer=blocks is None)
+                for address, mantissas, blocks in self._matrices]
+
+    def used(self, mem: Mem) -> int:
+        """Number of words, entries or tiles of a memory in use."""
+        outside = [matrix for matrix in self._placed.values() if matrix.home is None]
+        if mem is Mem.DRAM:
+            return sum(matrix.words for matrix in outside)
+        if mem is Mem.MATRIX_RF and outside:
+            return min(self.config.matrix_tiles, self.allocator.used(mem))
+        return self.allocator.used(mem)
+
+    def place_matrices(self, matrices: Sequence[Matrix]):
+        """Say where matrices lie: MatrixRf begins with those that have a home there, Dram with all others."""
+        self._placed = {matrix.first: matrix for matrix in matrices}
+
+    def outside(self) -> np.ndarray:
+        """The contents of Dram, uint16[words, M]."""
+        tiles, parts = self._all_tiles(), []
+        for matrix in sorted(self._placed.values(), key=lambda one: one.address):
+            if matrix.home is None:
+                span = slice(matrix.first, matrix.first + matrix.count)
+                stored = tiles.exponents[span].astype(np.int64) - self.config.weights.e_min
+                parts += [pack_tile(self.config, *tile, integer=matrix.integer, diagonal=matrix.diagonal)
+                          for tile in zip(tiles.mantissas[span], stored, strict=True)]
+        return np.concatenate(parts)
+
     def tiles(self) -> Tiles:
         """The contents of MatrixRf."""
+        tiles = self._all_tiles()
+        if not self._placed:
+            return tiles
+        homes = sorted((one for one in self._placed.values() if one.home is not None), key=lambda one: one.home)
+        chosen = np.concatenate([np.arange(0), *(one.first + np.arange(one.count) for one in homes)]).astype(int)
+        return Tiles(mantissas=tiles.mantissas[chosen], exponents=tiles.exponents[chosen], integer=tiles.integer[chosen])
+
+    def _all_tiles(self) -> Tiles:
+        """The tiles of all matrices."""
         size, count = self.config.native_dim, self.allocator.used(Mem.MATRIX_RF)
         mantissas = np.zeros((count, size, size), self.config.weights.dtype)
         exponents = np.full((count, size), self.config.weights.e_min, np.int8)

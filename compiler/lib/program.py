@@ -190,6 +190,16 @@ class ProgramBuilder:
         part._registers = dict.fromkeys(_ONCE) if after is None else dict(after._registers)
         return part
 
+    def moved(self, instructions: list[Instruction], index: list[int]):
+        """Replace the instructions by others, among which the old instruction k has the address `index[k]`."""
+        self.instructions = instructions
+        self._notes = defaultdict(list, {index[address]: notes for address, notes in self._notes.items()})
+        self._names = {index[address]: name for address, name in self._names.items()}
+        self.sections = [replace(section, first=index[section.first], last=index[section.last],
+                                 names=tuple((index[address], name) for address, name in section.names))
+                         for section in self.sections]
+        self.loop = None if self.loop is None else index[self.loop]
+
     def end(self):
         """End the program."""
         self._append(Instruction(op=Op.END))

@@ -30,9 +30,16 @@ class RowPart:
         return slice(self.row, self.row + self.rows)
 
 
-def parts(config: Config, rows: int) -> list[RowPart]:
-    """Cut `rows` rows into products that the accumulators hold."""
+def parts(config: Config, rows: int, columns: int = 1, most: int | None = None) -> list[RowPart]:
+    """Cut `rows` rows into products that the accumulators hold.
+
+    Args:
+        columns: Number of native vectors of a row.
+        most:    Most tiles of a product, as far as one row of tiles has no more; None for any number.
+    """
     limit = min(config.accumulator_rows, LARGEST)
+    if most is not None:
+        limit = min(limit, max(1, most // columns) * config.native_dim)
     if rows > limit:
         # Parts have whole native tiles if possible: a cut inside a tile leaves a part of it unused.
         unit = config.native_dim if limit >= config.native_dim else config.mfu_lanes

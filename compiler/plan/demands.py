@@ -61,6 +61,7 @@ class Demands:
     Args:
         config:  Configuration of the machine.
         network: The network.
+        most_tiles: Most tiles of a product, see `tiling.parts`.
 
     Attributes:
         sinks:    Where each tensor is to be written, by its name.
@@ -70,8 +71,8 @@ class Demands:
         whole_vectors: Whether the input must come in whole native vectors, since a product reads it from NetQ.
     """
 
-    def __init__(self, config: Config, network: PlannedNetwork):
-        self.config, self.network = config, network
+    def __init__(self, config: Config, network: PlannedNetwork, most_tiles: int | None = None):
+        self.config, self.network, self.most_tiles = config, network, most_tiles
         self.sinks = {node.name: Sinks() for node in network.nodes}
         self.readings: dict[str, Reading] = {}
         self.maps: list[CodeMap] = []

@@ -9,7 +9,7 @@ from concord.spec.isa.instructions import BASES, REGISTER_BITS, Instruction, Op,
 CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "for k in range(1, len(bases)):", "new": "for k in range(len(bases)):"},
-    {"old": "total[REGISTER_BITS])", "new": "total[REGISTER_BITS - 1])"},
+    {"old": "total[bits])", "new": "total[bits - 1])"},
 )
 
 

@@ -2,8 +2,8 @@
 
 import cocotb
 import numpy as np
-from concord.hw.decode.instruction_check import Kind, Place
-from concord.hw.decode.scalar_registers import Derived
+from concord.hw.decode.instruction_check import Place, kind_of
+from concord.hw.decode.scalar_registers import derived
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import clock, start
@@ -21,7 +21,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "v.stride_vec >= v.row_tiles", "new": "v.stride_vec > v.row_tiles"},
 )
 
-CHAIN, PLACE, VALUES, KIND = Packer(chain_layout(CONFIG)), Packer(Place), Packer(Derived), Packer(Kind)
+CHAIN, PLACE, VALUES, KIND = Packer(chain_layout(CONFIG)), Packer(Place), Packer(derived(CONFIG)), Packer(kind_of(CONFIG))
 
 
 def kind(instruction: Instruction) -> int:

@@ -6,7 +6,7 @@ from contextlib import suppress
 import cocotb
 import numpy as np
 from concord.hw.decode.instruction_check import Place
-from concord.hw.decode.scalar_registers import Derived
+from concord.hw.decode.scalar_registers import derived
 from concord.hw.lib.payloads import INDEX, chain
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import clock, start
@@ -25,7 +25,7 @@ TESTED = ("tiny_softmax", "wide")
 
 SETTLED = 7  #: Cycles after which all outputs belong to inputs that stand still.
 
-PLACE, CHAIN, VALUES = Packer(Place), Packer(chain(CONFIG)), Packer(Derived)
+PLACE, CHAIN, VALUES = Packer(Place), Packer(chain(CONFIG)), Packer(derived(CONFIG))
 
 
 def after(program: list[int]) -> tuple[dict, dict]:

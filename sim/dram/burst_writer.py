@@ -264,7 +264,7 @@ async def short_ranges_overlap(dut):
 async def wrong_answers_are_reported(dut, resp, stall):
     """The third burst fails: one error with the tag of its range, unless the answer is EXOKAY."""
     ranges, words, memory = await begin(dut, stall=stall, faults={2: resp})
-    put((ranges, words, memory), [(64 * k, 8) for k in range(6)], tag=100)
+    put((ranges, words, memory), [(64 * k, min(8, LONGEST * BUS // SIZE)) for k in range(6)], tag=100)  # bursts
     await until(dut, lambda: memory.dones == 6)
     assert memory.errors == [102] * (resp >> 1)
 

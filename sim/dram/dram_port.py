@@ -43,7 +43,7 @@ BUS, SIZE = UNIT.config.dram_bus, 2 * UNIT.config.mfu_lanes
 RANGE, ERROR = Packer(Range), Packer(Failure)
 OUT = Packer(data.StructLayout({"word": 8 * SIZE, "last": 1}))
 BASE, BYTES = 0x40000, 1 << 19
-WRITES = 4 * EDGE // SIZE  #: First word of those that are written; words before it are read.
+WRITES = max(512, 4 * EDGE // SIZE)  #: First word of those that are written; words before it are read.
 HELD = {  #: Wires of each channel that stand until the beat is taken.
     "ar": ("addr", "id", "len", "size", "burst"), "aw": ("addr", "id", "len", "size", "burst"),
     "w": ("data", "strb", "last")}

@@ -4,7 +4,7 @@ import random
 
 import cocotb
 from concord.hw.dram.burst_reader import Range
-from concord.hw.dram.range_walker import ENOUGH, Walk
+from concord.hw.dram.range_walker import ENOUGH, RangeWalker, Walk
 from concord.sim.drivers.bench import Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, moments, start
 
@@ -15,6 +15,12 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "joined.eq(job.inc & (", "new": "joined.eq(("},
     {"old": "Mux(last_x, row, at)", "new": "at"},
 )
+
+
+def component(_) -> RangeWalker:
+    """A walker, which machines without Dram do not hold."""
+    return RangeWalker()
+
 
 WALK, RANGE = Packer(Walk), Packer(Range)
 

@@ -1,15 +1,25 @@
 """The NNP's buses in a cocotb simulation: a link that `sim.machines.host` drives, with cocotbext-axi on the wires."""
 
+from collections import deque
 from inspect import iscoroutinefunction
 
 import cocotb
 from cocotb.task import resume
 from cocotb.triggers import ClockCycles, RisingEdge
-from cocotbext.axi import AxiResp, AxiStreamSink, AxiStreamSource
-from concord.sim.drivers.axi_stream import lite_master, monitor, stream_end
+from cocotbext.axi import AxiBurstType, AxiBus, AxiRam, AxiResp, AxiStreamSink, AxiStreamSource
+from concord.hw.dram.axi import ADDRESS, EDGE
+from concord.sim.drivers.axi_stream import lite_master, monitor, pauses, stream_end
 from concord.sim.drivers.stream import start
 from concord.spec.host.registers import Register, Status
 from concord.spec.machine.config import Config
+
+#: Wires of the channels to the memory outside the chip, beside valid and ready.
+_BURST = ("addr", "id", "len", "size", "burst")
+REQUESTS = {"ar": _BURST, "aw": _BURST, "w": ("data", "strb", "last")}
+
+#: Wires of the channels to the memory outside the chip, beside valid and ready.
+_BURST = ("addr", "id", "len", "size", "burst")
+REQUESTS = {"ar": _BURST, "aw": _BURST, "w": ("data", "strb", "last")}
 
 
 class Bus:
@@ -22,6 +32,9 @@ class Bus:
         seed:   Seed of idle and stalled cycles.
         gap:    Probability of an idle cycle of the stream to the machine.
         stall:  Probability of a cycle in which the machine's stream is not taken; AXI4-Lite pauses as often.
+
+    The memory outside the chip, on machines with Dram, pauses like the stream to the machine where it answers, and like
+    the machine's stream where it takes.
     """
 
     def __init__(self, dut, config: Config, *, seed: int = 0, gap: float = 0.0, stall: float = 0.0,
@@ -31,16 +44,20 @@ class Bus:
         self.source = stream_end(AxiStreamSource, dut, f"{prefix}s_axis", seed, gap)
         self.sink = stream_end(AxiStreamSink, dut, f"{prefix}m_axis", seed + 1, stall)
         self.master = lite_master(dut, f"{prefix}s_axil", seed + 2, stall)
+        self.outside = Outside(dut, config, prefix=prefix, seed=seed + 7, gap=gap, stall=stall) if (
+            config.dram_words) else None
 
     async def start(self) -> None:
-        """Start the clock, reset the machine, and begin to watch its streams."""
+        """Start the clock, reset the machine, and begin to watch its ports."""
         await start(self.dut)
         self.watch()
 
     def watch(self) -> None:
-        """Begin to watch the streams of the machine."""
+        """Begin to watch the ports of the machine."""
         cocotb.start_soon(monitor(self.dut, f"{self.prefix}m_axis"))
         cocotb.start_soon(self._watch())
+        if self.outside:
+            cocotb.start_soon(self.outside.watch())
 
     async def send(self, data: bytes) -> None:
         """Queue one message of whole beats."""
@@ -66,7 +83,10 @@ class Bus:
         await ClockCycles(self.dut.clk, cycles)
 
     async def settle(self, quiet: int, blocked: int, most: int) -> bool:
-        """Let cycles pass until no beat has moved for `quiet` cycles, or for `blocked` while beats wait to be taken."""
+        """Let cycles pass until no beat has moved for `quiet` cycles, or for `blocked` while beats wait to be taken.
+
+        A burst under way at the memory outside the chip counts as a beat that moves.
+        """
         self.quiet, end = 0, self.cycles + most
         while self.quiet < (blocked if self.queued else quiet):
             if self.cycles >= end:
@@ -96,7 +116,92 @@ class Bus:
         while True:
             await edge
             self.cycles += 1
-            self.quiet = 0 if came.value or (sent.value and taken.value) else self.quiet + 1
+            moves = came.value or (sent.value and taken.value) or (self.outside and self.outside.busy)
+            self.quiet = 0 if moves else self.quiet + 1
+
+
+class Outside:
+    """The memory outside the chip at the bus m_axi, and a monitor of what the machine must keep to there.
+
+    Its latency is that of `AxiRam`, some cycles. A reset of the machine by its register leaves the memory alone, as the
+    machine ends its bursts.
+
+    Args:
+        dut:    Handle of the top.
+        config: Configuration of the machine.
+        prefix: As in `Bus`.
+        seed:   Seed of the pauses; each of the five channels has the next one.
+        gap:    Probability of a cycle in which R, or B, does not go on.
+        stall:  Probability of a cycle in which AR, AW, or W, is not taken.
+
+    Attributes:
+        reads:  Number of bursts that R has not ended.
+        writes: Number of bursts that B has not answered.
+    """
+
+    def __init__(self, dut, config: Config, *, prefix: str, seed: int, gap: float, stall: float):
+        self.dut, self.prefix, self.size, self.reads, self.writes = dut, f"{prefix}m_axi_", config.dram_bus, 0, 0
+        self.ram = AxiRam(AxiBus.from_prefix(dut, f"{prefix}m_axi"), dut.clk, dut.rst, size=1 << ADDRESS)
+        self.asked, self.given, self.beats = deque(), deque(), 0  # lengths of writes by AW and W; beats of the last one
+        write, read = self.ram.write_if, self.ram.read_if
+        for part in (write, read):
+            part.log.setLevel("WARNING")
+        channels = {write.aw_channel: stall, write.w_channel: stall, write.b_channel: gap, read.ar_channel: stall,
+                    read.r_channel: gap}
+        for number, (channel, share) in enumerate(channels.items(), seed):
+            channel.log.setLevel("WARNING")
+            if share:
+                channel.set_pause_generator(pauses(number, share))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a burst is under way."""
+        return self.reads > 0 or self.writes > 0
+
+    async def watch(self) -> None:
+        """Fail the test where the machine breaks a rule of AXI4, and count the bursts that are under way."""
+        edge, answers = RisingEdge(self.dut.clk), {name: self._wires(f"{name}valid", f"{name}ready") for name in "rb"}
+        (ends,) = self._wires("rlast")
+        asks = {name: self._wires(f"{name}valid", f"{name}ready", *(f"{name}{wire}" for wire in wires))
+                for name, wires in REQUESTS.items()}
+        held = dict.fromkeys(asks)
+        while True:
+            await edge
+            for name, (valid, ready, *wires) in asks.items():
+                payload = [int(wire.value) for wire in wires] if valid.value and not self.dut.rst.value else None
+                assert held[name] in (None, payload), (
+                    f"{self.prefix}{name}: {held[name]} became {payload} before it was taken")
+                held[name] = None if ready.value else payload
+                if payload and ready.value:
+                    self._taken(name, *payload)
+            for name, (valid, ready) in answers.items():
+                if valid.value and ready.value:
+                    self.reads -= name == "r" and bool(ends.value)
+                    self.writes -= name == "b"
+
+    def _wires(self, *names: str) -> list:
+        return [getattr(self.dut, f"{self.prefix}{name}") for name in names]
+
+    def _taken(self, name: str, *payload: int) -> None:
+        """See what the memory takes in this cycle."""
+        if name == "w":
+            self.beats += 1
+            if payload[-1]:
+                self.given.append(self.beats)
+                self.beats = 0
+        else:
+            address, _, length, size, kind = payload
+            last = address + (length + 1) * self.size - 1
+            assert (kind, 1 << size) == (AxiBurstType.INCR, self.size), f"{self.prefix}{name}: kind {kind}, size {size}"
+            assert address % self.size == 0, f"{self.prefix}{name}: {address:#x} is inside a beat"
+            assert address // EDGE == last // EDGE, f"{self.prefix}{name}: {address:#x} to {last:#x} crosses 4 KB"
+            self.reads += name == "ar"
+            self.writes += name == "aw"
+            if name == "aw":
+                self.asked.append(length + 1)
+        while self.asked and self.given:
+            asked, given = self.asked.popleft(), self.given.popleft()
+            assert asked == given, f"{self.prefix}w: WLAST ends a burst of {asked} beats after {given}"
 
 
 class Blocking:

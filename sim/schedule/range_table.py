@@ -5,7 +5,7 @@ import random
 import cocotb
 from amaranth.utils import exact_log2
 from concord.hw.lib.jobs import LOOKUP, TICKET, Wait
-from concord.hw.schedule.range_table import CHAINS
+from concord.hw.schedule.range_table import CHAINS, RangeTable
 from concord.sim.drivers.bench import Packer
 from concord.sim.drivers.stream import clock, start
 
@@ -16,11 +16,17 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "self.seek_first < chain.stop", "new": "self.seek_first <= chain.stop"},
     {"old": "m.d.sync += chain.valid.eq(waiting(chain, self.done))", "new": "pass"},
 )
+BITS = 16  #: Bits of an address.
 WAIT = Packer(Wait)
 
 
+def component(_) -> RangeTable:
+    """A table, which machines without Dram do not hold."""
+    return RangeTable(BITS)
+
+
 def drawn(chance: random.Random) -> tuple[int, int]:
-    first = chance.choice((0, 3, 5, 8, 9, 1 << 15, (1 << 16) - 9))
+    first = chance.choice((0, 3, 5, 8, 9, 1 << BITS - 1, (1 << BITS) - 9))
     return first, first + chance.choice((1, 2, 4, 9))
 
 

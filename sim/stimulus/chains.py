@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.hw.lib.payloads import INDEX, OPERANDS, address_bits
 from concord.sim.stimulus import random_values
+from concord.sim.stimulus.outside_fields import outside_fields, outside_meaning
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
@@ -103,7 +104,7 @@ def fields(config: Config, chain: Chain) -> dict:
         "iterations": r.iterations, "iterations_x": r.iterations_x, "stride_x": r.stride_x & address,
         "stride_y": r.stride_y & address, "stride_out": r.stride_out & address, "memory": INDEX[source.mem],
         "control": {0: {}, 1: {}}, "operands": {}, "writes": {}}
-    if source.mem in ADDRESSED:
+    if source.mem in ADDRESSED and source.mem != Mem.DRAM:
         span = chain.source_span()
         record["source"] = {"valid": 1, "lo": span.start, "hi": span.stop, "inc": source.inc}
         record |= _windows(chain, address)
@@ -117,6 +118,10 @@ def fields(config: Config, chain: Chain) -> dict:
         record["product"] = {"tile": chain.target.a, "integer": chain.target.integer}
     if config.softmax_words:
         record["softmax"] = chain.normalises
+    if config.dram_words:
+        record["outside"] = outside_fields(chain)
+    if chain.moves:
+        record["product"] = {"row_tiles": chain.entries}
     _operations(config, chain, record)
     record["pointwise"] = any(any(unit.values()) for unit in record["control"].values())
     _writes(chain, record, address)
@@ -157,17 +162,17 @@ def _writes(chain, record, mask):
         mask: The bits of an address on the wires.
     """
     places, passed = [], 0
-    for instruction in chain.instructions:
+    for address, instruction in enumerate(chain.instructions, chain.address):
         spec = SPECS[instruction.op]
         passed = spec.position + 1 if spec.operation else passed
         if instruction.op == Op.V_WR:
-            places.append((Mem(instruction.mem), instruction, passed))
-    taps = list(dict.fromkeys(place for _, _, place in places))[:TAPS]
+            places.append((Mem(instruction.mem), instruction, passed, address))
+    taps = list(dict.fromkeys(place for _, _, place, _ in places))[:TAPS]
     for tap, place in enumerate(taps):
         if place < STAGES:
             mfu, stage = divmod(place, len(Stage))
             record["control"][mfu].setdefault("tap", {})[tap] = TAP_BEFORE[stage]
-    for mem, instruction, place in places:
+    for mem, instruction, place, address in places:
         select = {"tapped": place != passed, "tap": taps.index(place) if place != passed else 0}
         if mem in VRFS:
             rising = instruction.inc and chain.registers.stride_out >= chain.result_words
@@ -177,18 +182,24 @@ def _writes(chain, record, mask):
                 "rising": instruction.inc and chain.registers.stride_vec >= chain.entries, "select": select,
                 "stride": chain.registers.stride_vec & mask, "skip": chain.registers.skip_vec & mask,
                 "mode": {"integer": instruction.integer, "unsigned": instruction.unsigned}}
+        if mem == Mem.DRAM:
+            record["outside"]["writes"] = _access(chain, instruction) | {"address": address, "select": select}
         if mem == Mem.NET_Q:
             record |= {"net": 1, "net_select": select}
 
 
 def meaning(record: dict) -> dict:
     """A record of `hw.lib.payloads.chain` without the fields that have no meaning in it."""
-    writes = [w for w in (*record["writes"].values(), record["entries"]) if w["valid"]]
+    outside = record.get("outside")
+    writes = [*record["writes"].values(), record["entries"]] + ([outside["writes"]] if outside else [])
+    writes = [w for w in writes if w["valid"]]
     selects = [w["select"] for w in writes] + [record["net_select"]] * record["net"]
     used = {select["tap"] for select in selects if select["tapped"]}
     product = record["product"] if record["mv_mul"] else {
         name: record["product"][name] for name in ("tile", "integer") if record["matrix"]}
-    return record | {
+    if outside and outside["raw"]:
+        product = {"row_tiles": record["product"]["row_tiles"]}  # entries of an iteration
+    return record | ({"outside": outside_meaning(record)} if outside else {}) | {
         "product": product, "source": _valid(record["source"]),
         "operands": {k: _valid(operand) for k, operand in record["operands"].items()},
         "writes": {k: _write(w) for k, w in record["writes"].items()}, "entries": _write(record["entries"]),

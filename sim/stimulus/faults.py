@@ -1,5 +1,6 @@
 """Faults for random programs: instructions that stop a machine, by the error that it must report."""
 
+from concord.sim.stimulus.dram_faults import dram_faults
 from concord.sim.stimulus.entry_faults import entry_faults
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa.assembler import assemble
@@ -14,8 +15,8 @@ _COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
 
 def errors(config: Config) -> tuple[Error, ...]:
     """The errors with which a program of this machine may stop."""
-    # A native vector of one word is always aligned. MESSAGE comes from messages, not from programs.
-    absent = {Error.NONE, Error.MESSAGE} | ({Error.ALIGN} if config.vector_words == 1 else set())
+    # A native vector of one word is always aligned. MESSAGE comes from messages, and MEMORY from the memory outside.
+    absent = {Error.NONE, Error.MESSAGE, Error.MEMORY} | ({Error.ALIGN} if config.vector_words == 1 else set())
     return tuple(error for error in Error if error not in absent)
 
 
@@ -63,6 +64,7 @@ def _attempts(generator, error):
     for _ in range(ATTEMPTS):
         texts = _FAULTS[error](generator)
         others = entry_faults(generator, error, _product(generator)) + _softmax(config, error)
+        others += dram_faults(generator, error)
         chosen = others if others and rng.random() < 0.5 else texts
         tail = assemble(_sane(config) + str(rng.choice(chosen)) + "\n")
         if error == Error.END:

@@ -1,0 +1,298 @@
+"""Tiles that stay in Dram: which matrices are loaded when, and to which tiles of MatrixRf.
+
+A program is made as if MatrixRf held all matrices. Where it does not, some stay there as long as the program runs, and
+the others are loaded from Dram, one after the other, into the rest of it, each before the product that needs it and
+beside those before. Loads are chains that are put between others, so that nothing else of the program changes.
+
+A loop is entered with all of its matrices if the rest of MatrixRf holds them; else each of its passes loads them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from concord.compiler.lib.build import ModelBuild
+from concord.compiler.lib.limits import Reason
+from concord.compiler.lib.program import ProgramBuilder
+from concord.compiler.lib.tile_store import Matrix, choose_residents
+from concord.spec.isa.instructions import BASES, Instruction, Op, Reg
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
+
+AHEAD = 2  #: Matrices that are loaded before the product that needs them, while others are multiplied.
+_REACH = 1 << 16  #: Words that an address reaches from its base register.
+_COUNTS = (Reg.ITERATIONS, Reg.ITERATIONS_X)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A product of a program.
+
+    Attributes:
+        at:     Index of its `mv_mul`; the chain begins one before.
+        end:    Index after the chain.
+        matrix: What it multiplies by.
+    """
+
+    at: int
+    end: int
+    matrix: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of a program: what it has inside, and the index of its first instruction and of the one after it."""
+
+    first: int
+    end: int
+    items: tuple["Use | Loop", ...]
+
+    def uses(self) -> Iterator[Use]:
+        """The products inside."""
+        for item in self.items:
+            yield from item.uses() if isinstance(item, Loop) else (item,)
+
+
+@dataclass(slots=True)
+class Rest:
+    """The tiles of MatrixRf that matrices share by turns.
+
+    Attributes:
+        first, end: Its tiles.
+        held:       Matrices in it with their first tiles, and the index after the last chain that reads each.
+    """
+
+    first: int
+    end: int
+    held: dict[Matrix, tuple[int, int]] = field(default_factory=dict)
+    next: int = 0
+
+    def __post_init__(self):
+        self.next = self.first
+
+    def take(self, matrix: Matrix, group: int) -> tuple[int, int]:
+        """Give room to a matrix, the first of a group that needs so many tiles together.
+
+        Returns:
+            Its first tile, and the index from which on the room is free.
+        """
+        if self.next + group > self.end:
+            self.next = self.first
+        at, self.next = self.next, self.next + matrix.count
+        free = 0
+        for other, (place, end) in list(self.held.items()):
+            if place < at + matrix.count and at < place + other.count:
+                free = max(free, end)
+                del self.held[other]
+        return at, free
+
+
+class TileLoads:
+    """The loads of a program.
+
+    Args:
+        config:   The machine.
+        program:  The program, whose products name tiles as if MatrixRf held all matrices.
+        matrices: The matrices, each with its place in Dram or, where it stays in MatrixRf, with its home.
+        resident: Number of tiles of MatrixRf that stay, from tile 0 on.
+    """
+
+    def __init__(self, config: Config, program: ProgramBuilder, matrices: Sequence[Matrix], resident: int):
+        self.config, self._program = config, program
+        self._matrices = {matrix.first: matrix for matrix in matrices}
+        self._rest = Rest(resident, config.matrix_tiles)
+        self._places: dict[int, int] = {}  # first tile of each product, by the index of its `mv_mul`
+        self._loads: list[tuple[int, Matrix, int]] = []  # index before which a load stands, the matrix, its first tile
+
+    def emit(self) -> list[Reason]:
+        """Put the loads into the program. Returns a reason for each thing that has no room."""
+        base = self._base()
+        if base is None and any(m.home is None and m.address + m.words > _REACH for m in self._matrices.values()):
+            return [Reason(sentence="tiles in Dram beyond its word 65535 need a base register, and the program uses all "
+                                    f"{len(BASES)}: let fewer layers read what a recurrent layer computes")]
+        room = self._rest.end - self._rest.first
+        for one in self._matrices.values():
+            if one.home is None and one.count > room:
+                return [Reason(sentence=f"a product needs {one.count} tiles at once, and MatrixRf has {room} for tiles "
+                                        "from Dram", attribute="matrix_tiles",
+                               needed=self.config.matrix_tiles - room + one.count, available=self.config.matrix_tiles)]
+        self._schedule(items_of(self._program.instructions, self._matrices), 0)
+        self._rewrite(base)
+        return []
+
+    def _schedule(self, items: Sequence[Use | Loop], start: int):
+        """Choose tiles, and places of loads, for a part of the program that begins at an index."""
+        recent = [start] * AHEAD  # indices of the last products for which something was loaded
+        for item in items:
+            uses = tuple(use for use in (item.uses() if isinstance(item, Loop) else (item,)) if use.matrix.home is None)
+            matrices = list(dict.fromkeys(use.matrix for use in uses))
+            needed = sum(matrix.count for matrix in matrices)
+            if isinstance(item, Loop) and needed > self._rest.end - self._rest.first:
+                self._rest.held.clear()
+                self._schedule(item.items, item.first + 1)
+                self._rest.held.clear()
+                recent = [item.end] * AHEAD
+                continue
+            before = item.first if isinstance(item, Loop) else item.at - 1
+            missing = [matrix for matrix in matrices if matrix not in self._rest.held]
+            group = sum(matrix.count for matrix in missing) if len(missing) == len(matrices) else needed
+            if len(missing) < len(matrices) and missing:  # those that are there would be in the way
+                missing = matrices
+            for matrix in missing:
+                at, free = self._rest.take(matrix, group)
+                group -= matrix.count
+                earliest = max(recent[0], free, self._loads[-1][0] if self._loads else 0)
+                self._loads.append((min(earliest, before), matrix, at))
+                self._rest.held[matrix] = at, 0
+            if missing:
+                recent = [*recent[1:], before]
+            for use in uses:
+                at, _ = self._rest.held[use.matrix]
+                self._places[use.at] = at
+                self._rest.held[use.matrix] = at, item.end
+            for use in (item.uses() if isinstance(item, Loop) else (item,)):
+                if use.matrix.home is not None:
+                    self._places[use.at] = use.matrix.home
+
+    def _base(self) -> int | None:
+        """A base register that the program does not use, or None."""
+        used = {one.base for one in self._program.instructions}
+        used |= {1 + BASES.index(Reg(one.mem)) for one in self._program.instructions
+                 if one.op in (Op.S_WR, Op.S_ADD) and one.mem in BASES}
+        return next((k for k in range(len(BASES), 0, -1) if k not in used), None)
+
+    def _rewrite(self, base: int | None):
+        """Write the program anew, with loads between its chains."""
+        old, counts = self._program.instructions, list(registers_before(self._program.instructions))
+        loads, index, origin = list(self._loads), [], None
+        new: list[Instruction] = []
+        for k, instruction in enumerate(old):
+            if instruction.op in (Op.LOOP, Op.END_LOOP):
+                origin = None
+            here = []
+            while loads and loads[0][0] == k:
+                here.append(loads.pop(0))
+            if here:
+                made, origin = self._chains(here, counts[k], base, origin)
+                new += made
+            if instruction.op is Op.LOOP:
+                origin = None
+            index.append(len(new))
+            new.append(replace(instruction, a=self._places[k]) if k in self._places else instruction)
+        self._program.moved(new, index)
+
+    def _chains(self, loads, known, base, origin) -> tuple[list[Instruction], int | None]:
+        """The instructions of loads. Registers hold afterwards what they held before, where that is known.
+
+        Args:
+            known:  Values of `_COUNTS`, or None.
+            origin: Value of the base register, or None.
+        """
+        made, now = [], dict(zip(_COUNTS, known, strict=True))
+
+        def set_register(register, value):
+            if now[register] != value:
+                made.append(Instruction(op=Op.S_WR, mem=register, a=value))
+                now[register] = value
+
+        for _, matrix, at in loads:
+            set_register(Reg.ITERATIONS, matrix.count)
+            if now[Reg.ITERATIONS_X] is None or matrix.count % now[Reg.ITERATIONS_X]:
+                set_register(Reg.ITERATIONS_X, 1)
+            address = matrix.address
+            if base is not None and not (origin is not None and 0 <= address - origin < _REACH):
+                origin = address
+                made.append(Instruction(op=Op.S_WR, mem=BASES[base - 1], a=address % _REACH, b=address // _REACH))
+            address -= origin or 0
+            made += [
+                Instruction(op=Op.M_RD, mem=Mem.DRAM, a=address, base=base or 0, inc=int(matrix.count > 1)),
+                Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=at, integer=int(matrix.integer),
+                            diagonal=int(matrix.diagonal)),
+                Instruction(op=Op.END_CHAIN)]
+        for register, value in zip(_COUNTS, known, strict=True):
+            if value is not None:
+                set_register(register, value)
+        return made, origin
+
+
+def demand(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> dict[int, tuple[int, int]]:
+    """How often each matrix is needed in an inference, and the iterations of a product that hide its load.
+
+    Passes of a loop over time steps count as many.
+    """
+    found, counts = {}, list(registers_before(program))
+
+    def walk(items, passes):
+        for item in items:
+            if isinstance(item, Loop):
+                walk(item.items, passes * max(2, program[item.first].a))
+            else:
+                often, work = found.get(item.matrix.first, (0, 0))
+                found[item.matrix.first] = max(often, passes), work + (counts[item.at][0] or 1)
+
+    walk(items_of(program, matrices), 1)
+    return found
+
+
+def items_of(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> list[Use | Loop]:
+    """The products and loops of a program, in order.
+
+    Args:
+        matrices: Each matrix by its first tile, as the products name it.
+    """
+    levels: list[tuple[int, list[Use | Loop]]] = [(0, [])]
+    for k, instruction in enumerate(program):
+        match instruction.op:
+            case Op.LOOP:
+                levels.append((k, []))
+            case Op.END_LOOP:
+                first, items = levels.pop()
+                levels[-1][1].append(Loop(first, k + 1, tuple(items)))
+            case Op.MV_MUL:
+                end = next(j for j in range(k, len(program)) if program[j].op == Op.END_CHAIN) + 1
+                levels[-1][1].append(Use(k, end, matrices[instruction.a]))
+    return levels[0][1]
+
+
+def registers_before(program: Sequence[Instruction]) -> Iterator[tuple[int | None, ...]]:
+    """Values of Iterations and IterationsX before each instruction; None where they depend on the pass of a loop.
+
+    Chains that need such a value write it first.
+    """
+    now = dict.fromkeys(_COUNTS, 1)
+    for k, instruction in enumerate(program):
+        if instruction.op == Op.LOOP:
+            depth, end = 1, k
+            while depth:
+                end += 1
+                depth += {Op.LOOP: 1, Op.END_LOOP: -1}.get(program[end].op, 0)
+            inside = program[k:end]
+            before = dict(now)
+            for register in _COUNTS:
+                last = [one.a for one in inside if one.op == Op.S_WR and one.mem == register][-1:]
+                if last and last[0] != now[register]:
+                    now[register] = None
+            yield tuple(before.values())
+            continue
+        yield tuple(now.values())
+        if instruction.op == Op.S_WR and instruction.mem in _COUNTS:
+            now[Reg(instruction.mem)] = instruction.a
+
+
+def load_tiles(build: ModelBuild):
+    """Let a program load the tiles that MatrixRf does not hold; what has no room joins the shortages of the build."""
+    config, matrices = build.config, build.matrices()
+    by_first = {matrix.first: matrix for matrix in matrices}
+    resident = choose_residents(config, matrices, demand(build.program.instructions, by_first))
+    placed, home, address = [], 0, 0
+    for matrix in matrices:
+        stays = matrix.first in resident
+        placed.append(replace(matrix, home=home if stays else None, address=0 if stays else address))
+        home, address = home + matrix.count * stays, address + matrix.words * (not stays)
+    if address > config.dram_words:
+        build.shortages.append(Reason(
+            sentence=f"Dram needs {address} words for tiles and has {config.dram_words}, "
+                     f"{address - config.dram_words} too few", attribute="dram_words", needed=address,
+            available=config.dram_words))
+        return
+    build.shortages += TileLoads(config, build.program, placed, home).emit()
+    build.place_matrices(placed)
