@@ -101,8 +101,8 @@ def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = Me
         ValueError: a layer does not hold the numbers of its float network, or the firmware is that of another model.
     """
     if firmware.constant_words:
-        raise ValueError(f"{firmware.name} loads tiles from Dram, which full precision does not know: compile the model "
-                         "for a machine whose matrix_tiles hold it")
+        raise ValueError(f"{firmware.name} loads tiles from Dram, which full precision does not know: compile the "
+                         "model for a machine whose matrix_tiles hold it")
     real, words = layers_of(model, numbers), firmware.instruction_words.tolist()
     for short in (False, True):
         build, plan = _emitted(model, firmware.config, ALONE, short=short, real=real)

@@ -7,13 +7,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.decoder import Decoder
 from concord.hw.decode.instruction_fetch import InstructionFetch
-from concord.hw.dram.axi import Failure
 from concord.hw.dram.transfers import Transfers, port_side
 from concord.hw.host.counters import counted
 from concord.hw.host.host_read import HostRead
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET
+from concord.hw.lib.outside import Failure
 from concord.hw.lib.payloads import OPERANDS, word
 from concord.hw.lib.queue import Queue, through_queue
 from concord.hw.lib.reset_domain import reset_too

@@ -18,7 +18,7 @@ from concord.verification import batches, sample_results
 from concord.verification.batches import Builds, Outcome
 from concord.verification.inputs import Inputs, read
 from concord.verification.layer_costs import measured_costs
-from concord.verification.verified import Fault, Prepared, Request, Verified
+from concord.verification.verified import Prepared, Request, Verified, WrongBits
 from concord.workflows.cascades import Wish, compile_cascade, fitted, whole
 from concord.workflows.presets import golden_only
 from concord.workflows.results import described
@@ -207,7 +207,7 @@ def _run(cascade: Cascade, samples: Samples, request: Request, console: Console)
                                progress=lambda kind, count: bars.advance(tasks[kind], count))
 
 
-def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
+def _fault(prepared: Prepared, index: int, console: Console) -> WrongBits | None:
     """Locate the first difference by running its sample alone, and write its waveform."""
     from concord.verification.cutter import write_waveform
     from concord.verification.diagnosis import first_difference_of
@@ -234,7 +234,7 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
     machine = [] if prepared.model is None else ["--preset", preset, *request.wish.words]
     words = ["nnp", "verify", request.place, *machine, "--machine", str(request.kind), *request.source.words,
              *request.kept]
-    return Fault(
+    return WrongBits(
         difference=difference, waves=waves,
         command=shlex.join([*words, "--first", str(number - len(parts) + 1), "--samples", str(len(parts))])
     )

@@ -106,7 +106,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Fault:
+class WrongBits:
     """A difference that was found, and how to see it again; `waves` is None where no waveform was written."""
 
     difference: "Difference"
@@ -144,7 +144,7 @@ class Verified:
     large_bits: int | None
     bits: int
     events: Mapping[tuple[int, Counter], tuple[int, int]]
-    fault: Fault | None
+    fault: WrongBits | None
     errors: Mapping[str, float]
     split: "ErrorSplit | None"
     streamed: Streamed | None

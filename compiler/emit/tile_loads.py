@@ -24,7 +24,7 @@ _COUNTS = (Reg.ITERATIONS, Reg.ITERATIONS_X)
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class TileUse:
     """A product of a program.
 
     Attributes:
@@ -44,9 +44,9 @@ class Loop:
 
     first: int
     end: int
-    items: tuple["Use | Loop", ...]
+    items: tuple["TileUse | Loop", ...]
 
-    def uses(self) -> Iterator[Use]:
+    def uses(self) -> Iterator[TileUse]:
         """The products inside."""
         for item in self.items:
             yield from item.uses() if isinstance(item, Loop) else (item,)
@@ -107,8 +107,8 @@ class TileLoads:
         """Put the loads into the program. Returns a reason for each thing that has no room."""
         base = self._base()
         if base is None and any(m.home is None and m.address + m.words > _REACH for m in self._matrices.values()):
-            return [Reason(sentence="tiles in Dram beyond its word 65535 need a base register, and the program uses all "
-                                    f"{len(BASES)}: let fewer layers read what a recurrent layer computes")]
+            return [Reason(sentence="tiles in Dram beyond its word 65535 need a base register, and the program uses "
+                                    f"all {len(BASES)}: let fewer layers read what a recurrent layer computes")]
         room = self._rest.end - self._rest.first
         for one in self._matrices.values():
             if one.home is None and one.count > room:
@@ -119,7 +119,7 @@ class TileLoads:
         self._rewrite(base)
         return []
 
-    def _schedule(self, items: Sequence[Use | Loop], start: int):
+    def _schedule(self, items: Sequence[TileUse | Loop], start: int):
         """Choose tiles, and places of loads, for a part of the program that begins at an index."""
         recent = [start] * AHEAD  # indices of the last products for which something was loaded
         for item in items:
@@ -233,13 +233,13 @@ def demand(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> dict[
     return found
 
 
-def items_of(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> list[Use | Loop]:
+def items_of(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> list[TileUse | Loop]:
     """The products and loops of a program, in order.
 
     Args:
         matrices: Each matrix by its first tile, as the products name it.
     """
-    levels: list[tuple[int, list[Use | Loop]]] = [(0, [])]
+    levels: list[tuple[int, list[TileUse | Loop]]] = [(0, [])]
     for k, instruction in enumerate(program):
         match instruction.op:
             case Op.LOOP:
@@ -249,7 +249,7 @@ def items_of(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> lis
                 levels[-1][1].append(Loop(first, k + 1, tuple(items)))
             case Op.MV_MUL:
                 end = next(j for j in range(k, len(program)) if program[j].op == Op.END_CHAIN) + 1
-                levels[-1][1].append(Use(k, end, matrices[instruction.a]))
+                levels[-1][1].append(TileUse(k, end, matrices[instruction.a]))
     return levels[0][1]
 
 

@@ -241,7 +241,8 @@ def bound_of(config: Config, node: PlannedNode, kernel: Kernel) -> tiling.Bound:
     return tiling.block_bound(config, node.name, mantissas, exponents)
 
 
-def cut(config: Config, kernel: Kernel, average: bool = False, tiles: int | None = None) -> list[tuple[RowPart, int, int, int]]:
+def cut(config: Config, kernel: Kernel, average: bool = False,
+        tiles: int | None = None) -> list[tuple[RowPart, int, int, int]]:
     """The chains of a product: outputs, first native vector of a pixel, number of them, and distance of row tiles.
 
     A chain takes row tiles whose native vectors move by one distance from each row tile to the next. Averages have a

@@ -208,7 +208,8 @@ class ModelBuild:
             return tiles
         homes = sorted((one for one in self._placed.values() if one.home is not None), key=lambda one: one.home)
         chosen = np.concatenate([np.arange(0), *(one.first + np.arange(one.count) for one in homes)]).astype(int)
-        return Tiles(mantissas=tiles.mantissas[chosen], exponents=tiles.exponents[chosen], integer=tiles.integer[chosen])
+        return Tiles(mantissas=tiles.mantissas[chosen], exponents=tiles.exponents[chosen],
+                     integer=tiles.integer[chosen])
 
     def _all_tiles(self) -> Tiles:
         """The tiles of all matrices."""

@@ -200,22 +200,23 @@ class ChainBuilder(wiring.Component):
     def _outside(self, m, length):
         """Fields of chains that name Dram. Returns the length of an iteration of any source, and how far it moves.
 
-        The bits of the tile's mode are there in the cycle after its `m_wr`, and the words are looked up a cycle later.
+        Sizes in all modes are registers, which follow the scalar registers. The mode is there in the cycle after the
+        write of the chain, and chooses one.
         """
         c, v, o, config = self.parts.outside, self.values, self.o.outside, self.config
         matrix, inside = self.parts.matrix, Mux(c.writes.valid, self.parts.mode.integer, self.parts.entries.mode.integer)
         load, count = matrix & (self.parts.memory == DRAM), Signal(isa.REGISTER_BITS + 1)
-        entries = packed.entries_words(config, v.row_tiles, inside)
+        sizes = [Signal.like(count, name=f"entries{integer}") for integer in range(2)]
+        m.d.sync += [size.eq(packed.entries_words(config, v.row_tiles, integer)) for integer, size in enumerate(sizes)]
         tile = packed.tile_words(config, self.parts.product.integer, c.diagonal)
-        moves = Mux(c.bias, v.words << 1, entries)
+        moves = Mux(c.bias, v.words << 1, Mux(inside, sizes[1], sizes[0]))
         m.d.sync += count.eq(Mux(load, tile, moves))
         m.d.comb += [
             o.load.eq(load), o.reads.valid.eq(self.parts.memory == DRAM), o.reads.inc.eq(self.parts.source.inc),
             o.reads.lo.eq(self.source), o.reads.hi.eq(self.source_end), o.count.eq(count),
             o.writes.select.tapped.eq(self.outside_position != self.place.position),
             *(o[name].eq(v[name]) for name in ("stride_x", "stride_y", "stride_out"))]
-        steps = (v.iterations - 1)[:isa.REGISTER_BITS]
-        span = packed.tiles_span(config, steps, self.parts.product.integer, c.diagonal)
+        span = packed.tiles_span(m, config, v.iterations, self.parts.product.integer, c.diagonal)
         reads = c.raw & (self.parts.memory == DRAM)
         return Mux(load, tile, Mux(reads, moves, length)), Mux(load, span, v.span_source)
 

@@ -9,7 +9,7 @@ from concord.hw.decode.instruction_check import InstructionCheck, Place, is_mem,
 from concord.hw.decode.loop_stack import LoopStack
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
-from concord.hw.dram import axi
+from concord.hw.lib.outside import Failure
 from concord.hw.lib.payloads import DRAM, ENTRIES, MVM, Fetched, Load, chain, indices, memory, reach_bits
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op
@@ -41,8 +41,8 @@ class Decoder(wiring.Component):
         counting: Out(1). High from the first decoded instruction to the end of the program.
 
     Timing:
-        Two cycles for each instruction, three more for each chain, and, for a product, six more and one for every 32
-        tiles. Two instructions are held in registers: what is known of the next one's word is found before it is the
+        Two cycles for each instruction, three more for each chain, two more if it reads what is packed in Dram, and,
+        for a product, six more and one for every 32 tiles. Two instructions are held in registers: what is known of the next one's word is found before it is the
         present one. So a jump costs five cycles, and a base register that is set two.
 
         The present instruction is started, and executed in the next cycle. Its errors are known two cycles after that,
@@ -59,7 +59,7 @@ class Decoder(wiring.Component):
             "start": In(1), "run": Out(1), "drained": In(1), "message_error": In(1),
             "running": Out(1), "done": Out(1), "error": Out(4), "error_address": Out(isa.END_BITS),
             "loaded": In(stream.Signature(Load)),
-            **({"memory_error": In(axi.Failure)} if config.dram_words else {}),
+            **({"memory_error": In(Failure)} if config.dram_words else {}),
             "instructions": Out(4), "chains": Out(1), "pushed": Out(isa.END_BITS), "counting": Out(1)})
 
     def elaborate(self, platform):
@@ -90,7 +90,7 @@ class Decoder(wiring.Component):
         self.stops = Signal(data.StructLayout(dict.fromkeys(("message", "instruction", "chain", *_STOPS), 1)))
         self.report, self.reported, self.report_address = Signal(), Signal(4), Signal(isa.END_BITS)
         self.jumps, emitted = Signal(), Signal.like(self.instructions)
-        self.lost = Signal(axi.Failure)  # an access to Dram that failed
+        self.lost = Signal(Failure)  # an access to Dram that failed
         self._take(m)
         self._execute(m)
         self._connect(m)
@@ -104,8 +104,9 @@ class Decoder(wiring.Component):
             m.d.sync += [self.place.eq(0), self.queued.eq(0)]
 
         with m.FSM(name="decode") as fsm:
+            sizes = ("PACKED", "SIZED") if self.config.dram_words else ()
             m.d.comb += [self.run.eq(Cat(fsm.ongoing(state) for state in (
-                "RUN", "SETTLE", "CHECKED", "MODES", "AGREED", "EMIT")).any()),
+                "RUN", "SETTLE", "CHECKED", "MODES", "AGREED", "EMIT", *sizes)).any()),
                          self.running.eq(~fsm.ongoing("IDLE"))]
             with m.State("IDLE"):
                 self._idle(m)
@@ -116,6 +117,9 @@ class Decoder(wiring.Component):
                     m.next = "DRAIN"
             with m.State("SETTLE"):  # the errors of the last instructions, and what is wrong with the chain, are found
                 m.next = "CHECKED"
+                if self.config.dram_words:
+                    with m.If(self._packed()):
+                        m.next = "PACKED"
                 with m.If(failed):
                     m.next = "DRAIN"
             with m.State("CHECKED"):
@@ -125,6 +129,8 @@ class Decoder(wiring.Component):
                     self._stop(m, "chain")
                 with m.Else():
                     self._admit(m)
+            if self.config.dram_words:
+                self._size(m, failed)
             with m.State("MODES"):
                 self._look_modes_up(m)
             with m.State("AGREED"):
@@ -305,6 +311,19 @@ class Decoder(wiring.Component):
             m.next = "SETTLE"
         with m.Elif(self.now.end):
             m.next = "DRAIN"
+
+    def _packed(self):
+        """Whether the chain reads packed tiles, entries or integers: its write says how many words these have."""
+        outside = self.builder.o.outside
+        return outside.load | (outside.raw & outside.reads.valid)
+
+    def _size(self, m, failed):
+        """States that wait until the end of what a chain reads packed from Dram is known."""
+        for state, following in (("PACKED", "SIZED"), ("SIZED", "CHECKED")):
+            with m.State(state):
+                m.next = following
+                with m.If(failed):
+                    m.next = "DRAIN"
 
     def _execute(self, m):
         """Execute the instruction that was started: bits of `now` say what it does."""

@@ -238,9 +238,11 @@ class InstructionCheck(wiring.Component):
         one = is_op(k, *operands) & field_of(f, "held").any() if config.more_functions else Const(0)
         others, sizes_of, reach = [*counts.values(), one], [], reach_bits(config)
         if config.dram_words:
-            packed, words = is_op(k, Op.V_WR) & field_of(f, "raw"), Signal(isa.REGISTER_BITS + 1)
-            m.d.sync += words.eq(entries_words(config, v.row_tiles, self.chain.mode.integer))
-            others, sizes_of = [*others, packed], [Mux(packed, words, 0)]
+            # The mode of the source is there in the cycle before `count` only; both sizes are there since long before.
+            words = [Signal(isa.REGISTER_BITS + 1, name=f"packed{integer}") for integer in range(2)]
+            m.d.sync += [size.eq(entries_words(config, v.row_tiles, integer)) for integer, size in enumerate(words)]
+            packed = is_op(k, Op.V_WR) & field_of(f, "raw")
+            others, sizes_of = [*others, packed], [Mux(packed, Mux(self.chain.mode.integer, words[1], words[0]), 0)]
             depths[Mem.BIAS_RF] = config.bias_words
         of_words, count = ~Cat(others).any(), Signal(reach)
         limits = [(size, is_op(k, op)) for op, size in operands.items()] + [

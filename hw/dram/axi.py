@@ -2,15 +2,11 @@
 
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Member, Out
-from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.machine.config import Config
 
 EDGE = 4096  #: No burst crosses a multiple of this many bytes.
 ADDRESS = 32  #: Bits of a byte address.
 INCR = 1  #: Code of bursts whose beats follow each other.
-
-#: An access that failed: `tag` is the address of its instruction.
-Failure = data.StructLayout({"valid": 1, "tag": ADDRESS_BITS})
 
 
 def burst() -> data.StructLayout:

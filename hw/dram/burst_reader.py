@@ -4,20 +4,17 @@ from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
-from concord.hw.dram.axi import ADDRESS, EDGE, Failure, burst, failed, read_beat
+from concord.hw.dram.axi import ADDRESS, EDGE, burst, failed, read_beat
+from concord.hw.lib.outside import WORDS, Failure, Range
 from concord.hw.lib.payloads import word
 from concord.hw.lib.queue import Queue
 from concord.spec.isa.instructions import ADDRESS_BITS
 from concord.spec.machine.config import Config
 
-WORDS = 32  #: Bits of an address of a word, and of a number of words.
 BEATS = 512  #: Beats that are under way or wait: as many as hide a latency of 400 cycles.
 LONGEST = 64  #: Most beats of a burst.
 BURSTS = 32  #: Bursts under way.
 JOBS = 4  #: Ranges under way.
-
-#: Words of Dram, one at least, for the instruction at the address `tag`; `last`: the last range of its chain.
-Range = data.StructLayout({"first": WORDS, "count": WORDS, "tag": ADDRESS_BITS, "last": 1})
 
 
 class State(enum.Enum):

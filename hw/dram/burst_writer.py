@@ -4,8 +4,9 @@ from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
-from concord.hw.dram.axi import ADDRESS, EDGE, Answer, Failure, burst, failed, write_beat
-from concord.hw.dram.burst_reader import BURSTS, LONGEST, WORDS, Range
+from concord.hw.dram.axi import ADDRESS, EDGE, Answer, burst, failed, write_beat
+from concord.hw.dram.burst_reader import BURSTS, LONGEST
+from concord.hw.lib.outside import WORDS, Failure, Range
 from concord.hw.lib.payloads import word
 from concord.hw.lib.queue import Queue
 from concord.spec.isa.instructions import ADDRESS_BITS

@@ -4,9 +4,10 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
-from concord.hw.dram.axi import ADDRESS, INCR, Failure, bus
-from concord.hw.dram.burst_reader import BurstReader, Range
+from concord.hw.dram.axi import ADDRESS, INCR, bus
+from concord.hw.dram.burst_reader import BurstReader
 from concord.hw.dram.burst_writer import ROOM, BurstWriter
+from concord.hw.lib.outside import Failure, Range
 from concord.hw.lib.payloads import word
 from concord.spec.machine.config import Config
 

@@ -5,9 +5,9 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.dram.gearbox import Gearbox
 from concord.hw.dram.packed import codes_words, exponents_words
-from concord.hw.dram.range_walker import Walk
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET, MoveJob
+from concord.hw.lib.outside import Walk
 from concord.hw.lib.payloads import ENTRY_READ, entry_reads, word
 from concord.spec.isa.instructions import LONG_BITS, REGISTER_BITS
 from concord.spec.machine import timing

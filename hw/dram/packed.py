@@ -1,5 +1,7 @@
 """Numbers of words of Dram that packed tiles, entries and integers fill: `spec.isa.dram` in hardware."""
 
+from itertools import product
+
 from amaranth import *
 from amaranth.utils import exact_log2
 from concord.spec.isa import dram
@@ -12,10 +14,17 @@ def tile_words(config: Config, integer, diagonal):
     return Mux(diagonal, Mux(integer, sizes[1][1], sizes[1][0]), Mux(integer, sizes[0][1], sizes[0][0]))
 
 
-def tiles_span(config: Config, steps, integer, diagonal):
-    """Words from the first of the tiles of a chain to its last one, `steps` tiles later."""
-    spans = [[_times(steps, dram.tile_words(config, integer=bool(i), diagonal=bool(d))) for i in range(2)]
-             for d in range(2)]
+def tiles_span(m, config: Config, tiles, integer, diagonal):
+    """Words from the first of the tiles of a chain to its last one; it follows the number of tiles two cycles later.
+
+    The spans in all modes are registers, so that the mode chooses at once.
+    """
+    steps, spans = Signal.like(tiles), [[], []]
+    m.d.sync += steps.eq(tiles - 1)
+    for d, i in product(range(2), range(2)):
+        words = dram.tile_words(config, integer=bool(i), diagonal=bool(d))
+        spans[d].append(Signal(len(tiles) + words.bit_length(), name=f"tiles_span{d}{i}"))
+        m.d.sync += spans[d][i].eq(_times(steps, words))
     return Mux(diagonal, Mux(integer, spans[1][1], spans[1][0]), Mux(integer, spans[0][1], spans[0][0]))
 
 

@@ -1,18 +1,12 @@
 """Walks through the words of Dram that a chain reads or writes, range by range."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.dram.burst_reader import WORDS, Range
-from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
+from concord.hw.lib.outside import WORDS, Range, Walk
+from concord.spec.isa.instructions import REGISTER_BITS
 
 ENOUGH = 7  #: Logarithm of the number of words at which a range is long enough.
-
-#: The words of a chain: `words` for each iteration, from `first` on. `inc`: iterations move. `tag`: of all ranges.
-Walk = data.StructLayout({
-    "first": WORDS, "inc": 1, "words": REGISTER_BITS + 1, "tag": ADDRESS_BITS,
-    **dict.fromkeys(("iterations", "iterations_x"), REGISTER_BITS),
-    **dict.fromkeys(("stride_x", "stride_y"), REGISTER_BITS + 1)})
 
 
 class RangeWalker(wiring.Component):

@@ -3,12 +3,12 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.dram.burst_reader import WORDS, Range
 from concord.hw.dram.mover import Mover
-from concord.hw.dram.range_walker import RangeWalker, Walk
+from concord.hw.dram.range_walker import RangeWalker
 from concord.hw.dram.tile_unpacker import TileUnpacker
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET, LoadJob, MoveJob, waiting
+from concord.hw.lib.outside import WORDS, Range, Walk
 from concord.hw.lib.payloads import entry_reads, word
 from concord.hw.lib.pipeline import delay_control
 from concord.hw.lib.queue import Queue, through_queue

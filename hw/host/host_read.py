@@ -3,8 +3,8 @@
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.dram.burst_reader import Range
 from concord.hw.lib import message_payloads
+from concord.hw.lib.outside import Range
 from concord.hw.lib.payloads import ENTRY_READ, address_bits, entry_reads, index_of, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import vector_reads

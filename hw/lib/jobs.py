@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from amaranth import *
 from amaranth.lib import data
-from concord.hw.dram.range_walker import Walk
 from concord.hw.lib import payloads
+from concord.hw.lib.outside import Walk
 from concord.spec.isa.instructions import ADDRESS_BITS, LONG_BITS, REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config

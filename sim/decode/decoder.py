@@ -6,9 +6,10 @@ from itertools import islice
 
 import cocotb
 import numpy as np
+from concord.hw.lib.outside import Failure
 from concord.hw.lib.payloads import Fetched, Load
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.sim.drivers.bench import CONFIG, Packer
+from concord.sim.drivers.bench import CONFIG, Packer, assert_equal
 from concord.sim.drivers.stream import Sink, StreamSource, clock, reset, start
 from concord.sim.stimulus import random_values
 from concord.sim.stimulus.chains import fields, meaning
@@ -19,6 +20,7 @@ from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
+from concord.spec.isa.disassembler import disassemble
 from concord.spec.isa.instructions import WORD, Error
 from concord.spec.isa.rules import Violation
 
@@ -35,7 +37,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 CHAIN, TILE = Packer(chain_layout(CONFIG)), Packer(Load)
-INSTRUCTION = Packer(Fetched)
+INSTRUCTION, FAILURE = Packer(Fetched), Packer(Failure)
 MOST = 300  #: Most chains of one program.
 
 
@@ -59,15 +61,22 @@ class Bench:
         self.loaded = StreamSource(dut, "loaded", stall=stall)
         self.modes = [False] * CONFIG.matrix_tiles
         dut.start.value = dut.message_error.value = dut.drained.value = dut.i__valid.value = 0
+        if CONFIG.dram_words:
+            dut.memory_error.value = 0
 
     async def load(self, tile_modes: list[bool]):
         """Write the modes of all tiles into the unit."""
         self.modes = list(tile_modes)
         await self.loaded.send(*(TILE.join({"tile": t, "integer": mode}) for t, mode in enumerate(tile_modes)))
 
-    async def run(self, program: list[int]) -> dict[str, int]:
-        """Feed a program as the instruction fetch does until the decoder is done, and return its event counts."""
-        dut, address = self.dut, 0
+    async def run(self, program: list[int], drained: float = 0.2) -> dict[str, int]:
+        """Feed a program as the instruction fetch does until the decoder is done, and return its event counts.
+
+        Args:
+            program: Instruction words.
+            drained: Probability of a cycle in which all chains are finished; `self.drained` changes it later.
+        """
+        dut, address, self.drained = self.dut, 0, drained
         count = dict.fromkeys(("instructions", "chains", "pushed"), 0)
         dut.start.value = 1
         await clock(dut)
@@ -87,7 +96,7 @@ class Bench:
                 dut.i__valid.value = 0
             for name in count:
                 count[name] += int(getattr(dut, name).value)
-            dut.drained.value = int(self.random.random() < 0.2)
+            dut.drained.value = int(self.random.random() < self.drained)
             await clock(dut)
         return count
 
@@ -100,12 +109,13 @@ class Bench:
         count = await self.run(program)
         await clock(self.dut, 2)
         self.modes = sequencer.modes
-        assert (Error(int(self.dut.error.value)), int(self.dut.error_address.value)) == (error, address)
+        assert (Error(int(self.dut.error.value)), int(self.dut.error_address.value)) == (error, address), disassemble(program)
         assert self.dut.done.value
         got = [CHAIN.of(payload) for payload in self.chains.queue]
         self.chains.queue.clear()
         for chain, record in zip(chains, got, strict=True):
             want = CHAIN.of(CHAIN.join(fields(CONFIG, chain)))
+            assert_equal("chain", meaning(record), meaning(want), address=chain.address)
             assert meaning(record) == meaning(want), f"chain at {chain.address}"
         assert count == {"chains": len(chains), "instructions": sequencer.executed,
                          "pushed": sum(chain.pushes for chain in chains)}
@@ -174,3 +184,32 @@ async def message_error_stops(dut):
     dut.message_error.value = 0
     await reset(dut)
     assert await bench.compare(assemble("end")) == Error.NONE
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms", skip=not CONFIG.dram_words)
+@cocotb.parametrize(late=[0, 1])
+async def memory_error_stops(dut, late):
+    """The first failed access to Dram stops the program with its tag as the address; the next program is not affected.
+
+    A late failure comes when the program has ended and its chains have not.
+    """
+    bench, rng = Bench(dut, 0.0), np.random.default_rng(cocotb.RANDOM_SEED)
+    await start(dut)
+    for _ in range(20):
+        running = cocotb.start_soon(bench.run(assemble("end" if late else (
+            "loop 60000\ns_wr Rows, 1\nv_rd NetQ\nv_wr NetQ\nend_chain\nend_loop\nend")), drained=0.0 if late else 0.2))
+        await clock(dut, int(rng.integers(20, 60) if late else rng.integers(5, 100)))
+        tags = [int(tag) for tag in rng.integers(0, 1 << 16, 2)]
+        for tag in tags:
+            dut.memory_error.value = FAILURE.join({"valid": 1, "tag": tag})
+            await clock(dut)
+            dut.memory_error.value = FAILURE.join({"valid": 0, "tag": int(rng.integers(1 << 16))})
+            await clock(dut, int(rng.integers(1, 4)))
+        bench.drained = 0.2
+        await running
+        await clock(dut, 2)
+        assert (int(dut.error.value), int(dut.error_address.value)) == (Error.MEMORY, tags[0])
+        assert dut.done.value
+        bench.chains.queue.clear()
+        bench.modes = [False] * CONFIG.matrix_tiles
+        assert await bench.compare(assemble("v_rd NetQ\nv_wr NetQ\nend_chain\nend")) == Error.NONE

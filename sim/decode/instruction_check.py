@@ -16,6 +16,7 @@ from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.check import Sequencer, check
+from concord.spec.isa.dram import entries_words
 from concord.spec.isa.instructions import SPECS, Error, Instruction, Op, decode, encode
 from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.isa.rules import Violation
@@ -36,7 +37,9 @@ def after(program: list[int]) -> tuple[dict, dict]:
         where["loops"] += (op == Op.LOOP) - (op == Op.END_LOOP)
         if op in (Op.V_RD, Op.M_RD):
             where |= {"open": 1, "length": 1, "position": 0, "closed": 0, "written": 0, "writes": 0}
+            outside = {"raw": instruction.raw} if CONFIG.dram_words else {}
             so_far = {"matrix": op == Op.M_RD, "memory": INDEX[mem], "writes": {},
+                      **({"outside": outside} if outside else {}),
                       "mode": {"integer": instruction.integer, "unsigned": instruction.unsigned}}
         elif op == Op.END_CHAIN:
             where, so_far = {"loops": where["loops"]}, {}
@@ -52,6 +55,8 @@ def after(program: list[int]) -> tuple[dict, dict]:
                 where["writes"] += 1
                 so_far |= {"net": 1} if mem == Mem.NET_Q else {}
                 so_far |= {"entries": {"valid": 1}} if mem == Mem.VECTOR_RF else {}
+                if mem == Mem.DRAM:
+                    so_far["outside"] = {"raw": instruction.raw, "writes": {"valid": 1}}
                 if mem in VRFS:
                     so_far["writes"] |= {INDEX[mem]: {"valid": 1}}
     return where, so_far
@@ -65,7 +70,7 @@ def sum_outside(before: list[int], word: int, modes: list[bool]) -> bool:
     state = Sequencer(CONFIG, before, list(modes))
     with suppress(Violation):  # the walk stops after the last instruction
         deque(state.walk(repeat=False), 0)
-    return not 0 <= state.bases[isa.base_number(instruction)] + isa.increment(instruction) < 1 << isa.REGISTER_BITS
+    return not 0 <= state.bases[isa.base_number(instruction)] + isa.increment(instruction) < 1 << isa.base_bits(CONFIG)
 
 
 def candidate(rng: np.random.Generator, program: list[int], address: int) -> int:
@@ -79,7 +84,8 @@ def candidate(rng: np.random.Generator, program: list[int], address: int) -> int
         case 2:
             word = int(rng.integers(max(Op) + 1)) | int(rng.integers(12)) << 16
         case 3:
-            word = program[address] ^ 1 << int(rng.integers(8, 16))  # a bit of the modes or of the base
+            # A bit of the modes or of the base.
+            word = program[address] ^ 1 << int(rng.choice((*range(8, 16), *((24, 25) if CONFIG.dram_words else ()))))
         case 4:
             word = encode(Instruction(op=Op.S_ADD, mem=int(rng.choice(list(isa.Reg))), a=int(rng.integers(1 << 16))))
     return word
@@ -154,3 +160,29 @@ async def ranges(dut):
         end = first + values[counts.get(op, "words")] + values["span_vec" if op == Op.V_WR else "span_out"] * inc
         assert int(dut.end.value) == end
         assert int(dut.beyond.value) == (end > size), op.name
+
+
+@cocotb.test(skip=not CONFIG.dram_words)
+async def ranges_of_dram(dut):
+    """The same for writes of words and packed entries to Dram, and of integers to BiasRf, near both ends of 32 bits."""
+    rng, last = np.random.default_rng(cocotb.RANDOM_SEED), {Mem.DRAM: CONFIG.dram_words, Mem.BIAS_RF: CONFIG.bias_words}
+    dut.outside.value = dut.place.value = 0
+    await begin(dut)
+    beyond = 0
+    for _ in range(1000):
+        mem = Mem.DRAM if rng.random() < 0.7 else Mem.BIAS_RF
+        size, raw, integer, inc = last[mem], int(mem == Mem.DRAM and rng.random() < 0.5), *map(int, rng.integers(0, 2, 2))
+        values = {"words": int(rng.integers(1, 40)), "row_tiles": int(rng.integers(1, 20)),
+                  "span_out": int(rng.choice((0, 3, rng.integers(1 << 32))) if rng.random() < 0.3 else rng.integers(20))}
+        count = entries_words(CONFIG, values["row_tiles"], integer=bool(integer)) if raw else values["words"]
+        end = int(rng.choice((size, size + 1, size - 1, 1 << 32, count + 3)))
+        first = min(max(0, end - count - values["span_out"] * inc), (1 << isa.base_bits(CONFIG) + 1) - 1)
+        dut.word.value = encode(Instruction(op=Op.V_WR, mem=mem, inc=inc, raw=raw))
+        dut.address.value, dut.values.value = first, VALUES.join(values)
+        dut.chain.value = CHAIN.join({"mode": {"integer": integer}, "memory": INDEX[Mem.VECTOR_RF]})
+        await clock(dut, SETTLED)
+        end = first + count + values["span_out"] * inc
+        assert int(dut.end.value) == end
+        assert int(dut.beyond.value) == (end > size), mem.name
+        beyond += end > size
+    assert 200 < beyond < 800

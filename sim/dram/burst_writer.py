@@ -6,9 +6,10 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 import cocotb
-from concord.hw.dram.axi import EDGE, Failure, burst, write_beat
-from concord.hw.dram.burst_reader import LONGEST, Range
+from concord.hw.dram.axi import EDGE, burst, write_beat
+from concord.hw.dram.burst_reader import LONGEST
 from concord.hw.dram.burst_writer import BUFFER, ROOM, BurstWriter
+from concord.hw.lib.outside import Failure, Range
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import StreamSource, clock, every_cycle, start, until
 

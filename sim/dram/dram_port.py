@@ -8,9 +8,10 @@ from dataclasses import replace
 import cocotb
 from amaranth.lib import data
 from cocotbext.axi import AxiBus, AxiRam
-from concord.hw.dram.axi import EDGE, INCR, Failure
-from concord.hw.dram.burst_reader import LONGEST, Range
+from concord.hw.dram.axi import EDGE, INCR
+from concord.hw.dram.burst_reader import LONGEST
 from concord.hw.dram.dram_port import READERS, DramPort
+from concord.hw.lib.outside import Failure, Range
 from concord.sim.drivers.axi_stream import pauses
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start, until

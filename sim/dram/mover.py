@@ -12,11 +12,11 @@ from concord.hw.dram.mover import LANDED, Mover
 from concord.hw.dram.range_walker import Walk
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET, MoveJob
-from concord.hw.lib.payloads import ENTRY_READ, address_bits, entry, entry_reads, word
+from concord.hw.lib.payloads import address_bits, word
+from concord.sim.dram.memory_models import Dram, Entries
 from concord.sim.dram.range_walker import words_of
-from concord.sim.drivers.bench import CONFIG, Packer, loaded, pack, stored, unpack
+from concord.sim.drivers.bench import CONFIG, Packer, loaded, pack, unpack
 from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start
-from concord.sim.stimulus.random_values import legal
 from concord.spec.isa.dram import bias_words, entries_words, words_of_bits
 from concord.spec.machine import timing
 
@@ -31,13 +31,13 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "(wait == LANDED) & (unanswered == 0)", "new": "wait == LANDED"},
     {"old": "self.line + Mux(exponents, 0, self.exponents_size)", "new": "self.line"},
     {"old": "box.i.p.eq(Mux(there, bits, 0))", "new": "box.i.p.eq(bits)"},
-    {"old": "left.eq(left - 1), there.eq(1), entry.eq", "new": "there.eq(1), entry.eq"},
-    {"old": "(codes.o.valid & (exponents.o.valid | self.present.integer)", "new": "(codes.o.valid"},
+    {"old": "at.eq(self.row), left.eq(self.present.entries)",
+     "new": "at.eq(self.present.row.first), left.eq(self.present.entries)"},
+    {"old": "codes.o.valid & (exponents.o.valid | self.present.integer) &", "new": "codes.o.valid &"},
 )
 
 FORMAT, N, ENTRIES = CONFIG.activations, CONFIG.native_dim, bool(CONFIG.vector_rf)
-JOB, WALK, ENTRY = Packer(MoveJob), Packer(Walk), entry(CONFIG)
-REQUEST = Packer(entry_reads(CONFIG).members["request"].shape)
+JOB, WALK = Packer(MoveJob), Packer(Walk)
 BIAS, ENTRY_WRITE = message_payloads.bias(CONFIG), message_payloads.entry_write(CONFIG)
 QUIET = timing.product(CONFIG) + CONFIG.vector_words  #: Cycles in which results of earlier products land.
 KINDS = ("bias", "in", "out") if ENTRIES else ("bias",)
@@ -57,9 +57,8 @@ class Chip:
     """
 
     def __init__(self, dut, stall: float, latency: int):
-        self.dut, self.stall, self.latency, self.random = dut, stall, latency, random.Random(cocotb.RANDOM_SEED)
-        self.rng = np.random.default_rng(cocotb.RANDOM_SEED)
-        self.dram, self.entries, self.cycle, self.moved = {}, {}, 0, 0  # `moved`: cycle of the last write on the chip
+        self.dut, self.latency, self.random = dut, latency, random.Random(cocotb.RANDOM_SEED)
+        self.dram, self.cycle, self.moved = Dram(), 0, 0  # `moved`: cycle of the last write on the chip
         reads, writes = ("codes",) + ("exponents",) * ENTRIES, ("entry_write",) * ENTRIES
         self.jobs = StreamSource(dut, "job", stall=stall)
         self.words = {name: StreamSource(dut, name, stall=stall) for name in reads}
@@ -67,42 +66,31 @@ class Chip:
         self.bias = Sink(dut, "bias")  # BiasRf takes a word in every cycle
         self.written = {name: Sink(dut, name, stall=stall) for name in writes}
         self.stored = Sink(dut, "stored", stall=stall) if ENTRIES else None
-        self.stores, self.answers, self.reading = deque(), deque(), deque([None] * (ENTRY_READ - 1))
+        self.vectors, self.stores, self.answers = Entries(dut, stall) if ENTRIES else None, deque(), deque()
         self.counts, self.finished, self.begun = {"entry_read": 0, "entry_written": 0}, [], []
         if ENTRIES:
-            dut.written.value = dut.entries__grant.value = 0
+            dut.written.value = 0
         every_cycle(dut, self.step)
-
-    def word(self, address: int) -> int:
-        """A word of Dram."""
-        return self.dram.setdefault(address, self.random.getrandbits(16 * CONFIG.mfu_lanes))
-
-    def numbers(self, first: int, count: int) -> np.ndarray:
-        """Words of Dram, uint16[count, M]."""
-        return unpack(word(CONFIG), [self.word(first + k) for k in range(count)]).astype(np.uint16)
-
-    def entry(self, address: int) -> tuple[np.ndarray, int]:
-        """Mantissas int64[N] and the stored exponent of an entry."""
-        if address not in self.entries:
-            mantissas = legal(self.rng.integers(FORMAT.lowest, FORMAT.highest + 1, N), FORMAT)
-            self.entries[address] = mantissas, int(self.rng.integers(1 << FORMAT.exponent_bits))
-        return self.entries[address]
 
     def step(self):
         """What happens at a rising edge."""
         dut, self.cycle = self.dut, self.cycle + 1
+        if dut.rst.value:
+            return
         if dut.job__valid.value and dut.job__ready.value:
             self.begun.append(self.cycle)
         for name in self.words:
             while self.walks[name].queue:
                 assert dut.busy.value
-                self.words[name].put(*map(self.word, words_of(WALK.of(self.walks[name].queue.popleft()))))
+                self.words[name].put(*map(self.dram.word, words_of(WALK.of(self.walks[name].queue.popleft()))))
         writes = [name for name in ("bias", *self.written) if getattr(dut, f"{name}__valid").value]
         if writes:
             self.moved = self.cycle
             assert self.cycle - self.begun[-1] >= QUIET, "results of earlier products are on their way"
         if ENTRIES:
-            self._read(), self._store()
+            reads = self.vectors.step()
+            assert not reads or self.cycle - self.begun[-1] >= QUIET
+            self._store()
             for name in self.counts:
                 self.counts[name] += int(getattr(dut, name).value)
         if int(dut.done.value) != len(self.finished) % (1 << TICKET):
@@ -111,28 +99,13 @@ class Chip:
             assert self.cycle - self.moved > LANDED
             self.finished.append(self.cycle)
 
-    def _read(self):
-        """Read an entry of VectorRf."""
-        dut, request = self.dut, REQUEST.of(int(self.dut.entries__request.value))
-        taken = request["valid"] and dut.entries__grant.value
-        assert not request["valid"] or self.cycle - self.begun[-1] >= QUIET
-        self.reading.append(request["address"] if taken else None)
-        due = self.reading.popleft()
-        if due is None:
-            dut.entries__entry.value = self.random.getrandbits(ENTRY.size)
-        else:
-            mantissas, exponent = self.entry(due)
-            dut.entries__entry.value, = pack(ENTRY, {
-                "mantissas": stored(mantissas, FORMAT)[None], "exponent": np.array([exponent])})
-        dut.entries__grant.value = int(self.random.random() >= self.stall)
-
     def _store(self):
         """Write words to Dram, and answer once all words of a walk are there."""
         while self.walks["store"].queue:
             self.stores.append(deque(words_of(WALK.of(self.walks["store"].queue.popleft()))))
         while self.stored.queue:
             assert self.stores, "a word that has no place in Dram"
-            self.dram[self.stores[0].popleft()] = self.stored.queue.popleft()
+            self.dram.contents[self.stores[0].popleft()] = self.stored.queue.popleft()
             if not self.stores[0]:
                 self.stores.popleft()
                 self.answers.append(self.cycle + self.random.randint(1, self.latency))
@@ -150,12 +123,12 @@ def drawn(chance: random.Random, kind: str) -> dict:
     inside = chance.randrange(8)
     job = {"writes": kind == "out", "bias": kind == "bias", "integer": integer, "entries": entries, "words": words,
            "iterations": x * y, "iterations_x": x, "tag": chance.randrange(99)}
-    place = {"first": chance.randrange(1 << 31), "size": size}
+    first = chance.randrange(1 << 31)
     if kind == "out":
         job["row"] = {"first": inside, "stride_x": chance.choice((0, 1, entries)), "stride_y": chance.randrange(4)}
-        job["line"] = {"first": place["first"], "step": chance.choice((0, size, size + 3)), "skip": chance.randrange(9)}
+        job["line"] = {"first": first, "step": chance.choice((0, size, size + 3)), "skip": chance.randrange(9)}
     else:
-        job["row"] = {"first": place["first"], "stride_x": chance.choice((0, 1, size, size + 3)),
+        job["row"] = {"first": first, "stride_x": chance.choice((0, 1, size, size + 3)),
                       "stride_y": chance.choice((0, x * size, 65535))}
         job["line"] = {"first": inside, "step": chance.choice((0, 1, entries)), "skip": chance.randrange(9)}
     return job
@@ -173,7 +146,7 @@ def places(job: dict):
 async def run_bias(chip: Chip, job: dict):
     """Check a job that writes BiasRf."""
     for source, target in places(job):
-        words = chip.numbers(source, bias_words(job["words"]))
+        words = chip.dram.numbers(source, bias_words(job["words"]))
         wanted = wrap(words.view("<i4").astype(np.int64).reshape(-1, CONFIG.mfu_lanes), CONFIG.bias_bits)
         found = unpack(BIAS, await chip.bias.receive(job["words"]))
         assert found["address"].tolist() == list(range(target, target + job["words"]))
@@ -184,7 +157,7 @@ async def run_in(chip: Chip, job: dict):
     """Check a job that writes entries."""
     count, integer = job["entries"], bool(job["integer"])
     for source, target in places(job):
-        words = chip.numbers(source, entries_words(CONFIG, count, integer=integer))
+        words = chip.dram.numbers(source, entries_words(CONFIG, count, integer=integer))
         codes, exponents = unpack_entries(CONFIG, FORMAT, words, count * N, 0 if integer else count)
         found = unpack(ENTRY_WRITE, await chip.written["entry_write"].receive(count))
         assert found["address"].tolist() == list(range(target, target + count))
@@ -198,10 +171,10 @@ async def run_out(chip: Chip, job: dict):
     while len(chip.finished) == finished:
         await clock(chip.dut)
     for source, target in places(job):
-        mantissas, exponents = zip(*(chip.entry(source + k) for k in range(count)), strict=True)
+        mantissas, exponents = zip(*(chip.vectors.entry(source + k) for k in range(count)), strict=True)
         words = pack_entries(CONFIG, FORMAT, np.array(mantissas), [] if job["integer"] else exponents)
         expected |= {target + k: value for k, value in enumerate(pack(word(CONFIG), words))}
-    assert {address: chip.dram.get(address) for address in expected} == expected
+    assert {address: chip.dram.contents.get(address) for address in expected} == expected
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

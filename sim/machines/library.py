@@ -125,7 +125,8 @@ class Library:
     """
 
     def __init__(self, config: Config, *, dut: Component | None = None, text: str | None = None, seed: int = 0,
-                 gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0, memory: Memory = Memory()):
+                 gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0,
+                 memory: Memory = Memory()):
         self.config = config
         if text is None:
             text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)

@@ -5,6 +5,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from concord.sim.stimulus.dram_chains import any_dram_chain, dram_bases
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer, check
@@ -29,7 +30,8 @@ def moving_loops(config: Config, rng: np.random.Generator, modes: list[bool]) ->
     words = legal_chain(config, rng, modes)
     start = next(k for k, word in enumerate(words) if decode(word).op != Op.S_WR)
     nesting = int(rng.integers(1, LOOP_DEPTH + 1))
-    moves = [f"s_add Base{rng.integers(1, 4)}, {rng.choice((1, 1, 2, config.vector_words, -1, 400))}"
+    steps = (1, 1, 2, config.vector_words, -1, 400, *((70_000, -65_536) if config.dram_words else ()))
+    moves = [f"s_add Base{rng.integers(1, 4)}, {rng.choice(steps)}"
              for _ in range(nesting)]
     loops = [f"loop {count}" for count in rng.integers(1, 4, nesting)]
     ends = [line for move in moves for line in (move, "end_loop")]
@@ -57,6 +59,9 @@ def any_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> li
     """
     shape = _shape(config, rng)
     bases = {f"Base{k}": int(rng.integers(6)) for k in (1, 2, 3)}
+    if config.dram_words and rng.random() < 0.4:
+        lines = [f"s_wr {name}, {value}" for name, value in (shape | dram_bases(config, rng)).items()]
+        return assemble("\n".join([*lines, any_dram_chain(config, rng)]))
     source = _SOURCES[rng.choice(3, p=(0.6, 0.25, 0.15))]
     lines = [f"s_wr {name}, {value}" for name, value in (shape | bases).items()]
     lines += _source(config, rng, source) + _reader(config, rng, source, modes)

@@ -1,6 +1,7 @@
 """Programs that are just within the limits of a machine, or one step beyond."""
 
-from concord.spec.isa.instructions import LOOP_DEPTH, SPECS
+from concord.spec.isa.dram import entries_words, tile_words
+from concord.spec.isa.instructions import LONG_BITS, LOOP_DEPTH, SPECS
 from concord.spec.isa.memories import MEMORY_NAMES, VRFS, depth
 from concord.spec.machine.config import Config
 
@@ -41,6 +42,8 @@ def limits(config: Config, beyond: int) -> list[str]:
         bodies.append(f"s_wr Rows, {rows}\nv_rd NetQ\nv_softmax\n{_OUT}")
     if config.vector_rf:
         bodies += _entries(config, beyond)
+    if config.dram_words:
+        bodies += _outside(config, beyond)
     return [f"s_wr Rows, {config.mfu_lanes}\ns_wr StrideOut, 1\n{body}end\n" for body in bodies]
 
 
@@ -69,4 +72,33 @@ def _entries(config: Config, beyond: int) -> list[str]:
         name, end = MEMORY_NAMES[mem], depth(config, mem) - 1 + beyond
         bodies += [f"{window}v_rd {name}, {end - 7}\nv_pool_max\n{_OUT}",
                    f"{window}v_rd {name}, 1\nv_pool_max\nv_wr {name}, {9 - beyond}\nend_chain\n"]
+    return bodies
+
+
+def _outside(config: Config, beyond: int) -> list[str]:
+    """Bodies that use Dram up to its end, base registers up to theirs, or write beside what they read."""
+    last, tiles = config.dram_words - 1 + beyond, config.matrix_tiles
+    base = f"s_wr Base2, {last - 99}\n"  # 99 + Base2 is the last word
+    moved = "set_iterations 4, 2\ns_wr StrideX, 2\ns_wr StrideY, 5\n"  # 7 further words
+    bodies = [
+        f"{base}v_rd Dram, 99 + Base2\n{_OUT}", f"{base}v_rd NetQ\nv_wr Dram, 99 + Base2\nend_chain\n",
+        f"{base}{moved}v_rd_inc Dram, 92 + Base2\n{_OUT}", f"{base}v_rd Dram, 98 + Base2, raw\nv_wr BiasRf, 0\nend_chain\n",
+        f"{base}{moved}v_rd_inc Dram, 91 + Base2, raw\nv_wr BiasRf, 0\nend_chain\n",
+        f"{_TWICE}s_wr StrideOut, 3\n{base}v_rd NetQ\nv_relu1\nv_wr_inc Dram, 96 + Base2\nv_wr NetQ\nend_chain\n",
+        f"{_TWICE}s_wr StrideOut, 3\nv_rd Dram, 0, raw\nv_wr_inc BiasRf, {config.bias_words - 4 + beyond}\nend_chain\n",
+        f"{_TWICE}m_rd Dram, 0\nm_wr MatrixRf, {tiles - 2 + beyond}\nend_chain\n",
+        f"v_rd Dram, 1\nv_wr Dram, {2 - beyond}\nend_chain\n", f"v_rd Dram, 5\nv_relu0\nv_wr Dram, {4 + beyond}\n{_OUT}",
+        f"s_wr Base1, {(1 << LONG_BITS) - 2 + beyond}\ns_add Base1, 1\n",
+        f"s_wr Base1, 70000\ns_add Base1, {-70000 - beyond}\n"]
+    for integer in (False, True):
+        mode = ", integer" * integer
+        for diagonal in (False, True):
+            words = tile_words(config, integer=integer, diagonal=diagonal)
+            bodies.append(f"s_wr Base1, {last + 1 - 3 * words}\nset_iterations 3\nm_rd_inc Dram, 0 + Base1\n"
+                          f"m_wr MatrixRf, 0{mode}{', diagonal' * diagonal}\nend_chain\n")
+        if config.vector_rf:
+            words = entries_words(config, 2, integer=integer)
+            there = f"s_wr Rows, {config.native_dim + 1}\ns_wr Base1, {last + 1 - words - 3}\n{_TWICE}s_wr StrideX, 3\ns_wr StrideOut, 3\n"
+            bodies += [f"{there}v_rd_inc Dram, 0 + Base1, raw\nv_wr VectorRf, 0{mode}\nend_chain\n",
+                       f"{there}v_rd VectorRf, 0{mode}\nv_wr_inc Dram, 0 + Base1, raw\nend_chain\n"]
     return bodies

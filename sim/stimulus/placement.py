@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from concord.sim.stimulus.dram_region import DramRegion
 from concord.spec.isa.chain import Chain, Registers
 from concord.spec.isa.instructions import BASES, REGISTER_BITS, SPECS, Instruction, Op
 from concord.spec.isa.memories import QUEUES, Mem, depth
@@ -24,10 +25,14 @@ class Placement:
     Args:
         config: Configuration of the machine.
         rng:    Source of all random choices.
+
+    Attributes:
+        outside: The region of Dram that chains use; None on machines without Dram.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator):
         self.config, self.rng = config, rng
+        self.outside = DramRegion(config, rng) if config.dram_words else None
 
     def shape(self, most_words: int, step: int = 1) -> Registers:
         """Random registers of a chain of at most `most_words` words; source strides are multiples of `step`."""
@@ -74,32 +79,34 @@ class Placement:
     def source(self, shape: Registers, mem: Mem, follower: Instruction = _OUT, step: int = 1) -> Instruction:
         """A `v_rd` of this memory for a chain that goes on with `follower`; addresses are multiples of `step`."""
         mode = self.mode() if mem == Mem.VECTOR_RF and follower.op != Op.MV_MUL else {}
-        return self._placed(shape, Instruction(op=Op.V_RD, mem=mem, **mode), follower, step)
+        return self.placed(shape, Instruction(op=Op.V_RD, mem=mem, **mode), follower, step)
 
     def operation(self, shape: Registers, op: Op) -> Instruction:
         """A point-wise operation, with a random address if it has an operand."""
         if not SPECS[op].operand:
             return Instruction(op=op)
         held = self.config.more_functions and self.rng.random() < 0.3  # machines without it draw nothing
-        return self._placed(shape, Instruction(op=op, held=int(held)))
+        return self.placed(shape, Instruction(op=op, held=int(held)))
 
     def write(self, shape: Registers, mem: Mem, source: list[Instruction]) -> Instruction:
         """A `v_wr` to this memory for a chain that begins with `source`; it seldom writes what a gather reads."""
         mode, avoid = self.mode() if mem == Mem.VECTOR_RF else {}, None
         chain = Chain.resolve(self.config, 0, (*source, _OUT), shape)
-        if mem == chain.source.mem and (mem == Mem.VECTOR_RF or chain.gathers):
+        if mem == chain.source.mem and (mem in (Mem.VECTOR_RF, Mem.DRAM) or chain.gathers):
             avoid = chain.source_span()
-        return self._placed(shape, Instruction(op=Op.V_WR, mem=mem, **mode), avoid=avoid)
+        return self.placed(shape, Instruction(op=Op.V_WR, mem=mem, **mode), avoid=avoid)
 
-    def _placed(self, shape, instruction, follower=_OUT, step=1, avoid=None) -> Instruction:
+    def placed(self, shape, instruction, follower=_OUT, step=1, avoid=None) -> Instruction:
         """The instruction at a random address of its memory, which advances with the iterations or not."""
         mem = instruction.mem or SPECS[instruction.op].operand
         if mem in QUEUES:
             return instruction
         inc = int(self.rng.random() < (0.7 if shape.iterations > 1 else 0.1))
         lengths = [self._length(shape, replace(instruction, inc=moving), follower) for moving in (0, inc)]
-        size = depth(self.config, mem)
+        size = len(self.outside.free) if mem == Mem.DRAM else depth(self.config, mem)
         inc, length = (inc, lengths[1]) if lengths[1] <= size else (0, lengths[0])
+        if mem == Mem.DRAM:
+            return replace(instruction, inc=inc, a=self.outside.address(length, avoid=avoid))
         return replace(instruction, inc=inc, a=self._address(size - length, length, step, avoid))
 
     def _length(self, shape, instruction, follower):
@@ -136,7 +143,7 @@ def with_base(instruction: Instruction, bases: tuple[int, ...], rng: np.random.G
     Args:
         bases: Base registers by the field `base`.
     """
-    if instruction.mem in QUEUES or "base" not in SPECS[instruction.op].fields or rng.random() < 0.6:
+    if instruction.mem in (*QUEUES, Mem.DRAM) or "base" not in SPECS[instruction.op].fields or rng.random() < 0.6:
         return instruction
     base = int(rng.choice([k for k, value in enumerate(bases) if value <= instruction.a]))
     return replace(instruction, a=instruction.a - bases[base], base=base)

@@ -4,6 +4,7 @@ from collections import deque
 from contextlib import suppress
 
 import numpy as np
+from concord.sim.stimulus.dram_chains import DramChains
 from concord.sim.stimulus.placement import Placement, changed, movement, with_base
 from concord.spec.isa.chain import Registers
 from concord.spec.isa.check import Sequencer, WalkState
@@ -37,6 +38,7 @@ class ProgramGenerator:
         #: The last place outside loops; what stands before it is not walked again.
         self._checked: WalkState | None = None
         self._before = 0  # Number of words that the program moves up to there.
+        self._outside = DramChains(self) if config.dram_words else None
 
     def extend(self):
         """Try to append a random part; nothing is appended if the program would not be legal."""
@@ -45,7 +47,7 @@ class ProgramGenerator:
         elif self.rng.random() < 0.05:
             self._append(self._registers(iterations=int(self.rng.integers(1, 5)), iterations_x=1))
         elif self.rng.random() < (0.25 if self._open else 0.1):
-            self._append([encode(movement(self.rng))])
+            self._append([encode(self._movement())])
         else:
             self._append(self._chain())
 
@@ -71,7 +73,7 @@ class ProgramGenerator:
         try:
             for chain in walked.walk(start=self._checked):
                 moved += (chain.source_words + chain.result_words) * chain.registers.iterations
-                if moved > self.budget:
+                if moved > self.budget or self._outside and not self.place.outside.holds(chain):
                     return False
         except Violation:
             return False
@@ -106,19 +108,23 @@ class ProgramGenerator:
         held, entries = self.state().held, bool(self.config.vector_rf)
         kinds = {self._vectors: 6, self._copy: 4, self._product: 0 if held else 5, self._push: 3, self._load: 1,
                  self._pop: 12 if held else 0, self._columns: 0 if held else 6 * entries, self._gather: 6 * entries}
+        kinds |= self._outside.kinds() if self._outside else {}
         weights = np.array(list(kinds.values()))
         return self.rng.choice(list(kinds), p=weights / weights.sum())()
+
+    def _movement(self) -> Instruction:
+        return self.place.outside.movement() if self._outside and self.rng.random() < 0.5 else movement(self.rng)
 
     def _any(self, mems) -> Mem:
         return mems[self.rng.integers(len(mems))]
 
     def _vectors(self) -> list[int]:
         shape = self.place.shape(12)
-        return self._whole(shape, [self.place.source(shape, self._any(_SOURCES))], self._operations(shape))
+        return self.whole(shape, [self.place.source(shape, self._any(_SOURCES))], self.operations(shape))
 
     def _copy(self) -> list[int]:
         shape = self.place.shape(12)
-        return self._whole(shape, [self.place.source(shape, self._any(_SOURCES))], [], entries=1)
+        return self.whole(shape, [self.place.source(shape, self._any(_SOURCES))], [], entries=1)
 
     def _gather(self) -> list[int]:
         """A chain that reads entries as numbers, or windows of entries or words."""
@@ -132,7 +138,7 @@ class ProgramGenerator:
         else:
             shape = place.entry_strides(shape, self.config.vectors_of(shape.rows))
             source = [place.source(shape, mem)]
-        return self._whole(shape, source, self._operations(shape) if self.rng.random() < 0.5 else [])
+        return self.whole(shape, source, self.operations(shape) if self.rng.random() < 0.5 else [])
 
     def _pop(self) -> list[int]:
         held, shape = self.state().held, self.place.shape(12)
@@ -141,7 +147,7 @@ class ProgramGenerator:
         if words * shape.iterations > held:
             changes |= {"iterations": held // words, "iterations_x": 1}
         shape = changed(shape, **changes)
-        return self._whole(shape, [Instruction(op=Op.V_RD, mem=Mem.MVM_Q)], self._operations(shape))
+        return self.whole(shape, [Instruction(op=Op.V_RD, mem=Mem.MVM_Q)], self.operations(shape))
 
     def _load(self) -> list[int]:
         config, rng = self.config, self.rng
@@ -149,17 +155,17 @@ class ProgramGenerator:
         shape = changed(shape, iterations=min(shape.iterations, 2, config.matrix_tiles), iterations_x=1)
         tile = int(rng.integers(min(config.matrix_tiles - shape.iterations, _HOT) + 1))
         target = Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=int(rng.integers(2)))
-        return self._close(shape, [Instruction(op=Op.M_RD, mem=Mem.NET_Q), target])
+        return self.close(shape, [Instruction(op=Op.M_RD, mem=Mem.NET_Q), target])
 
     def _push(self) -> list[int]:
         entries = bool(self.config.vector_rf) and self.rng.random() < 0.5
         source_and_product, shape = self._multiply(self.config.mvmq_words // 2, from_entries=entries)
-        return self._close(shape, [*source_and_product, Instruction(op=Op.V_WR, mem=Mem.MVM_Q)])
+        return self.close(shape, [*source_and_product, Instruction(op=Op.V_WR, mem=Mem.MVM_Q)])
 
     def _product(self, *, from_entries: bool = False) -> list[int]:
         source_and_product, shape = self._multiply(
             self.config.accumulator_rows // self.config.mfu_lanes, from_entries=from_entries)
-        return self._whole(shape, source_and_product, self._operations(shape) if self.rng.random() < 0.8 else [])
+        return self.whole(shape, source_and_product, self.operations(shape) if self.rng.random() < 0.8 else [])
 
     def _columns(self) -> list[int]:
         return self._product(from_entries=True)
@@ -197,12 +203,12 @@ class ProgramGenerator:
             unsigned=int(integer and not from_entries and rng.random() < 0.4),
             b=int(rng.integers(config.bias_words - words + 1)) if bias else 0)
 
-    def _operations(self, shape: Registers) -> list[Instruction]:
+    def operations(self, shape: Registers) -> list[Instruction]:
         density = self.rng.choice((0.2, 0.5, 1.0))
         chosen = [self.rng.choice(ops) for ops in self._stages if self.rng.random() < density]
         return [self.place.operation(shape, Op(op)) for op in chosen]
 
-    def _whole(self, shape, source, operations, *, entries: int = 3) -> list[int]:
+    def whole(self, shape, source, operations, *, entries: int = 3) -> list[int]:
         """A chain with one to three writes: one at its end, the others at random places after the source.
 
         Args:
@@ -210,6 +216,7 @@ class ProgramGenerator:
         """
         count = int(self.rng.choice((1, 2, 3), p=(0.6, 0.25, 0.15)))
         choices = [*VRFS, Mem.NET_Q, Mem.NET_Q] + [Mem.VECTOR_RF] * entries * bool(self.config.vector_rf)
+        choices += [Mem.DRAM] * bool(self._outside)
         mems = list(dict.fromkeys(map(Mem, self.rng.permutation(choices))))[:count]
         *taps, last = [self.place.write(shape, mem, source) for mem in mems]
         body, end = list(operations), [last]
@@ -217,9 +224,9 @@ class ProgramGenerator:
             end = [Instruction(op=Op.V_SOFTMAX)] * int(self.rng.integers(2)) + end
         for tap in taps:
             body.insert(int(self.rng.integers(len(body) + 1)), tap)
-        return self._close(shape, [*source, *body, *end])
+        return self.close(shape, [*source, *body, *end])
 
-    def _close(self, shape, instructions) -> list[int]:
+    def close(self, shape, instructions) -> list[int]:
         """Instruction words that set the registers of a chain, and then those of the chain."""
         product = next((i for i in instructions if i.op == Op.MV_MUL), None)
         pools = any(i.op == Op.V_POOL_MAX for i in instructions)
@@ -232,5 +239,8 @@ class ProgramGenerator:
         names += ["stride_vec", "skip_vec"] * entries
         names += ["stride_out"] * any(i.inc and i.mem != Mem.VECTOR_RF for i in instructions[1:])
         bases = self.state().bases
+        before = []
+        if self._outside:
+            before, instructions, bases = self.place.outside.based(instructions, bases)
         chain = [*(with_base(i, bases, self.rng) for i in instructions), Instruction(op=Op.END_CHAIN)]
-        return self._registers(**{n: getattr(shape, n) for n in names}) + [encode(i) for i in chain]
+        return self._registers(**{n: getattr(shape, n) for n in names}) + before + [encode(i) for i in chain]

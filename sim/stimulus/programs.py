@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from concord.golden.host.messages import input_message, program_message, read_message
 from concord.sim.stimulus import random_values
+from concord.sim.stimulus.dram_region import DramRegion
 from concord.sim.stimulus.faults import fault
+from concord.sim.stimulus.placement import Placement
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.check import Sequencer, check
@@ -27,6 +29,7 @@ class Case:
         program:   Instruction words.
         modes:     For each tile, whether the memory messages load it for integer mode.
         memory:    Messages that fill every memory.
+        outside:   Addresses of Dram that the program uses; empty on machines without Dram.
         pool:      Words for NetQ, uint16[n, M]; the program takes the first `taken`.
         violation: The violation with which the program stops, or None.
         taken:     Number of words that the program takes from NetQ.
@@ -37,6 +40,7 @@ class Case:
     modes: tuple[bool, ...]
     memory: tuple[bytes, ...]
     pool: np.ndarray
+    outside: range = range(0)
     violation: Violation | None = field(init=False)
     taken: int = field(init=False)
 
@@ -73,12 +77,16 @@ class Case:
 
     @property
     def reads(self) -> list[bytes]:
-        """READ messages for every word and entry that the host can read."""
-        return [read_message(self.config, mem, size) for mem in ADDRESSED if (size := depth(self.config, mem))]
+        """READ messages for every word and entry of the chip that the host can read, and for those used of Dram."""
+        sizes = {mem: depth(self.config, mem) for mem in ADDRESSED if mem != Mem.DRAM}
+        reads = [read_message(self.config, mem, size) for mem, size in sizes.items() if size]
+        used = self.outside
+        return reads + [read_message(self.config, Mem.DRAM, len(used), used.start)] * bool(used)
 
     def having(self, program: list[int]) -> "Case":
         """This case with another program, which must not take more words of NetQ than the pool has."""
-        return Case(config=self.config, program=tuple(program), modes=self.modes, memory=self.memory, pool=self.pool)
+        return Case(config=self.config, program=tuple(program), modes=self.modes, memory=self.memory, pool=self.pool,
+                    outside=self.outside)
 
 
 def taken(config: Config, program: tuple[int, ...], modes: tuple[bool, ...]) -> int:
@@ -105,12 +113,12 @@ def random_program(config: Config, rng: np.random.Generator, *, length: int | No
     generator = ProgramGenerator(config, rng, modes, budget)
     for _ in range(int(rng.integers(3, 30)) if length is None else length):
         generator.extend()
-    return _case(config, rng, modes, generator.end())
+    return _case(config, rng, modes, generator.end(), generator.place.outside)
 
 
 def written_program(config: Config, rng: np.random.Generator, text: str, *, integer: bool) -> Case:
     """A case that runs the program `text` on random contents of the memories; all tiles have one mode."""
-    return _case(config, rng, [integer] * config.matrix_tiles, assemble(text))
+    return _case(config, rng, [integer] * config.matrix_tiles, assemble(text), Placement(config, rng).outside)
 
 
 def random_illegal(config: Config, rng: np.random.Generator, error: Error | None = None) -> Case:
@@ -126,11 +134,13 @@ def random_illegal(config: Config, rng: np.random.Generator, error: Error | None
     generator = ProgramGenerator(config, rng, modes, BUDGET // 2)
     for _ in range(int(rng.integers(0, 10))):
         generator.extend()
-    return _case(config, rng, modes, fault(generator, error))
+    return _case(config, rng, modes, fault(generator, error), generator.place.outside)
 
 
-def _case(config, rng, modes, program) -> Case:
+def _case(config, rng, modes, program, outside: DramRegion | None) -> Case:
     wild = bool(rng.random() < 0.4)
     memory = random_values.memory_messages(config, rng, modes, wild=wild)
     pool = random_values.random_words(config, rng, taken(config, tuple(program), tuple(modes)), wild=wild)
-    return Case(config=config, program=tuple(program), modes=tuple(modes), memory=tuple(memory), pool=pool)
+    memory += [outside.message(wild=wild)] if outside else []
+    return Case(config=config, program=tuple(program), modes=tuple(modes), memory=tuple(memory), pool=pool,
+                outside=outside.region if outside else range(0))

@@ -21,7 +21,7 @@ class Register(IntEnum):
     INSTRUCTIONS = 0x28  #: Number of instructions that the instruction buffer holds.
     COUNTER_COUNT = 0x2C  #: Number of counters.
     PEER = 0x30  #: Digest of the machine that takes the results, as INPUT messages; 0: the host, as OUTPUT messages.
-    DRAM_BASE = 0x34  #: Byte address of word 0 of Dram, a multiple of 4096, on machines with Dram; written while nothing runs.
+    DRAM_BASE = 0x34  #: Byte address of word 0 of Dram, on machines with it; its low 12 bits do not count.
     COUNTERS = 0x100  #: First counter; counter k has the address COUNTERS + 4*k, in the order of `Counter`.
 
     @property

@@ -286,6 +286,12 @@ _VISION = Config(
 _VISION_LARGE = replace(
     _VISION, tile_engines=2, matrix_tiles=1536, addsub_vrf=4096, multiply_vrf=512, bias_words=512, vector_rf=5120)
 
+_ULX3S = Config(
+    native_dim=32, lanes=32, multipliers=128, mfu_lanes=4, weights=Format(bits=4, symmetric=True, e_min=-7, e_max=0),
+    activations=Format(bits=4, symmetric=True, e_min=-5, e_max=2), acc_int=14, acc_frac=18, bias_bits=18,
+    initial_vrf=1024, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=512, vector_rf=1024,
+    matrix_tiles=512, bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50)
+
 _TINY = Config(
     native_dim=8, lanes=4, multipliers=20, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
     product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64, net_in=256,
@@ -311,12 +317,7 @@ PRESETS = {
         mvmq_words=64, vector_rf=64, matrix_tiles=64, bias_words=48, instructions=400, accumulator_rows=128,
         operand_columns=16, chain_queue=8, message_bytes=16, clock_mhz=100),
     # For perceptrons and image networks of 4 bits on a Lattice ECP5-85F: 1,024 products of 4 x 4 bits a cycle.
-    "ulx3s": Config(
-        native_dim=32, lanes=32, multipliers=128, mfu_lanes=4,
-        weights=Format(bits=4, symmetric=True, e_min=-7, e_max=0),
-        activations=Format(bits=4, symmetric=True, e_min=-5, e_max=2), acc_int=14, acc_frac=18, bias_bits=18,
-        initial_vrf=1024, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=512, vector_rf=1024,
-        matrix_tiles=512, bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
+    "ulx3s": _ULX3S,
     # For image networks of 8 bits on a Lattice ECP5-85F: one tile engine and wide words.
     "vision": _VISION,
     # For recurrent networks and perceptrons of 8 bits.
@@ -327,6 +328,11 @@ PRESETS = {
         accumulator_rows=2048, operand_columns=64, clock_mhz=50),
     # For larger image networks of 8 bits, in simulation and on larger devices: two tile engines, larger memories.
     "vision_large": _VISION_LARGE,
+    # For networks of any size on a Lattice ECP5-85F: `ulx3s` and `vision` with a port to 32 MB of memory outside the chip.
+    "ulx3s_dram": replace(_ULX3S, dram_words=1 << 22, dram_bus=16, addsub_vrf=256, multiply_vrf=256),
+    "vision_dram": replace(_VISION, dram_words=1 << 21, dram_bus=16, addsub_vrf=1024),
+    # For networks of any size, in simulation and on larger devices: `vision_large` with 256 MB outside.
+    "vision_large_dram": replace(_VISION_LARGE, dram_words=1 << 24, dram_bus=16),
     # For networks trained by lazy update: operands of 8 bits as that training makes them, and the unit that trains.
     "trainer": Config(
         native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=_TRAINED8, activations=_TRAINED8, acc_int=13,
