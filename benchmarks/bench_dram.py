@@ -1,0 +1,165 @@
+"""What the memory outside the chip costs: bytes a cycle, how loads hide behind products, whole networks.
+
+`nox -s bench_dram -- --stream --overlap --model autoencoder --lstm 128`. Cycles are Verilator's, with the library's
+memory: as many bytes a cycle each way as the bus has, and its latency from an address to the first beat.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+import typer
+from concord.campaigns.makers import networks
+from concord.compiler.network import compile_network
+from concord.firmware.session import Session
+from concord.golden.host.messages import program_message
+from concord.net import network
+from concord.net.model import Model
+from concord.sim.machines.host import HardwareMachine, machine
+from concord.sim.machines.library import Library, Memory
+from concord.spec.host.registers import Counter
+from concord.spec.isa.assembler import assemble
+from concord.spec.isa.dram import tile_words
+from concord.spec.machine.config import Config, preset
+from rich.console import Console
+from rich.table import Table
+
+LATENCIES = (40, 400)  #: Cycles from an address to the first beat.
+TILES = 64  #: Tiles that a program of `--stream` and `--overlap` loads at once.
+TURNS = 16  #: How often it does so.
+#: Sizes of dense layers.
+MODELS = {"autoencoder": [640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640]}
+
+
+def run(config: Config, text: str, latency: int) -> tuple[int, int]:
+    """Clock cycles of a program, and bytes that the memory outside has given and taken meanwhile."""
+    with HardwareMachine(Library(config, memory=Memory(latency=latency))) as nnp:
+        nnp.send(program_message(config, assemble(text)))
+        before = _moved(nnp)
+        nnp.start()
+        nnp.run()
+        code, address = nnp.error()
+        assert not code, f"instruction {address}: {code.name}"
+        return nnp.counter(Counter.CYCLES), _moved(nnp) - before
+
+
+def _moved(nnp: HardwareMachine) -> int:
+    return sum(nnp.link.moved(written=written) for written in (False, True))
+
+
+def loads(config: Config, turns: int) -> str:
+    """A program that loads the same tiles again and again, into two halves of their place by turns."""
+    return "".join(f"set_iterations {TILES}\nm_rd_inc Dram, 0\nm_wr MatrixRf, {turn % 2 * TILES}\nend_chain\n"
+                   for turn in range(turns))
+
+
+def products(config: Config, turns: int, count: int) -> str:
+    """A program that multiplies by other tiles `count` times in each turn."""
+    rows = TILES * config.native_dim // 8
+    return f"s_wr Rows, {rows}\ns_wr Columns, 8\n" + "".join(
+        f"set_iterations {count}\nv_rd InitialVrf, 0\nmv_mul {2 * TILES}\nv_wr AddSubVrf0, 0\nend_chain\n"
+        for _ in range(turns))
+
+
+def both(config: Config, turns: int, count: int) -> str:
+    """Both in one program, a load before the product of each turn."""
+    rows = TILES * config.native_dim // 8
+    return f"s_wr Rows, {rows}\ns_wr Columns, 8\n" + "".join(
+        f"set_iterations {TILES}\nm_rd_inc Dram, 0\nm_wr MatrixRf, {turn % 2 * TILES}\nend_chain\n"
+        f"set_iterations {count}\nv_rd InitialVrf, 0\nmv_mul {2 * TILES}\nv_wr AddSubVrf0, 0\nend_chain\n"
+        for turn in range(turns))
+
+
+def stream(config: Config, console: Console):
+    """Print bytes a cycle of tiles, of words in and of words out."""
+    rows = (config.initial_vrf - 8) * config.mfu_lanes
+    word = f"s_wr Rows, {rows}\nset_iterations 1\n"
+    programs = {
+        "tiles": loads(config, TURNS) + "end",
+        "words in": word + "v_rd Dram, 0\nv_wr InitialVrf, 0\nend_chain\n" * TURNS + "end",
+        "words out": word + "v_rd InitialVrf, 0\nv_wr Dram, 0\nend_chain\n" * TURNS + "end"}
+    row = config.native_dim * config.weights.code_bits // 8
+    limits = {"tiles": min(config.dram_bus, row)} | dict.fromkeys(
+        ("words in", "words out"), min(config.dram_bus, 2 * config.mfu_lanes))
+    table = Table(*("what", "latency", "bytes", "cycles", "bytes a cycle", "limit", "share"))
+    for name, text in programs.items():
+        for latency in LATENCIES:
+            cycles, moved = run(config, text, latency)
+            table.add_row(name, str(latency), f"{moved:,}", f"{cycles:,}", f"{moved / cycles:.2f}", str(limits[name]),
+                          f"{moved / cycles / limits[name]:.1%}")
+    console.print(table)
+
+
+def overlap(config: Config, console: Console):
+    """Print cycles of loads alone, of products alone and of both."""
+    table = Table("latency", "loads", "products", "both", "both / longer")
+    for latency in LATENCIES:
+        alone = run(config, loads(config, TURNS) + "end", latency)[0]
+        count = max(1, round(alone / TURNS / (TILES * config.groups / config.tile_engines)))
+        multiplied = run(config, products(config, TURNS, count) + "end", latency)[0]
+        together = run(config, both(config, TURNS, count) + "end", latency)[0]
+        table.add_row(*(f"{cycles:,}" for cycles in (latency, alone, multiplied, together)),
+                      f"{together / max(alone, multiplied):.3f}")
+    console.print(table)
+
+
+def measure(model: Model, config: Config, samples: np.ndarray, latency: int) -> tuple[int, int, int, int]:
+    """Differing outputs of all samples, and of the last one: clock cycles, bytes read, bytes of tiles in Dram."""
+    firmware = compile_network(model, config).firmware
+    wanted = network.forward(model, samples)[-1].outputs
+    differing = 0
+    with HardwareMachine(Library(config, memory=Memory(latency=latency))) as nnp, machine("golden", config) as golden:
+        sessions = Session(nnp, firmware), Session(golden, firmware)
+        for sample, outputs in zip(samples, wanted, strict=True):
+            before = nnp.link.moved(written=False)
+            got = [np.asarray(session.infer(sample)) for session in sessions]
+            differing += sum(int((one != outputs).sum()) for one in got)
+            moved = nnp.link.moved(written=False) - before
+        cycles = sessions[0].counters()[Counter.CYCLES] // len(samples)
+    return differing, cycles, moved, firmware.constant_words * 2 * config.mfu_lanes
+
+
+def networks_of(name: str, cells: int, config: Config) -> list[tuple[str, Model, tuple[int, ...]]]:
+    """The networks that the options name, each with the axes of an input."""
+    rng, found = np.random.default_rng(1), []
+    if name:
+        sizes = MODELS[name]
+        found.append((name, networks.mlp(rng, config, sizes, block=False), (sizes[0],)))
+    if cells:
+        model = networks.recurrent(rng, config, [cells, cells], block=[False])
+        found.append((f"LSTM of {cells} cells", model, (1, cells)))
+    return found
+
+
+def main(
+    preset_: Annotated[str, typer.Option("--preset", help="Machine, with Dram.")] = "vision_dram",
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}, with random weights.")] = "",
+    lstm: Annotated[int, typer.Option(help="Cells of an LSTM, of which one time step is measured.")] = 0,
+    samples: Annotated[int, typer.Option(help="Inputs of a network.")] = 3,
+    tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
+    *,
+    streams: Annotated[bool, typer.Option("--stream", help="Bytes a cycle of tiles and words.")] = False,
+    overlaps: Annotated[bool, typer.Option("--overlap", help="Loads and products alone, and together.")] = False,
+):
+    """Measure accesses to the memory outside the chip."""
+    console, config = Console(), preset(preset_)
+    config = replace(config, matrix_tiles=tiles or config.matrix_tiles, instructions=max(8192, config.instructions))
+    if streams:
+        stream(config, console)
+    if overlaps:
+        overlap(config, console)
+    found = networks_of(model, lstm, config)
+    table = Table("network", "latency", "differing", "cycles", "bytes read", "bytes of tiles", "cycles / (bytes / bus)")
+    for name, made, axes in found:
+        inputs = networks.inputs(np.random.default_rng(2), samples, *axes)
+        for latency in LATENCIES:
+            differing, cycles, moved, size = measure(made, config, inputs, latency)
+            table.add_row(name, str(latency), str(differing), f"{cycles:,}", f"{moved:,}", f"{size:,}",
+                          f"{cycles / (moved / config.dram_bus):.3f}" if moved else "")
+    if found:
+        console.print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
