@@ -4,23 +4,24 @@
 memory: as many bytes a cycle each way as the bus has, and its latency from an address to the first beat.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 from concord.campaigns.makers import networks
+from concord.compiler.explain import explain
 from concord.compiler.network import compile_network
 from concord.firmware.session import Session
 from concord.golden.host.messages import program_message
 from concord.net import network
 from concord.net.model import Model
+from concord.net.model_file import load_model
 from concord.sim.machines.host import HardwareMachine, machine
 from concord.sim.machines.library import Library, Memory
 from concord.spec.host.registers import Counter
 from concord.spec.isa.assembler import assemble
-from concord.spec.isa.dram import tile_words
 from concord.spec.machine.config import Config, preset
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +29,9 @@ from rich.table import Table
 LATENCIES = (40, 400)  #: Cycles from an address to the first beat.
 TILES = 64  #: Tiles that a program of `--stream` and `--overlap` loads at once.
 TURNS = 16  #: How often it does so.
+RATES = (200, 266)  #: MB/s of the SDRAM of an ULX3S at 100 and 133 MHz, both of whose bytes move in each cycle.
+#: Depths of vector memories for an LSTM of 1,024 cells.
+ROOM = dict.fromkeys(("multiply_vrf", "addsub_vrf", "initial_vrf", "bias_words"), 2048)
 #: Sizes of dense layers.
 MODELS = {"autoencoder": [640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640]}
 
@@ -132,6 +136,20 @@ def networks_of(name: str, cells: int, config: Config) -> list[tuple[str, Model,
     return found
 
 
+def bandwidth(config: Config, console: Console):
+    """Print bytes that networks read for each input, and the inputs a second that memories leave them."""
+    shipped = load_model(Path("data/models/fashion-resnet-w8.safetensors"))
+    cases = [("ResNet-8, 64 tiles in MatrixRf", shipped, 64)] + [
+        (name, made, config.matrix_tiles) for model, cells in (("autoencoder", 0), ("", 256), ("", 1024))
+        for name, made, _ in networks_of(model, cells, config)]
+    table = Table("network", "bytes an input", *(f"inputs/s at {rate} MB/s" for rate in RATES))
+    for name, made, tiles in cases:
+        works = explain(compile_network(made, replace(config, matrix_tiles=tiles)).firmware)
+        moved = sum(work.loaded for work in works) * 2 * config.mfu_lanes
+        table.add_row(name, f"{moved:,}", *(f"{rate * 1e6 / moved:,.0f}" for rate in RATES))
+    console.print(table)
+
+
 def main(
     preset_: Annotated[str, typer.Option("--preset", help="Machine, with Dram.")] = "vision_dram",
     model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}, with random weights.")] = "",
@@ -140,11 +158,16 @@ def main(
     tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
     *,
     streams: Annotated[bool, typer.Option("--stream", help="Bytes a cycle of tiles and words.")] = False,
+    bandwidths: Annotated[bool, typer.Option("--bandwidth", help="What networks read, and rates at a bandwidth.")] = False,
     overlaps: Annotated[bool, typer.Option("--overlap", help="Loads and products alone, and together.")] = False,
 ):
     """Measure accesses to the memory outside the chip."""
     console, config = Console(), preset(preset_)
     config = replace(config, matrix_tiles=tiles or config.matrix_tiles, instructions=max(8192, config.instructions))
+    if bandwidths:
+        bandwidth(replace(config, **ROOM), console)
+    if lstm:
+        config = replace(config, **ROOM)
     if streams:
         stream(config, console)
     if overlaps:

@@ -6,12 +6,13 @@ unless a pipeline waits for the host.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.golden.mvm.elements import marks
+from concord.golden.schedule.dram import unpack_tile
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Op
@@ -31,6 +32,8 @@ class LayerWork:
         conflict: Cycles by which the banks of VectorRf lengthen them.
         words:    Words that pass through the multi-function units, or the pooling unit in front of them.
         copied:   Words that the copy pipeline moves past them at the same time.
+        loaded:   Words of tiles that are loaded from Dram for its products, while those before are multiplied.
+        loads:    Cycles in which the bus of Dram, or the rows of these tiles, come at best.
         latency:  Cycles from the first operand of the longest chain to its first result.
         reads:    First and last address of each memory that its sources read.
         writes:   First and last address of each memory that it writes.
@@ -43,6 +46,8 @@ class LayerWork:
     conflict: int = 0
     words: int = 0
     copied: int = 0
+    loaded: int = 0
+    loads: int = 0
     latency: int = 0
     reads: dict[Mem, range] = field(default_factory=dict)
     writes: dict[Mem, range] = field(default_factory=dict)
@@ -50,7 +55,14 @@ class LayerWork:
     @property
     def cycles(self) -> int:
         """Clock cycles, about."""
-        return max(self.beats + self.conflict, self.words, self.copied) + self.latency * self.passes
+        return max(self.beats + self.conflict, self.words, self.copied, self.loads) + self.latency * self.passes
+
+    @property
+    def bound(self) -> str:
+        """What takes the longest."""
+        takes = {"products": self.beats + self.conflict, "MFU words": self.words, "copies": self.copied,
+                 "loads": self.loads}
+        return max(takes, key=takes.get)
 
     def places(self, spans: dict[Mem, range]) -> str:
         """Addresses in memories, in words or entries, one memory on each line."""
@@ -66,12 +78,18 @@ def explain(firmware: Firmware) -> list[LayerWork]:
     config, found, times = firmware.config, {}, Counter()
     zero_marks = np.zeros(config.matrix_tiles, np.int64)
     zero_marks[: len(firmware.tiles.mantissas)] = marks(config, firmware.tiles.mantissas)
-    for chain in _chains(firmware):
-        name = firmware.layer_at(chain.address)
+    chains = list(_chains(firmware))
+    of_loads = _layers_of_loads(firmware, chains)
+    for number, chain in enumerate(chains):
+        loads = number in of_loads
+        name = of_loads[number] if loads else firmware.layer_at(chain.address)
         work = found.setdefault(name, LayerWork(layer=name))
         times[chain.address] += 1
         work.chains, work.passes = work.chains + 1, max(work.passes, times[chain.address])
         count = chain.registers.iterations
+        if loads:
+            _load(firmware, chain, work, zero_marks)
+            continue
         work.latency = max(work.latency, timing.chain(config, product_of_words=bool(chain.product)))
         if chain.product:
             beats, conflict = _beats(firmware, chain, zero_marks)
@@ -85,6 +103,34 @@ def explain(firmware: Firmware) -> list[LayerWork]:
         for write in (instruction for instruction in chain.instructions if instruction.op == Op.V_WR):
             _cover(work.writes, Mem(write.mem), chain.result_span(write) if write.mem in ADDRESSED else range(0))
     return list(found.values())
+
+
+def _layers_of_loads(firmware: Firmware, chains: Sequence[Chain]) -> dict[int, str]:
+    """The layer that multiplies by the tiles of each chain that loads some from Dram, by the number of the chain."""
+    found, waiting = {}, {}
+    for number, chain in enumerate(chains):
+        if chain.loads and chain.source.mem == Mem.DRAM:
+            waiting[number] = chain.tiles
+        elif chain.product:
+            for load, tiles in list(waiting.items()):
+                if tiles.start < chain.tiles.stop and chain.tiles.start < tiles.stop:
+                    found[load] = firmware.layer_at(chain.address)
+                    del waiting[load]
+    return found | {number: firmware.layer_at(chains[number].address) for number in waiting}
+
+
+def _load(firmware: Firmware, chain: Chain, work: LayerWork, zero_marks: np.ndarray):
+    """Add a load to the work of a layer, and note the zero marks of its tiles."""
+    config, target = firmware.config, chain.target
+    for iteration, tile in enumerate(chain.tiles):
+        first = chain.source.a + chain.source_offset(iteration)
+        mantissas, _ = unpack_tile(config, firmware.vectors[Mem.DRAM][first:first + chain.outside],
+                                   integer=bool(target.integer), diagonal=bool(target.diagonal))
+        zero_marks[tile] = marks(config, mantissas)[0]
+    words = chain.registers.iterations * chain.outside
+    rows = chain.registers.iterations * config.native_dim * config.groups
+    work.loaded += words
+    work.loads += max(-(-words * 2 * config.mfu_lanes // config.dram_bus), rows)
 
 
 def _copies(chain: Chain) -> bool:

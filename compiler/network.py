@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from concord.compiler.compilation import Compilation
@@ -115,7 +116,7 @@ def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = Me
 
 def _emitted(
     model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
-    real: Mapping[str, Layer] | None = None, loads: bool = False,
+    real: Mapping[str, Layer] | None = None, loads: int = 0,
 ) -> tuple[ModelBuild, Compilation]:
     """The whole program of a model; a short one has strips of images in loops. For `real` see `ModelBuild`."""
     build = ModelBuild(config, short=short, real=real, loads=loads)
@@ -126,9 +127,12 @@ def _emitted(
 
 
 def _with_loads(model: Model, config: Config, neighbours: Neighbours) -> tuple[ModelBuild, Compilation]:
-    """The program of a model whose tiles MatrixRf does not hold: some of them are loaded from Dram."""
-    for short in (False, True):
-        build, plan = _emitted(model, config, neighbours, short=short, loads=True)
+    """The program of a model whose tiles MatrixRf does not hold: some of them are loaded from Dram.
+
+    Smaller products leave more room for tiles that stay, and need more instructions.
+    """
+    for loads, short in product((4, 2), (False, True)):
+        build, plan = _emitted(model, config, neighbours, short=short, loads=loads)
         load_tiles(build)
         if len(build.program.instructions) <= config.instructions:
             break
@@ -138,14 +142,14 @@ def _with_loads(model: Model, config: Config, neighbours: Neighbours) -> tuple[M
 def _usage(build: ModelBuild) -> dict[str, tuple[int, int]]:
     used = {
         MEMORY_NAMES[mem]: (build.used(mem), depth(build.config, mem))
-        for mem in (*FILLED, *[Mem.DRAM] * build.loads) if depth(build.config, mem)
+        for mem in (*FILLED, *[Mem.DRAM] * bool(build.loads)) if depth(build.config, mem)
     }
     return used | {"instructions": (len(build.program.instructions), build.config.instructions)}
 
 
 def _check_sizes(build: ModelBuild, name: str):
     """Raise an error about all memories that are too small, before anything is packed."""
-    found = build.allocator.shortages(without=[Mem.MATRIX_RF] * build.loads) + build.shortages
+    found = build.allocator.shortages(without=[Mem.MATRIX_RF] * bool(build.loads)) + build.shortages
     used, available = len(build.program.instructions), build.config.instructions
     if used > available:
         found.append(Reason(

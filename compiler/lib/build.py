@@ -102,11 +102,11 @@ class ModelBuild:
         short:  Whether the program must be short, even if that costs time.
         real:   Layers by name with the numbers that fill the memories, where these are not those of the model: float64
             in full precision. All else is decided by the layers of the model, so that the program is the same.
-        loads:  Whether tiles are loaded from Dram: products are cut so that two of them fit MatrixRf.
+        loads:  Number of products that fit MatrixRf at once, as tiles are loaded from Dram; 0 where none are.
     """
 
     def __init__(self, config: Config, *, short: bool = False, real: Mapping[str, Layer] | None = None,
-                 loads: bool = False):
+                 loads: int = 0):
         self.config, self.short, self.loads = config, short, loads
         self.program = ProgramBuilder()
         self.allocator = Allocator(config, real=real is not None)
@@ -170,7 +170,7 @@ class ModelBuild:
     @property
     def most_tiles(self) -> int | None:
         """Most tiles of a product, if it can be cut; None for any number."""
-        return self.config.matrix_tiles // 2 if self.loads else None
+        return self.config.matrix_tiles // self.loads if self.loads else None
 
     def matrices(self) -> list[Matrix]:
         """The matrices as `tile_store` has them, in the order of their tiles."""

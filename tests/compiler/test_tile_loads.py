@@ -1,21 +1,26 @@
 """Networks whose tiles MatrixRf does not hold: the program loads them from Dram, and the bits are the same."""
 
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
+from concord.compiler.explain import explain
 from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import compile_network, full_precision
 from concord.firmware.session import Session
 from concord.net import network
 from concord.net.model_file import load_model
 from concord.sim.machines.host import machine as host
+from concord.spec.host.registers import Counter
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config, preset
 from concord.tests.compiled import agree_on_random
+from concord.verification.tables import explain_table
+from rich.console import Console
 
 ROOM = {"instructions": 4096, "initial_vrf": 2048, "addsub_vrf": 2048, "multiply_vrf": 2048, "bias_words": 1024,
         "mvmq_words": 256, "operand_columns": 16}
@@ -104,3 +109,20 @@ def test_full_precision_says_that_it_knows_no_loads():
     model = networks.mlp(np.random.default_rng(1), config, [40, 40, 9], block=False)
     with pytest.raises(ValueError, match="loads tiles from Dram, which full precision does not know"):
         full_precision(model, compile_network(model, config).firmware)
+
+
+def test_explain_says_what_is_loaded():
+    """The bytes that each layer's tiles take, and beats that the counters have, zero marks of loaded tiles included."""
+    config = machine("tiny", 16)
+    model = networks.mlp(np.random.default_rng(1), config, [40, 40, 40, 9], block=False)
+    compiled = compile_network(model, config)
+    session = Session(host("golden", config), compiled.firmware)
+    session.infer(networks.inputs(np.random.default_rng(0), 1, model.inputs)[0])
+    works, counters = explain(compiled.firmware), session.counters()
+    assert sum(work.beats for work in works) == counters[Counter.BEATS]
+    assert sum(work.loaded for work in works) == counters[Counter.READ_DRAM] == compiled.firmware.constant_words
+    assert {work.layer for work in works if work.loaded} <= {layer.name for layer in model.layers}
+    assert {work.bound for work in works if work.loaded} == {"loads"}
+    console = Console(file=StringIO(), width=200)
+    console.print(explain_table(compiled))
+    assert "bytes of" in console.file.getvalue()
