@@ -10,6 +10,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from concord.benchmarks import tiny_models
 from concord.campaigns.makers import networks
 from concord.compiler.explain import explain
 from concord.compiler.network import compile_network
@@ -32,8 +33,7 @@ TURNS = 16  #: How often it does so.
 RATES = (200, 266)  #: MB/s of the SDRAM of an ULX3S at 100 and 133 MHz, both of whose bytes move in each cycle.
 #: Depths of vector memories for an LSTM of 1,024 cells.
 ROOM = dict.fromkeys(("multiply_vrf", "addsub_vrf", "initial_vrf", "bias_words"), 2048)
-#: Sizes of dense layers.
-MODELS = {"autoencoder": [640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640]}
+FOLDER = Path("build/bench_dram")  #: Where quantised networks are written.
 
 
 def run(config: Config, text: str, latency: int) -> tuple[int, int]:
@@ -124,15 +124,15 @@ def measure(model: Model, config: Config, samples: np.ndarray, latency: int) -> 
     return differing, cycles, moved, firmware.constant_words * 2 * config.mfu_lanes
 
 
-def networks_of(name: str, cells: int, config: Config) -> list[tuple[str, Model, tuple[int, ...]]]:
-    """The networks that the options name, each with the axes of an input."""
-    rng, found = np.random.default_rng(1), []
+def networks_of(name: str, cells: int, config: Config, samples: int = 1) -> list[tuple[str, Model, np.ndarray]]:
+    """The networks that the options name, each with inputs: those of MLPerf Tiny, and an LSTM."""
+    found = []
     if name:
-        sizes = MODELS[name]
-        found.append((name, networks.mlp(rng, config, sizes, block=False), (sizes[0],)))
+        made, inputs = tiny_models.quantized(name, FOLDER), tiny_models.run_inputs(name, samples)
+        found.append((tiny_models.title(name), made, inputs))
     if cells:
-        model = networks.recurrent(rng, config, [cells, cells], block=[False])
-        found.append((f"LSTM of {cells} cells", model, (1, cells)))
+        model = networks.recurrent(np.random.default_rng(1), config, [cells, cells], block=[False])
+        found.append((f"LSTM of {cells} cells", model, networks.inputs(np.random.default_rng(2), samples, 1, cells)))
     return found
 
 
@@ -152,13 +152,14 @@ def bandwidth(config: Config, console: Console):
 
 def main(
     preset_: Annotated[str, typer.Option("--preset", help="Machine, with Dram.")] = "vision_dram",
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}, with random weights.")] = "",
+    model: Annotated[str, typer.Option(
+        help=f"One of {', '.join(tiny_models.REFERENCES)}, with random weights.")] = "",
     lstm: Annotated[int, typer.Option(help="Cells of an LSTM, of which one time step is measured.")] = 0,
     samples: Annotated[int, typer.Option(help="Inputs of a network.")] = 3,
     tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
     *,
     streams: Annotated[bool, typer.Option("--stream", help="Bytes a cycle of tiles and words.")] = False,
-    bandwidths: Annotated[bool, typer.Option("--bandwidth", help="What networks read, and rates at a bandwidth.")] = False,
+    bandwidths: Annotated[bool, typer.Option("--bandwidth", help="What networks read, and their rates.")] = False,
     overlaps: Annotated[bool, typer.Option("--overlap", help="Loads and products alone, and together.")] = False,
 ):
     """Measure accesses to the memory outside the chip."""
@@ -172,10 +173,9 @@ def main(
         stream(config, console)
     if overlaps:
         overlap(config, console)
-    found = networks_of(model, lstm, config)
+    found = networks_of(model, lstm, config, samples)
     table = Table("network", "latency", "differing", "cycles", "bytes read", "bytes of tiles", "cycles / (bytes / bus)")
-    for name, made, axes in found:
-        inputs = networks.inputs(np.random.default_rng(2), samples, *axes)
+    for name, made, inputs in found:
         for latency in LATENCIES:
             differing, cycles, moved, size = measure(made, config, inputs, latency)
             table.add_row(name, str(latency), str(differing), f"{cycles:,}", f"{moved:,}", f"{size:,}",

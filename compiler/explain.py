@@ -78,7 +78,7 @@ def explain(firmware: Firmware) -> list[LayerWork]:
     config, found, times = firmware.config, {}, Counter()
     zero_marks = np.zeros(config.matrix_tiles, np.int64)
     zero_marks[: len(firmware.tiles.mantissas)] = marks(config, firmware.tiles.mantissas)
-    chains = list(_chains(firmware))
+    chains, begun = list(_chains(firmware)), {}
     of_loads = _layers_of_loads(firmware, chains)
     for number, chain in enumerate(chains):
         loads = number in of_loads
@@ -90,6 +90,7 @@ def explain(firmware: Firmware) -> list[LayerWork]:
         if loads:
             _load(firmware, chain, work, zero_marks)
             continue
+        begun.setdefault(name, len(begun))
         work.latency = max(work.latency, timing.chain(config, product_of_words=bool(chain.product)))
         if chain.product:
             beats, conflict = _beats(firmware, chain, zero_marks)
@@ -102,7 +103,7 @@ def explain(firmware: Firmware) -> list[LayerWork]:
         _cover(work.reads, Mem(chain.source.mem), chain.source_span() if chain.source.mem in ADDRESSED else range(0))
         for write in (instruction for instruction in chain.instructions if instruction.op == Op.V_WR):
             _cover(work.writes, Mem(write.mem), chain.result_span(write) if write.mem in ADDRESSED else range(0))
-    return list(found.values())
+    return sorted(found.values(), key=lambda work: begun.get(work.layer, len(begun)))
 
 
 def _layers_of_loads(firmware: Firmware, chains: Sequence[Chain]) -> dict[int, str]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -19,7 +19,7 @@ from concord.net.layers.layer import Layer
 from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import Model
 from concord.net.network import layers_of
-from concord.spec.isa.instructions import Instruction, Op, Reg
+from concord.spec.isa.instructions import ADDRESS_BITS, Instruction, Op, Reg
 from concord.spec.isa.memories import FILLED, MEMORY_NAMES, Mem, depth
 from concord.spec.machine.config import Config
 
@@ -88,6 +88,18 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
     )
     return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build),
                     sent=plan.sent)
+
+
+def without_loads(model: Model, firmware: Firmware) -> Firmware:
+    """Firmware of the same model that loads no tiles, for a machine that holds all of them.
+
+    Args:
+        firmware: What was compiled from the model; it is returned where it loads none.
+    """
+    if not firmware.constant_words:
+        return firmware
+    most = dict.fromkeys(("matrix_tiles", "instructions"), 1 << ADDRESS_BITS)
+    return compile_network(model, replace(firmware.config, **most)).firmware
 
 
 def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = MemoryNumbers.REAL) -> FullPrecision:

@@ -70,6 +70,9 @@ def memories(config: Config) -> Iterator[Ram]:
     yield Ram(unit="mfu_pipeline", bits=36, depth=2048 if config.more_functions else 512,
               count=2 * config.mfu_lanes)  # tables of activation functions
     yield Ram(unit="counters", bits=36, depth=64)
+    if config.dram_words:  # beats that were read, for words and for tiles, and words to write
+        yield Ram(unit="dram_port", bits=8 * config.dram_bus, depth=512, count=2)
+        yield Ram(unit="dram_port", bits=word, depth=512)
     if config.softmax_words:  # the table of exp, and the message
         yield Ram(unit="softmax", bits=27, depth=128)
         yield Ram(unit="softmax", bits=word, depth=config.softmax_words)

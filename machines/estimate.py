@@ -122,11 +122,14 @@ UNITS: dict[str, Features] = {
     "message_output": lambda c: (1, c.message_bytes),
     "lazy_update": _lanes,
     "softmax": _lanes,
+    "dram_port": lambda c: (1, c.dram_bus),
+    "transfers": lambda c: (1, c.mfu_lanes),
     "others": lambda c: (1, c.mfu_lanes, c.count_overflows * c.tile_engines * c.native_dim * c.lanes),
 }
 #: Attribute of the configuration that a machine must have to hold a unit.
 NEEDS = dict.fromkeys(("entry_writer", "gather", "pixel_pipeline"), "vector_rf") | {
-    "lazy_update": "lazy_update", "softmax": "softmax_words"}
+    "lazy_update": "lazy_update", "softmax": "softmax_words",
+    **dict.fromkeys(("dram_port", "transfers"), "dram_words")}
 
 
 def estimate(config: Config, without: str = "") -> dict[str, int]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from concord.compiler.cascade import CompiledCascade
+from concord.compiler.network import without_loads
 from concord.datasets.samples import Samples
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import Streamed, session_of
@@ -73,7 +74,7 @@ def _images(model: Model, compiled: CompiledCascade) -> "dict[MemoryNumbers, Ful
     """The contents of the memories for each rounding; what finds them is imported only for `--errors`."""
     from concord.verification.error_split import images_of
 
-    return images_of(model, compiled.cascade.first)
+    return images_of(model, without_loads(model, compiled.cascade.first))
 
 
 def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
@@ -128,7 +129,8 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
             if prepared.images:
                 from concord.verification.error_split import SAMPLES, split_errors
 
-                split = split_errors(model, cascade.first, prepared.images, samples.first(SAMPLES))
+                alone = without_loads(model, cascade.first)
+                split = split_errors(model, alone, prepared.images, samples.first(SAMPLES))
             errors = sample_results.layer_errors(model, samples.first(ERROR_SAMPLES))
         if measures and prepared.comparison and prepared.comparison.measures:
             measures = {prepared.comparison.by: prepared.comparison.measures, **measures}

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.firmware.firmware import Firmware, Tiles
+from concord.firmware.resident import resident
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.lib.script import Script
 from concord.twin.recovery.layers.layers import scripted
@@ -25,6 +26,7 @@ def recover(firmware: Firmware, *, unquantized: bool = False) -> Script:
     Raises:
         Unrecognised: the program does something that has no form here.
     """
+    firmware = resident(firmware)
     flow = flow_of(firmware, _PASSES)
     multiplied = max((step.chain.tiles.stop for step in flow.steps if step.chain.product), default=0)
     if multiplied > len(firmware.tiles.mantissas):
