@@ -1,7 +1,8 @@
 """A fingerprint of all results: commits with equal fingerprints compute the same bits in the same number of cycles.
 
 `nox -s fingerprint -- --out before.json` writes one; `nox -s fingerprint -- --against before.json` takes another and
-compares. Only numbers are hashed, in the order of registers and addresses, so that renaming does not change them.
+compares. `--machines` takes the digests of the presets and the hashes of their Verilog alone. Only numbers are hashed,
+in the order of registers and addresses, so that renaming does not change them.
 """
 
 import json
@@ -22,6 +23,7 @@ from concord.lib.processes import side_by_side
 from concord.net.model import Model
 from concord.net.model_file import load_model
 from concord.sim.machines.host import build, machine
+from concord.sim.machines.library import nnp_verilog
 from concord.sim.machines.scoreboard import play
 from concord.sim.units import CONFIGURATIONS
 from concord.spec.machine.config import PRESETS, preset
@@ -103,6 +105,16 @@ def firmware(model: Model) -> dict[str, dict[str, str]]:
     return found
 
 
+def one_machine(name: str) -> tuple[str, dict[str, str]]:
+    """The digest of a preset, and the hash of its Verilog; none where hardware does not take the machine."""
+    config = preset(name)
+    try:
+        verilog = digest([np.frombuffer(nnp_verilog(config).encode(), np.uint8)])
+    except ValueError:
+        verilog = "none"
+    return name, {"digest": f"{config.digest:08x}", "verilog": verilog}
+
+
 def builds(names: set[str], console: Console) -> None:
     """Build the machines one after another, and print how long each build took when it was made."""
     for name in sorted(names):
@@ -112,6 +124,12 @@ def builds(names: set[str], console: Console) -> None:
 
 def show(found: dict, console: Console) -> None:
     """Print everything except the hashes of single programs."""
+    table = Table("preset", "digest", "Verilog", title="Machines")
+    for name, row in found["machines"].items():
+        table.add_row(name, row["digest"], row["verilog"])
+    console.print(table)
+    if len(found) == 1:
+        return
     table = Table("what", "machine", *PARTS, "cycles", title="Fingerprint")
     for name, row in (found["networks"] | found["programs"]).items():
         count = f"{row['samples']} samples" if "samples" in row else f"{row['programs']} programs"
@@ -144,7 +162,7 @@ def entries(found: dict, where: tuple[str, ...] = ()) -> dict[str, object]:
 
 def difference(old: dict, new: dict) -> str | None:
     """A sentence about entries of an old fingerprint that a new one lacks or has with other values, or None."""
-    before, after = entries(old), entries(new)
+    before, after = entries({part: old[part] for part in old if part in new}), entries(new)
     wrong = [f"{path} was {value} and is {after.get(path, 'missing')}"
              for path, value in before.items() if after.get(path) != value]
     more = f"; and {len(wrong) - SHOWN} more" * (len(wrong) > SHOWN)
@@ -160,17 +178,23 @@ def main(
     against: Annotated[Path | None, typer.Option(
         exists=True, dir_okay=False, help="File of an earlier fingerprint to compare with.")] = None,
     processes: Annotated[int, typer.Option("-n", help="Number of simulations that run at the same time.")] = 2,
+    *,
+    only_machines: Annotated[bool, typer.Option(
+        "--machines", help="Digests of the presets, and hashes of their Verilog, alone.")] = False,
 ) -> None:
     """Compute the fingerprint; the exit code is 1 if it differs from an earlier one."""
     console, began = Console(width=None if sys.stdout.isatty() else 150), time.monotonic()
     out.parent.mkdir(parents=True, exist_ok=True)
     old = json.loads(against.read_text()) if against else {}
-    models = {path.stem: load_model(path) for path in sorted((dataset.DATA / "models").glob("*.safetensors"))}
-    builds({compile_for(model, "")[0] for model in models.values()} | {*CONFIGURATIONS, *MACHINES}, console)
-    found = {"firmware": {name: firmware(model) for name, model in models.items()},
-             "networks": {name: network(model, samples, processes) for name, model in models.items()},
-             "random networks": network_prints(drawn, processes, console),
-             "programs": programs(count, processes, console)}
+    made = dict(side_by_side("machines", one_machine, [(name,) for name in PRESETS], console, processes))
+    found = {"machines": {name: made[name] for name in PRESETS}}
+    models = {} if only_machines else {path.stem: load_model(path) for path in sorted((dataset.DATA / "models").glob("*.safetensors"))}
+    if models:
+        builds({compile_for(model, "")[0] for model in models.values()} | {*CONFIGURATIONS, *MACHINES}, console)
+        found |= {"firmware": {name: firmware(model) for name, model in models.items()},
+                  "networks": {name: network(model, samples, processes) for name, model in models.items()},
+                  "random networks": network_prints(drawn, processes, console),
+                  "programs": programs(count, processes, console)}
     out.write_text(json.dumps(found, indent=1) + "\n")
     show(found, console)
     console.print(f"{out}: written after {time.monotonic() - began:.0f} s", soft_wrap=True)
