@@ -188,7 +188,8 @@ def main(
     old = json.loads(against.read_text()) if against else {}
     made = dict(side_by_side("machines", one_machine, [(name,) for name in PRESETS], console, processes))
     found = {"machines": {name: made[name] for name in PRESETS}}
-    models = {} if only_machines else {path.stem: load_model(path) for path in sorted((dataset.DATA / "models").glob("*.safetensors"))}
+    paths = [] if only_machines else sorted((dataset.DATA / "models").glob("*.safetensors"))
+    models = {path.stem: load_model(path) for path in paths}
     if models:
         builds({compile_for(model, "")[0] for model in models.values()} | {*CONFIGURATIONS, *MACHINES}, console)
         found |= {"firmware": {name: firmware(model) for name, model in models.items()},

@@ -122,8 +122,8 @@ UNITS: dict[str, Features] = {
     "message_output": lambda c: (1, c.message_bytes),
     "lazy_update": _lanes,
     "softmax": _lanes,
-    "dram_port": lambda c: (1, c.dram_bus),
-    "transfers": lambda c: (1, c.mfu_lanes),
+    "dram_port": lambda c: (1,),
+    "transfers": lambda c: (1,),
     "others": lambda c: (1, c.mfu_lanes, c.count_overflows * c.tile_engines * c.native_dim * c.lanes),
 }
 #: Attribute of the configuration that a machine must have to hold a unit.

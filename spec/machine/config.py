@@ -328,11 +328,12 @@ PRESETS = {
         accumulator_rows=2048, operand_columns=64, clock_mhz=50),
     # For larger image networks of 8 bits, in simulation and on larger devices: two tile engines, larger memories.
     "vision_large": _VISION_LARGE,
-    # For networks of any size on a Lattice ECP5-85F: `ulx3s` and `vision` with a port to 32 MB of memory outside the chip.
+    # For perceptrons of any size on a Lattice ECP5-85F: `ulx3s` with a port to 32 MB of memory outside the chip.
     "ulx3s_dram": replace(_ULX3S, dram_words=1 << 22, dram_bus=16),
+    # For image networks with any number of weights on a Lattice ECP5-85F: `vision` with 32 MB outside, and fewer words.
     "vision_dram": replace(
         _VISION, dram_words=1 << 21, dram_bus=16, addsub_vrf=1024, multiply_vrf=512, bias_words=512),
-    # For networks of any size, in simulation and on larger devices: `vision_large` with 256 MB outside.
+    # For networks with any number of weights, in simulation and on larger devices: `vision_large` with 256 MB outside.
     "vision_large_dram": replace(_VISION_LARGE, dram_words=1 << 24, dram_bus=16),
     # For networks trained by lazy update: operands of 8 bits as that training makes them, and the unit that trains.
     "trainer": Config(
