@@ -82,6 +82,9 @@ PROGRAMS = {
     "bench_twins": (
         "benchmarks.bench_twins",
         "Software twins in numpy and PyTorch beside golden, batches of 1 and 64."),
+    "dram_programs": (
+        "campaigns.dram_programs",
+        "Random programs with memory outside the chip, golden beside the gates at three latencies; `--programs`."),
     "twin_networks": (
         "campaigns.twin_networks",
         "Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."),

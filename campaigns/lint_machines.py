@@ -36,7 +36,6 @@ def random_machine(seed: int) -> Config:
 def _attributes(rng: Random) -> dict:
     engines, depth = rng.choice((1, 2, 4)), lambda: rng.randint(3, 80)
     weights = Format.floating(rng.randint(2, 3), 0) if rng.random() < 0.2 else _format(rng)
-    words, width = rng.choice(((0, 0), (0, 0), (rng.randint(1000, 1 << 20), rng.choice((4, 8, 16, 32, 64)))))
     return {
         "native_dim": rng.choice((2, 4, 8, 16)), "lanes": rng.choice((1, 2, 4, 8)), "tile_engines": engines,
         "multipliers": 0 if weights.precision else rng.choice((0, 3, 40)), "mfu_lanes": rng.choice((2, 4)),
@@ -48,8 +47,12 @@ def _attributes(rng: Random) -> dict:
                                       "bias_words", "accumulator_rows", "operand_columns")},
         "chain_queue": rng.randint(1, 9), "message_bytes": rng.choice((4, 8, 16)),
         "lazy_update": rng.random() < 0.2, "softmax_words": rng.choice((0, 0, 5)),
-        "more_functions": rng.random() < 0.2, "mfu_registers": rng.choice((0, 0, 3)), "dram_words": words,
-        "dram_bus": width}
+        "more_functions": rng.random() < 0.2, "mfu_registers": rng.choice((0, 0, 3)),
+        **(_outside(rng) if rng.random() < 0.3 else {})}
+
+
+def _outside(rng: Random) -> dict:
+    return {"dram_words": rng.randint(1000, 1 << 20), "dram_bus": rng.choice((4, 8, 16, 32, 64))}
 
 
 def _format(rng: Random) -> Format:

@@ -17,6 +17,7 @@ from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.netlist import Mapping, synthesise
+from concord.hw.serial_nnp import require_no_dram
 from concord.hw.verilog import verilog
 from concord.lib.processes import workers
 from concord.spec.machine.config import Config
@@ -63,6 +64,7 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     for name in NEXTPNR, ECPPACK:
         tool(name)
     config.require_hardware()
+    require_no_dram(config)
     made = clock_on(board, clock)
     text = verilog(BoardTop(config, board, made), "top", Ecp5())
     places = Path(floorplan.__file__).read_text()

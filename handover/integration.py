@@ -31,6 +31,7 @@ BUSES = {
     "s_axis": "AXI4-Stream, messages from the host",
     "m_axis": "AXI4-Stream, messages to the host",
     "s_axil": "AXI4-Lite, control and counters",
+    "m_axi": "AXI4, the memory outside the chip",
 }
 
 

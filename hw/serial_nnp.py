@@ -12,6 +12,17 @@ from concord.spec.machine.config import Config
 SHOWN = 22  #: Bits of the counter by which the lights show short events, and that the machine has a clock.
 
 
+def require_no_dram(config: Config) -> None:
+    """Check that a machine needs no memory outside the chip, to which a board has no port.
+
+    Raises:
+        ValueError: the machine has Dram.
+    """
+    if config.dram_words:
+        raise ValueError(f"a board has no memory for this machine's {config.dram_words:,} words of Dram: choose a "
+                         "machine whose dram_words is 0")
+
+
 class SerialNNP(wiring.Component):
     """A neural network processor whose host is at a serial line.
 
@@ -24,9 +35,13 @@ class SerialNNP(wiring.Component):
         rx: In(1), tx: Out(1). The line.
         lights: Out(8). The clock runs (blinks); a host has opened the link; a byte has come; a byte has gone; a message
             waits for the machine; the machine has a message; a frame was damaged; a register was accessed.
+
+    Raises:
+        ValueError: the machine has Dram.
     """
 
     def __init__(self, config: Config, clock: float, baud: int = 3_000_000):
+        require_no_dram(config)
         self.config, self.step = config, uart_step(clock, baud)
         super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "lights": Out(8)})
 

@@ -109,7 +109,8 @@ class ChainBuilder(wiring.Component):
         if config.vector_rf:
             targets.append((c.entries, write & is_mem(k, Mem.VECTOR_RF)))
         if config.dram_words:
-            targets += [(c.outside.writes, write & is_mem(k, Mem.DRAM)), (c.outside.tiles, is_op(k, Op.MV_MUL, Op.M_WR))]
+            targets += [(c.outside.writes, write & is_mem(k, Mem.DRAM)),
+                        (c.outside.tiles, is_op(k, Op.MV_MUL, Op.M_WR))]
         for operand, memory in zip(c.operands, OPERANDS, strict=True):
             ops = [op for op, spec in isa.specs(config).items()
                    if spec.operand is not None and INDEX[spec.operand] == memory]
@@ -204,8 +205,8 @@ class ChainBuilder(wiring.Component):
         write of the chain, and chooses one.
         """
         c, v, o, config = self.parts.outside, self.values, self.o.outside, self.config
-        matrix, inside = self.parts.matrix, Mux(c.writes.valid, self.parts.mode.integer, self.parts.entries.mode.integer)
-        load, count = matrix & (self.parts.memory == DRAM), Signal(isa.REGISTER_BITS + 1)
+        inside = Mux(c.writes.valid, self.parts.mode.integer, self.parts.entries.mode.integer)
+        load, count = self.parts.matrix & (self.parts.memory == DRAM), Signal(isa.REGISTER_BITS + 1)
         sizes = [Signal.like(count, name=f"entries{integer}") for integer in range(2)]
         m.d.sync += [size.eq(packed.entries_words(config, v.row_tiles, integer)) for integer, size in enumerate(sizes)]
         tile = packed.tile_words(config, self.parts.product.integer, c.diagonal)

@@ -42,8 +42,9 @@ class Decoder(wiring.Component):
 
     Timing:
         Two cycles for each instruction, three more for each chain, two more if it reads what is packed in Dram, and,
-        for a product, six more and one for every 32 tiles. Two instructions are held in registers: what is known of the next one's word is found before it is the
-        present one. So a jump costs five cycles, and a base register that is set two.
+        for a product, six more and one for every 32 tiles. Two instructions are held in registers: what is known of the
+        next one's word is found before it is the present one. So a jump costs five cycles, and a base register that is
+        set two.
 
         The present instruction is started, and executed in the next cycle. Its errors are known two cycles after that,
         and what its addresses reach three cycles after. Younger instructions that were executed then have changed

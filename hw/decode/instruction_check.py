@@ -144,11 +144,11 @@ class InstructionCheck(wiring.Component):
             (Error.RANGE, is_op(k, *memory_kinds) & ~was["there"]),
             (Error.ILLEGAL, (is_op(k, *memory_kinds) & (refused | queue_address)) | moded
              | (is_op(k, Op.S_WR) & (~was["register"] | was["far_scale"])) | (is_op(k, Op.S_ADD) & ~was["base"]))]
-        if not config.vector_rf:
-            errors.append((Error.RANGE, is_op(k, Op.V_POOL_MAX) | (is_op(k, *vectors) & is_mem(k, Mem.VECTOR_RF))))
         if config.dram_words:
             errors.append((Error.ILLEGAL, (was["any_raw"] & ~is_mem(k, Mem.DRAM))
                            | (is_op(k, Op.S_WR) & was["any_b"] & ~was["base"])))
+        if not config.vector_rf:
+            errors.append((Error.RANGE, is_op(k, Op.V_POOL_MAX) | (is_op(k, *vectors) & is_mem(k, Mem.VECTOR_RF))))
         found = [(error, Signal(name=f"word{n}_{error.name.lower()}")) for n, (error, _) in enumerate(errors)]
         with m.If(self.advance):
             m.d.sync += [self.kind.eq(k), self.fields.eq(word),

@@ -17,6 +17,17 @@ BURSTS = 32  #: Bursts under way.
 JOBS = 4  #: Ranges under way.
 
 
+def words_of_beat(config: Config) -> int:
+    """Number of words of a beat; 1 where a word has several beats."""
+    return max(1, config.dram_bus // (2 * config.mfu_lanes))
+
+
+def group(config: Config) -> data.StructLayout:
+    """The first `count` of `words`, one at least; what stands in the others means nothing."""
+    count = words_of_beat(config)
+    return data.StructLayout({"words": data.ArrayLayout(word(config), count), "count": range(count + 1), "last": 1})
+
+
 class State(enum.Enum):
     """What becomes of the present range."""
 
@@ -34,34 +45,40 @@ class BurstReader(wiring.Component):
 
     Args:
         config: The machine.
+        groups: The output has all words of a beat at once.
 
     Members:
         base: In(32). Address in bytes of word 0, a multiple of 4096; it changes only while idle.
         range: In(stream {first, count, tag, last}). Ranges of words.
         ar: Out(stream {addr, len}). r: In(stream {data, resp, last}). The port.
-        o: Out(stream {word, last}). Words; `last` is the last word of a range that has `last`.
+        o: Out(stream {word, last}). Words; `last` is the last word of a range that has `last`. With `groups`:
+            Out(stream {words, count, last}), the words of the range that a beat has; `last` is on the last group.
         error: Out({valid, tag}). Pulse: a response of this range was SLVERR or DECERR, or had a wrong number of beats.
         reset: In(1). Forgets all ranges. Responses to bursts that were asked for are still taken, and lost.
         idle: Out(1). No burst is under way, and no range is being cut.
 
     Timing:
-        One beat a cycle, or one word where a beat holds several. A range takes 2 cycles, and each burst 2, in which
-        earlier ones go on.
+        One beat a cycle, or one word where a beat holds several and `groups` is not set. A range takes 2 cycles, and
+        each burst 2, in which earlier ones go on.
     """
 
-    def __init__(self, config: Config):
-        self.config, self.bus, self.size = config, config.dram_bus, 2 * config.mfu_lanes
+    def __init__(self, config: Config, groups: bool = False):
+        self.config, self.bus, self.size, self.groups = config, config.dram_bus, 2 * config.mfu_lanes, groups
+        self.beatwise = groups and self.bus > self.size  # each beat gives all of its words at once
         super().__init__({
             "base": In(ADDRESS), "range": In(stream.Signature(Range)), "ar": Out(stream.Signature(burst())),
             "r": In(stream.Signature(read_beat(self.bus))),
-            "o": Out(stream.Signature(data.StructLayout({"word": word(config), "last": 1}))),
+            "o": Out(stream.Signature(
+                group(config) if groups else data.StructLayout({"word": word(config), "last": 1}))),
             "error": Out(Failure), "reset": In(1), "idle": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         again = ResetInserter(self.reset)
         m.submodules.beats = self.beats = again(Queue(8 * self.bus, BEATS, True))
-        m.submodules.jobs = self.jobs = again(Queue(data.StructLayout({"skip": 8, "count": WORDS, "last": 1}), JOBS))
+        m.submodules.jobs = self.jobs = again(Queue(data.StructLayout(
+            {"skip": 8, "count": WORDS, "last": 1} | ({"end": 8} if self.beatwise else {})),
+            BURSTS if self.beatwise else JOBS))  # a range of many words has few beats, and may be a short burst
         m.submodules.bursts = self.bursts = Queue(data.StructLayout({"beats": 8, "tag": ADDRESS_BITS}), BURSTS)
         self.draining = Signal()  # responses are lost
         self.state = Signal(State)
@@ -80,7 +97,7 @@ class BurstReader(wiring.Component):
         state, present = self.state, Signal(Range)
         at, stop, end = Signal(WORDS), Signal(WORDS), Signal(WORDS)  # beats, and the word behind the range
         edge, length = EDGE // self.bus, Signal(range(LONGEST + 1))
-        longest = min(LONGEST, edge)
+        longest, shift = min(LONGEST, edge), exact_log2(words_of_beat(self.config))
         held, room = Signal(range(BEATS + 1)), Signal()  # beats that have their room
         left, before_edge = Signal(WORDS), Signal(range(edge + 1))
         taken, asked = self.beats.o.valid & self.beats.o.ready, Signal()
@@ -90,8 +107,14 @@ class BurstReader(wiring.Component):
             asked.eq((state == State.ASK) & room & self.bursts.i.ready & (~self.ar.valid | self.ar.ready)
                      & ~self.reset),
             self.bursts.i.valid.eq(asked), self.bursts.i.p.beats.eq(length - 1), self.bursts.i.p.tag.eq(present.tag),
-            self.jobs.i.valid.eq(state == State.PLACE), self.jobs.i.p.count.eq(present.count),
-            self.jobs.i.p.last.eq(present.last)]
+            self.jobs.i.p.skip.eq(present.first[:shift]), self.jobs.i.p.last.eq(present.last)]
+        if self.beatwise:
+            placed = Signal()  # the number of beats is known since this cycle
+            m.d.sync += placed.eq((state == State.PLACE) & ~self.reset)
+            m.d.comb += [self.jobs.i.valid.eq(placed), self.jobs.i.p.count.eq(left),
+                         self.jobs.i.p.end.eq(end[:shift])]
+        else:
+            m.d.comb += [self.jobs.i.valid.eq(state == State.PLACE), self.jobs.i.p.count.eq(present.count)]
         m.d.sync += held.eq(Mux(self.reset, 0, held + Mux(asked, length, 0) - taken))
         with m.If(self.ar.ready):
             m.d.sync += self.ar.valid.eq(0)
@@ -101,7 +124,7 @@ class BurstReader(wiring.Component):
                 with m.If(self.range.valid & self.range.ready):
                     m.d.sync += state.eq(State.PLACE)
             with m.Case(State.PLACE):
-                m.d.sync += [*self._placed(m, present.first, end, at, stop), state.eq(State.CUT)]
+                m.d.sync += [*self._placed(present.first, end, at, stop), state.eq(State.CUT)]
             with m.Case(State.CUT):
                 most = Mux(before_edge < longest, before_edge, longest)
                 m.d.sync += [length.eq(Mux(left < most, left, most)), state.eq(State.ASK)]
@@ -112,13 +135,12 @@ class BurstReader(wiring.Component):
                         self.ar.valid.eq(1), self.ar.p.addr.eq(self.base + (at << exact_log2(self.bus))),
                         self.ar.p.len.eq(length - 1)]
 
-    def _placed(self, m, first, end, at, stop) -> list:
+    def _placed(self, first, end, at, stop) -> list:
         """The beats from the one with word `first` up to the one with the word before `end`."""
         if self.bus < self.size:
             shift = exact_log2(self.size // self.bus)
             return [at.eq(first << shift), stop.eq(end << shift)]
-        shift = exact_log2(self.bus // self.size)
-        m.d.comb += self.jobs.i.p.skip.eq(first[:shift])
+        shift = exact_log2(words_of_beat(self.config))
         return [at.eq(first >> shift), stop.eq((end + (1 << shift) - 1) >> shift)]
 
     def _answers(self, m):
@@ -146,9 +168,9 @@ class BurstReader(wiring.Component):
             m.d.sync += seen.eq(seen + 1)
 
     def _words(self, m):
-        """Make words of beats."""
-        beat, job, o, bits = self.beats.o, self.jobs.o, self.o, 8 * self.size
-        left, now, begun = Signal(WORDS), Signal(WORDS), Signal()  # words of the present range that are left
+        """Make words, or groups, of beats."""
+        beat, job, o = self.beats.o, self.jobs.o, self.o
+        left, now, begun = Signal(WORDS), Signal(WORDS), Signal()  # words, or groups, of the present range that are left
         whole, last, moved = Signal(), Signal(), Signal()  # `whole`: the present beat has the end of a word
         m.d.comb += [now.eq(Mux(begun, left, job.p.count)), last.eq(now == 1), job.ready.eq(moved & last),
                      moved.eq(beat.valid & whole & job.valid & (~o.valid | o.ready))]
@@ -156,23 +178,43 @@ class BurstReader(wiring.Component):
             m.d.sync += [o.valid.eq(1), o.p.last.eq(last & job.p.last), left.eq(now - 1), begun.eq(~last)]
         with m.Elif(o.ready):
             m.d.sync += o.valid.eq(0)
-        if self.bus > self.size:
-            count = self.bus // self.size
-            index, following = Signal(range(count)), Signal(range(count))
-            m.d.comb += [whole.eq(1), index.eq(Mux(begun, following, job.p.skip)),
-                         beat.ready.eq(moved & (last | (index == count - 1)))]
-            with m.If(moved):
-                m.d.sync += [following.eq(index + 1), Value.cast(o.p.word).eq(beat.p.word_select(index, bits))]
+        if self.beatwise:
+            self._all_words(m, whole, begun, last, moved)
+        elif self.bus > self.size:
+            self._one_word(m, whole, begun, last, moved)
         else:
-            count = self.size // self.bus
-            part, gathered = Signal(range(max(2, count))), Signal(bits)
-            joined = Cat(gathered, beat.p)[8 * self.bus:]
-            m.d.comb += [whole.eq(part == count - 1), beat.ready.eq(moved | ~whole)]
-            with m.If(beat.valid & beat.ready):
-                m.d.sync += [gathered.eq(joined), part.eq(Mux(whole, 0, part + 1))]
-            with m.If(moved):
-                m.d.sync += Value.cast(o.p.word).eq(joined)
-            with m.If(self.reset):
-                m.d.sync += part.eq(0)
+            self._joined_beats(m, whole, moved)
         with m.If(self.reset):
             m.d.sync += [o.valid.eq(0), begun.eq(0)]
+
+    def _all_words(self, m, whole, begun, last, moved):
+        """Give what a beat holds of the range."""
+        beat, job, o, count = self.beats.o, self.jobs.o.p, self.o, words_of_beat(self.config)
+        skip, end = Signal(range(count)), Signal(range(count + 1))  # words of the beat before the range; its end there
+        m.d.comb += [whole.eq(1), beat.ready.eq(moved), skip.eq(Mux(begun, 0, job.skip)),
+                     end.eq(Mux(last & (job.end != 0), job.end, count))]
+        with m.If(moved):
+            m.d.sync += [o.p.count.eq(end - skip),
+                         Value.cast(o.p.words).eq(beat.p >> Cat(Const(0, exact_log2(8 * self.size)), skip))]
+
+    def _one_word(self, m, whole, begun, last, moved):
+        """Give the words of a beat one by one."""
+        beat, count = self.beats.o, words_of_beat(self.config)
+        index, following = Signal(range(count)), Signal(range(count))
+        m.d.comb += [whole.eq(1), index.eq(Mux(begun, following, self.jobs.o.p.skip)),
+                     beat.ready.eq(moved & (last | (index == count - 1)))]
+        with m.If(moved):
+            m.d.sync += [following.eq(index + 1), Value.cast(self.o.p.word).eq(beat.p.word_select(index, 8 * self.size))]
+
+    def _joined_beats(self, m, whole, moved):
+        """Make a word of one beat or of several."""
+        beat, count, o = self.beats.o, self.size // self.bus, self.o.p
+        part, gathered = Signal(range(max(2, count))), Signal(8 * self.size)
+        joined = Cat(gathered, beat.p)[8 * self.bus:]
+        m.d.comb += [whole.eq(part == count - 1), beat.ready.eq(moved | ~whole)]
+        with m.If(beat.valid & beat.ready):
+            m.d.sync += [gathered.eq(joined), part.eq(Mux(whole, 0, part + 1))]
+        with m.If(moved):
+            m.d.sync += [Value.cast(o.words).eq(joined), o.count.eq(1)] if self.groups else Value.cast(o.word).eq(joined)
+        with m.If(self.reset):
+            m.d.sync += part.eq(0)

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 from concord.hw.dram.axi import ADDRESS, INCR, bus
-from concord.hw.dram.burst_reader import BurstReader
+from concord.hw.dram.burst_reader import BurstReader, group
 from concord.hw.dram.burst_writer import ROOM, BurstWriter
 from concord.hw.lib.outside import Failure, Range
 from concord.hw.lib.payloads import word
@@ -26,7 +26,8 @@ class DramPort(wiring.Component):
     Members:
         base: In(32). Address in bytes of word 0, a multiple of 4096; it changes only while idle.
         words_range, tiles_range: In(stream {first, count, tag, last}). Ranges to read.
-        words, tiles: Out(stream {word, last}). Their words; `last` is the last word of a range that has `last`.
+        words: Out(stream {word, last}). Words; `last` is the last word of a range that has `last`.
+        tiles: Out(stream {words, count, last}). Words, as many at once as a beat holds of their range.
         write_range: In(stream {first, count, tag, last}). Ranges to write.
         write_word: In(stream word). Their words; they may come before their range.
         write_room: Out. Number of words that `write_word` takes without a stall from now on.
@@ -34,7 +35,7 @@ class DramPort(wiring.Component):
         error: Out({valid, tag}). Pulse: an access of this range failed. Of errors that come close together, some may be
             left out, but never the first.
         reset: In(1). Forgets all ranges, words and errors. Bursts that were given to the port still end.
-        idle: Out(1). No burst is under way, and no range is being cut.
+        idle: Out(1). No burst is under way, no range is being cut, and no error waits.
         m_axi_*: the port, as `hw.dram.axi.bus` has it.
 
     Timing:
@@ -44,17 +45,18 @@ class DramPort(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        ranges, out = stream.Signature(Range), stream.Signature(data.StructLayout({"word": word(config), "last": 1}))
+        ranges, out = stream.Signature(Range), data.StructLayout({"word": word(config), "last": 1})
         super().__init__({
             "base": In(ADDRESS), "reset": In(1), "idle": Out(1), "error": Out(Failure),
-            **{f"{name}_range": In(ranges) for name in (*READERS, "write")}, **dict.fromkeys(READERS, Out(out)),
+            **{f"{name}_range": In(ranges) for name in (*READERS, "write")}, "words": Out(stream.Signature(out)),
+            "tiles": Out(stream.Signature(group(config))),
             "write_word": In(stream.Signature(word(config))), "write_room": Out(range(ROOM + 1)), "write_done": Out(1),
             **bus(config)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.writer = writer = BurstWriter(self.config)
-        readers = [BurstReader(self.config) for _ in READERS]
+        readers = [BurstReader(self.config, groups=name == "tiles") for name in READERS]
         for name, reader in zip(READERS, readers, strict=True):
             m.submodules[f"{name}_reader"] = reader
             wiring.connect(m, wiring.flipped(getattr(self, f"{name}_range")), reader.range)
@@ -62,8 +64,7 @@ class DramPort(wiring.Component):
         wiring.connect(m, wiring.flipped(self.write_range), writer.range)
         wiring.connect(m, wiring.flipped(self.write_word), writer.i)
         units = (*readers, writer)
-        m.d.comb += [self.write_room.eq(writer.room), self.write_done.eq(writer.done),
-                     self.idle.eq(Cat(one.idle for one in units).all())]
+        m.d.comb += [self.write_room.eq(writer.room), self.write_done.eq(writer.done)]
         for one in units:
             m.d.comb += [one.base.eq(self.base), one.reset.eq(self.reset)]
         self._read(m, *readers)
@@ -108,7 +109,9 @@ class DramPort(wiring.Component):
             b.p.resp.eq(self.m_axi_bresp), b.valid.eq(self.m_axi_bvalid), self.m_axi_bready.eq(b.ready)]
 
     def _errors(self, m, units):
-        """Give the errors of all units, one at a time."""
+        """Give the errors of all units, one at a time. The port is idle once all are given: none comes into a program
+        that starts then.
+        """
         kept = [Signal(Failure, name=f"kept_{number}") for number in range(len(units))]
         free = C(1)  # no error before this one is given
         m.d.sync += self.error.valid.eq(0)
@@ -118,5 +121,8 @@ class DramPort(wiring.Component):
             with m.If(unit.error.valid & (~one.valid | free)):
                 m.d.sync += one.eq(unit.error)
             free &= ~one.valid
+        late = units[-1].error.valid  # of the writer; the readers report while they are busy
+        m.d.comb += self.idle.eq(Cat(one.idle for one in units).all() & ~Cat(
+            late, self.error.valid, *(one.valid for one in kept)).any())
         with m.If(self.reset):
             m.d.sync += [self.error.valid.eq(0), *(one.valid.eq(0) for one in kept)]

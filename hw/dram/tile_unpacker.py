@@ -4,9 +4,10 @@ from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
+from concord.hw.dram.burst_reader import group, words_of_beat
 from concord.hw.dram.gearbox import Gearbox
+from concord.hw.dram.section_cutter import SectionCutter
 from concord.hw.lib.message_payloads import packed
-from concord.hw.lib.payloads import word
 from concord.hw.lib.queue import Queue
 from concord.spec.isa.dram import words_of_bits
 from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
@@ -22,12 +23,11 @@ Tile = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1, "diagonal": 1, "fi
 
 
 class State(enum.Enum):
-    """What the next word is."""
+    """What is asked for next."""
 
-    FREE = 0  #: None: there is no job.
-    BEGIN = 1  #: None: the next tile of the job begins.
-    EXPONENTS = 2  #: A word of stored exponents.
-    CODES = 3  #: A word of codes.
+    FREE = 0  #: Nothing: there is no job.
+    BEGIN = 1  #: The words of the stored exponents of the next tile; of one without them, its codes.
+    CODES = 2  #: The words of the codes of that tile.
 
 
 class TileUnpacker(wiring.Component):
@@ -41,13 +41,14 @@ class TileUnpacker(wiring.Component):
 
     Members:
         job: In(stream {tile, integer, diagonal, count}). Tiles to come, `count` of them from `tile` on.
-        i: In(stream word). Words of these tiles, as `spec.isa.dram` has them. None is taken without a job.
+        i: In(stream {words, count, last}). Words of these tiles, as `spec.isa.dram` has them, in groups that begin and
+            end at any word. None is taken without a job.
         o: Out(stream {tile, integer, row, group, record, last}). Records; the exponent is 0 in integer mode.
         done: Out(1). Pulse: in the cycle before, the last record of the last tile of a job was taken.
 
     Timing:
-        One record a cycle, or one word if these are narrower; between two tiles, 2 cycles have none. Latency 3 cycles
-        from the first word of codes that fills a record.
+        One record a cycle, or one group of words if these are fewer bits; between two tiles, 2 cycles have no record,
+        and 2 to 4 no new group. Latency 4 cycles from the first group of codes that fills a record.
     """
 
     def __init__(self, config: Config):
@@ -55,7 +56,7 @@ class TileUnpacker(wiring.Component):
         self.exponents = words_of_bits(config, n * fmt.exponent_bits)
         self.codes = [words_of_bits(config, count * fmt.code_bits) for count in (n * n, n)]  # not diagonal, diagonal
         super().__init__({
-            "job": In(stream.Signature(Job)), "i": In(stream.Signature(word(config))),
+            "job": In(stream.Signature(Job)), "i": In(stream.Signature(group(config))),
             "o": Out(stream.Signature(packed(config))), "done": Out(1)})
 
     def elaborate(self, platform):
@@ -63,55 +64,64 @@ class TileUnpacker(wiring.Component):
         # Words and records are at two places: while the last records of a tile leave the gearbox, the next tile's
         # exponents come. Its codes must wait, as what is left in the gearbox is dropped when the tile ends. So when the
         # exponents of a third tile come, the first tile has ended, and those of the second one have moved on.
-        fmt, config = self.config.weights, self.config
+        config, self.size = self.config, 16 * self.config.mfu_lanes * words_of_beat(self.config)  # bits of a block
         m.submodules.tiles = self.tiles = Queue(Tile, TILES)
-        m.submodules.gearbox = self.gearbox = Gearbox(16 * config.mfu_lanes, config.lanes * fmt.code_bits)
-        self.gathered = Signal(self.exponents * 16 * config.mfu_lanes, reset_less=True)
+        m.submodules.cutter = self.cutter = SectionCutter(config)
+        m.submodules.gearbox = self.gearbox = Gearbox(self.size, config.lanes * config.weights.code_bits)
         self.loaded = Signal()  # `gathered` holds all exponents of a tile, which has no records yet
         self.emptying = Signal()  # the gearbox has all words of its tile
         self.next_row, self.ends = Signal(), Signal()  # a row of stored exponent, or a tile, has its last record
         m.d.comb += self.gearbox.clear.eq(self.ends)
         with m.If(self.ends):
             m.d.sync += self.emptying.eq(0)
-        self._words(m)
-        self._records(m, self._exponent(m))
+        wiring.connect(m, wiring.flipped(self.i), self.cutter.i)
+        self._sections(m)
+        self._records(m, self._exponent(m, self._words(m)))
         return m
 
-    def _words(self, m):
-        """Hand each word to the exponents or to the gearbox, and each tile to the records."""
-        state, i, tiles, codes = Signal(State), self.i, self.tiles.i, self.gearbox.i
-        job, left = Signal(Job), Signal(range(max(self.exponents, *self.codes)))  # words of this kind after the next
+    def _sections(self, m):
+        """Ask for the words of exponents and codes, and hand each tile to the records."""
+        state, tiles, section, job = Signal(State), self.tiles.i, self.cutter.section, Signal(Job)
         many, few = self.codes
-        words, moved = Mux(job.diagonal, few - 1, many - 1), Signal()
+        begins, codes, moved = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.job.ready.eq(state == State.FREE), tiles.valid.eq(state == State.BEGIN),
+            self.job.ready.eq(state == State.FREE), begins.eq(state == State.BEGIN),
             *(tiles.p[name].eq(job[name]) for name in ("tile", "integer", "diagonal")),
-            tiles.p.final.eq(job.count == 1),
-            codes.p.eq(i.p), codes.valid.eq(i.valid & (state == State.CODES) & ~self.emptying),
-            i.ready.eq(Mux(state == State.CODES, codes.ready & ~self.emptying, state == State.EXPONENTS)),
-            moved.eq(i.valid & i.ready)]
-        with m.If(moved):
-            m.d.sync += left.eq(left - 1)
-        with m.Switch(state):
-            with m.Case(State.FREE):
-                m.d.sync += job.eq(self.job.p)
-                with m.If(self.job.valid):
-                    m.d.sync += state.eq(State.BEGIN)
-            with m.Case(State.BEGIN):
-                m.d.sync += left.eq(Mux(job.integer, words, self.exponents - 1))
-                with m.If(tiles.ready):
-                    m.d.sync += state.eq(Mux(job.integer, State.CODES, State.EXPONENTS))
-            with m.Case(State.EXPONENTS):
-                with m.If(moved):
-                    m.d.sync += self.gathered.eq(Cat(self.gathered, i.p)[len(Value.cast(i.p)):])
-                    with m.If(left == 0):
-                        m.d.sync += [self.loaded.eq(1), left.eq(words), state.eq(State.CODES)]
-            with m.Case(State.CODES):
-                with m.If(moved & (left == 0)):
-                    m.d.sync += [self.emptying.eq(1), job.tile.eq(job.tile + 1), job.count.eq(job.count - 1),
-                                 state.eq(Mux(tiles.p.final, State.FREE, State.BEGIN))]
+            tiles.p.final.eq(job.count == 1), tiles.valid.eq(begins & section.ready),
+            section.valid.eq(Mux(begins, tiles.ready, state == State.CODES)), codes.eq(~begins | job.integer),
+            section.p.codes.eq(codes), section.p.count.eq(Mux(codes, Mux(job.diagonal, few, many), self.exponents)),
+            moved.eq(section.valid & section.ready)]
+        with m.If(state == State.FREE):
+            m.d.sync += job.eq(self.job.p)
+            with m.If(self.job.valid):
+                m.d.sync += state.eq(State.BEGIN)
+        with m.Elif(moved & codes):
+            m.d.sync += [job.tile.eq(job.tile + 1), job.count.eq(job.count - 1),
+                         state.eq(Mux(tiles.p.final, State.FREE, State.BEGIN))]
+        with m.Elif(moved):
+            m.d.sync += state.eq(State.CODES)
 
-    def _exponent(self, m):
+    def _words(self, m):
+        """Hand each block of words to the exponents or to the gearbox.
+
+        Returns:
+            The stored exponents of a tile, once `loaded` is set.
+        """
+        o, codes = self.cutter.o, self.gearbox.i
+        words, blocks = o.p.words.as_value(), -(-self.exponents // words_of_beat(self.config))
+        gathered = Signal(blocks * self.size, reset_less=True)
+        m.d.comb += [
+            codes.p.eq(words), codes.valid.eq(o.valid & o.p.codes & ~self.emptying),
+            o.ready.eq(~o.p.codes | (codes.ready & ~self.emptying))]
+        with m.If(o.valid & o.ready & o.p.codes & o.p.last):
+            m.d.sync += self.emptying.eq(1)
+        with m.If(o.valid & ~o.p.codes):
+            m.d.sync += gathered.eq(Cat(gathered, words)[self.size:])
+            with m.If(o.p.last):
+                m.d.sync += self.loaded.eq(1)
+        return gathered
+
+    def _exponent(self, m, gathered):
         """The stored exponent of the present row, and whether it is there, as it must be in integer mode."""
         tile, bits, known = self.tiles.o.p, self.config.weights.exponent_bits, Signal()
         exponents = Signal(self.config.native_dim * bits, reset_less=True)
@@ -120,7 +130,7 @@ class TileUnpacker(wiring.Component):
         with m.If(self.ends & ~tile.integer):
             m.d.sync += known.eq(0)
         with m.If(self.loaded & ~known):
-            m.d.sync += [exponents.eq(self.gathered), known.eq(1), self.loaded.eq(0)]
+            m.d.sync += [exponents.eq(gathered), known.eq(1), self.loaded.eq(0)]
         return Mux(tile.integer, 0, exponents[:bits]), known | tile.integer
 
     def _records(self, m, exponent):

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.dram.burst_reader import group, words_of_beat
 from concord.hw.dram.mover import Mover
 from concord.hw.dram.range_walker import RangeWalker
 from concord.hw.dram.tile_unpacker import TileUnpacker
@@ -22,10 +23,10 @@ WRITTEN = 5  #: Cycles after a tile's last record at which the tile and its zero
 
 def port_side(config: Config) -> dict:
     """Streams between the transfers and the port of Dram, as the transfers see them."""
-    words = data.StructLayout({"word": word(config), "last": 1})
+    words = {"words": data.StructLayout({"word": word(config), "last": 1}), "tiles": group(config)}
     return {
         **{f"{name}_range": Out(stream.Signature(Range)) for name in ("words", "tiles", "write")},
-        **{name: In(stream.Signature(words)) for name in ("words", "tiles")},
+        **{name: In(stream.Signature(shape)) for name, shape in words.items()},
         "write_word": Out(stream.Signature(word(config))), "write_done": In(1), "write_room": In(WORDS)}
 
 
@@ -66,7 +67,7 @@ class Transfers(wiring.Component):
             "outside_range": In(stream.Signature(Range)), "outside_words": Out(words),
             "move": In(stream.Signature(MoveJob)), "move_done": Out(TICKET),
             "bias": Out(stream.Signature(message_payloads.bias(config))), **entries,
-            "words_read": Out(2), "words_written": Out(1), "room": Out(1), "settled": Out(1), "message_error": In(1)})
+            "words_read": Out(range(words_of_beat(config) + 2)), "words_written": Out(1), "room": Out(1), "settled": Out(1), "message_error": In(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -108,7 +109,8 @@ class Transfers(wiring.Component):
             self.outside_words.valid.eq(words.valid & ~self.running), self.outside_words.p.eq(words.p.word),
             mover.codes.valid.eq(words.valid & mover.busy), mover.codes.p.eq(words.p.word), words.ready.eq(
                 Mux(mover.busy, mover.codes.ready, Mux(self.running, self.read.ready, self.outside_words.ready))),
-            self.words_read.eq((self.running & words.valid & words.ready) + (self.tiles.valid & self.tiles.ready))]
+            self.words_read.eq((self.running & words.valid & words.ready)
+                                + Mux(self.tiles.valid & self.tiles.ready, self.tiles.p.count, 0))]
         m.d.sync += self.reads_done.eq(self.reads_done + (
             self.running & ~mover.busy & words.valid & words.ready & words.p.last))
 
@@ -171,14 +173,21 @@ class Transfers(wiring.Component):
         m.d.comb += [
             unpacker.job.valid.eq(known), taken.eq(known & unpacker.job.ready), jobs.o.ready.eq(taken),
             *(unpacker.job.p[name].eq(jobs.o.p[name]) for name in ("tile", "integer", "diagonal", "count")),
-            unpacker.i.valid.eq(self.tiles.valid & ~self.mover.busy), unpacker.i.p.eq(self.tiles.p.word),
+            unpacker.i.valid.eq(self.tiles.valid & ~self.mover.busy), unpacker.i.p.eq(self.tiles.p),
             self.tiles.ready.eq(unpacker.i.ready)]
         if self.config.vector_rf:
-            exponents = self.mover.exponents
-            m.d.comb += [exponents.valid.eq(self.tiles.valid & self.mover.busy), exponents.p.eq(self.tiles.p.word)]
-            with m.If(self.mover.busy):
-                m.d.comb += self.tiles.ready.eq(exponents.ready)
+            self._single_words(m, self.mover.exponents)
         m.d.sync += [
             known.eq(jobs.o.valid & ~taken & ~waiting(jobs.o.p.product, self.product)),
             self.load_done.eq(self.load_done + delay_control(m, unpacker.done, WRITTEN))]
         wiring.connect(m, unpacker.o, wiring.flipped(self.packed))
+
+    def _single_words(self, m, o):
+        """Give the words of exponents one by one to what moves as it is."""
+        i, index = self.tiles, Signal(range(words_of_beat(self.config)))  # the next word of the present group
+        last = index == i.p.count - 1
+        m.d.comb += [o.valid.eq(i.valid & self.mover.busy), o.p.eq(i.p.words[index])]
+        with m.If(self.mover.busy):
+            m.d.comb += i.ready.eq(o.ready & last)
+        with m.If(o.valid & o.ready):
+            m.d.sync += index.eq(Mux(last, 0, index + 1))

@@ -11,6 +11,7 @@ from amaranth.utils import bits_for
 from concord.hw.lib.arithmetic import UNCHECKED
 from concord.hw.lib.pipeline import delay
 from concord.spec.host.registers import READS, WRITES, Counter, counters
+from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
 BITS = 32  #: Number of bits of a counter.
@@ -29,6 +30,8 @@ def counted(config: Config) -> dict[Counter, int]:
              Counter.OVERFLOW_PRODUCT: products, Counter.OVERFLOW_OUTPUT: bits_for(config.mfu_lanes),
              Counter.EXCESS_PARTIAL: 8, Counter.EXCESS_PRODUCT: 8, Counter.EXCESS_OUTPUT: 8,
              **dict.fromkeys(READS.values(), 3), **dict.fromkeys(WRITES.values(), 2)}
+    if config.dram_words:  # a beat of tiles, and a word
+        width[READS[Mem.DRAM]] = max(3, bits_for(config.dram_bus // (2 * config.mfu_lanes) + 1))
     for counter in Counter:
         if counter.name.startswith("LAZY_") and config.lazy_update:
             width[counter] = 32

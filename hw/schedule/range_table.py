@@ -25,8 +25,8 @@ class RangeTable(wiring.Component):
         found: Out(Wait). The youngest chain whose range meets the other one.
 
     Timing:
-        A chain is noted in the second cycle after `note`. `room` is a cycle late, `found` is right `LOOKUP` cycles
-        after what it depends on.
+        A chain is noted in the second cycle after `note`. `room` is a cycle late; `found` is right 3 cycles after what
+        it depends on, so that a register may follow within `LOOKUP`.
     """
 
     def __init__(self, bits: int):
@@ -43,14 +43,13 @@ class RangeTable(wiring.Component):
         m.d.sync += self.room.eq(ahead <= 0)
         candidates = []
         for k, chain in enumerate(chains):
-            now, below, above = Signal(name=f"now{k}"), Signal(name=f"below{k}"), Signal(name=f"above{k}")
-            m.d.sync += [now.eq(self.note & (self.ticket[:exact_log2(CHAINS)] == k)),
-                         below.eq(chain.first < self.seek_stop), above.eq(self.seek_first < chain.stop)]
+            now = Signal(name=f"now{k}")
+            m.d.sync += now.eq(self.note & (self.ticket[:exact_log2(CHAINS)] == k))
             with m.If(self.clear):
                 m.d.sync += chain.valid.eq(waiting(chain, self.done))
             with m.If(now):
                 m.d.sync += [chain.valid.eq(1), chain.ticket.eq(self.ticket), chain.first.eq(self.first),
                              chain.stop.eq(self.stop)]
-            candidates.append((chain, below & above))
+            candidates.append((chain, (chain.first < self.seek_stop) & (self.seek_first < chain.stop)))
         m.d.comb += self.found.eq(youngest(m, "found", candidates))
         return m

@@ -17,10 +17,11 @@ from concord.spec.isa.instructions import (
     register_value,
 )
 
-CONFIGURATIONS = ("tiny",)
+CONFIGURATIONS = ("vision_dram", "tiny")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "for k in range(1, len(bases)):", "new": "for k in range(len(bases)):"},
     {"old": "total[bits])", "new": "total[bits - 1])"},
+    {"old": "f.b - ((f.op == Op.S_ADD) & f.a[-1])", "new": "f.b", "config": "vision_dram"},
 )
 
 

@@ -17,13 +17,17 @@ from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import SPECS, Instruction, Op, encode
 from concord.spec.isa.memories import ADDRESSED, Mem, depth
 
-CONFIGURATIONS = ("tiny_softmax", "tiny", "serial", "wide")
+CONFIGURATIONS = ("vision_dram", "tiny_softmax", "tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(self.window | self.pool, v.last_pixel, 0)", "new": "Mux(self.window, v.last_pixel, 0)"},
     {"old": "v.stride_vec >= v.row_tiles", "new": "v.stride_vec > v.row_tiles"},
+    {"old": "Mux(c.bias, v.words << 1,", "new": "Mux(c.bias, v.words,", "config": "vision_dram"},
+    {"old": "c.outside.inside.eq(self.address)", "new": "c.outside.inside.eq(f.a + 1)", "config": "vision_dram"},
+    {"file": "hw/dram/packed.py", "old": "steps.eq(tiles - 1)", "new": "steps.eq(tiles)", "config": "vision_dram"},
 )
 
-CHAIN, PLACE, VALUES, KIND = Packer(chain_layout(CONFIG)), Packer(Place), Packer(derived(CONFIG)), Packer(kind_of(CONFIG))
+CHAIN, PLACE = Packer(chain_layout(CONFIG)), Packer(Place)
+VALUES, KIND = Packer(derived(CONFIG)), Packer(kind_of(CONFIG))
 
 
 def kind(instruction: Instruction) -> int:
@@ -86,7 +90,7 @@ async def matches_spec(dut):
     await start(dut, "begin", "add", "kind", "fields", "address", "end", "place", "values")
     modes = [bool(tile % 2) for tile in range(CONFIG.matrix_tiles)]
     programs = [[*legal_chain(CONFIG, rng, modes), *assemble("end")] for _ in range(200)]
-    entries = [chain for program in programs for chain in Sequencer(CONFIG, program, modes).walk()]
+    entries = [chain for program in programs for chain in Sequencer(CONFIG, program, list(modes)).walk()]
     for chain in rng.permutation([*random_chains(CONFIG, rng, 200), *entries]):
         await build(dut, rng, chain)
         want, got = CHAIN.of(CHAIN.join(fields(CONFIG, chain))), CHAIN.of(int(dut.o.value))

@@ -21,8 +21,15 @@ from concord.spec.isa.instructions import SPECS, Error, Instruction, Op, decode,
 from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.isa.rules import Violation
 
-CONFIGURATIONS = ("trainer", "tiny_softmax", "tiny", "serial", "wide")
+CONFIGURATIONS = ("vision_dram", "trainer", "tiny_softmax", "tiny", "serial", "wide")
 TESTED = ("tiny_softmax", "wide")
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "first & raw & (c.memory != ENTRIES)", "new": "first & raw & 0", "config": "vision_dram"},
+    {"old": "~first & c.outside.raw & ~is_op(k, Op.END_CHAIN)", "new": "~first & 0", "config": "vision_dram"},
+    {"old": "was[\"any_b\"] & ~was[\"base\"]", "new": "was[\"any_b\"] & 0", "config": "vision_dram"},
+    {"old": "Mux(self.chain.mode.integer, words[1], words[0])", "new": "words[0]", "config": "vision_dram"},
+)
 
 SETTLED = 7  #: Cycles after which all outputs belong to inputs that stand still.
 
@@ -76,6 +83,8 @@ def sum_outside(before: list[int], word: int, modes: list[bool]) -> bool:
 def candidate(rng: np.random.Generator, program: list[int], address: int) -> int:
     """A random instruction: one of the program, unchanged or with a wrong bit or opcode, or a random word."""
     word = program[rng.integers(len(program))]
+    if CONFIG.dram_words and rng.random() < 0.2:
+        return _of_dram(rng)
     match rng.integers(6):
         case 0:
             word ^= 1 << int(rng.integers(isa.WORD))
@@ -89,6 +98,24 @@ def candidate(rng: np.random.Generator, program: list[int], address: int) -> int
         case 4:
             word = encode(Instruction(op=Op.S_ADD, mem=int(rng.choice(list(isa.Reg))), a=int(rng.integers(1 << 16))))
     return word
+
+
+def legal_chains(rng: np.random.Generator, modes: list[bool]) -> list[int]:
+    """Four legal chains that follow each other; each finds the tiles as those before it have left them."""
+    program, now = [], list(modes)
+    for _ in range(4):
+        words = legal_chain(CONFIG, rng, now)
+        deque(Sequencer(CONFIG, [*words, *assemble("end")], now).walk(), 0)  # keeps the modes in `now`
+        program += words
+    return program
+
+
+def _of_dram(rng: np.random.Generator) -> int:
+    """A read or write of a memory that chains with Dram name, with random marks."""
+    op, mem = rng.choice((Op.V_RD, Op.M_RD, Op.V_WR, Op.V_WR, Op.M_WR)), rng.choice(
+        (Mem.DRAM, Mem.DRAM, Mem.BIAS_RF, Mem.VECTOR_RF, Mem.MATRIX_RF, Mem.NET_Q))
+    marks = ("inc", "integer", "unsigned", "raw", "diagonal")
+    return int(op) | int(mem) << 16 | sum(1 << isa.FIELDS[mark].lo for mark in marks if rng.random() < 0.25)
 
 
 async def begin(dut):
@@ -110,7 +137,7 @@ async def matches_spec(dut):
             generator.extend()
         program = generator.end()
         if number % 3 == 0:
-            program = [word for _ in range(4) for word in legal_chain(CONFIG, rng, modes)] + assemble("end")
+            program = [*legal_chains(rng, modes), *assemble("end")]
         for address in rng.integers(0, len(program), 80):
             before, word = program[:address], candidate(rng, program, address)
             where, so_far = after(before)
@@ -171,9 +198,10 @@ async def ranges_of_dram(dut):
     beyond = 0
     for _ in range(1000):
         mem = Mem.DRAM if rng.random() < 0.7 else Mem.BIAS_RF
-        size, raw, integer, inc = last[mem], int(mem == Mem.DRAM and rng.random() < 0.5), *map(int, rng.integers(0, 2, 2))
-        values = {"words": int(rng.integers(1, 40)), "row_tiles": int(rng.integers(1, 20)),
-                  "span_out": int(rng.choice((0, 3, rng.integers(1 << 32))) if rng.random() < 0.3 else rng.integers(20))}
+        size, (integer, inc) = last[mem], map(int, rng.integers(0, 2, 2))
+        raw = int(mem == Mem.DRAM and rng.random() < 0.5)
+        span = rng.choice((0, 3, rng.integers(1 << 32))) if rng.random() < 0.3 else rng.integers(20)
+        values = {"words": int(rng.integers(1, 40)), "row_tiles": int(rng.integers(1, 20)), "span_out": int(span)}
         count = entries_words(CONFIG, values["row_tiles"], integer=bool(integer)) if raw else values["words"]
         end = int(rng.choice((size, size + 1, size - 1, 1 << 32, count + 3)))
         first = min(max(0, end - count - values["span_out"] * inc), (1 << isa.base_bits(CONFIG) + 1) - 1)

@@ -9,9 +9,10 @@ import cocotb
 from amaranth.lib import data
 from cocotbext.axi import AxiBus, AxiRam
 from concord.hw.dram.axi import EDGE, INCR
-from concord.hw.dram.burst_reader import LONGEST
+from concord.hw.dram.burst_reader import LONGEST, words_of_beat
 from concord.hw.dram.dram_port import READERS, DramPort
 from concord.hw.lib.outside import Failure, Range
+from concord.sim.dram.memory_models import group_packer, grouped, known
 from concord.sim.drivers.axi_stream import pauses
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start, until
@@ -42,7 +43,7 @@ def component(config) -> DramPort:
 UNIT = component(CONFIG)
 BUS, SIZE = UNIT.config.dram_bus, 2 * UNIT.config.mfu_lanes
 RANGE, ERROR = Packer(Range), Packer(Failure)
-OUT = Packer(data.StructLayout({"word": 8 * SIZE, "last": 1}))
+OUT, GROUP = Packer(data.StructLayout({"word": 8 * SIZE, "last": 1})), group_packer(UNIT.config)
 BASE, BYTES = 0x40000, 1 << 19
 WRITES = max(512, 4 * EDGE // SIZE)  #: First word of those that are written; words before it are read.
 HELD = {  #: Wires of each channel that stand until the beat is taken.
@@ -135,12 +136,18 @@ class Bench:
         return [(self.random.randrange(below - length), length) for length in lengths]
 
     def read(self, name: str, chosen, tag: int = 1) -> list[dict]:
-        """Ask for ranges. Returns the words that must come; every second range has `last`."""
+        """Ask for ranges. Returns the words, or groups, that must come; every second range has `last`."""
         self.ranges[name].put(*(RANGE.join({"first": first, "count": count, "tag": tag, "last": number % 2})
                                 for number, (first, count) in enumerate(chosen)))
-        return [{"word": int.from_bytes(self.contents[BASE + k * SIZE:BASE + (k + 1) * SIZE], "little"),
-                 "last": number % 2 * (k == first + count - 1)}
-                for number, (first, count) in enumerate(chosen) for k in range(first, first + count)]
+        expected = []
+        for number, (first, count) in enumerate(chosen):
+            places, last = range(BASE + first * SIZE, BASE + (first + count) * SIZE, SIZE), number % 2
+            words = [int.from_bytes(self.contents[place:place + SIZE], "little") for place in places]
+            if name == "tiles":
+                expected += grouped(first, words, words_of_beat(UNIT.config), last)
+            else:
+                expected += [{"word": word, "last": last * (k == count - 1)} for k, word in enumerate(words)]
+        return expected
 
     def write(self, chosen, tag: int = 2):
         """Write ranges of random words, whose first one is WRITES, into the memory and the model; all have `last`."""
@@ -151,8 +158,9 @@ class Bench:
             self.ranges["write"].put(RANGE.join({"first": WRITES + first, "count": count, "tag": tag, "last": 1}))
 
     async def receive(self, name: str, expected: list[dict]):
-        """Compare the words of a reader."""
-        assert [OUT.of(one) for one in await self.sinks[name].receive(len(expected))] == expected
+        """Compare the words, or groups, of a reader."""
+        found = await self.sinks[name].receive(len(expected))
+        assert [known(GROUP.of(one)) if name == "tiles" else OUT.of(one) for one in found] == expected
 
     def cancel(self):
         """Stop all streams."""

@@ -6,16 +6,42 @@ from collections import deque
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.hw.dram.burst_reader import Range
+from concord.hw.dram.burst_reader import Range, words_of_beat
 from concord.hw.lib.payloads import ENTRY_READ, entry, entry_reads, word
 from concord.sim.drivers.bench import CONFIG, Packer, pack, stored, unpack
 from concord.sim.drivers.stream import Sink, StreamSource
 from concord.sim.stimulus.random_values import legal
+from concord.spec.machine.config import Config
 from concord.spec.machine.timing import mfu_pipeline
 
 FORMAT, ENTRY = CONFIG.activations, entry(CONFIG)
 REQUEST, RANGE = Packer(entry_reads(CONFIG).members["request"].shape), Packer(Range)
 WORDS = Packer(data.StructLayout({"word": word(CONFIG).size, "last": 1}))
+
+
+def group_packer(config: Config) -> Packer:
+    """Payloads of groups, as `hw.dram.burst_reader.group` has them, with words as integers."""
+    count = words_of_beat(config)
+    words = data.ArrayLayout(16 * config.mfu_lanes, count)
+    return Packer(data.StructLayout({"words": words, "count": range(count + 1), "last": 1}))
+
+
+def grouped(first: int, words: list[int], size: int, last: int = 0) -> list[dict]:
+    """A range of Dram as the fields of its groups: the word `first` and those behind it, `size` words to a beat."""
+    groups, at = [], 0
+    while at < len(words):
+        end = min(len(words), at + size - (first + at) % size)
+        groups.append({"words": words[at:end], "count": end - at, "last": last * (end == len(words))})
+        at = end
+    return groups
+
+
+def known(fields: dict) -> dict:
+    """What the fields of a group say: without the words that mean nothing."""
+    return fields | {"words": list(fields["words"].values())[:fields["count"]]}
+
+
+GROUP = group_packer(CONFIG)
 
 
 class Entries:
@@ -95,15 +121,21 @@ class Port:
             asked += [(self._due(), RANGE.of(one)) for one in _taken(self.sinks[f"{name}_range"])]
             if asked and asked[0][0] <= self.cycle:
                 _, one = asked.popleft()
-                first, last = one["first"], one["first"] + one["count"] - 1
-                self.given[name].put(*(WORDS.join({"word": self.dram.word(k), "last": one["last"] and k == last})
-                                       for k in range(first, last + 1)))
+                words = [self.dram.word(one["first"] + k) for k in range(one["count"])]
+                self.given[name].put(*self._payloads(name, one, words))
         self._write()
         room, enough = int(self.dut.write_room.value), mfu_pipeline(CONFIG)
         assert self.room > enough or not self.dut.room.value, "words inside the multi-function units lack room"
         assert self.room < enough + 32 or self.dut.room.value
         self.room = room
         self.dut.write_room.value = self.random.choice((0, enough, enough + 1, enough + 40, 500))
+
+    def _payloads(self, name: str, one: dict, words: list[int]) -> list[int]:
+        """What comes of a range: words, or groups of them for tiles."""
+        if name == "tiles":
+            return list(map(GROUP.join, grouped(one["first"], words, words_of_beat(CONFIG), one["last"])))
+        ends = [0] * (len(words) - 1) + [one["last"]]
+        return [WORDS.join({"word": word_, "last": last}) for word_, last in zip(words, ends, strict=True)]
 
     def _write(self):
         """Take ranges to write and their words, and answer."""

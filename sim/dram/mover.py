@@ -61,7 +61,8 @@ class Chip:
         self.dram, self.cycle, self.moved = Dram(), 0, 0  # `moved`: cycle of the last write on the chip
         reads, writes = ("codes",) + ("exponents",) * ENTRIES, ("entry_write",) * ENTRIES
         self.jobs = StreamSource(dut, "job", stall=stall)
-        self.words = {name: StreamSource(dut, name, stall=stall) for name in reads}
+        late = 0.9 if latency > 1 else stall  # exponents come after codes
+        self.words = {name: StreamSource(dut, name, stall=late if name == "exponents" else stall) for name in reads}
         self.walks = {name: Sink(dut, f"{name}_walk", stall=stall) for name in (*reads, *("store",) * ENTRIES)}
         self.bias = Sink(dut, "bias")  # BiasRf takes a word in every cycle
         self.written = {name: Sink(dut, name, stall=stall) for name in writes}

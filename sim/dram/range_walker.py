@@ -28,9 +28,9 @@ WALK, RANGE = Packer(Walk), Packer(Range)
 def drawn(chance: random.Random) -> dict:
     """A chain whose iterations may follow each other along x, or from row to row."""
     x, y, words = chance.choice((1, 2, 5, 70)), chance.choice((1, 2, 3)), chance.choice((1, 2, 7, 100, 300))
-    return {"first": chance.randrange(1 << 20), "inc": chance.randrange(4) > 0, "words": words, "tag": chance.randrange(99),
-            "iterations": x * y, "iterations_x": x, "stride_x": chance.choice((0, words, words, words + 1)),
-            "stride_y": chance.choice((0, x * words, 65535))}
+    return {"first": chance.randrange(1 << 20), "inc": chance.randrange(4) > 0, "words": words,
+            "tag": chance.randrange(99), "iterations": x * y, "iterations_x": x,
+            "stride_x": chance.choice((0, words, words, words + 1)), "stride_y": chance.choice((0, x * words, 65535))}
 
 
 def words_of(walk: dict) -> list[int]:

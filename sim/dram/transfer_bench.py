@@ -76,7 +76,8 @@ class Bench:
         self.answered += int(dut.write_done.value and dut.running.value and not self.moving)
         if dut.packed__valid.value:
             wait = self.loads[sum(end <= seen["packed"] for end, _ in self.loads)][1]
-            assert not wait["valid"] or ahead(wait["ticket"], int(dut.product.value)) <= 0, "a product needs older tiles"
+            early = wait["valid"] and ahead(wait["ticket"], int(dut.product.value)) > 0
+            assert not early, "a product needs the tiles"
         for name in seen:
             seen[name] += moves[name]
         self.landed += [cycle] * (sum(end <= seen["packed"] for end, _ in self.loads) - len(self.landed))

@@ -53,7 +53,7 @@ async def chains_of_all_kinds(dut, stall, latency):
     await start(dut)
     dut.running.value = 1
     for _ in range(3):
-        await chains(bench, 10)
+        await chains(bench, 7)
         for kind in 2 * KINDS:
             await bench.move(kind)
     await clock(dut, 3)
@@ -67,7 +67,7 @@ async def words_of_the_host(dut, stall, latency):
     """Messages of all lengths, and reads of what they have written; programs between them are not disturbed."""
     bench = Bench(dut, stall, latency)
     await start(dut)
-    for number in range(40):
+    for number in range(24):
         count = bench.random.choice((1, 2, 5, GATHERED - 1, GATHERED, GATHERED + 1, 200))
         words = bench.message(bench.random.choice((7, 8, 12, 1 << 30)), count)
         first, size = min(words), bench.random.randint(1, count)
@@ -76,7 +76,7 @@ async def words_of_the_host(dut, stall, latency):
             bench.sources["outside_range"].put(RANGE.join({"first": first, "count": size, "last": 1}))
             wanted = [words[first + k] for k in range(size)]
             assert await bench.sinks["outside_words"].receive(size) == wanted
-        if number % 10 == 9:
+        if number % 8 == 7:
             await bench.settle()
             dut.running.value = 1
             await chains(bench, 2)

@@ -10,7 +10,9 @@ from concord.hw.schedule.interlock import finished, pipes
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 from concord.sim.reference.pipelines import ReferencePipelines
-from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
+from concord.sim.schedule.dram_pipelines import PIPE as DRAM_PIPE
+from concord.sim.schedule.dram_pipelines import DramPipelines, check_job, routes, store
+from concord.sim.stimulus.chains import chain_words, fields, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.check import Sequencer
@@ -30,10 +32,10 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 CHAIN, DONE = Packer(chain_layout(CONFIG)), Packer(finished(CONFIG))
 JOBS = {name: Packer(shape) for name, shape in job_shapes(CONFIG).items()}
 WRITERS = Packer(entry_writers(CONFIG))
-PIPE = {"write": "mfu", "issue": "mfu", "copy_write": "copy"}  #: The pipeline of a job.
+PIPE = {"write": "mfu", "issue": "mfu", "copy_write": "copy", **DRAM_PIPE}  #: The pipeline of a job.
 #: Fields that mean something else in a job than in a chain's record.
 OWN = ("words", "source", "operands", "integer", "unsigned", "tile", "product", "columns", "row_tiles", "entries",
-       "stride_x", "stride_y")
+       "stride_x", "stride_y", "outside")
 
 
 class Bench:
@@ -41,7 +43,7 @@ class Bench:
 
     def __init__(self, dut, stall: float):
         seed = cocotb.RANDOM_SEED
-        self.dut, self.machine = dut, ReferencePipelines(CONFIG, seed)
+        self.dut, self.machine = dut, (DramPipelines if CONFIG.dram_words else ReferencePipelines)(CONFIG, seed)
         self.source = StreamSource(dut, "i", stall=stall)
         self.sinks = {name: Sink(dut, name, stall=stall) for name in JOBS}
         self.waiting = {name: deque() for name in JOBS}
@@ -57,7 +59,7 @@ class Bench:
             self.records[number] = CHAIN.of(payload)
             self.source.put(payload)
             for name, queue in self.waiting.items():
-                if PIPE.get(name, name) in pipelines(chain) and not (name == "copy_write" and chain.loads):
+                if PIPE.get(name, name) in routes(chain) and not (name == "copy_write" and chain.loads):
                     queue.append((number, chain))
 
     async def restart(self):
@@ -71,9 +73,19 @@ class Bench:
         """Give a job to its pipeline, and check that it belongs to the next chain that needs this pipeline."""
         number, chain = self.waiting[name].popleft()
         job, record = JOBS[name].of(payload), self.records[number]
+        if CONFIG.dram_words:
+            self.check_alone(number, name)
+        if name in DRAM_PIPE:
+            check_job(name, chain, job)
+            self.given[DRAM_PIPE[name]] += name != "tile_words"  # beside its load
+            self.machine.jobs[name].append((number, chain, job))
+            return
         for field in set(job) & set(record) - set(OWN):
             assert job[field] == record[field], f"{field} of {name}"
+        if "outside" in job:
+            assert job["outside"] == bool(store(chain))
         if name in ("write", "copy_write"):
+            assert not store(chain) or job["outside_select"] == record["outside"]["writes"]["select"]
             writer = self.machine.mfu if name == "write" else self.machine.copies
             writer.jobs.append((number, job, deque(chain_words(chain))))
             return
@@ -83,6 +95,13 @@ class Bench:
         getattr(self, f"check_{name}", self.check_source)(chain, job, record, name)
         queue = self.machine.entries.jobs if name == "entries" else self.machine.jobs[name]
         queue.append((number, chain, job))
+
+    def check_alone(self, number: int, name: str):
+        """Check that a chain that moves what is packed as it is runs while no other chain does."""
+        under_way = {pipe for pipe, done in self.machine.done.items() if self.given[pipe] > done}
+        assert not (under_way if name == "move" else under_way & {"move"}), f"{name} beside a move, or a move beside it"
+        older = [queue[0][0] < number for queue in self.waiting.values() if queue]
+        assert name != "move" or not any(older), "an older chain has not begun"
 
     def check_product(self, _, job, record, __):
         """Compare the job of the tile engines with the record."""

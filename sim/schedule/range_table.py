@@ -43,7 +43,7 @@ async def finds_the_youngest(dut):
         dut.done.value, dut.ticket.value, dut.clear.value = done % (1 << TICKET), (count + 1) % (1 << TICKET), 1
         await clock(dut, 2)
         dut.clear.value = 0
-        await clock(dut, LOOKUP + 1)
+        await clock(dut, LOOKUP - 1)
         assert bool(dut.room.value) == (count + 1 - CHAINS <= done)
         meeting = [number for number, (low, high) in chains.items() if number > done and low < end and seek < high]
         found = WAIT.of(int(dut.found.value))

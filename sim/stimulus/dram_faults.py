@@ -19,10 +19,10 @@ def _illegal(generator):
     entries = [
         "v_rd Dram, 0, raw\nv_wr VectorRf, 0, integer, unsigned", "v_rd VectorRf, 0\nv_wr NetQ\nv_wr Dram, 0, raw",
         "v_rd VectorRf, 0\nv_wr Dram, 0, raw\nv_wr NetQ", "v_rd VectorRf, 0, integer, unsigned\nv_wr Dram, 0, raw",
-        "v_rd Dram, 0, raw\nv_wr VectorRf, 0\nv_wr NetQ",
+        "v_rd Dram, 0, raw\nv_wr VectorRf, 0\nv_wr NetQ", "v_rd Dram, 0\nv_pool_max",
     ] if generator.config.vector_rf else []
     return [
-        *entries, "v_rd Dram, 0\nmv_mul 0", "v_rd Dram, 0, raw\nmv_mul 0", "v_rd Dram, 0\nv_pool_max",
+        *entries, "v_rd Dram, 0\nmv_mul 0", "v_rd Dram, 0, raw\nmv_mul 0",
         "v_rd Dram, 0, raw\nv_wr NetQ", "v_rd Dram, 0, raw\nv_relu0", "v_rd Dram, 0, raw\nv_wr Dram, 9",
         "v_rd Dram, 0, raw\nend_chain", "v_rd NetQ\nv_wr Dram, 0, raw", "v_rd Dram, 0\nv_wr Dram, 9, raw",
         "v_rd NetQ\nv_wr BiasRf, 0", "v_rd Dram, 0\nv_wr BiasRf, 0", "v_rd NetQ\nv_relu0\nv_wr BiasRf, 0",
@@ -47,10 +47,12 @@ def _range(generator):
         f"{near(0)}v_rd Dram, 9 + Base1\n{_OUT}", f"{near(0)}v_rd NetQ\nv_wr Dram, 9 + Base1\nend_chain",
         f"{near(3)}set_iterations 4, 2\ns_wr StrideX, 2\ns_wr StrideY, 3\nv_rd_inc Dram, 9 + Base1\n{_OUT}",
         f"{near(3)}set_iterations 4, 2\ns_wr StrideOut, 1\nv_rd NetQ\nv_wr_inc Dram, 9 + Base1\nend_chain",
-        f"s_wr Base1, {_HIGH}\nv_rd Dram, 9 + Base1\n{_OUT}", f"s_wr Base1, {_HIGH}\nv_rd NetQ\nv_wr Dram, 9 + Base1\nend_chain",
+        f"s_wr Base1, {_HIGH}\nv_rd Dram, 9 + Base1\n{_OUT}",
+        f"s_wr Base1, {_HIGH}\nv_rd NetQ\nv_wr Dram, 9 + Base1\nend_chain",
         f"s_wr Base2, {_HIGH}\ns_add Base2, 1", "s_wr Base3, 70000\ns_add Base3, -70001",
         f"s_wr Base2, {_HIGH - 5}\nloop 4\ns_add Base2, 2\nend_loop\nend",
-        f"{near(2 * bias_words(1) - 1)}set_iterations 2\ns_wr StrideX, 2\nv_rd_inc Dram, 9 + Base1, raw\nv_wr BiasRf, 0\nend_chain",
+        (f"{near(2 * bias_words(1) - 1)}set_iterations 2\ns_wr StrideX, 2\nv_rd_inc Dram, 9 + Base1, raw\n"
+         "v_wr BiasRf, 0\nend_chain"),
         f"v_rd Dram, 0, raw\nv_wr BiasRf, {config.bias_words}\nend_chain",
         f"set_iterations 2\ns_wr StrideOut, {config.bias_words}\nv_rd Dram, 0, raw\nv_wr_inc BiasRf, 0\nend_chain",
         *(f"{near(2 * words - 1)}set_iterations 2\nm_rd_inc Dram, 9 + Base1\nm_wr MatrixRf, 0{mode}\nend_chain"
@@ -63,7 +65,8 @@ def _range(generator):
         (f"{here}s_wr Base2, {first + 2}\nloop 3\nv_rd Dram, 0 + Base1\nv_wr Dram, 0 + Base2\nend_chain\n"
          "s_add Base2, -1\nend_loop\nend")]
     if region.stop == size:
-        texts.append(f"s_wr Base2, {size - 4}\nloop 5\nv_rd NetQ\nv_wr Dram, 0 + Base2\nend_chain\ns_add Base2, 1\nend_loop\nend")
+        texts.append(f"s_wr Base2, {size - 4}\nloop 5\nv_rd NetQ\nv_wr Dram, 0 + Base2\nend_chain\n"
+                     "s_add Base2, 1\nend_loop\nend")
     if config.vector_rf:
         for mode, integer in (("", False), (", integer", True)):
             words = entries_words(config, 2, integer=integer)
@@ -80,7 +83,12 @@ def _size(generator):
             "s_wr IterationsX, 0\nv_rd Dram, 0, raw\nv_wr BiasRf, 0\nend_chain"]
 
 
+def _format(generator):
+    """A write of unsigned codes to VectorRf that are no integers."""
+    return [f"v_rd Dram, 0\n.word {20 | 10 << 16 | 1 << 11}"] * bool(generator.config.vector_rf)
+
+
 _FAULTS = {Error.ILLEGAL: _illegal, Error.RANGE: _range, Error.SIZE: _size,
            Error.WINDOW: lambda _: [f"set_iterations 3, 2\nv_rd Dram, 0\n{_OUT}",
                                     "set_iterations 3, 2\nm_rd Dram, 0\nm_wr MatrixRf, 0\nend_chain"],
-           Error.FORMAT: lambda _: [f".word {20 | 10 << 16 | 1 << 11}"]}
+           Error.FORMAT: _format}

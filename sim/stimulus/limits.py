@@ -82,12 +82,14 @@ def _outside(config: Config, beyond: int) -> list[str]:
     moved = "set_iterations 4, 2\ns_wr StrideX, 2\ns_wr StrideY, 5\n"  # 7 further words
     bodies = [
         f"{base}v_rd Dram, 99 + Base2\n{_OUT}", f"{base}v_rd NetQ\nv_wr Dram, 99 + Base2\nend_chain\n",
-        f"{base}{moved}v_rd_inc Dram, 92 + Base2\n{_OUT}", f"{base}v_rd Dram, 98 + Base2, raw\nv_wr BiasRf, 0\nend_chain\n",
+        f"{base}{moved}v_rd_inc Dram, 92 + Base2\n{_OUT}",
+        f"{base}v_rd Dram, 98 + Base2, raw\nv_wr BiasRf, 0\nend_chain\n",
         f"{base}{moved}v_rd_inc Dram, 91 + Base2, raw\nv_wr BiasRf, 0\nend_chain\n",
         f"{_TWICE}s_wr StrideOut, 3\n{base}v_rd NetQ\nv_relu1\nv_wr_inc Dram, 96 + Base2\nv_wr NetQ\nend_chain\n",
         f"{_TWICE}s_wr StrideOut, 3\nv_rd Dram, 0, raw\nv_wr_inc BiasRf, {config.bias_words - 4 + beyond}\nend_chain\n",
         f"{_TWICE}m_rd Dram, 0\nm_wr MatrixRf, {tiles - 2 + beyond}\nend_chain\n",
-        f"v_rd Dram, 1\nv_wr Dram, {2 - beyond}\nend_chain\n", f"v_rd Dram, 5\nv_relu0\nv_wr Dram, {4 + beyond}\n{_OUT}",
+        f"v_rd Dram, 1\nv_wr Dram, {2 - beyond}\nend_chain\n",
+        f"v_rd Dram, 5\nv_relu0\nv_wr Dram, {4 + beyond}\n{_OUT}",
         f"s_wr Base1, {(1 << LONG_BITS) - 2 + beyond}\ns_add Base1, 1\n",
         f"s_wr Base1, 70000\ns_add Base1, {-70000 - beyond}\n"]
     for integer in (False, True):
@@ -98,7 +100,8 @@ def _outside(config: Config, beyond: int) -> list[str]:
                           f"m_wr MatrixRf, 0{mode}{', diagonal' * diagonal}\nend_chain\n")
         if config.vector_rf:
             words = entries_words(config, 2, integer=integer)
-            there = f"s_wr Rows, {config.native_dim + 1}\ns_wr Base1, {last + 1 - words - 3}\n{_TWICE}s_wr StrideX, 3\ns_wr StrideOut, 3\n"
+            there = (f"s_wr Rows, {config.native_dim + 1}\ns_wr Base1, {last + 1 - words - 3}\n"
+                     f"{_TWICE}s_wr StrideX, 3\ns_wr StrideOut, 3\n")
             bodies += [f"{there}v_rd_inc Dram, 0 + Base1, raw\nv_wr VectorRf, 0{mode}\nend_chain\n",
                        f"{there}v_rd VectorRf, 0{mode}\nv_wr_inc Dram, 0 + Base1, raw\nend_chain\n"]
     return bodies

@@ -7,6 +7,7 @@ from concord.campaigns.lint_machines import random_machine, warnings
 from concord.handover.integration import WAIVERS, package
 from concord.hw.cascade import Cascade
 from concord.hw.nnp import NNP
+from concord.hw.serial_nnp import require_no_dram
 from concord.hw.units import component
 from concord.spec.host.registers import Counter, Register
 from concord.spec.isa.instructions import Error
@@ -54,6 +55,21 @@ def test_registers_have_access_and_meaning(files):
 
 def test_the_ports_of_the_machine_have_their_codes(files):
     assert "| OUTPUT |" in files["ports.md"]
+
+
+def test_a_machine_with_dram_has_a_port_to_it():
+    machines = [replace(TINY, dram_words=1 << 20, dram_bus=8)] * 2
+    page = package(NNP(machines[0]), "nnp", "", machines[0])
+    assert "## m_axi: AXI4, the memory outside the chip" in page["ports.md"]
+    assert all(f".m_axi_{name}(m_axi_{name})" in page["nnp_instance.v"] for name in ("araddr", "rdata", "wstrb", "bready"))
+    assert "m_axi_" not in package(NNP(TINY), "nnp", "", TINY)["nnp_instance.v"]
+    row = package(Cascade(machines), "cascade", "", machines[0])["ports.md"]
+    assert all(f"machine{k}_m_axi: AXI4, the memory outside the chip" in row for k in range(2))
+
+
+def test_a_board_has_no_memory():
+    with pytest.raises(ValueError, match=r"^a board has no memory for this machine's 1,000 words of Dram: choose a "):
+        require_no_dram(replace(TINY, dram_words=1000, dram_bus=8))
 
 
 def test_machines_in_a_row_have_buses_of_their_own():
