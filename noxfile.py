@@ -59,7 +59,7 @@ PROGRAMS = {
         "Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."),
     "bench_dram": (
         "benchmarks.bench_dram",
-        "Memory outside the chip: bytes a cycle, overlap, networks; `--stream`, `--overlap`, `--model`, `--bandwidth`."),
+        "Memory outside the chip: bytes a cycle, overlap, networks; `--stream`, `--overlap`, `--model`, `--lstm`."),
     "bench_lstm": ("benchmarks.bench_lstm", "LSTMs of 8, 6, 5 and 4 bits a gate beside FP32: accuracy."),
     "bench_machines": (
         "benchmarks.bench_machines",

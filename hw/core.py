@@ -65,7 +65,8 @@ class Core(wiring.Component):
             "updated": Out(stream.Signature(message_payloads.updated(config))),
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
             "error_address": Out(END_BITS), "wait_input": Out(1), "wait_output": Out(1),
-            "invalid_vector": Out(1), "invalid_matrix": Out(1), **(self._port_side(config) if config.dram_words else {}),
+            "invalid_vector": Out(1), "invalid_matrix": Out(1),
+            **(self._port_side(config) if config.dram_words else {}),
             "events": Out(data.StructLayout({c.name.lower(): bits for c, bits in counted(config).items()})), **entries})
 
     @staticmethod
@@ -285,7 +286,8 @@ class Core(wiring.Component):
             stored.valid.eq(back.outside.valid | (copy.stored.valid & transfers.room)),
             stored.p.eq(Mux(back.outside.valid, back.outside.p.as_value(), copy.stored.p.as_value())),
             done.reads.eq(transfers.reads_done), done.stores.eq(transfers.stores_done),
-            done.load.eq(transfers.load_done), done.move.eq(transfers.move_done), self.decoder.memory_error.eq(self.memory_error),
+            done.load.eq(transfers.load_done), done.move.eq(transfers.move_done),
+            self.decoder.memory_error.eq(self.memory_error),
             self.settled.eq(transfers.settled), transfers.message_error.eq(self.message_error),
             self.events.read_dram.eq(transfers.words_read), self.events.write_dram.eq(transfers.words_written)]
 
@@ -307,7 +309,8 @@ class Core(wiring.Component):
                 read = Mux(self.transfers.entry_read, self.config.vector_words, read)
                 written |= self.transfers.entry_written
             m.d.comb += [
-                events.read_vector_rf.eq(read), events.write_vector_rf.eq(written), events.mvm_conflict.eq(mvm.events.conflict),
+                events.read_vector_rf.eq(read), events.write_vector_rf.eq(written),
+                events.mvm_conflict.eq(mvm.events.conflict),
                 events.pool.eq(self.pixels.pooled), events.gather_busy.eq(gather.busy),
                 events.gather_wait.eq(gather.waits)]
         for v, mem in enumerate(VRFS):

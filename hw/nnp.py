@@ -110,5 +110,6 @@ class NNP(wiring.Component):
                 wiring.connect(m, ours, theirs)
             else:
                 m.d.comb += ours.eq(theirs)
-        m.d.comb += [port.base.eq(Cat(Const(0, 12), control.dram_base[12:])), port.reset.eq(control.reset), core.memory_error.eq(port.error)]
+        m.d.comb += [port.base.eq(Cat(Const(0, 12), control.dram_base[12:])), port.reset.eq(control.reset),
+                     core.memory_error.eq(port.error)]
         return port.idle & core.settled, ~port.idle

@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.instruction_check import Fields, Place, end_bits, field_of, is_mem, is_op, kind_of
 from concord.hw.decode.scalar_registers import derived
-from concord.hw.dram import packed
+from concord.hw.lib import packed_words
 from concord.hw.lib.payloads import DRAM, ENTRIES, INDEX, OPERANDS, chain, held_mark, indices, reach_bits
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Op
@@ -208,8 +208,9 @@ class ChainBuilder(wiring.Component):
         inside = Mux(c.writes.valid, self.parts.mode.integer, self.parts.entries.mode.integer)
         load, count = self.parts.matrix & (self.parts.memory == DRAM), Signal(isa.REGISTER_BITS + 1)
         sizes = [Signal.like(count, name=f"entries{integer}") for integer in range(2)]
-        m.d.sync += [size.eq(packed.entries_words(config, v.row_tiles, integer)) for integer, size in enumerate(sizes)]
-        tile = packed.tile_words(config, self.parts.product.integer, c.diagonal)
+        m.d.sync += [size.eq(packed_words.entries_words(config, v.row_tiles, integer))
+                     for integer, size in enumerate(sizes)]
+        tile = packed_words.tile_words(config, self.parts.product.integer, c.diagonal)
         moves = Mux(c.bias, v.words << 1, Mux(inside, sizes[1], sizes[0]))
         m.d.sync += count.eq(Mux(load, tile, moves))
         m.d.comb += [
@@ -217,7 +218,7 @@ class ChainBuilder(wiring.Component):
             o.reads.lo.eq(self.source), o.reads.hi.eq(self.source_end), o.count.eq(count),
             o.writes.select.tapped.eq(self.outside_position != self.place.position),
             *(o[name].eq(v[name]) for name in ("stride_x", "stride_y", "stride_out"))]
-        span = packed.tiles_span(m, config, v.iterations, self.parts.product.integer, c.diagonal)
+        span = packed_words.tiles_span(m, config, v.iterations, self.parts.product.integer, c.diagonal)
         reads = c.raw & (self.parts.memory == DRAM)
         return Mux(load, tile, Mux(reads, moves, length)), Mux(load, span, v.span_source)
 

@@ -7,7 +7,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.scalar_registers import derived
-from concord.hw.dram.packed import entries_words
+from concord.hw.lib.packed_words import entries_words
 from concord.hw.lib.payloads import DRAM, ENTRIES, MVM, NET, chain, reach_bits
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op, OperandKind, Reg

@@ -170,7 +170,7 @@ class BurstReader(wiring.Component):
     def _words(self, m):
         """Make words, or groups, of beats."""
         beat, job, o = self.beats.o, self.jobs.o, self.o
-        left, now, begun = Signal(WORDS), Signal(WORDS), Signal()  # words, or groups, of the present range that are left
+        left, now, begun = Signal(WORDS), Signal(WORDS), Signal()  # words, or groups, of the range that are left
         whole, last, moved = Signal(), Signal(), Signal()  # `whole`: the present beat has the end of a word
         m.d.comb += [now.eq(Mux(begun, left, job.p.count)), last.eq(now == 1), job.ready.eq(moved & last),
                      moved.eq(beat.valid & whole & job.valid & (~o.valid | o.ready))]
@@ -204,7 +204,8 @@ class BurstReader(wiring.Component):
         m.d.comb += [whole.eq(1), index.eq(Mux(begun, following, self.jobs.o.p.skip)),
                      beat.ready.eq(moved & (last | (index == count - 1)))]
         with m.If(moved):
-            m.d.sync += [following.eq(index + 1), Value.cast(self.o.p.word).eq(beat.p.word_select(index, 8 * self.size))]
+            m.d.sync += [following.eq(index + 1),
+                         Value.cast(self.o.p.word).eq(beat.p.word_select(index, 8 * self.size))]
 
     def _joined_beats(self, m, whole, moved):
         """Make a word of one beat or of several."""
@@ -215,6 +216,7 @@ class BurstReader(wiring.Component):
         with m.If(beat.valid & beat.ready):
             m.d.sync += [gathered.eq(joined), part.eq(Mux(whole, 0, part + 1))]
         with m.If(moved):
-            m.d.sync += [Value.cast(o.words).eq(joined), o.count.eq(1)] if self.groups else Value.cast(o.word).eq(joined)
+            m.d.sync += [Value.cast(o.words).eq(joined), o.count.eq(1)] if self.groups else [
+                Value.cast(o.word).eq(joined)]
         with m.If(self.reset):
             m.d.sync += part.eq(0)

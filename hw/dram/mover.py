@@ -4,10 +4,10 @@ from amaranth import *
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.dram.gearbox import Gearbox
-from concord.hw.dram.packed import codes_words, exponents_words
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET, MoveJob
 from concord.hw.lib.outside import Walk
+from concord.hw.lib.packed_words import codes_words, exponents_words
 from concord.hw.lib.payloads import ENTRY_READ, entry_reads, word
 from concord.spec.isa.instructions import LONG_BITS, REGISTER_BITS
 from concord.spec.machine import timing
@@ -136,7 +136,8 @@ class Mover(wiring.Component):
             go.eq(codes.o.valid & (exponents.o.valid | self.present.integer) & (~o.valid | o.ready) & (left != 0)),
             codes.o.ready.eq(go), exponents.o.ready.eq(go), clear.eq(~moving), codes.clear.eq(clear),
             exponents.clear.eq(clear)]
-        for box, words, size in ((codes, self.codes, self.codes_size), (exponents, self.exponents, self.exponents_size)):
+        for box, words, size in ((codes, self.codes, self.codes_size),
+                                 (exponents, self.exponents, self.exponents_size)):
             due = Signal.like(size)  # words of the iteration that have not come
             taken = words.valid & moving & (due != 0)
             m.d.comb += [box.i.p.eq(words.p), box.i.valid.eq(taken)]
@@ -164,7 +165,7 @@ class Mover(wiring.Component):
         width, moving = 16 * config.mfu_lanes, (self.state == State.MOVE) & self.to_stores
         m.submodules.codes_out = codes = Gearbox(config.native_dim * fmt.code_bits, width)
         m.submodules.exponents_out = exponents = Gearbox(fmt.exponent_bits, width)
-        at, left, due = Signal(REGISTER_BITS), Signal(REGISTER_BITS), Signal(LONG_BITS)  # `due`: words that have not left
+        at, left, due = Signal(REGISTER_BITS), Signal(REGISTER_BITS), Signal(LONG_BITS)  # `due`: words to leave
         coming, there, entry = Signal(ENTRY_READ), Signal(), Signal(Value.cast(reads.entry).shape())
         taken, fills, leaves = Signal(), Signal(), Signal()
         ready = Mux(self.second, codes.i.ready, exponents.i.ready)
@@ -186,7 +187,8 @@ class Mover(wiring.Component):
         with m.Elif(leaves):
             m.d.sync += due.eq(due - 1)
         codes_bits = config.native_dim * fmt.code_bits
-        for box, bits, chosen in ((codes, entry[:codes_bits], self.second), (exponents, entry[codes_bits:], ~self.second)):
+        for box, bits, chosen in ((codes, entry[:codes_bits], self.second),
+                                  (exponents, entry[codes_bits:], ~self.second)):
             m.d.comb += [box.i.p.eq(Mux(there, bits, 0)), box.i.valid.eq(fills & chosen), box.clear.eq(~moving)]
             with m.If(chosen):
                 m.d.comb += [self.stored.p.eq(box.o.p), self.stored.valid.eq(box.o.valid & moving & (due != 0)),
@@ -199,7 +201,8 @@ class Mover(wiring.Component):
         job = self.present
         self.left, left_x = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
         rows, along, last_x = Signal(LONG_BITS), Signal(LONG_BITS), Signal()
-        m.d.comb += [last_x.eq(left_x == 1), along.eq(Mux(last_x, rows + job.row.stride_y, self.row + job.row.stride_x))]
+        m.d.comb += [last_x.eq(left_x == 1),
+                     along.eq(Mux(last_x, rows + job.row.stride_y, self.row + job.row.stride_x))]
         with m.If(self.state == State.SIZE):
             m.d.sync += [self.row.eq(job.row.first), rows.eq(job.row.first), self.line.eq(job.line.first),
                          self.left.eq(job.iterations), left_x.eq(job.iterations_x)]

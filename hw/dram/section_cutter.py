@@ -66,7 +66,8 @@ class SectionCutter(wiring.Component):
         with m.Elif(o.ready):
             m.d.sync += o.valid.eq(0)
         with m.If(steps):
-            m.d.sync += [left.eq(left - take), at.eq(Mux(all_used, 0, at + take)), filled.eq(total), rest.eq(ends & over)]
+            m.d.sync += [left.eq(left - take), at.eq(Mux(all_used, 0, at + take)), filled.eq(total),
+                         rest.eq(ends & over)]
         with m.If(ended):
             m.d.sync += [filled.eq(0), rest.eq(0)]
         self._blocks(m, filled, filled - at, leaves, steps & gives, steps)

@@ -34,7 +34,8 @@ class Transfers(wiring.Component):
     """Asks for the words of chains and of the host, unpacks tiles, and passes words for Dram on.
 
     Members:
-        read_words, store_words, tile_words: In(stream Walk). Words of Dram of chains that read words, write words or load tiles.
+        read_words, store_words, tile_words: In(stream Walk). Words of Dram of chains that read words, write words or
+            load tiles.
         move: In(stream MoveJob). What moves as it is, while no other chain runs. bias: Out(stream {address, data}),
             entry_write: Out(stream {address, entry}), entries: Out(`entry_reads`). Its writes and reads on the chip.
         entry_read, entry_written: Out(1). An entry moves, for the counters.
@@ -56,8 +57,9 @@ class Transfers(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         words = stream.Signature(word(config))
-        entries = {"entries": Out(entry_reads(config)), "entry_write": Out(stream.Signature(
-            message_payloads.entry_write(config))), "entry_read": Out(1), "entry_written": Out(1)} if config.vector_rf else {}
+        entry_write = stream.Signature(message_payloads.entry_write(config))
+        entries = {"entries": Out(entry_reads(config)), "entry_write": Out(entry_write), "entry_read": Out(1),
+                   "entry_written": Out(1)} if config.vector_rf else {}
         super().__init__({
             **{name: In(stream.Signature(Walk)) for name in ("read_words", "store_words", "tile_words")},
             "load": In(stream.Signature(LoadJob)), "product": In(TICKET), "running": In(1), "read": Out(words),
@@ -67,7 +69,8 @@ class Transfers(wiring.Component):
             "outside_range": In(stream.Signature(Range)), "outside_words": Out(words),
             "move": In(stream.Signature(MoveJob)), "move_done": Out(TICKET),
             "bias": Out(stream.Signature(message_payloads.bias(config))), **entries,
-            "words_read": Out(range(words_of_beat(config) + 2)), "words_written": Out(1), "room": Out(1), "settled": Out(1), "message_error": In(1)})
+            "words_read": Out(range(words_of_beat(config) + 2)), "words_written": Out(1), "room": Out(1),
+            "settled": Out(1), "message_error": In(1)})
 
     def elaborate(self, platform):
         m = Module()

@@ -117,7 +117,8 @@ def fetch_job(config: Config) -> data.StructLayout:
 
 def product_job(config: Config) -> data.StructLayout:
     """One product, and the tickets of the loads whose tiles it may read: from NetQ by `copy`, from Dram by `load`."""
-    return data.StructLayout({"product": payloads.Product, "copy": Wait, **({"load": Wait} if config.dram_words else {})})
+    load = {"load": Wait} if config.dram_words else {}
+    return data.StructLayout({"product": payloads.Product, "copy": Wait, **load})
 
 
 #: Native tiles from Dram: `count` of them from `tile` on, once the product that reads older ones there has read them.
@@ -196,7 +197,8 @@ def entry_job(config: Config) -> data.StructLayout:
 
 def job_shapes(config: Config) -> dict:
     """Shape of each job, by the name that it has at the interlock."""
-    outside = {"read_words": Walk, "store_words": Walk, "tile_words": Walk, "load": LoadJob, "move": MoveJob} if config.dram_words else {}
-    return {"fetch": fetch_job(config), "product": product_job(config), "issue": issue_job(config), "write": write_job(config),
-            "copy": copy_job(config), "copy_write": write_job(config), "columns": column_job(config),
-            "gather": gather_job(config), "entries": entry_job(config), **outside}
+    words = dict.fromkeys(("read_words", "store_words", "tile_words"), Walk)
+    outside = words | {"load": LoadJob, "move": MoveJob} if config.dram_words else {}
+    return {"fetch": fetch_job(config), "product": product_job(config), "issue": issue_job(config),
+            "write": write_job(config), "copy": copy_job(config), "copy_write": write_job(config),
+            "columns": column_job(config), "gather": gather_job(config), "entries": entry_job(config), **outside}

@@ -72,7 +72,8 @@ class AddressGenerator(wiring.Component):
         hold: In(1). The pipeline cannot take the present word now.
         mfu, copy: In(`progress`). Progress of the two pipelines that write vector memories.
         vectors: Out(`vector_reads`). Reads of the vector memories.
-        net, pop: In(stream word). Words from NetQ and from MvmQ. outside: In(stream word). Words from Dram, if there is.
+        net, pop: In(stream word). Words from NetQ and from MvmQ.
+        outside: In(stream word). Words from Dram, on machines with Dram.
         walked, coming, present: Out(`Place`). The words of `Ahead`. advance, begins, move: Out(1). What it needs.
         go: Out(1). The present word is taken in this cycle. word: Out. That word, VECTOR_READ cycles later.
         last: Out(1). The present word is the last one of the chain.
@@ -88,8 +89,8 @@ class AddressGenerator(wiring.Component):
         super().__init__({
             "job": In(stream.Signature(walk(config))), "hold": In(1), "mfu": In(progress(config)),
             "copy": In(progress(config)), "vectors": Out(vector_reads(config)),
-            "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))), **outside_words(config),
-            **{name: Out(Place) for name in ("walked", "coming", "present")},
+            "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
+            **outside_words(config), **{name: Out(Place) for name in ("walked", "coming", "present")},
             **{name: Out(1) for name in ("advance", "begins", "move")},
             "go": Out(1), "word": Out(word(config)), "last": Out(1), "starved": Out(1), "waits": Out(1)})
 

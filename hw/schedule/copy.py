@@ -25,8 +25,8 @@ class Copy(wiring.Component):
         vectors: Out(`vector_reads`). Reads of the vector memories.
         net: In(stream word). Words from NetQ.
         writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
-        out: Out(stream `message_payloads.outgoing`). Words for the host. On machines with Dram, outside: In(stream word)
-            and stored: Out(stream word), words from it and for it.
+        out: Out(stream `message_payloads.outgoing`). Words for the host.
+        outside: In(stream word). stored: Out(stream word). Words from Dram and for it, on machines with Dram.
         load: Out(stream {tile, integer}). Tile that the matrix quantiser is to load. matrix_word: Out(stream word).
             Words of that tile. load_done: In(1). Pulse: a tile has been loaded.
         progress: Out. Number of finished chains, loads included, and position within the present one; late.

@@ -20,7 +20,8 @@ def pipes(config: Config) -> tuple[str, ...]:
     With Dram, "reads" and "stores" move words of chains from and to it, "load" loads tiles, and "move" moves what is
     packed as it is.
     """
-    return ("fetch", "product", "mfu", "copy", "entries", *(("reads", "stores", "load", "move") * bool(config.dram_words)))
+    outside = ("reads", "stores", "load", "move") if config.dram_words else ()
+    return "fetch", "product", "mfu", "copy", "entries", *outside
 
 
 def finished(config: Config) -> data.StructLayout:
@@ -61,8 +62,8 @@ class Interlock(wiring.Component):
         outs = {name: Out(stream.Signature(shape)) for name, shape in jobs.job_shapes(config).items()}
         entries = {name: outs.pop(name) for name in jobs.ENTRY_JOBS} | {
             "entry_writers": Out(jobs.entry_writers(config)), "start": In(1)}
-        super().__init__({"i": In(stream.Signature(chain(config))), **outs, "done": In(finished(config)), "idle": Out(1),
-                          **(entries if config.vector_rf else {})})
+        super().__init__({"i": In(stream.Signature(chain(config))), **outs, "done": In(finished(config)),
+                          "idle": Out(1), **(entries if config.vector_rf else {})})
 
     def elaborate(self, platform):
         m = Module()

@@ -39,8 +39,8 @@ class OutsideOrder:
     def queues(self, uses: dict) -> list[tuple]:
         """Pairs of a queue and whether the chain needs it."""
         i = self.interlock
-        return [(i.read_words, uses["reads"]), (i.store_words, uses["stores"]), (i.tile_words, uses["load"]), (i.load, uses["load"]),
-                (i.move, uses["move"])]
+        return [(i.read_words, uses["reads"]), (i.store_words, uses["stores"]), (i.tile_words, uses["load"]),
+                (i.load, uses["load"]), (i.move, uses["move"])]
 
     def track(self, m, uses):
         """Note chains that are dispatched, and find those for which the present one waits."""
@@ -90,7 +90,8 @@ class OutsideOrder:
                          *(job[name].eq(c.outside[name]) for name in ("stride_x", "stride_y"))]
         stores, tiles, load = i.store_words.p, i.tile_words.p, i.load.p
         m.d.comb += [
-            stores.iterations_x.eq(c.iterations), stores.stride_x.eq(c.outside.stride_out), tiles.iterations_x.eq(c.iterations),
+            stores.iterations_x.eq(c.iterations), stores.stride_x.eq(c.outside.stride_out),
+            tiles.iterations_x.eq(c.iterations),
             tiles.words.eq(c.outside.count), tiles.stride_x.eq(c.outside.count), load.tile.eq(c.product.tile),
             load.integer.eq(c.product.integer), load.diagonal.eq(c.outside.diagonal), load.count.eq(c.iterations),
             load.product.eq(self.tables["products"].found), product.eq(self.tables["tile_loads"].found),

@@ -23,7 +23,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "v.stride_vec >= v.row_tiles", "new": "v.stride_vec > v.row_tiles"},
     {"old": "Mux(c.bias, v.words << 1,", "new": "Mux(c.bias, v.words,", "config": "vision_dram"},
     {"old": "c.outside.inside.eq(self.address)", "new": "c.outside.inside.eq(f.a + 1)", "config": "vision_dram"},
-    {"file": "hw/dram/packed.py", "old": "steps.eq(tiles - 1)", "new": "steps.eq(tiles)", "config": "vision_dram"},
+    {"file": "hw/lib/packed_words.py", "old": "steps.eq(tiles - 1)", "new": "steps.eq(tiles)", "config": "vision_dram"},
 )
 
 CHAIN, PLACE = Packer(chain_layout(CONFIG)), Packer(Place)

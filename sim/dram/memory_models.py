@@ -44,7 +44,7 @@ def known(fields: dict) -> dict:
 GROUP = group_packer(CONFIG)
 
 
-class Entries:
+class EntryMemory:
     """VectorRf at the port `entries` of a unit: entries that are drawn when they are read.
 
     Args:

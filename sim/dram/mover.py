@@ -13,7 +13,7 @@ from concord.hw.dram.range_walker import Walk
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET, MoveJob
 from concord.hw.lib.payloads import address_bits, word
-from concord.sim.dram.memory_models import Dram, Entries
+from concord.sim.dram.memory_models import Dram, EntryMemory
 from concord.sim.dram.range_walker import words_of
 from concord.sim.drivers.bench import CONFIG, Packer, loaded, pack, unpack
 from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start
@@ -67,7 +67,7 @@ class Chip:
         self.bias = Sink(dut, "bias")  # BiasRf takes a word in every cycle
         self.written = {name: Sink(dut, name, stall=stall) for name in writes}
         self.stored = Sink(dut, "stored", stall=stall) if ENTRIES else None
-        self.vectors, self.stores, self.answers = Entries(dut, stall) if ENTRIES else None, deque(), deque()
+        self.vectors, self.stores, self.answers = EntryMemory(dut, stall) if ENTRIES else None, deque(), deque()
         self.counts, self.finished, self.begun = {"entry_read": 0, "entry_written": 0}, [], []
         if ENTRIES:
             dut.written.value = 0

@@ -10,7 +10,7 @@ from concord.hw.dram.transfers import WRITTEN
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET, LoadJob, MoveJob
 from concord.hw.lib.payloads import word
-from concord.sim.dram.memory_models import Entries, Port
+from concord.sim.dram.memory_models import EntryMemory, Port
 from concord.sim.dram.mover import drawn, run_bias, run_in, run_out
 from concord.sim.dram.range_walker import words_of
 from concord.sim.dram.tile_unpacker import MODES, records, tiles
@@ -31,7 +31,7 @@ class Bench:
     def __init__(self, dut, stall: float, latency: int):
         self.dut, self.port = dut, Port(dut, stall, latency)
         self.random, self.rng = random.Random(cocotb.RANDOM_SEED), np.random.default_rng(cocotb.RANDOM_SEED)
-        self.dram, self.vectors = self.port.dram, Entries(dut, stall) if CONFIG.vector_rf else None
+        self.dram, self.vectors = self.port.dram, EntryMemory(dut, stall) if CONFIG.vector_rf else None
         self.sources = {name: StreamSource(dut, name, stall=stall) for name in (
             "read_words", "store_words", "tile_words", "load", "move", "stored", "outside", "outside_range")}
         self.sinks = {name: Sink(dut, name, stall=stall) for name in ("read", "packed", "outside_words")}

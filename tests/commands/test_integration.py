@@ -61,7 +61,7 @@ def test_a_machine_with_dram_has_a_port_to_it():
     machines = [replace(TINY, dram_words=1 << 20, dram_bus=8)] * 2
     page = package(NNP(machines[0]), "nnp", "", machines[0])
     assert "## m_axi: AXI4, the memory outside the chip" in page["ports.md"]
-    assert all(f".m_axi_{name}(m_axi_{name})" in page["nnp_instance.v"] for name in ("araddr", "rdata", "wstrb", "bready"))
+    assert all(f".m_axi_{wire}(m_axi_{wire})" in page["nnp_instance.v"] for wire in ("araddr", "rdata", "wstrb", "bid"))
     assert "m_axi_" not in package(NNP(TINY), "nnp", "", TINY)["nnp_instance.v"]
     row = package(Cascade(machines), "cascade", "", machines[0])["ports.md"]
     assert all(f"machine{k}_m_axi: AXI4, the memory outside the chip" in row for k in range(2))
