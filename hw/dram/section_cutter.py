@@ -50,7 +50,7 @@ class SectionCutter(wiring.Component):
         size, i, o = self.size, self.i.p, self.o
         left, codes, busy = Signal(REGISTER_BITS), Signal(), Signal()  # words of the present section that are left
         at, filled = Signal(range(size)), Signal(range(size))  # words of the group that are used; words of the block
-        rest = Signal()  # all words of the section are taken, and its last block is in `kept`
+        rest = Signal()  # all words of the section are taken (none are left), and its last block is in `kept`
         there, take, total = Signal(range(size + 1)), Signal(range(size + 1)), Signal(range(2 * size))
         ends, all_used, over, steps, gives, ended = (Signal(name=name) for name in (
             "ends", "all_used", "over", "steps", "gives", "ended"))
@@ -59,7 +59,7 @@ class SectionCutter(wiring.Component):
             there.eq(i.count - at), ends.eq(left <= there), all_used.eq(left >= there), take.eq(Mux(ends, left, there)),
             total.eq(filled + take), over.eq(total > size), gives.eq(ends | (total >= size)),
             free.eq(busy & (~o.valid | o.ready)), steps.eq(self.i.valid & free & ~rest),
-            self.i.ready.eq(free & ~rest & all_used), ended.eq(Mux(rest, free, steps & ends & ~over)),
+            self.i.ready.eq(free & all_used), ended.eq(Mux(rest, free, steps & ends & ~over)),
             leaves.eq(Mux(rest, free, steps & gives))]
         with m.If(leaves):
             m.d.sync += [o.valid.eq(1), o.p.codes.eq(codes), o.p.last.eq(ended)]

@@ -178,7 +178,7 @@ async def run_out(chip: Chip, job: dict):
     assert {address: chip.dram.contents.get(address) for address in expected} == expected
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=200, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.3, 0.6], latency=[1, 60])
 async def moves_what_chains_say(dut, stall, latency):
     """Jobs of all kinds, one after the other: words, addresses, their order, when each is done, and what counts."""
@@ -202,7 +202,7 @@ async def moves_what_chains_say(dut, stall, latency):
     assert not ENTRIES or chip.counts == counts
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms", skip=not ENTRIES)
+@cocotb.test(timeout_time=200, timeout_unit="us", skip=not ENTRIES)
 @cocotb.parametrize(kind=["in", "out"], integer=[0, 1])
 async def moves_at_full_rate(dut, kind, integer):
     """A long iteration: one entry a cycle into the chip, or a word, and one in 4 cycles out of it, each time."""

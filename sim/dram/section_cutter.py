@@ -21,7 +21,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "with m.If(full | (steps & ~before)):", "new": "with m.If(steps):"},
     {"old": "Mux(before, kept, new)", "new": "new"},
     {"old": "m.d.sync += [filled.eq(0), rest.eq(0)]", "new": "m.d.sync += rest.eq(0)"},
-    {"old": "self.i.ready.eq(free & ~rest & all_used)", "new": "self.i.ready.eq(free & all_used)"},
     {"old": "codes.eq(following.codes)", "new": "codes.eq(section.p.codes)"},
     {"old": "section.ready.eq(~waits)", "new": "section.ready.eq(1)"},
 )

@@ -45,7 +45,7 @@ async def chains(bench: Bench, count: int):
     bench.check(stores)
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=200, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.4], latency=[2, 100])
 async def chains_of_all_kinds(dut, stall, latency):
     """Reads, stores and loads beside each other, then moves alone: words, order, numbers of finished chains."""
@@ -61,7 +61,7 @@ async def chains_of_all_kinds(dut, stall, latency):
     assert bench.counts == [bench.words["read"], bench.words["written"]]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=200, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.4], latency=[2, 100])
 async def words_of_the_host(dut, stall, latency):
     """Messages of all lengths, and reads of what they have written; programs between them are not disturbed."""
@@ -87,7 +87,7 @@ async def words_of_the_host(dut, stall, latency):
     assert bench.counts == [bench.words["read"], bench.words["written"]]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=200, timeout_unit="us")
 @cocotb.parametrize(gap=[False, True], latency=[2, 60])
 async def damaged_messages_leave_nothing(dut, gap, latency):
     """A message ends too early, before another one or with an error: words that came are written, and no more wait."""
