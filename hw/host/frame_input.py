@@ -88,7 +88,7 @@ class FrameInput(wiring.Component):
         """Read the bytes of the messages that have come, in order."""
         slot, index, fresh = self.passed[:len(Const(SLOTS - 1))], Signal(8), Signal()
         last = Signal()
-        m.d.comb += [last.eq(index == sizes[slot]), read.addr.eq(Cat((index + 1)[:8], slot)), read.en.eq(1),
+        m.d.comb += [last.eq(index == sizes[slot]), read.addr.eq(Cat((index + 1)[:8], slot)), read.en.eq(~fresh),
                      self.o.p.byte.eq(read.data), self.o.p.last.eq(last & ends.bit_select(slot, 1))]
         taken = self.o.valid & self.o.ready
         m.d.comb += self.o.valid.eq(fresh)

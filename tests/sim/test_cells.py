@@ -9,8 +9,7 @@ from amaranth import ClockSignal, Const, Instance, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import command
-from concord.sim.machines.library import REFUSED
+from concord.sim.machines.build import REFUSED, command
 from concord.sim.machines.netlist import gates, models
 from concord.tests.pipeline_harness import PipelineHarness
 
