@@ -63,7 +63,7 @@ class NNP(wiring.Component):
             self.m_axis_tdata.eq(outward.o.p.data), self.m_axis_tlast.eq(outward.o.p.last),
             self.m_axis_tvalid.eq(outward.o.valid), outward.o.ready.eq(self.m_axis_tready),
             inward.reset.eq(control.reset), outward.reset.eq(control.reset), outward.peer.eq(control.peer)]
-        outside, settled, busy = ["outside"] * bool(config.dram_words), Const(1), Const(0)
+        outside = ["outside"] * bool(config.dram_words)
         if config.dram_words:
             settled, busy = self._outside(m, core, control)
         for name in ("net", "write", "program", "bias", "packed", "update", "read", *outside):

@@ -133,13 +133,11 @@ class TileLoads:
                 recent = [item.end] * AHEAD
                 continue
             before = item.first if isinstance(item, Loop) else item.at - 1
-            missing = [matrix for matrix in matrices if matrix not in self._rest.held]
-            group = sum(matrix.count for matrix in missing) if len(missing) == len(matrices) else needed
-            if len(missing) < len(matrices) and missing:  # those that are there would be in the way
-                missing = matrices
+            # Where one of a loop's matrices is missing, all are loaded: those that are there would be in the way.
+            missing = [] if all(matrix in self._rest.held for matrix in matrices) else matrices
             for matrix in missing:
-                at, free = self._rest.take(matrix, group)
-                group -= matrix.count
+                at, free = self._rest.take(matrix, needed)
+                needed -= matrix.count
                 earliest = max(recent[0], free, self._loads[-1][0] if self._loads else 0)
                 self._loads.append((min(earliest, before), matrix, at))
                 self._rest.held[matrix] = at, 0
@@ -215,9 +213,9 @@ class TileLoads:
 
 
 def demand(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> dict[int, tuple[int, int]]:
-    """How often each matrix is needed in an inference, and the iterations of a product that hide its load.
+    """How often each matrix is needed in an inference, and the iterations of its products, which hide a load.
 
-    Passes of a loop over time steps count as many.
+    A matrix inside a loop is needed in each pass, and at least twice: the host says how many time steps there are.
     """
     found, counts = {}, list(registers_before(program))
 
