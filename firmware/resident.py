@@ -50,12 +50,13 @@ def resident(firmware: Firmware) -> Firmware:
     """The same firmware for a machine that holds all tiles: it loads none, and gives the same bits.
 
     Returns:
-        The firmware itself, if it loads no tiles, or if what a product multiplies by changes from pass to pass of a
-        loop, or depends on what the program writes to Dram.
+        The firmware itself, if it loads no tiles, or makes tiles of vectors, or if what a product multiplies by changes
+        from pass to pass of a loop, or depends on what the program writes to Dram.
     """
     instructions = [decode(word) for word in firmware.instruction_words.tolist()]
     loads = {k for k, one in enumerate(instructions) if one.op == Op.M_RD and one.mem == Mem.DRAM}
-    if not loads or any(one.op == Op.V_WR and one.mem == Mem.DRAM for one in instructions):
+    others = any(one.op == Op.M_RD and one.mem != Mem.DRAM or one.op == Op.MV_MUL and one.base for one in instructions)
+    if not loads or others or any(one.op == Op.V_WR and one.mem == Mem.DRAM for one in instructions):
         return firmware
     tiles, places = _Tiles(firmware), {}
     words = firmware.instruction_words.tolist()

@@ -64,6 +64,9 @@ class Executor:
         if chain.outside:
             self._packed.run(chain)
             return
+        if chain.builds:
+            self._build(chain)
+            return
         if chain.loads:
             yield from self._load(chain)
             return
@@ -106,6 +109,22 @@ class Executor:
             bits = words.reshape(self.config.native_dim, -1)
             self._flag(bits, Status.INVALID_MATRIX)
             self.memory.matrix.load(tile, bits, integer=bool(chain.target.integer))
+
+    def _build(self, chain) -> None:
+        """Make native tiles of vectors: these are their rows, or their columns if the chain transposes."""
+        config, registers, target = self.config, chain.registers, chain.target
+        starts = [chain.source.a + chain.source_offset(t) for t in range(registers.iterations)]
+        words = self._read(Mem(chain.source.mem), np.array(starts)[:, None] + np.arange(chain.result_words))
+        vectors = words.reshape(registers.iterations, -1)[:, :registers.rows]
+        first = chain.source.a % config.vector_words * config.mfu_lanes
+        for number, tile in enumerate(chain.tiles):
+            bits = np.zeros((config.native_dim,) * 2, self.memory.dtype)
+            count = registers.iterations_x
+            bits[:count, first:first + registers.rows] = vectors[number * count:(number + 1) * count]
+            self._flag(bits, Status.INVALID_MATRIX)
+            rows = bits.T if target.transposed else bits
+            self.memory.matrix.load(tile, rows, integer=bool(target.integer), full=True)
+            self.counters.add(Counter.ROWS_LOADED, config.native_dim)
 
     def _take_vectors(self, count: int, counter: Counter):
         """Take `count` words, whole native vectors, from NetQ; yields while there are none."""

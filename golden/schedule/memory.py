@@ -64,10 +64,12 @@ class MatrixRf:
         self.marks[tiles] = marks(self._config, mantissas)
         self._products.clear()
 
-    def load(self, tile: int, bits: np.ndarray, *, integer: bool):
-        """Quantise binary16 patterns uint16[N, N] and store them as one tile."""
+    def load(self, tile: int, bits: np.ndarray, *, integer: bool, full: bool = False):
+        """Quantise binary16 patterns uint16[N, N] and store them as one tile; `full`: it is marked so."""
         mantissas, exponents = quantize(bits, self._config.weights, integer=integer)
         self.store(tile, mantissas[None], exponents[None])
+        if full:
+            self.marks[tile] = self._config.groups
 
     def weights(self, tiles: range, row_tiles: int) -> tuple[np.ndarray, np.ndarray]:
         """Mantissas as float64[row_tiles, columns, N, N], and stored exponents, of a product's tiles."""

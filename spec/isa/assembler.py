@@ -13,8 +13,9 @@ One instruction a line, `#` starts a comment, upper and lower case are the same.
     end_chain
     s_add Base1, -16
 
-On machines with Dram, also `v_rd Dram, 5, raw`, `m_rd_inc Dram, 8 + Base2` and `m_wr MatrixRf, 3, integer, diagonal`;
-numbers of base registers have 32 bits there.
+On machines with Dram, also `v_rd Dram, 5, raw`, `m_rd_inc Dram, 8 + Base2`, `m_wr MatrixRf, 3, integer, diagonal`,
+`m_rd_inc InitialVrf, 8`, `m_wr MatrixRf, 3 + Base1, transposed` and `mv_mul 3 + Base1`; numbers of base registers have
+32 bits there.
 
 `set_iterations n, x` is short for `s_wr Iterations, n` and `s_wr IterationsX, x`; without x, x is n.
 `.word 0x…` stands for a word that is no legal instruction.
@@ -35,10 +36,11 @@ from concord.spec.isa.instructions import (
     encode,
     increment_fields,
 )
-from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, Mem
+from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, VRFS, Mem
 
 _OPS = {op.name.lower(): op for op in Op}
 _MEMORIES = {name.lower(): mem for mem, name in MEMORY_NAMES.items()}
+_TILE_MODES = {"integer", "diagonal", "transposed"}
 _REGISTERS = {name.lower(): reg for reg, name in REGISTER_NAMES.items()}
 
 
@@ -137,11 +139,12 @@ def _base(text):
 
 
 def _matrix_source(mnemonic, operands):
-    if len(operands) == 2 and operands[0] == Mem.DRAM.title.lower():
-        return {"mem": Mem.DRAM} | _address(operands[1])
-    mem = _named("memory", MEMORY_NAMES, _MEMORIES, _one(mnemonic, operands))
-    if mem == Mem.DRAM:
-        raise ValueError(f"{mnemonic} Dram needs an address")
+    mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0] if operands else _one(mnemonic, operands))
+    if mem == Mem.DRAM or mem in VRFS:
+        if len(operands) != 2:
+            raise ValueError(f"{mnemonic} {MEMORY_NAMES[mem]} needs an address, and takes nothing more")
+        return {"mem": mem} | _address(operands[1])
+    _one(mnemonic, operands)
     if mem in QUEUES and mnemonic.endswith("_inc"):
         raise ValueError(f"{MEMORY_NAMES[mem]} is a queue: it takes neither an address nor _inc")
     return {"mem": mem}
@@ -149,16 +152,16 @@ def _matrix_source(mnemonic, operands):
 
 def _matrix_target(mnemonic, operands):
     modes = operands[2:]
-    if len(operands) < 2 or len(set(modes)) < len(modes) or not {"integer", "diagonal"}.issuperset(modes):
-        raise ValueError(f"{mnemonic} takes a memory, a tile and, once each, the words integer and diagonal")
+    if len(operands) < 2 or len(set(modes)) < len(modes) or not _TILE_MODES.issuperset(modes):
+        raise ValueError(f"{mnemonic} takes a memory, a tile and, once each, the words integer, diagonal, transposed")
     mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0])
-    return {"mem": mem, "a": _short(operands[1])} | dict.fromkeys(modes, 1)
+    return {"mem": mem} | _address(operands[1]) | dict.fromkeys(modes, 1)
 
 
 def _product(mnemonic, operands):
     if not operands:
         raise ValueError(f"{mnemonic} needs a tile")
-    fields = {"a": _short(operands[0])}
+    fields = _address(operands[0])
     for operand in operands[1:]:
         name, *value = operand.split()
         if name in fields or name not in ("integer", "bias", "unsigned", "window") or len(value) != (name == "bias"):
@@ -229,7 +232,8 @@ def _number(text, lowest, highest):
     try:
         value = int(text, 0)
     except ValueError:
-        hint = ": a base register stands after a number, as in 8 + Base1, and only v_rd, v_wr and vv_ take one"
+        hint = (": a base register stands after a number, as in 8 + Base1, and only addresses of words, entries and "
+                "tiles take one")
         raise ValueError(f"{text!r} is not a number" + hint * ("base" in text)) from None
     if not lowest <= value <= highest:
         raise ValueError(f"{value} does not lie in {lowest}..{highest}")

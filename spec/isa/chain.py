@@ -79,7 +79,7 @@ class Chain:
         """
         instructions = tuple(replace(i, a=i.a + bases[i.base], base=0) if i.base else i for i in instructions)
         rows = registers.rows
-        if instructions[0].op == Op.M_RD:
+        if instructions[0].op == Op.M_RD and instructions[0].mem not in VRFS:
             rows = config.native_dim ** 2
         words = source_words = config.words_of(rows)
         row_tiles = 0
@@ -139,6 +139,11 @@ class Chain:
         return self.source.op == Op.M_RD
 
     @property
+    def builds(self) -> bool:
+        """Whether the chain makes these tiles of vectors, one of each iteration."""
+        return self.loads and self.random_source
+
+    @property
     def moves(self) -> bool:
         """Whether the chain moves entries or integers between Dram and the chip as they are."""
         return bool(self.source.raw or self.target.raw)
@@ -167,15 +172,20 @@ class Chain:
     def tiles(self) -> range:
         """Tiles of MatrixRf that the chain multiplies or loads."""
         if self.loads:
-            return range(self.target.a, self.target.a + self.registers.iterations)
+            return range(self.target.a, self.target.a + self.registers.iterations // self.tile_iterations)
         first = self.product.a if self.product else 0
         return range(first, first + self.row_tiles * self.registers.columns)
+
+    @property
+    def tile_iterations(self) -> int:
+        """Number of iterations that load one tile: one, or as many as the tile has vectors."""
+        return max(1, self.registers.iterations_x) if self.builds else 1
 
     def source_offset(self, iteration: int) -> int:
         """Distance in words from the source of the first iteration to the source of this one."""
         if not self.source.inc:
             return 0
-        if self.loads:
+        if self.loads and not self.builds:
             return iteration * self.outside
         y, x = divmod(iteration, self.registers.iterations_x)
         return x * self.registers.stride_x + y * self.registers.stride_y

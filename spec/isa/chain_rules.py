@@ -23,12 +23,26 @@ def check_chain(config: Config, chain: Chain) -> None:
         if any(step % config.vector_words for step in steps):
             raise Violation(Error.ALIGN, chain.address,
                             f"the source of mv_mul moves in native vectors of {config.vector_words} words")
+    if chain.builds:
+        _check_vectors(config, chain)
     for address, mem, end in ends(chain):
         if end > depth(config, mem):
             raise Violation(Error.RANGE, address,
                             f"it goes up to address {end - 1} of {MEMORY_NAMES[mem]}, "
                             f"whose last address is {depth(config, mem) - 1}")
     _check_overlap(chain)
+
+
+def _check_vectors(config, chain):
+    """Refuse a chain that makes tiles of vectors which do not all lie at the same place of a native vector."""
+    registers, source, size = chain.registers, chain.source, config.vector_words
+    if source.inc and (registers.stride_x % size or registers.stride_y % size):
+        raise Violation(Error.ALIGN, chain.address,
+                        f"the vectors of a tile lie whole native vectors of {size} words from each other")
+    if source.a % size + chain.result_words > size:
+        raise Violation(Error.ALIGN, chain.address,
+                        f"it reads {chain.result_words} words from address {source.a} on, and words of a tile's vector "
+                        f"lie in one native vector of {size} words")
 
 
 def _check_sizes(config, chain):
@@ -47,6 +61,12 @@ def _check_sizes(config, chain):
                 raise Violation(Error.SIZE, chain.address,
                                 f"register {REGISTER_NAMES[Reg[name.upper()]]} is {getattr(registers, name)}: "
                                 f"a product has {most} at most")
+    if chain.builds:
+        for name in ("rows", "iterations_x"):
+            if getattr(registers, name) > config.native_dim:
+                raise Violation(Error.SIZE, chain.address,
+                                f"register {REGISTER_NAMES[Reg[name.upper()]]} is {getattr(registers, name)}: a tile "
+                                f"of vectors has {config.native_dim} at most")
     if chain.normalises and chain.result_words > config.softmax_words:
         raise Violation(Error.SIZE, chain.address, f"v_softmax would take {chain.result_words} words, and this "
                                                    f"machine's softmax_words is {config.softmax_words}")

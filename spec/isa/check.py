@@ -15,7 +15,7 @@ from concord.spec.isa.instructions import (
     base_number,
     register_value,
 )
-from concord.spec.isa.loops import Movement, Passes, Step, chain_step, moved_by, sum_step
+from concord.spec.isa.loops import Movement, Passes, Step, chain_step, moved_by, sum_step, walked
 from concord.spec.isa.rules import SOURCES, Violation, check_order, check_sum, check_word
 from concord.spec.machine.config import Config
 
@@ -261,7 +261,7 @@ class Sequencer:
         The first pass may have begun with base registers that no later one begins with, because the body sets them.
         """
         state, move = self._state(), tuple(now - then for now, then in zip(self.bases, loop.bases, strict=True))
-        if not loop.left or state != loop.state or (loop.first and any(move)):
+        if not loop.left or state != loop.state or (loop.first and any(move)) or walked(loop.steps, move):
             loop.earlier += loop.steps
             loop.state, loop.bases, loop.steps, loop.first = state, self.bases, [], False
             return

@@ -14,7 +14,7 @@ from concord.spec.isa.instructions import (
     out_scale,
     register_value,
 )
-from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, Mem
+from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, VRFS, Mem
 
 
 def disassemble(words: list[int]) -> str:
@@ -55,7 +55,7 @@ def _vector_text(instruction):
 
 
 def _matrix_source_text(instruction):
-    if instruction.mem == Mem.DRAM:
+    if instruction.mem == Mem.DRAM or instruction.mem in VRFS:
         return _memory_text(instruction, _address_text(instruction))
     return None if instruction.a or instruction.inc or instruction.base else _memory_text(instruction)
 
@@ -66,14 +66,14 @@ def _address_text(instruction):
 
 
 def _matrix_target_text(instruction):
-    modes = ["integer"] * instruction.integer + ["diagonal"] * instruction.diagonal
-    return _memory_text(instruction, str(instruction.a), *modes)
+    modes = [name for name in ("integer", "diagonal", "transposed") if getattr(instruction, name)]
+    return _memory_text(instruction, _address_text(instruction), *modes)
 
 
 def _product_text(instruction):
     modes = (("integer", instruction.integer), (f"bias {instruction.b}", instruction.bias),
              ("unsigned", instruction.unsigned), ("window", instruction.window))
-    return [str(instruction.a), *(text for text, chosen in modes if chosen)]
+    return [_address_text(instruction), *(text for text, chosen in modes if chosen)]
 
 
 def _register_text(instruction):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, unique
 from itertools import product
 
-from concord.spec.isa.memories import ADDRESSED, OPERAND_MEMORIES, QUEUES, Mem
+from concord.spec.isa.memories import ADDRESSED, OPERAND_MEMORIES, QUEUES, VRFS, Mem
 from concord.spec.isa.operations import MFUS, Operation, Stage, position
 from concord.spec.machine.config import Config
 
@@ -77,9 +77,9 @@ class Error(IntEnum):
 
     NONE = 0  #: No error.
     ILLEGAL = 1  #: The opcode is unknown, does not take one of its operands, or stands in the wrong order.
-    ALIGN = 2  #: The source of a product does not start at a multiple of N/M words.
+    ALIGN = 2  #: The source of a product does not start at a multiple of N/M words, or a tile's vectors lie askew.
     RANGE = 3  #: No such memory, an address or base register out of range, or a chain that overwrites its source.
-    SIZE = 4  #: A number of rows, columns, iterations or pixels is zero, or too large for the product.
+    SIZE = 4  #: A number of rows, columns, iterations or pixels is zero, or too large for the product or tile.
     QUEUE = 5  #: MvmQ has too few words or too little space, or holds words when a product does not push.
     FORMAT = 6  #: Product and tile differ in mode, a flag lacks `integer`, or a product from VectorRf is `unsigned`.
     WINDOW = 7  #: IterationsX does not divide Iterations, or the window does not have Columns entries.
@@ -124,6 +124,7 @@ FIELDS = {
     "mem": Field(16, 8),
     "raw": Field(24, 1),
     "diagonal": Field(25, 1),
+    "transposed": Field(26, 1),
     "a": Field(32, 16),
     "b": Field(48, 16),
 }
@@ -131,7 +132,8 @@ FIELDS = {
 
 
 #: Attribute of the configuration of machines that have a field; all machines have the others.
-FIELD_NEEDS = {"held": "more_functions", "raw": "dram_words", "diagonal": "dram_words"}
+FIELD_NEEDS = {"held": "more_functions", "raw": "dram_words", "diagonal": "dram_words",
+               "transposed": "dram_words"}
 
 
 def fields_of(config: Config) -> dict[str, Field]:
@@ -157,8 +159,8 @@ class OperandKind(Enum):
     NONE = ""  #: The opcode takes no field.
     VECTOR = "mem a inc base integer unsigned raw"  #: A queue takes the memory only; VectorRf takes modes, Dram `raw`.
     MATRIX_SOURCE = "mem a inc base"  #: A queue takes the memory only.
-    MATRIX_TARGET = "mem a integer diagonal"
-    PRODUCT = "a b integer bias unsigned window"  #: First tile, first word of BiasRf, modes.
+    MATRIX_TARGET = "mem a base integer diagonal transposed"
+    PRODUCT = "a b base integer bias unsigned window"  #: First tile, first word of BiasRf, modes.
     OPERAND = "a inc base held"  #: Address in the memory of the stage; `held`: its first element is for all elements.
     REGISTER = "mem a b"  #: Register code in `mem`, value in `a`, its high half in `b` for base registers.
     INCREMENT = "a b mem"  #: Code of a base register in `mem`, number in `a` in two's complement, plus `b` * 2**16.
@@ -167,7 +169,8 @@ class OperandKind(Enum):
 
 #: Fields of operands that only machines with Dram have.
 _DRAM_FIELDS = {OperandKind.VECTOR: ("raw",), OperandKind.MATRIX_SOURCE: ("a", "inc", "base"),
-                OperandKind.MATRIX_TARGET: ("diagonal",), OperandKind.REGISTER: ("b",), OperandKind.INCREMENT: ("b",)}
+                OperandKind.MATRIX_TARGET: ("base", "diagonal", "transposed"), OperandKind.PRODUCT: ("base",),
+                OperandKind.REGISTER: ("b",), OperandKind.INCREMENT: ("b",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +204,13 @@ class Spec:
         return tuple(name for name in self.fields if name not in missing)
 
     def mems_on(self, memories: Collection[Mem]) -> tuple[Mem, ...]:
-        """Memories that the opcode can name on a machine with these memories: only words of Dram go to BiasRf."""
+        """Memories that the opcode can name on a machine with these memories.
+
+        Only words of Dram go to BiasRf, and only machines with Dram make tiles of vectors.
+        """
         missing = () if Mem.DRAM in memories else (Mem.DRAM, Mem.BIAS_RF)
+        if self.kind is OperandKind.MATRIX_SOURCE:
+            missing += () if Mem.DRAM in memories else VRFS
         return tuple(mem for mem in self.mems if mem not in missing)
 
     @property
@@ -234,7 +242,7 @@ def _pointwise(operation: Operation, mfu: int) -> Spec:
 
 SPECS = {
     Op.V_RD: Spec(OperandKind.VECTOR, mems=ADDRESSED + QUEUES),
-    Op.M_RD: Spec(OperandKind.MATRIX_SOURCE, mems=(Mem.NET_Q, Mem.DRAM)),
+    Op.M_RD: Spec(OperandKind.MATRIX_SOURCE, mems=(Mem.NET_Q, Mem.DRAM, *VRFS)),
     Op.MV_MUL: Spec(OperandKind.PRODUCT),
     **{opcode(operation, mfu): _pointwise(operation, mfu) for mfu, operation in product(range(MFUS), Operation)},
     Op.V_WR: Spec(OperandKind.VECTOR, mems=(*ADDRESSED, *QUEUES, Mem.BIAS_RF)),
@@ -272,6 +280,7 @@ class Instruction:
     base: int = 0
     raw: int = 0
     diagonal: int = 0
+    transposed: int = 0
 
 
 def encode(instruction: Instruction) -> int:

@@ -7,12 +7,12 @@ chain reads; both have a closed form. A distance that breaks the alignment of a 
 that pass is walked.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from concord.spec.isa.chain import NO_BASES, Chain
 from concord.spec.isa.chain_rules import check_chain, check_constants, ends, outside_writes, overwriting
-from concord.spec.isa.instructions import Instruction, base_number
+from concord.spec.isa.instructions import Instruction, Op, base_number
 from concord.spec.isa.memories import depth
 from concord.spec.isa.rules import check_sum
 from concord.spec.machine.config import Config
@@ -35,12 +35,16 @@ class Step:
         least: Pairs (base, distance): this base may move down by this distance at most.
         apart: Tuples (read, written, low, high): the base of a write moves, against the base of the source, by a
                distance outside low..high.
+        walks: Pairs (base, unit): passes in which this base moves by no multiple of the unit are walked one by one,
+               because rules look at more than how far addresses move; with the unit 0, all in which it moves. An
+               address that moves in all passes leaves its memory after as many passes as that has addresses.
     """
 
     check: Callable[[Movement], None]
     most: tuple[tuple[int, int], ...] = ()
     least: tuple[tuple[int, int], ...] = ()
     apart: tuple[tuple[int, int, int, int], ...] = ()
+    walks: tuple[tuple[int, int], ...] = ()
 
 
 def chain_step(config: Config, body: tuple[Instruction, ...], chain: Chain, bases: Movement,
@@ -69,7 +73,15 @@ def chain_step(config: Config, body: tuple[Instruction, ...], chain: Chain, base
     return Step(
         check=check, apart=tuple(apart),
         least=tuple((base[address], write.a - constants) for address, write in outside_writes(chain) if base[address]),
-        most=tuple((base[address], depth(config, mem) - end) for address, mem, end in ends(chain) if base[address]))
+        most=tuple((base[address], depth(config, mem) - end) for address, mem, end in ends(chain) if base[address]),
+        walks=_walks(config, chain, base))
+
+
+def _walks(config, chain, base):
+    """The attribute `walks` of the step of a chain: tiles have modes, and vectors of tiles lie in native vectors."""
+    tiles = [base[chain.address + k] for k, one in enumerate(chain.instructions) if one.op in (Op.MV_MUL, Op.M_WR)]
+    pairs = [(number, 0) for number in tiles] + [(base[chain.address], config.vector_words)] * chain.builds
+    return tuple((number, unit) for number, unit in pairs if number)
 
 
 def sum_step(instruction: Instruction, before: int, address: int, bits: int) -> Step:
@@ -144,7 +156,13 @@ class Passes:
         return min(found)
 
 
-def _families(steps: tuple["Step | Passes", ...]) -> Iterator[tuple[Step, list[Passes]]]:
+def walked(steps: "Iterable[Step | Passes]", move: Movement) -> bool:
+    """Whether the passes of a loop with these steps and this movement must be walked one by one."""
+    return any(move[base] % unit if unit else move[base]
+               for step, _ in _families(steps) for base, unit in step.walks)
+
+
+def _families(steps: "Iterable[Step | Passes]") -> Iterator[tuple[Step, list[Passes]]]:
     """Yield each step with the passes of inner loops in which it stands, the outermost first."""
     for step in steps:
         if isinstance(step, Step):

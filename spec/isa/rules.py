@@ -16,7 +16,7 @@ from concord.spec.isa.instructions import (
     increment,
     out_scale,
 )
-from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, Mem, present
+from concord.spec.isa.memories import MEMORY_NAMES, QUEUES, VRFS, Mem, present
 from concord.spec.machine.config import Config
 
 SOURCES = (Op.V_RD, Op.M_RD)
@@ -172,6 +172,8 @@ def _packed_order(instruction, before):
     last, alone = before[-1], len(before) == 1
     if instruction.diagonal and last.mem != Mem.DRAM:
         return "diagonal is for tiles from Dram"
+    if instruction.transposed and last.mem not in VRFS:
+        return "transposed is for tiles of vectors"
     if last.raw and last.op == Op.V_RD and (instruction.op != Op.V_WR or instruction.mem not in _RAW_TARGETS):
         return "only v_wr VectorRf and v_wr BiasRf may follow v_rd Dram, raw"
     if alone:

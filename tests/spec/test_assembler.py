@@ -105,7 +105,7 @@ def test_set_iterations():
     ("s_add Rows, 3", "there is no base register 'rows'"),
     ("s_add Base1", "s_add takes a base register and a number"),
     ("s_add Base1, 2147483648", r"2147483648 does not lie in -2147483648\.\.2147483647"),
-    ("mv_mul 3 + Base1", "is not a number: a base register .* only v_rd, v_wr and vv_ take one"),
+    ("loop 3 + Base1", "is not a number: a base register .* only addresses of words, entries and tiles"),
     ("v_rd NetQ, 3", "NetQ is a queue: it takes neither an address nor _inc"),
     ("v_wr_inc MvmQ", "MvmQ is a queue"),
     ("m_rd NetQ, 3", "m_rd takes one operand, not 2"),

@@ -66,7 +66,7 @@ ILLEGAL = {
     "field that the opcode does not take": (".word 0x10000001a", 0),
     "unused bits": (".word 0x1000000000801a", 0),
     "memory that v_rd does not take": (".word 0x80001", 0),
-    "memory that m_rd does not take": ("m_rd InitialVrf", 0),
+    "memory that m_rd does not take": ("m_rd InitialVrf, 0", 0),
     "memory that m_wr does not take": ("m_rd NetQ\nm_wr InitialVrf, 0", 1),
     "queue with an address": (".word 0x100060001", 0),
     "queue with _inc": (".word 0x60101", 0),

@@ -146,6 +146,21 @@ def _outside_chain(rng):
         ["set_iterations 2"], ["set_iterations 1"]))
 
 
+def _tile_chain(rng):
+    """A chain that loads tiles, of vectors and from Dram, or a product; their tiles move with base registers."""
+    tile, mode = rng.choice(("0", "2", "0 + Base1", "0 + Base2", "3 + Base3", "30")), rng.choice(("", "", ", integer"))
+    read = _address(rng, 16) if rng.random() < 0.8 else f"1 + {rng.choice(('Base1', 'Base2'))}"
+    return rng.choice((
+        [f"m_rd InitialVrf, {read}", f"m_wr MatrixRf, {tile}{mode}", "end_chain"],
+        [f"m_rd_inc InitialVrf, {read}", f"m_wr MatrixRf, {tile}{mode}, transposed", "end_chain"],
+        [f"m_rd Dram, {read}", f"m_wr MatrixRf, {tile}{mode}, diagonal", "end_chain"],
+        ["m_rd NetQ", f"m_wr MatrixRf, {tile}{mode}", "end_chain"],
+        ["v_rd NetQ", f"mv_mul {tile}{mode}", "v_wr NetQ", "end_chain"],
+        ["v_rd NetQ", f"mv_mul {tile}, integer, bias 15", "v_wr NetQ", "end_chain"],
+        ["s_wr Rows, 2"], ["s_wr Rows, 7"], ["s_wr Rows, 8"], ["s_wr StrideX, 4"],
+        ["s_wr StrideX, 2"], ["set_iterations 4, 2"], ["set_iterations 1"]))
+
+
 def _chain(rng):
     def address(most):
         return _address(rng, most)
@@ -185,6 +200,39 @@ def test_closed_form_and_walk_find_the_same_violation_in_dram():
         violation = check(program, OUTSIDE, constants=constants)
         assert (violation and str(violation)) == walked(program, OUTSIDE, constants), lines
         kinds = ("it goes up to", "and the chain reads", "constants of the firmware", "would be", "None")
+        counts.update(kind for kind in kinds if kind in str(violation))
+    assert min(counts.values()) > 20, counts
+    assert len(counts) == len(kinds), counts
+
+
+@pytest.mark.parametrize(("text", "error", "address"), [
+    (("m_rd NetQ\nm_wr MatrixRf, 5, integer\nend_chain\nloop 9\nv_rd NetQ\nmv_mul 0 + Base1\nv_wr NetQ\nend_chain\n"
+     "s_add Base1, 1\nend_loop\nend"), Error.FORMAT, 5),
+    (("m_rd NetQ\nm_wr MatrixRf, 9, integer\nend_chain\nloop 8\nv_rd NetQ\nmv_mul 0 + Base1\nv_wr NetQ\nend_chain\n"
+     "s_add Base1, 1\nend_loop\nend"), None, 0),
+    ("s_wr Rows, 6\nloop 2\nm_rd InitialVrf, 0 + Base1\nm_wr MatrixRf, 0\nend_chain\ns_add Base1, 1\nend_loop\nend",
+     None, 0),
+    ("s_wr Rows, 6\nloop 3\nm_rd InitialVrf, 0 + Base1\nm_wr MatrixRf, 0\nend_chain\ns_add Base1, 1\nend_loop\nend",
+     Error.ALIGN, 2),
+    (("loop 4\nm_rd NetQ\nm_wr MatrixRf, 0 + Base1, integer\nend_chain\nv_rd NetQ\nmv_mul 0 + Base1, integer, bias "
+     f"{TINY.bias_words - TINY.vector_words}\nv_wr NetQ\nend_chain\ns_add Base1, 1\nend_loop\nend"), None, 0)])
+def test_tiles_that_move_have_modes_and_alignment_and_biases_stay(text, error, address):
+    assert found(text, OUTSIDE) == ((error, address) if error else None)
+
+
+def test_closed_form_and_walk_find_the_same_violation_where_tiles_move():
+    """Tiles have modes, and vectors of tiles lie within native vectors: such passes are walked."""
+    rng, counts = random.Random(9), Counter()
+    for _ in range(4000):
+        lines = ["s_wr Rows, 2", f"s_wr Base1, {rng.randint(0, 6)}", f"s_wr Base2, {rng.randint(0, 6) * 4}"]
+        if rng.random() < 0.5:
+            lines += ["m_rd NetQ", f"m_wr MatrixRf, {rng.randint(0, 12)}, integer", "end_chain"]
+        for _ in range(2):
+            _body(rng, LOOP_DEPTH, lines, _tile_chain)
+        program = assemble("\n".join([*lines, "end"]))
+        violation = check(program, OUTSIDE)
+        assert (violation and str(violation)) == walked(program, OUTSIDE), lines
+        kinds = ("of MatrixRf", "of InitialVrf", "the other mode", "in one native vector", "from each other", "None")
         counts.update(kind for kind in kinds if kind in str(violation))
     assert min(counts.values()) > 20, counts
     assert len(counts) == len(kinds), counts

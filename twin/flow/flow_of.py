@@ -61,6 +61,9 @@ class _Execution:
         if chain.outside:
             raise ValueError(f"{self._firmware.name}: the chain at instruction {chain.address} takes tiles, entries or "
                              "integers as they are packed in Dram, for which twins have no form")
+        if chain.builds:
+            raise ValueError(f"{self._firmware.name}: the chain at instruction {chain.address} makes tiles of vectors, "
+                             "for which twins have no form")
         if chain.loads:
             self._load(chain, passes)
             return
