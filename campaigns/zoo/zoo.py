@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from concord.campaigns.makers.onnx_graphs import CLOSE
-from concord.campaigns.zoo import from_keras, from_scikit, from_torch, quantized
+from concord.campaigns.zoo import from_keras, from_scikit, from_torch, quantized, transformers
 from concord.frontends.onnx.compare import difference
 from concord.frontends.onnx.read import read
 from concord.net.graph import Graph
 
 #: Entries by name: what writes the file, and a part of the refusal, or "" where the import must succeed.
 ZOO: dict[str, tuple[Callable[[Path], None], str]] = {
-    **from_torch.ENTRIES, **from_scikit.ENTRIES, **from_keras.ENTRIES, **quantized.ENTRIES}
+    **from_torch.ENTRIES, **transformers.ENTRIES, **from_scikit.ENTRIES, **from_keras.ENTRIES, **quantized.ENTRIES}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

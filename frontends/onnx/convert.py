@@ -10,6 +10,7 @@ from concord.frontends.onnx.input_shape import RECURRENT, Axes, GraphInput
 from concord.frontends.onnx.joined import joined
 from concord.frontends.onnx.lib.builder import Builder, Decided
 from concord.frontends.onnx.lib.problems import Misplaced, Problem, Refused
+from concord.frontends.onnx.lib.scores import Scores
 from concord.frontends.onnx.lib.step import (
     STANDARD,
     FileCodes,
@@ -22,6 +23,7 @@ from concord.frontends.onnx.lib.step import (
     qualified,
 )
 from concord.frontends.onnx.lib.views import LIMIT, SampleForm, View, ViewSource
+from concord.frontends.onnx.nodes.attention import follow
 from concord.frontends.onnx.nodes.layout import BEHIND, HOST, at_host
 from concord.frontends.onnx.nodes.reduction import inside
 from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
@@ -178,6 +180,8 @@ def _results(step: FileNode, build: Builder) -> list[Value]:
         if step.kind in REFUSED:  # whatever its inputs are
             raise Refused(*advice(step.kind))
         return [UnknownValue() for _ in step.outputs]
+    if any(isinstance(value, Scores) for value in step.values):
+        return follow(step, build)
     kind = qualified(step.proto.domain, step.kind)
     if kind in HANDLERS and kind not in BEHIND:
         step = inside(step, build)

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
+from concord.frontends.onnx.lib.scores import Scores
 from concord.frontends.onnx.lib.step import HostValue, UnknownValue, Value, misplaced
 from concord.frontends.onnx.lib.views import SampleForm, View
 from onnx import helper
@@ -62,6 +63,8 @@ def choose(path: Path, outputs: dict[str, Value], wanted: str | None) -> View:
                 if isinstance(value, HostValue | View) and wanted in (None, name)}
     if not computed:
         reason = next((value.reason for value in outputs.values() if isinstance(value, UnknownValue)), "")
+        if any(isinstance(value, Scores) for value in outputs.values()):
+            reason = "its output holds products of two computed tensors, which only an attention goes on with"
         raise ValueError(f"{path}: its output {', '.join(map(repr, outputs))} does not depend on its input"
                          if not reason else f"{path}: {reason}; export the network with another output")
     if len({(view.source.name, view.numbers.tobytes()) for view in computed.values()}) > 1:

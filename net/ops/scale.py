@@ -1,4 +1,4 @@
-"""Scales and offsets of each channel: batch normalisation, and constants."""
+"""Scales and offsets of each channel: batch normalisation, and constants; offsets of each pixel."""
 
 from dataclasses import dataclass, replace
 
@@ -107,3 +107,31 @@ class Affine(Scale):
         """The same operator whose results are multiplied and moved: scale * y + offset."""
         made = np.broadcast_arrays(self.scale * scale, self.offset * scale + offset)
         return replace(self, **dict(zip(("scale", "offset"), (part.astype(np.float32) for part in made), strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Offsets(Operator):
+    """y = x + offset, with a number for each channel of each pixel of an image, such as the embedding of a position.
+
+    Attributes:
+        offset: float32[channels, rows, columns].
+    """
+
+    offset: np.ndarray
+
+    kind = "offsets"
+
+    def __post_init__(self):
+        checks.numbers(offset=self.offset)
+        checks.dimensions("offset", self.offset, 3)
+
+    @property
+    def label(self) -> str:
+        return "offsets of pixels"
+
+    def shape(self, x):
+        checks.shaped("offset", self.offset, checks.image(x))
+        return x
+
+    def real(self, x, lengths):
+        return x + self.offset

@@ -10,7 +10,7 @@ from concord.campaigns.zoo.twins import twins
 from concord.campaigns.zoo.zoo import ZOO, outcome
 
 QUICK = [name for name in ZOO if name.startswith(("torch_", "scikit_")) and not name.endswith("_dynamo")] + [
-    "torch_mobile_dynamo", "torch_mlp_dynamo"]
+    "torch_mobile_dynamo", "torch_mlp_dynamo", "torch_encoder_dynamo", "torch_multihead_dynamo", "torch_vision_dynamo"]
 
 
 @pytest.mark.filterwarnings("default")

@@ -47,6 +47,8 @@ class Builder:
         self.notes: list[str] = []
         #: Names of tensors that hold results of nodes, where a node of the file gives more than these.
         self.tensors: dict[str, str] = {}
+        #: The input, and the results of nodes, by their names.
+        self.sources: dict[str, ViewSource] = {source.name: source}
         #: Integers of constants by the names of their tensors: a scale and a zero point for each element.
         self.grids: dict[str, IntegerGrid] = {}
         #: Softmaxes of which the network goes on, by the names of the tensors that they give.
@@ -64,6 +66,7 @@ class Builder:
                         open_time=any(source.open_time for source in sources) and form is SampleForm.SEQUENCE, **fields)
         self._touched |= any(source.form is SampleForm.OPEN and not source.guessed for source in sources)
         self.nodes.append(Node(name=made.name, op=op, sources=tuple(source.name for source in sources)))
+        self.sources[made.name] = made
         return made
 
     def same(self, step: FileNode, op: Operator, view: View) -> View:
@@ -182,7 +185,7 @@ class Builder:
             made = counting(self._unique(f"{source.name or 'input'}_{ending}"), form, source.samples, shape,
                             guessed=source.guessed)
             self.nodes.append(Node(name=made.name, op=op, sources=(source.name,)))
-            self._derived[key] = made
+            self._derived[key] = self.sources[made.name] = made
         return self._derived[key]
 
     def _decide(self, source: ViewSource, form: SampleForm, order: np.ndarray):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 from concord.frontends.onnx.lib.problems import Misplaced, Refused
+from concord.frontends.onnx.lib.scores import ONLY_ATTENTION, Scores
 from concord.frontends.onnx.lib.views import View, check_size
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
@@ -61,7 +62,7 @@ class UnknownValue:
 
 
 #: What a tensor of a file is: part of a node's result, constant numbers, the host's, or not to be had.
-Value = View | np.ndarray | FileCodes | HostValue | UnknownValue | None
+Value = View | np.ndarray | FileCodes | HostValue | Scores | UnknownValue | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -102,6 +103,8 @@ class FileNode:
         if isinstance(value, FileCodes):
             raise Refused("it computes with integers between QuantizeLinear and DequantizeLinear", "put both around "
                           "each layer (the format QDQ)")
+        if isinstance(value, Scores):
+            raise Refused(f"its input {index + 1} holds products of two computed tensors", ONLY_ATTENTION)
         if not isinstance(value, View):
             raise Refused(f"its input {index + 1} is constant", "let the input of the network enter it")
         return value

@@ -7,11 +7,11 @@ import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, check_not_padded, single
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
-from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
+from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication
-from concord.net.ops.scale import Affine, BatchNorm
+from concord.net.ops.scale import Affine, BatchNorm, Offsets
 
 
 def add(step: FileNode, build: Builder) -> list[Value]:
@@ -122,7 +122,25 @@ def batch_norm(step: FileNode, build: Builder) -> list[Value]:
 
 def affine(step: FileNode, build: Builder, view: View, scale: np.ndarray, offset: np.ndarray) -> View:
     """scale * x + offset, of constants that fit the tensor as ONNX has it."""
+    pixels = _of_pixels(view, scale, offset)
+    if pixels is not None:
+        return build.same(step, Offsets(offset=single(pixels)), view)
     return per_channel(step, build, view, Affine, {"scale": (scale, 1), "offset": (offset, 0)})
+
+
+def _of_pixels(view: View, scale: np.ndarray, offset: np.ndarray) -> np.ndarray | None:
+    """An offset [channels, rows, columns] that differs from pixel to pixel; None for a scale or any other constant."""
+    source = view.source
+    fits = source.form is SampleForm.IMAGE and (scale == 1).all() and view.numbers.size == source.order.size
+    if not fits or ZERO in view.numbers or np.broadcast_shapes(view.shape, offset.shape) != view.shape:
+        return None
+    value = np.broadcast_to(offset, view.shape)
+    if _channels(view, value, 0) is not None:
+        return None
+    spread = np.empty(source.order.size)
+    spread[view.places.reshape(-1)] = value.reshape(-1)
+    each = spread.reshape(source.order.shape)
+    return each[0] if (each == each[0]).all() else None
 
 
 def per_channel(step: FileNode, build: Builder, view: View, make: Callable[..., Operator], tensors: dict) -> View:
@@ -237,4 +255,5 @@ def _alike(views: list[View], axis: int) -> bool:
 
 
 def _refuse():
-    raise Refused("it joins a constant to what it computes", "leave the constant out, or add a bias")
+    raise Refused("it joins a constant to what it computes", "leave the constant out, or add a bias; a "
+                  "network with a class token may take the mean of all positions in its place")

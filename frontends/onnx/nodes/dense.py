@@ -7,6 +7,7 @@ from concord.frontends.onnx.lib.builder import Builder, single
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, HostValue, Value, misplaced
 from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, check_size
+from concord.frontends.onnx.nodes import attention
 from concord.frontends.onnx.nodes.arithmetic import affine
 from concord.frontends.onnx.nodes.layout import UNLESS
 from concord.net.arithmetic.windows import Window
@@ -36,7 +37,9 @@ def gemm(step: FileNode, build: Builder) -> list[Value]:
 
 
 def matmul(step: FileNode, build: Builder) -> list[Value]:
-    """x @ weight, or matrix @ x for the matrix of a graph and the features of its nodes."""
+    """x @ weight, or matrix @ x for the matrix of a graph and the features of its nodes; or queries @ keys."""
+    if isinstance(step.get(0), View) and isinstance(step.get(1), View):
+        return attention.scores(step, build)
     if isinstance(step.get(0), np.ndarray):
         matrix, view = step.weights(0, "matrix"), step.view(1)
         if matrix.ndim != 2 or len(view.shape) != 3 or view.shape[1] != matrix.shape[1]:
@@ -70,7 +73,7 @@ def linear(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias:
                       "export the network again")
     rows = view.numbers.reshape(-1, len(weight))
     if view.source.form is SampleForm.OPEN and len(rows) > view.source.samples and len(rows) % view.source.samples == 0:
-        build.image(_pixels(view, rows))
+        build.image(pixels(view, rows))
     form = view.source.form
     if form is SampleForm.SEQUENCE and len(rows) == view.source.samples * view.source.shape[0]:
         return _each_step(step, build, view, weight, bias, grid)
@@ -110,18 +113,26 @@ def at_each_row(step: FileNode, build: Builder, view: View, weight: np.ndarray, 
     return View(source=made, numbers=made.order.reshape(*view.shape[:-1], outputs))
 
 
-def _pixels(view: View, rows: np.ndarray) -> View:
+def pixels(view: View, rows: np.ndarray) -> View:
     """The network's input as an image whose pixels are the vectors that a dense layer reads, with channels first.
 
     Args:
-        view: The input [samples, ..., channels], or what a Reshape has made of it.
+        view: The input [samples, ..., channels], with its axes in any order, or what a Reshape has made of it.
         rows: Its vectors [samples * pixels, channels].
     """
-    numbers, whole = view.numbers, view.source.order
+    numbers, whole = np.moveaxis(view.numbers, _axis_of_samples(view), 0), view.source.order
     if numbers.ndim < 3 and whole.shape[-1] == rows.shape[1] and np.array_equal(rows, whole.reshape(rows.shape)):
         numbers = whole
     return view.at(np.moveaxis(numbers, -1, 1) if numbers.ndim > 2 else rows.reshape(
         view.source.samples, -1, rows.shape[1]).swapaxes(1, 2))
+
+
+def _axis_of_samples(view: View) -> int:
+    """The axis along which the samples of a tensor [..., channels] of the network's input follow each other."""
+    sample = view.numbers // (view.source.order.size // view.source.samples)
+    fitting = [axis for axis in range(view.numbers.ndim - 1) if view.shape[axis] == view.source.samples and (
+        np.moveaxis(sample, axis, -1) == np.arange(view.source.samples)).all()]
+    return fitting[0] if fitting else 0
 
 
 def _each_step(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray,

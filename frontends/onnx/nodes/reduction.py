@@ -8,6 +8,7 @@ from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, HostValue, Value
 from concord.frontends.onnx.lib.views import SampleForm, View
 from concord.frontends.onnx.nodes.arithmetic import per_channel
+from concord.frontends.onnx.nodes.dense import pixels
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 
 
@@ -55,6 +56,8 @@ def _vectors(step: FileNode, view: View, build: Builder, axis: int) -> View:
     """
     if axis not in (-1, len(view.shape) - 1):
         raise Refused(f"it normalises several axes of a tensor {list(view.shape)} together", "normalise the last axis")
+    if view.source.form is SampleForm.OPEN and len(view.shape) > 2 and view.numbers[0, ..., 0].size > 1:
+        build.image(pixels(view, view.numbers.reshape(-1, view.shape[-1])))
     if view.source.form is SampleForm.OPEN or not _along_channels(view):
         view = build.flat(view)
     if not _along_channels(view):

@@ -7,6 +7,7 @@ from concord.frontends.onnx.lib.step import QONNX, FileNode, Value
 from concord.frontends.onnx.nodes import (
     activation,
     arithmetic,
+    attention,
     convolution,
     dense,
     enlarging,
@@ -26,6 +27,7 @@ HANDLERS: dict[str, Handler] = {
                      "Unsqueeze"), layout.move),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), recurrent.recurrent),
     "Add": arithmetic.add,
+    "Attention": attention.attention,
     "AveragePool": pooling.average_pool,
     "BatchNormalization": arithmetic.batch_norm,
     "Cast": layout.cast,
