@@ -10,6 +10,7 @@ from concord.compiler.emit.sources import FromPlace
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
+from concord.compiler.kinds.attention import AttentionKind, OffsetsKind
 from concord.compiler.kinds.curves import CurveKind, GatedKind, GeluKind, LeakyKind
 from concord.compiler.kinds.product import (
     BlockAverageKind,
@@ -26,6 +27,7 @@ from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
 from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
+from concord.net.layers.attention import BlockAttention, PixelOffsets
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
@@ -108,6 +110,8 @@ KINDS: dict[type[Layer], CompiledKind] = {
     TanhGelu: GeluKind(),
     VectorSoftmax: SoftmaxInsideKind(),
     VectorNorm: VectorNormKind(),
+    BlockAttention: AttentionKind(),
+    PixelOffsets: OffsetsKind(),
     GatedChannels: GatedKind(),
     Concat: ConcatenationKind(),
     SequenceConcat: SequencesKind(),

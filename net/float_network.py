@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
+from concord.net.layers.attention import BlockAttention, PixelOffsets
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
@@ -22,13 +23,14 @@ from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
+from concord.net.ops.attention import Attention
 from concord.net.ops.operator import Operator, TensorType
 from concord.net.ops.pointwise import ACTIVATIONS, Gelu, LeakyRelu, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
-from concord.net.ops.scale import Affine
+from concord.net.ops.scale import Affine, Offsets
 from concord.net.ops.weighted import Convolution, Linear
 from concord.spec.numbers.activation import Activation
 
@@ -155,9 +157,11 @@ class _Builder:
         wanted = getattr(layer, "shape", getattr(layer, "image", None))
         if wanted is not None and shapes[0] != tuple(wanted):
             return None
+        if isinstance(layer, BlockAttention) and shapes != [layer.queries, layer.keys, layer.values]:
+            return None
         flat = isinstance(layer, Dense | BlockDense) or len({len(shape) for shape in shapes}) > 1 or (
             len({shape[1:] for shape in shapes}) > 1)
-        flat = flat and not isinstance(layer, GatedChannels)
+        flat = flat and not isinstance(layer, GatedChannels | BlockAttention)
         return tuple(self._add(f"{tensor}:flat", Flatten(), (tensor,)) if flat and len(shape) == 3 else tensor
                      for tensor, shape in zip(found, shapes, strict=True))
 
@@ -234,6 +238,9 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     VectorSoftmax: lambda layer: SoftmaxInside(),
     VectorNorm: lambda layer: FeatureNorm(
         weight=_float32(layer.weight), bias=_float32(layer.bias), centred=layer.centred, epsilon=layer.epsilon),
+    BlockAttention: lambda layer: Attention(
+        heads=layer.heads, mask=None if layer.mask is None else _float32(layer.mask)),
+    PixelOffsets: lambda layer: Offsets(offset=_float32(layer.offset)),
     Concat: lambda layer: Concatenation(), Enlarge: lambda layer: layer.operator,
     ImageToSequence: lambda layer: ToSequence(time=layer.time),
     SequenceToImage: lambda layer: ToImage(steps=layer.steps),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from concord.compiler.graph.nodes import CompiledKind
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, needed
+from concord.net.layers.attention import BlockAttention, PixelOffsets
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Concat, GatedChannels, SequenceConcat, Softmax
@@ -24,7 +25,7 @@ from concord.spec.isa.memories import Mem
 
 #: Classes of layers that have images.
 IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, Enlarge, ImageToSequence, SequenceToImage,
-          GatedChannels)
+          GatedChannels, BlockAttention, PixelOffsets)
 #: Quantised results, which are vectors where their image has one pixel.
 _RESULTS = (QuantizedResult, BlockQuantizedResult)
 #: Name of the network's input when it comes in reverse order, from the last time step to the first one.

@@ -69,18 +69,65 @@ def product(
         sums.append(np.einsum("rcn,scn->src", *operands, optimize=True).astype(np.int64))
         weights.append(exponents.astype(np.int64) + x_exponents[:, None])
     sums, weights = np.concatenate(sums, axis=2), np.concatenate(weights, axis=2)
+    return _rounded(sums, weights, places(weights_format, input_format))
+
+
+def computed_product(rows: np.ndarray, x: np.ndarray, weights_format: Format, input_format: Format, block: int
+                     ) -> np.ndarray:
+    """Products of two computed tensors, of which one becomes tiles; each sum is exact and rounded once.
+
+    Args:
+        rows:           uint16[..., rows, columns], binary16 numbers that become blocks of tiles, row by row.
+        x:              uint16[..., samples, columns], which become blocks of vectors.
+        weights_format: Format of the tiles.
+        input_format:   Format of the vectors.
+        block:          Number of elements of a block.
+
+    Returns:
+        uint16[..., samples, rows].
+    """
+    (tiles, above), (vectors, beside) = (
+        quantizer.quantize_block(quantizer.split(values, block), fmt)
+        for values, fmt in ((rows, weights_format), (x, input_format)))
+    tiles = np.moveaxis(tiles.astype(np.float64), -3, -1)  # [..., blocks, elements, rows]
+    sums = np.swapaxes(vectors.astype(np.float64), -3, -2) @ tiles  # [..., blocks, samples, rows]
+    weights = above[..., None, :, :] + beside[..., :, None, :]
+    return _rounded(np.moveaxis(sums, -3, -1).astype(np.int64), weights, places(weights_format, input_format))
+
+
+def _rounded(sums: np.ndarray, weights: np.ndarray, fraction: int) -> np.ndarray:
+    """The sums over blocks int64[..., blocks] of exponents int64[..., blocks], each rounded once to binary16.
+
+    Args:
+        fraction: Number of fraction bits of a sum whose exponent is 0.
+    """
     lowest = int(weights.min())
     shifts = weights - lowest
-    needed = int(np.abs(sums).max()).bit_length() + int(shifts.max()) + sums.shape[2].bit_length()
+    needed = int(np.abs(sums).max()).bit_length() + int(shifts.max()) + sums.shape[-1].bit_length()
     if needed > 62:
         sums, shifts = sums.astype(object), shifts.astype(object)
-    return float16.from_integer((sums << shifts).sum(axis=2), places(weights_format, input_format) - lowest)
+    return float16.from_integer((sums << shifts).sum(axis=-1), fraction - lowest)
 
 
 def quantized(x: np.ndarray, fmt: Format, block: int) -> np.ndarray:
     """The numbers uint16[samples, elements] that the blocks of numbers stand for, each rounded once to binary16."""
     mantissas, exponents = quantizer.quantize_block(quantizer.split(x, block), fmt)
     return float16.from_integer(mantissas, fmt.bits - 1 - exponents[..., None]).reshape(len(x), -1)[:, : x.shape[1]]
+
+
+def real_blocks(x: np.ndarray, fmt: Format, block: int, at: np.ndarray | None = None) -> np.ndarray:
+    """The real numbers float64[..., elements] that blocks of x along the last axis stand for.
+
+    Args:
+        x:     Real[..., elements].
+        fmt:   Format of a mantissa.
+        block: Number of elements that share an exponent.
+        at:    int32[elements], their places in native vectors; None for elements that follow each other.
+    """
+    mantissas, exponents = quantizer.quantize_reals(
+        quantizer.split(spread(np.asarray(x, np.float64), at), block), fmt)
+    real = (mantissas * np.ldexp(1.0, exponents - (fmt.bits - 1))[..., None]).reshape(*x.shape[:-1], -1)
+    return real[..., :x.shape[-1]] if at is None else real[..., at]
 
 
 def places(weights_format: Format, input_format: Format) -> int:

@@ -37,8 +37,8 @@ class VectorSoftmax(Layer):
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
         x = _vectors(x[0], self.pixels)
-        powers = activate(Activation.EXP, float16.sub(x, _spread(Operation.V_LARGEST, x)))
-        factor = activate(Activation.RECIPROCAL, _spread(Operation.V_SUM, powers))
+        powers = activate(Activation.EXP, float16.sub(x, spread(Operation.V_LARGEST, x)))
+        factor = activate(Activation.RECIPROCAL, spread(Operation.V_SUM, powers))
         return Trace(outputs=_elements(float16.mul(powers, factor)))
 
 
@@ -101,8 +101,8 @@ class VectorNorm(Layer):
         mean, share, floor, root = (to_bits(np.full((1, 1), number)) for number in self.numbers.values())
         d = _vectors(x[0], self.pixels)
         if self.centred:
-            d = float16.add(d, float16.mul(_spread(Operation.V_SUM, d), mean))
-        total = _spread(Operation.V_SUM, float16.mul(float16.mul(d, share), d))
+            d = float16.add(d, float16.mul(spread(Operation.V_SUM, d), mean))
+        total = spread(Operation.V_SUM, float16.mul(float16.mul(d, share), d))
         factor = float16.mul(activate(Activation.RSQRT, float16.add(total, floor)), root)
         return Trace(outputs=_elements(float16.add(float16.mul(float16.mul(d, self.weight), factor), self.bias)))
 
@@ -116,6 +116,6 @@ def _elements(vectors: np.ndarray) -> np.ndarray:
     return vectors.swapaxes(1, 2).reshape(len(vectors), -1)
 
 
-def _spread(operation: Operation, x: np.ndarray) -> np.ndarray:
+def spread(operation: Operation, x: np.ndarray) -> np.ndarray:
     """A reduction of the elements uint16[..., elements] as uint16[..., 1]."""
     return running(operation, x[..., None, :])[0][..., 0, :1]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
+from concord.net.layers.attention import BlockAttention, PixelOffsets
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
@@ -34,8 +35,8 @@ class LayerKind:
 KINDS = {
     **{layer.__name__: LayerKind(layer=layer) for layer in (
         Dense, BlockDense, Conv, BlockConv, Average, QuantizedResult, BlockAverage, BlockQuantizedResult, MaxPool, Add,
-        Multiply, GatedChannels, Curve, Leaky, TanhGelu, VectorSoftmax, VectorNorm, Concat, SequenceConcat, Enlarge,
-        ImageToSequence, SequenceToImage, Softmax)},
+        Multiply, GatedChannels, Curve, Leaky, TanhGelu, VectorSoftmax, VectorNorm, BlockAttention, PixelOffsets,
+        Concat, SequenceConcat, Enlarge, ImageToSequence, SequenceToImage, Softmax)},
     **{name.upper(): LayerKind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": LayerKind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

@@ -9,21 +9,22 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
-from concord.golden.mvm import quantizer
 from concord.net.arithmetic import native_vectors
-from concord.net.arithmetic.native_vectors import spread
+from concord.net.arithmetic.native_vectors import real_blocks
 from concord.net.graph import INPUT
 from concord.net.layers.convolution import Along, seen
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import BlockAverage, BlockQuantizedResult
 from concord.net.lowering import block_lowering
+from concord.net.ops.attention import Attention
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pooling import ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reshape import Addition, Concatenation, Enlarging, Multiplication, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize import tensors
-from concord.net.quantize.choices import Choices
+from concord.net.quantize.attention import attention_layer, simulated_attention
+from concord.net.quantize.choices import BlockFormats, Choices
 from concord.net.quantize.gated import lost_weights
 from concord.net.quantize.plan import QUANTIZED, WEIGHTED, Part, Plan, check_ceilings
 from concord.net.quantize.simulated import Enters, PatchConvolution, Quantizer, pixels, simulated_recurrence
@@ -93,6 +94,8 @@ class Blocks:
 
     def layers(self, part: Part) -> tuple[Layer, ...]:
         """The layer of the quantised model, or the layers of both directions."""
+        if isinstance(part.op, Attention):
+            return (attention_layer(part, self._formats(part)),)
         made = self._lowered(part, self.trained.get(part.name, part.op))
         if part.name not in self.trained or not isinstance(part.op, (*WEIGHTED, Recurrence)):
             return made
@@ -126,9 +129,11 @@ class Blocks:
         """The operator of a layer in real numbers, with the numbers that its blocks stand for."""
         weights_format, input_format = self.recipe.formats(part.name)
         op = part.op
+        if isinstance(op, Attention):
+            return simulated_attention(part, self._formats(part))
         if isinstance(op, Recurrence):
             def codes(x: np.ndarray) -> np.ndarray:
-                return blocks(x, input_format, self.recipe.block)
+                return real_blocks(x, input_format, self.recipe.block)
 
             matrices = [self._matrices(one, weights_format) for one in op.directions]
             results = codes if self.recipe.results.of(part.name) is not None else None
@@ -140,6 +145,11 @@ class Blocks:
             return PatchConvolution(weight=op.weight, bias=op.bias, window=op.window, codes=self._entering(part))
         return Enters(inner=op, codes=self._entering(part))
 
+    def _formats(self, part: Part) -> BlockFormats:
+        """The formats of a part in block floating point."""
+        weights, inputs = self.recipe.formats(part.name)
+        return BlockFormats(weights=weights, inputs=inputs, block=self.recipe.block)
+
     def patch(self, part: Part) -> bool:
         """Whether a block lies along a patch: a sender makes patches of the network's input only."""
         along = block_lowering.choose_along(part.shapes[0][0], getattr(part.op, "groups", 1), self.recipe.block)
@@ -150,44 +160,29 @@ class Blocks:
         _, fmt = self.recipe.formats(part.name)
         at = self.places[part.name]
         if part.window is None:
-            return lambda x: blocks(x, fmt, self.recipe.block, at)
+            return lambda x: real_blocks(x, fmt, self.recipe.block, at)
         if self.patch(part):
-            return lambda x: blocks(pixels(x, part.window), fmt, self.recipe.block)
-        return lambda x: np.moveaxis(blocks(np.moveaxis(x, 1, -1), fmt, self.recipe.block, at), -1, 1)
+            return lambda x: real_blocks(pixels(x, part.window), fmt, self.recipe.block)
+        return lambda x: np.moveaxis(real_blocks(np.moveaxis(x, 1, -1), fmt, self.recipe.block, at), -1, 1)
 
     def _weights(self, part: Part) -> np.ndarray:
         """float32 weights of a layer that its blocks stand for."""
         fmt, _ = self.recipe.formats(part.name)
         weight, block, at = part.op.weight, self.recipe.block, self.places[part.name]
         if isinstance(part.op, Linear):
-            return blocks(weight, fmt, block, at).astype(np.float32)
+            return real_blocks(weight, fmt, block, at).astype(np.float32)
         rows = np.moveaxis(weight, 1, -1)
         if self.patch(part):
-            made = blocks(rows.reshape(len(rows), -1), fmt, block).reshape(rows.shape)
+            made = real_blocks(rows.reshape(len(rows), -1), fmt, block).reshape(rows.shape)
         else:
             columns = seen(len(rows), part.shapes[0][0], part.op.groups)[:, None, None]
             whole = np.zeros((*rows.shape[:-1], part.shapes[0][0]), np.float32)
             np.put_along_axis(whole, columns, rows, -1)
-            made = np.take_along_axis(blocks(whole, fmt, block, at), columns, -1)
+            made = np.take_along_axis(real_blocks(whole, fmt, block, at), columns, -1)
         return np.moveaxis(made, -1, 1).astype(np.float32)
 
     def _matrices(self, one: Direction, fmt: Format) -> list[np.ndarray]:
-        return [blocks(matrix, fmt, self.recipe.block) for matrix in (one.input_weights, one.recurrent_weights)]
-
-
-def blocks(x: np.ndarray, fmt: Format, block: int, at: np.ndarray | None = None) -> np.ndarray:
-    """The real numbers float64[..., elements] that blocks of x along the last axis stand for.
-
-    Args:
-        x:     Real[..., elements].
-        fmt:   Format of a mantissa.
-        block: Number of elements that share an exponent.
-        at:    int32[elements], their places in native vectors; None for elements that follow each other.
-    """
-    mantissas, exponents = quantizer.quantize_reals(
-        quantizer.split(spread(np.asarray(x, np.float64), at), block), fmt)
-    real = (mantissas * np.ldexp(1.0, exponents - (fmt.bits - 1))[..., None]).reshape(*x.shape[:-1], -1)
-    return real[..., :x.shape[-1]] if at is None else real[..., at]
+        return [real_blocks(matrix, fmt, self.recipe.block) for matrix in (one.input_weights, one.recurrent_weights)]
 
 
 def entering(plan: Plan, block: int) -> dict[str, np.ndarray | None]:
@@ -236,6 +231,8 @@ def _made(part: Part, parts: Sequence[np.ndarray], block: int) -> np.ndarray:
         return native_vectors.joined(parts, block)
     if isinstance(part.op, Enlarging):
         return parts[0][:count]  # of parts of channels the first one, which begins a native vector as all others do
+    if isinstance(part.op, Attention):
+        return native_vectors.adjacent(count)
     if isinstance(part.op, ToImage):
         return parts[0]  # an element of each time step is a channel of the image
     if isinstance(part.op, REORDERS) or isinstance(part.op, WEIGHTED) and getattr(

@@ -112,6 +112,8 @@ class Choices:
         gates:  How the gates of recurrent layers become integers.
         softmax: Most elements of which the machine computes the softmax at the end of a network; 0 for none.
         equalize: Whether channels are equalised before, as far as it helps. Training does not do so.
+        machine: Formats of the machine that is named, for products of two computed tensors in networks of integers;
+            None where only widths are given.
         reconstruct: Whether ranges, integers and biases of each layer are found by its results; None where the
             widths decide, see `by_itself`. Training does not do so.
     """
@@ -121,6 +123,7 @@ class Choices:
     softmax: int = 0
     equalize: bool = False
     reconstruct: bool | None = None
+    machine: BlockFormats | None = None
 
     def with_results(self, names: Sequence[str]) -> "Choices":
         """The choices with the bits of quantised results, by the names of the parts that these are."""
@@ -144,6 +147,14 @@ class Choices:
     def blocks(self) -> bool:
         """Whether the network is in block floating point."""
         return not isinstance(self.recipe, Recipe)
+
+    @property
+    def products(self) -> BlockFormats:
+        """Formats of products of two computed tensors, in a network of integers: blocks of the same widths."""
+        recipe = self.recipe
+        return self.machine or BlockFormats(
+            weights=_format(min(recipe.weights_bits or 8, 8), None, (-11, 4)),
+            inputs=_format(min(recipe.input_bits or 8, 8), None, (-11, 4)), block=16)
 
     @property
     def formats(self) -> tuple[Format, Format]:

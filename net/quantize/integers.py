@@ -12,12 +12,14 @@ from concord.net.layers.convolution import Conv
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, QuantizedResult
 from concord.net.lowering import image_lowering, lowering
+from concord.net.ops.attention import Attention
 from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Concatenation, Flatten, ToImage
 from concord.net.quantize import codes, tensors
 from concord.net.quantize.apart import narrowed
+from concord.net.quantize.attention import attention_layer, simulated_attention
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.codes import InputCodes, Loss
 from concord.net.quantize.divided import channels_of, divided, divides
@@ -80,6 +82,8 @@ class Integers:
 
     def __init__(self, plan: Plan, choices: Choices, *, machine: bool = True):
         self.plan, self.recipe, self.gates, self.machine = plan, choices.recipe, choices.gates, machine
+        #: Formats of products of two computed tensors, which are in block floating point.
+        self.products = choices.products
         if plan.graph.has(Recurrence):
             self.weights_format, self.input_format = choices.formats
         self.rows: dict[str, Rows] = {}
@@ -232,6 +236,8 @@ class Integers:
 
     def layers(self, part: Part) -> tuple[Layer, ...]:
         """The layer of the quantised model, or the layers of both directions."""
+        if isinstance(part.op, Attention):
+            return (attention_layer(part, self.products),)
         if isinstance(part.op, Recurrence):
             fmt = self.gates.travels_as(self.weights_format)
             return tuple(found.layer(part.name, op, fmt, self.gates)
@@ -260,6 +266,8 @@ class Integers:
 
     def simulated(self, part: Part) -> Operator:
         """The operator of a layer in real numbers, with the numbers that its integers stand for."""
+        if isinstance(part.op, Attention):
+            return simulated_attention(part, self.products)
         if isinstance(part.op, Recurrence):
             found, *_ = every = self.gated[part.name]
             return simulated_recurrence(part.op, [one.real for one in every], found.inputs.quantized,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from concord.lib.user_options import UserOptions
-from concord.net.quantize.choices import BlockRecipe, Choices
+from concord.net.quantize.choices import BlockFormats, BlockRecipe, Choices
 from concord.net.quantize.recipe import (
     ActivationMethod,
     ActivationTraining,
@@ -252,7 +252,14 @@ class QuantizationOptions(UserOptions):
         if self.arithmetic is NetworkArithmetic.BFP and self.reconstruct:
             raise ValueError("bfp finds its own exponents: --reconstruct is for integer")
         return Choices(recipe=made, gates=self.gates, softmax=softmax_elements(self.preset), equalize=self.equalize,
-                       reconstruct=self.reconstruct)
+                       reconstruct=self.reconstruct, machine=self._formats())
+
+    def _formats(self) -> BlockFormats | None:
+        """The formats of the machine that is named, or None."""
+        if not self.preset:
+            return None
+        machine = find_config(self.preset)
+        return BlockFormats(weights=machine.weights, inputs=machine.activations, block=machine.native_dim)
 
     def check_trains(self):
         """Refuse options that are for quantising without training.

@@ -9,6 +9,7 @@ import numpy as np
 from concord.golden.lib.float16 import to_bits
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
+from concord.net.layers.attention import PixelOffsets
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
@@ -16,6 +17,7 @@ from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
 from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
+from concord.net.ops.attention import Attention
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
@@ -30,6 +32,7 @@ from concord.net.ops.reshape import (
     ToImage,
     ToSequence,
 )
+from concord.net.ops.scale import Offsets
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers
@@ -40,6 +43,8 @@ from concord.net.quantize.watched import WatchedRecurrence
 
 #: Operators with quantisers of what enters them.
 CALIBRATED = (*QUANTIZED, Recurrence)
+#: Operators whose layers have quantisers.
+LOWERED = (*QUANTIZED, Attention)
 #: Number of samples that an operator with windows computes at once, so that its patches stay in caches, and others.
 WINDOWED, TOGETHER = 32, 512
 
@@ -102,7 +107,7 @@ def quantized(
     calibrate(arithmetic, x, lengths, progress)
     made = arithmetic.plan
     layers, sources = model_layers(arithmetic)
-    by_node = {part.node: part for part in made.parts if isinstance(part.op, CALIBRATED)}
+    by_node = {part.node: part for part in made.parts if isinstance(part.op, (*CALIBRATED, Attention))}
     simulated = tuple(replace(node, op=arithmetic.simulated(by_node[node.name])) if node.name in by_node else node
                       for node in made.graph.nodes)
     return Quantized(layers=layers, sources=sources, graph=replace(made.graph, nodes=simulated))
@@ -222,7 +227,7 @@ class _Model:
             elif isinstance(part.op, Last):
                 self._last(part)
             else:
-                layer = arithmetic.layers(part)[0] if isinstance(part.op, QUANTIZED) else _plain(part, self.plan)
+                layer = arithmetic.layers(part)[0] if isinstance(part.op, LOWERED) else _plain(part, self.plan)
                 self._add(part, layer, sources)
         names = [INPUT, *(layer.name for layer, _ in self.layers)]
         return tuple(layer for layer, _ in self.layers), {
@@ -279,6 +284,8 @@ def _plain(part: Part, plan: Plan) -> Layer:
         case FeatureNorm():
             return VectorNorm(name=part.name, weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
                               epsilon=op.epsilon, pixels=prod(shape[1:]))
+        case Offsets():
+            return PixelOffsets(name=part.name, offset=to_bits(op.offset))
         case Pointwise():
             return Curve(name=part.name, inputs=prod(shape), activation=part.activation)
         case Concatenation():

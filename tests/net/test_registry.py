@@ -11,6 +11,7 @@ from concord.compiler.support import of_layer
 from concord.golden.lib.float16 import to_bits
 from concord.net import network
 from concord.net.arithmetic.windows import TimeAxis
+from concord.net.layers.attention import BlockAttention, PixelOffsets
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
@@ -60,6 +61,10 @@ MAKERS = {
     "VectorSoftmax": lambda rng: VectorSoftmax(name="layer", inputs=6),
     "VectorNorm": lambda rng: VectorNorm(name="layer", weight=to_bits(rng.normal(size=6)), centred=True,
                                                bias=to_bits(rng.normal(size=6)), epsilon=1e-5),
+    "BlockAttention": lambda rng: BlockAttention(
+        name="layer", queries=(4, 1, 4), keys=(4, 2, 2), values=(4, 2, 2), heads=2, weights_format=CONFIG.weights,
+        input_format=CONFIG.activations, block=CONFIG.native_dim, mask=to_bits(rng.normal(size=(2, 4, 4)))),
+    "PixelOffsets": lambda rng: PixelOffsets(name="layer", offset=to_bits(rng.normal(size=(2, 3, 4)))),
     "GatedChannels": lambda rng: GatedChannels(name="layer", image=(6, 1, 1)),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),
     "SequenceConcat": lambda rng: SequenceConcat(name="layer", sizes=(6, 6)),

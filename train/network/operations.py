@@ -20,6 +20,7 @@ from concord.net.ops.reshape import (
     ToImage,
     ToSequence,
 )
+from concord.net.ops.scale import Offsets
 from concord.net.quantize.plan import Part
 from concord.spec.numbers.activation import Activation
 from concord.train.lib.curves import curve
@@ -46,7 +47,7 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
         return (reductions.softmax if isinstance(part.op, SoftmaxInside) else reductions.norm)(
             part.op, x[0], lowered=lowered)
     made = x[0] if isinstance(part.op, Pointwise) else RESULTS[type(part.op)](part.op, x, lengths)
-    if lowered and isinstance(part.op, Addition | Multiplication | ChannelGating):
+    if lowered and isinstance(part.op, Addition | Multiplication | ChannelGating | Offsets):
         made = binary16(made)
     return curve(part.activation, lowered)(made)
 
@@ -85,6 +86,11 @@ def _gated(op: ChannelGating, x: list[torch.Tensor], lengths: torch.Tensor) -> t
     return x[0] * x[1].reshape(*x[0].shape[:2], 1, 1)
 
 
+def _moved(op: Offsets, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    # Numbers of binary16, as the machine adds them, so that both forward passes add the same.
+    return x[0] + torch.from_numpy(op.offset.astype(np.float16).astype(np.float32))
+
+
 def _joined(op: Concatenation, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
     return torch.cat(x, 2 if x[0].dim() == 3 else 1)
 
@@ -117,6 +123,6 @@ def _last(op: Last, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tenso
 
 #: The result of each operator without quantisers.
 RESULTS: dict[type[Operator], Callable[[Operator, list[torch.Tensor], torch.Tensor], torch.Tensor]] = {
-    Addition: _sum, Multiplication: _product, ChannelGating: _gated,
+    Addition: _sum, Multiplication: _product, ChannelGating: _gated, Offsets: _moved,
     Concatenation: _joined, MaxPooling: _largest, Enlarging: _enlarged, ToImage: _image, ToSequence: _sequence,
     Last: _last}

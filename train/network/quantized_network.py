@@ -12,11 +12,12 @@ from concord.frontends.torch.read import check_answer, graph_of
 from concord.net.cells.output_codes import output_codes
 from concord.net.graph import INPUT, Graph
 from concord.net.layers.layer import Layer
+from concord.net.ops.attention import Attention
 from concord.net.ops.recurrent import Recurrence
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.integers import Integers
-from concord.net.quantize.plan import AVERAGES, Part
+from concord.net.quantize.plan import AVERAGES, Part, Unsupported
 from concord.net.quantize.quantized import CALIBRATED, calibrate, model_layers, prepared
 from concord.net.quantize.recipe import Recipe
 from concord.net.quantize.staged import StagedIntegers, check_staged
@@ -43,6 +44,9 @@ class QuantizedNetwork(nn.Module):
         arithmetic: The plan of the network with the numbers from which training starts, see
             `net.quantize.quantized.calibrate`. It is not changed.
 
+    Raises:
+        Unsupported: an operation of the network is not trained.
+
     Attributes:
         plan:   The layers of the network.
         layers: Layers with quantisers, by name.
@@ -53,6 +57,9 @@ class QuantizedNetwork(nn.Module):
         super().__init__()
         self.arithmetic, self.plan, self.recipe = arithmetic, arithmetic.plan, arithmetic.recipe
         self.layers = Layers()
+        if attention := [part.name for part in self.plan.parts if isinstance(part.op, Attention)]:
+            raise Unsupported(f"{attention[0]!r}: an attention is not trained with quantisers; train the network in "
+                              "float, and quantise it without training (nnp quantize)")
         for part in self.plan.parts:
             if isinstance(part.op, CALIBRATED):
                 self.layers[part.name] = module_of(part, arithmetic)

@@ -1,0 +1,388 @@
+"""Attention, and offsets of the pixels of an image.
+
+One pass makes tiles of all keys and values. The next one computes, head by head, the scores of all queries and their
+softmax, whose weights go to VectorRf, the weights of all heads side by side. At the end come products of these weights
+and the values: for each native vector of the result, of all heads that have a part of it. The tiles of a head are zero
+outside its channels, so that their sum is exact.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from concord.compiler.emit.chains import OpenChain
+from concord.compiler.emit.sources import FromNumbers, FromProduct, Multiplied, Region
+from concord.compiler.emit.storage import ANY, Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
+from concord.compiler.graph.network import PlannedNetwork
+from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
+from concord.compiler.kinds.curves import CurveKind
+from concord.compiler.lib import limits, tiling
+from concord.compiler.lib.limits import Reason
+from concord.compiler.lib.program import ProgramBuilder
+from concord.compiler.lib.tiling import RowPart
+from concord.compiler.plan.demands import Demands, Reading
+from concord.compiler.plan.planner import Planner
+from concord.net.arithmetic.native_vectors import adjacent, joined
+from concord.net.arithmetic.windows import Window
+from concord.net.layers.attention import BlockAttention
+from concord.spec.isa.instructions import Instruction, Op, Reg
+from concord.spec.isa.memories import OPERAND_MEMORIES, VRFS, Mem, depth
+from concord.spec.isa.operations import Operation, Stage, position
+from concord.spec.machine.config import Config
+from concord.spec.numbers.activation import Activation
+
+_ADDED, _MULTIPLIED = OPERAND_MEMORIES[Stage.ADD], OPERAND_MEMORIES[Stage.MUL]
+_PIXEL = Window(size=(1, 1))
+#: Memories of keys and of values: those that the softmax beside them does not write.
+_KEYS, _VALUES = Mem.INITIAL_VRF, _MULTIPLIED[1]
+#: Words of scores of one head that each memory must hold, so that two heads take turns.
+_SPACIOUS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Heads:
+    """Which channels each head has, and the native vectors in which they lie.
+
+    Attributes:
+        config: Configuration of the machine.
+        count:  Number of heads.
+        size:   Channels of a head.
+    """
+
+    config: Config
+    count: int
+    size: int
+
+    def vectors(self, head: int) -> range:
+        """The native vectors of a pixel in which a head has channels."""
+        n = self.config.native_dim
+        return range(head * self.size // n, -(-(head + 1) * self.size // n))
+
+    def lanes(self, head: int, vector: int) -> range:
+        """The lanes of a pixel that a head has in a native vector."""
+        n = self.config.native_dim
+        return range(max(head * self.size, vector * n), min((head + 1) * self.size, (vector + 1) * n))
+
+    def runs(self) -> list[tuple[range, range]]:
+        """Runs of native vectors that have channels of the same heads, each with these heads."""
+        found: list[tuple[range, range]] = []
+        for vector in range(-(-self.count * self.size // self.config.native_dim)):
+            heads = [head for head in range(self.count) if vector in self.vectors(head)]
+            own = range(heads[0], heads[-1] + 1)
+            if found and found[-1][1] == own:
+                found[-1] = range(found[-1][0].start, vector + 1), own
+            else:
+                found.append((range(vector, vector + 1), own))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TileLoad:
+    """A chain that makes tiles of vectors.
+
+    Attributes:
+        tile:       First tile.
+        word:       First word of the first vector, counted from that of the first position.
+        rows:       Elements of a vector.
+        vectors:    Vectors of a tile.
+        tiles:      Number of tiles.
+        step:       Words from the vectors of a tile to those of the next one.
+        transposed: Whether vectors are columns of tiles.
+    """
+
+    tile: int
+    word: int
+    rows: int
+    vectors: int
+    tiles: int
+    step: int
+    transposed: bool
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Building(OpenChain):
+    """The chains that make tiles of the numbers of a tensor.
+
+    Attributes:
+        loads: These chains.
+    """
+
+    loads: tuple[TileLoad, ...] = ()
+
+    def emit(self, config: Config, program: ProgramBuilder, region: Region, part: RowPart):
+        view = self.source.view
+        for one in self.loads:
+            program.chain(
+                Instruction(op=Op.M_RD, mem=view.buffer.mem, a=view.address(0) + one.word, inc=1),
+                Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=one.tile, transposed=int(one.transposed)), rows=one.rows,
+                registers={Reg.ITERATIONS: one.vectors * one.tiles, Reg.ITERATIONS_X: one.vectors,
+                           Reg.STRIDE_X: view.stride, Reg.STRIDE_Y: one.step})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionReading(Reading):
+    """What an attention reads: the codes of its queries (`map`), its keys (`view`), and
+
+    Attributes:
+        values:  Numbers of its values.
+        weights: Codes of the weights of all heads, each of which begins a native vector.
+    """
+
+    values: NumbersView
+    weights: CodeMap
+
+
+class AttentionKind(CompiledKind):
+    """Attention, on machines that make tiles of what they compute."""
+
+    def limits(self, layer: BlockAttention, config, *, images):
+        found = limits.reductions(config) + limits.block_operands(layer, config)
+        if not config.dram_words:
+            found.append(Reason(
+                sentence="it multiplies two computed tensors, and only machines with Dram make tiles of what they "
+                         "compute: set dram_words in a machine of your own, or choose vision_dram",
+                attribute="dram_words", needed=1, available=0))
+        for what, channels in (("queries and keys", layer.queries[0]), ("values", layer.values[0])):
+            size = channels // layer.heads
+            if layer.heads > 1 and size % config.mfu_lanes:
+                found.append(Reason(
+                    sentence=f"each head has {size} channels of {what}, which is no whole number of words of "
+                             f"{config.mfu_lanes}: give each head a multiple of {config.mfu_lanes} channels"))
+        if layer.places > config.accumulator_rows:
+            found.append(limits.accumulator_rows(config, layer.places, f"its {layer.places} keys"))
+        return found
+
+    def made(self, network: PlannedNetwork, layer, sources):
+        for source in sources:
+            if source.lanes > source.shape[0]:
+                network.problem(layer, "it reads a tensor whose channels do not follow each other: put a layer with "
+                                       "weights between it and a concatenation")
+        return network.new(layer)
+
+    def demand(self, demands: Demands, node):
+        config, layer, (queries, keys, values) = demands.config, node.layer, node.sources
+        codes = TensorCodes(integer=False)
+        weights = Value(
+            name=f"{node.name}, weights", shape=(layer.heads * layer.places, *node.value.shape[1:]),
+            places=joined([adjacent(layer.places)] * layer.heads, config.native_dim))
+        one = CodeMap.of(config, weights, codes)
+        one.read_by(_PIXEL, False)
+        demands.maps.append(one)
+        demands.readings[node.name] = AttentionReading(
+            map=demands.codes_of(queries, codes, _PIXEL, False), weights=one,
+            view=_whole_vectors(demands, keys, _KEYS), values=_whole_vectors(demands, values, _VALUES))
+
+    def plan(self, planner: Planner, node):
+        config, layer, reading = planner.build.config, node.layer, planner.demands.readings[node.name]
+        keys, values = (Heads(config=config, count=layer.heads, size=shape[0] // layer.heads)
+                        for shape in (layer.keys, layer.values))
+        for view in (reading.view, reading.values):
+            _keep(planner, view)
+        planner.begin_pass(replace(node.sources[1], shape=(layer.keys[0], 1, 1)))
+        first = [self._keys(planner, node, keys, head) for head in range(layer.heads)]
+        parts = self._values(planner, node, values)
+
+        scores = FromProduct(map=reading.map, window=_PIXEL, parts={}, out_scale=None)
+        planner.bring(OpenChain(source=scores))
+        planner.begin_pass(node.value)
+        mask = _mask(planner, node)
+        rooms = _rooms(planner, node)
+        for head, tile in enumerate(first):
+            source = replace(scores, parts=_scored(keys, head, layer.places, tile))
+            self._weights(planner, node, source, head, mask, rooms[head % len(rooms)])
+        source = FromProduct(map=reading.weights, window=_PIXEL, parts=parts, out_scale=None)
+        planner.complete(node, OpenChain(source=source), tuple(parts))
+        planner.build.bounds += _bounds(config, node, keys)
+
+    @staticmethod
+    def _keys(planner: Planner, node: PlannedNode, heads: Heads, head: int) -> int:
+        """Let chains make tiles of the keys of a head, whose rows are positions; returns the first tile."""
+        config, places, view = heads.config, node.layer.places, planner.demands.readings[node.name].view
+        n, vectors = config.native_dim, heads.vectors(head)
+        tile = _tiles(planner, f"{node.name}, keys of head {head}", places, len(vectors))
+        loads = [
+            TileLoad(tile=tile + row * len(vectors) + column, word=row * n * view.stride + _word(config, lanes),
+                     rows=len(lanes), vectors=min(n, places - row * n), tiles=1, step=0, transposed=False)
+            for row in range(-(-places // n)) for column, vector in enumerate(vectors)
+            for lanes in [heads.lanes(head, vector)]]
+        _build(planner, node, view, _together(loads, config.vector_words))
+        return tile
+
+    @staticmethod
+    def _values(planner: Planner, node: PlannedNode, heads: Heads) -> dict[RowPart, Multiplied]:
+        """Let chains make tiles of all values, whose rows are channels; returns the parts of their product."""
+        config, layer, view = heads.config, node.layer, planner.demands.readings[node.name].values
+        n, each, found, loads = config.native_dim, -(-layer.places // config.native_dim), {}, []
+        for vectors, own in heads.runs():
+            columns = len(own) * each
+            rows = min(len(vectors) * n, layer.values[0] - vectors.start * n)
+            tile = _tiles(planner, f"{node.name}, values of heads {own.start} to {own.stop - 1}", rows, columns)
+            loads += [
+                TileLoad(tile=tile + row * columns + (head - own.start) * each + column,
+                         word=column * n * view.stride + _word(config, lanes), rows=len(lanes),
+                         vectors=min(n, layer.places - column * n), tiles=1, step=0, transposed=True)
+                for row, vector in enumerate(vectors) for head in own for lanes in [heads.lanes(head, vector)]
+                for column in range(each)]
+            part = RowPart(row=vectors.start * n, rows=rows)
+            found[part] = Multiplied(part=part, vector=own.start * each, vectors=columns,
+                                     product=Instruction(op=Op.MV_MUL, a=tile, window=1))
+        _build(planner, node, view, _together(loads, config.vector_words))
+        return found
+
+    @staticmethod
+    def _weights(planner: Planner, node: PlannedNode, source: FromProduct, head: int, mask: NumbersView | None,
+                 room: tuple[NumbersView, ...]):
+        """The chains of the scores of a head, of their exponentials, and of the weights."""
+        layer, reading, (part,) = node.layer, planner.demands.readings[node.name], source.parts
+        scores, largest, powers, factor = room
+        chain = OpenChain(source=source)
+        if mask is not None:
+            chain.apply(Operation.VV_ADD, 0, mask if len(layer.mask) == 1 else replace(
+                mask, word=head * layer.positions * mask.numbers.words))
+        chain.write(scores)
+        chain.apply(Operation.V_LARGEST, 0 if mask is None else 1)
+        chain.write(largest)
+        planner.append(node, chain, (part,))
+
+        chain = OpenChain(source=FromNumbers(view=scores))
+        chain.apply(Operation.VV_A_SUB_B, 0, replace(largest, held=True))
+        chain.activate(Activation.EXP)
+        chain.write(powers)
+        chain.apply(Operation.V_SUM, 1)
+        chain.activate(Activation.RECIPROCAL)
+        chain.write(factor)
+        planner.append(node, chain, (part,))
+
+        chain = OpenChain(source=FromNumbers(view=powers))
+        chain.apply(Operation.VV_MUL, 0, replace(factor, held=True))
+        vector = head * planner.build.config.vectors_of(layer.places)
+        chain.write(CodesView(codes=reading.weights.codes, map=reading.weights, vector=vector))
+        planner.append(node, chain, (part,))
+
+
+def _whole_vectors(demands: Demands, value: Value, mem: Mem) -> NumbersView:
+    """Numbers of a tensor of which each pixel begins a native vector, so that tiles can be made of them."""
+    for view in demands.sinks[value.name].numbers:
+        if view.buffer.kept and view.buffer.mem is mem:
+            return view
+    words = demands.config.vectors_of(value.lanes) * demands.config.vector_words
+    numbers = TensorNumbers(value=value, words=words, buffer=Buffer(
+        mem=mem, name=f"{value.name or 'network input'}, numbers", size=value.pixels * words, kept=True))
+    demands.numbers.append(numbers)
+    demands.sinks[value.name].numbers.append(NumbersView(numbers=numbers))
+    return demands.sinks[value.name].numbers[-1]
+
+
+def _keep(planner: Planner, view: NumbersView):
+    """Give the numbers that tiles are made of their words, at a native vector."""
+    buffer, config = view.buffer, planner.build.config
+    buffer.address = planner.build.allocator.take(buffer.mem, buffer.size, buffer.name, config.vector_words)
+
+
+def _tiles(planner: Planner, name: str, rows: int, columns: int) -> int:
+    """The first of the tiles of a matrix that the program makes; the host brings zeros."""
+    n = planner.build.config.native_dim
+    rows = -(-rows // n) * n
+    return planner.build.matrix(name, np.zeros((rows, columns * n), planner.build.config.weights.dtype),
+                                np.full((rows, columns), planner.build.config.weights.e_min, np.int8))
+
+
+def _word(config: Config, lanes: range) -> int:
+    """The word of a pixel in which lanes begin."""
+    return lanes.start // config.mfu_lanes
+
+
+def _together(loads: list[TileLoad], size: int) -> tuple[TileLoad, ...]:
+    """Loads of neighbouring tiles whose vectors are at one distance, native vectors of some words, as one chain each.
+    """
+    found: list[TileLoad] = []
+    for one in loads:
+        last = found[-1] if found else None
+        if last is not None and (one.rows, one.vectors, one.transposed) == (last.rows, last.vectors, last.transposed):
+            step = one.word - last.word if last.tiles == 1 else last.step
+            fits = step > 0 and step % size == 0 and one.word == last.word + last.tiles * step
+            if fits and one.tile == last.tile + last.tiles:
+                found[-1] = replace(last, tiles=last.tiles + 1, step=step)
+                continue
+        found.append(one)
+    return tuple(found)
+
+
+def _build(planner: Planner, node: PlannedNode, view: NumbersView, loads: tuple[TileLoad, ...]):
+    planner.append(node, Building(source=FromNumbers(view=view), loads=loads))
+
+
+def _scored(heads: Heads, head: int, places: int, tile: int) -> dict[RowPart, Multiplied]:
+    """The product of queries and the keys of a head."""
+    part, vectors = RowPart(row=0, rows=places), heads.vectors(head)
+    return {part: Multiplied(part=part, vector=vectors.start, vectors=len(vectors),
+                             product=Instruction(op=Op.MV_MUL, a=tile, window=1))}
+
+
+def _mask(planner: Planner, node: PlannedNode) -> NumbersView | None:
+    """The numbers that are added to the scores, query by query, and head by head if heads have their own."""
+    layer, config = node.layer, planner.build.config
+    if layer.mask is None:
+        return None
+    words, content = config.words_of(layer.places), planner.build.content(layer).mask
+    masks, content = (tiling.padded(one, words * config.mfu_lanes, 2).reshape(-1) for one in (layer.mask, content))
+    place = planner._constant(_ADDED[0], masks, content, f"{node.name}, mask")
+    value = Value.of(f"{node.name}, mask", (layer.places, *node.value.shape[1:]))
+    return NumbersView(numbers=TensorNumbers(value=value, words=words, buffer=Buffer(
+        mem=place.mem, address=place.address, size=place.words, name=f"{node.name}, mask", kept=True)))
+
+
+def _rooms(planner: Planner, node: PlannedNode) -> list[tuple[NumbersView, ...]]:
+    """Numbers for scores, their largest one, exponentials, and the reciprocals of their sums, of one head.
+
+    If there is room for two heads, they take turns, so that one is multiplied while the softmax of the other runs.
+    """
+    config, layer = planner.build.config, node.layer
+    value = Value.of(f"{node.name}, scores", (layer.places, *node.value.shape[1:]))
+    spacious = _SPACIOUS * layer.positions * config.words_of(layer.places) <= min(depth(config, mem) for mem in VRFS)
+    return [(_strip(planner, value, frozenset(_ADDED[:1])), _strip(planner, value, frozenset(ANY) - {_ADDED[0]}),
+             _strip(planner, value, frozenset({_MULTIPLIED[0]})),
+             _strip(planner, value, frozenset(ANY) - {_MULTIPLIED[0]}))
+            for _ in range(min(layer.heads, 1 + spacious))]
+
+
+def _strip(planner: Planner, value: Value, avoid: frozenset[Mem]) -> NumbersView:
+    """Numbers of a tensor during the present pass, in any memory but those to avoid."""
+    strip = TensorNumbers(value=value, buffer=Buffer(mem=None, name=f"{value.name}, strip"), strip=True, avoid=avoid,
+                          words=planner.build.config.words_of(value.lanes))
+    planner.passes[-1].strips.append(strip)
+    return NumbersView(numbers=strip)
+
+
+def _bounds(config: Config, node: PlannedNode, heads: Heads) -> list[tiling.Bound]:
+    """Bounds of the sums of both products, for tiles of the largest mantissas and exponents."""
+    weights, found = config.weights, []
+    for what, columns in (("scores", max(len(heads.vectors(head)) for head in range(heads.count))),
+                          ("values", config.vectors_of(node.layer.places))):
+        mantissas = np.full((1, columns * config.native_dim), -weights.lowest, np.int64)
+        exponents = np.full((1, columns), weights.e_max, np.int64)
+        found.append(replace(tiling.block_bound(config, f"{node.name}, {what}", mantissas, exponents), clamped=0.0))
+    return found
+
+
+class OffsetsKind(CurveKind):
+    """Offsets of the pixels of an image, in a chain that reads its numbers."""
+
+    def computed(self, network: PlannedNetwork, node):
+        return position(Stage.ADD, 0)
+
+    def made(self, network: PlannedNetwork, layer, sources):
+        if sources[0].lanes > sources[0].shape[0]:
+            network.problem(layer, "it adds offsets to a tensor whose channels do not follow each other: put a layer "
+                                   "with weights between it and a concatenation")
+        return super().made(network, layer, sources)
+
+    def plan(self, planner: Planner, node):
+        config, layer, words = planner.build.config, node.layer, planner.build.config.words_of(node.value.lanes)
+        each = [tiling.padded(one.reshape(len(one), -1).T, words * config.mfu_lanes, 1).reshape(-1)
+                for one in (layer.offset, planner.build.content(layer).offset)]
+        place = planner._constant(_ADDED[0], *each, f"{node.name}, offsets")
+        offsets = NumbersView(numbers=TensorNumbers(value=node.value, words=words, buffer=Buffer(
+            mem=place.mem, address=place.address, size=place.words, name=f"{node.name}, offsets", kept=True)))
+        chain = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view))
+        chain.apply(Operation.VV_ADD, 0, offsets)
+        planner.begin(node, chain)
