@@ -14,6 +14,7 @@ from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
 LANDED = 4  #: Cycles after which an entry, or a word of integers, can be read.
+STORES = 1024  #: More than the ranges that wait for answers: each has words in the writer's buffer, or a burst.
 
 
 class State(enum.Enum):
@@ -39,7 +40,9 @@ class Mover(wiring.Component):
     Members:
         job: In(stream MoveJob). Chains.
         busy: Out(1). A chain moves: the words that come are its own. done: Out. Number of finished chains.
-        codes_walk, exponents_walk, store_walk: Out(stream Walk). Words to read, and to write.
+        reads: Out(1). It moves entries or integers into the chip.
+        codes_walk, exponents_walk, store_walk: Out(stream Walk). Words to read, and to write. All have one payload,
+            which is that of the one that is valid.
         codes, exponents: In(stream word). Words that were read. stored: Out(stream word). Words to write.
         written: In(1). Pulse: the words of a `store_walk` are in Dram.
         bias: Out(stream {address, data}). Integers for BiasRf.
@@ -59,24 +62,28 @@ class Mover(wiring.Component):
             "entry_write": Out(stream.Signature(message_payloads.entry_write(config))),
             "entry_read": Out(1), "entry_written": Out(1)} if config.vector_rf else {}
         super().__init__({
-            "job": In(stream.Signature(MoveJob)), "busy": Out(1), "done": Out(TICKET), "codes_walk": Out(walk),
-            "codes": In(words), "bias": Out(stream.Signature(message_payloads.bias(config))), **entries})
+            "job": In(stream.Signature(MoveJob)), "busy": Out(1), "reads": Out(1), "done": Out(TICKET),
+            "codes_walk": Out(walk), "codes": In(words),
+            "bias": Out(stream.Signature(message_payloads.bias(config))), **entries})
 
     def elaborate(self, platform):
         m = Module()
         self.state, self.present = Signal(State), Signal(MoveJob)
-        self.row, self.line = Signal(LONG_BITS), Signal(LONG_BITS)  # first addresses of the present iteration
-        self.to_stores, self.moved = Signal(), Signal()  # the job writes to Dram; the iteration has moved
+        self.inside, self.outside = Signal(REGISTER_BITS), Signal(LONG_BITS)  # first addresses of the iteration
+        self.at, self.left = Signal(REGISTER_BITS), Signal(REGISTER_BITS)  # on the chip: the next address; how many
+        self.moved, self.second = Signal(), Signal()  # the iteration has moved; the codes of a job that writes move
         self.begins, self.quiet = Signal(), Signal(range(timing.product(self.config) + self.config.vector_words + 1))
-        self.codes_size, self.exponents_size = Signal(LONG_BITS), Signal(LONG_BITS)  # words of an iteration
-        self.second = Signal()  # the codes of a job that writes move, after its exponents
         m.d.comb += self.begins.eq((self.state == State.WAIT) & (self.quiet == 0))
         self._sizes(m)
         self._walks(m)
-        self._bias(m)
+        steps = self._bias(m)
         if self.config.vector_rf:
-            self._entries_in(m)
-            self._entries_out(m)
+            steps |= self._entries_in(m) | self._entries_out(m)
+        with m.If(self.begins):
+            m.d.sync += [self.at.eq(self.inside),
+                         self.left.eq(Mux(self.present.bias, self.present.words, self.present.entries))]
+        with m.Elif(steps):
+            m.d.sync += [self.at.eq(self.at + 1), self.left.eq(self.left - 1)]
         self._iterations(m)
         self._states(m)
         return m
@@ -84,139 +91,136 @@ class Mover(wiring.Component):
     def _sizes(self, m):
         """Find the numbers of words of the parts of an iteration."""
         job, codes = self.present, codes_words(self.config, self.present.entries)
-        m.d.sync += [self.codes_size.eq(Mux(job.bias, job.words << 1, codes)), self.exponents_size.eq(
-            Mux(job.integer | job.bias, 0, exponents_words(self.config, job.entries)))]
-        m.d.comb += self.to_stores.eq(job.writes)
+        exponents = exponents_words(self.config, job.entries)
+        self.codes_size = Signal(max(REGISTER_BITS + 1, len(codes)))
+        self.exponents_size = Signal(max(1, len(exponents)))
+        m.d.sync += [self.codes_size.eq(Mux(job.bias, job.words << 1, codes)),
+                     self.exponents_size.eq(Mux(job.integer | job.bias, 0, exponents))]
 
     def _walks(self, m):
         """Ask for the words that a job reads at once, and for those that it writes iteration by iteration."""
-        job, state = self.present, self.state
-        walks = [(self.codes_walk, state == State.ASK, job.row.first + self.exponents_size, self.codes_size)]
+        job, state, codes = self.present, self.state, Signal()  # `codes`: their place is asked for
+        walks = {"codes_walk": state == State.ASK}
+        m.d.comb += codes.eq((state == State.ASK) | self.second)
         if self.config.vector_rf:
-            store, exponents = self.store_walk, ~self.second
-            walks.append((self.exponents_walk, (state == State.EXPONENTS) & ~self.to_stores, job.row.first,
-                          self.exponents_size))
-            m.d.comb += [
-                store.valid.eq((state == State.CODES) & self.to_stores), store.p.tag.eq(job.tag),
-                store.p.first.eq(self.line + Mux(exponents, 0, self.exponents_size)), store.p.iterations.eq(1),
-                store.p.iterations_x.eq(1), store.p.words.eq(Mux(exponents, self.exponents_size, self.codes_size))]
-        for walk, valid, first, words in walks:
-            m.d.comb += [
-                walk.valid.eq(valid), walk.p.first.eq(first), walk.p.inc.eq(1), walk.p.words.eq(words),
-                walk.p.tag.eq(job.tag), *(walk.p[name].eq(job[name]) for name in ("iterations", "iterations_x")),
-                *(walk.p[name].eq(job.row[name]) for name in ("stride_x", "stride_y"))]
+            walks["exponents_walk"] = state == State.EXPONENTS
+            walks["store_walk"] = state == State.CODES
+        made = Signal(Walk)
+        m.d.comb += [
+            made.first.eq(self.outside + Mux(codes, self.exponents_size, 0)), made.inc.eq(1), made.tag.eq(job.tag),
+            made.words.eq(Mux(codes, self.codes_size, self.exponents_size)),
+            *(made[name].eq(Mux(job.writes, 1, job[name])) for name in ("iterations", "iterations_x")),
+            *(made[name].eq(job.row[name]) for name in ("stride_x", "stride_y"))]
+        for name, valid in walks.items():
+            walk = getattr(self, name)
+            m.d.comb += [walk.valid.eq(valid), walk.p.eq(made)]
 
     def _bias(self, m):
-        """Join two words to one of BiasRf."""
-        config, o = self.config, self.bias
-        half, low, at, left = Signal(), Signal(16 * config.mfu_lanes), Signal(REGISTER_BITS), Signal(REGISTER_BITS)
-        moving, take = (self.state == State.MOVE) & self.present.bias, Signal()
-        whole = Cat(low, self.codes.p)
-        m.d.comb += take.eq(moving & self.codes.valid & (left != 0))
-        m.d.sync += o.valid.eq(take & half)
-        with m.If(self.begins):
-            m.d.sync += [at.eq(self.line), left.eq(self.present.words), half.eq(0)]
+        """Join two words to one of BiasRf. Returns whether one is complete."""
+        half, low, o, take = Signal(), Signal(16 * self.config.mfu_lanes, reset_less=True), self.bias, Signal()
+        moving, whole = (self.state == State.MOVE) & self.present.bias, Cat(low, self.codes.p)
+        m.d.comb += take.eq(moving & self.codes.valid & (self.left != 0))
+        m.d.sync += [o.valid.eq(take & half), half.eq(half ^ take)]
         with m.If(take):
-            m.d.sync += [half.eq(~half), low.eq(self.codes.p), o.p.address.eq(at),
+            m.d.sync += [low.eq(self.codes.p), o.p.address.eq(self.at),
                          *(lane.eq(whole.word_select(k, 32)) for k, lane in enumerate(o.p.data))]
-            with m.If(half):
-                m.d.sync += [at.eq(at + 1), left.eq(left - 1)]
         with m.If(self.present.bias):
-            m.d.comb += [self.codes.ready.eq(take), self.moved.eq(moving & (left == 0))]
+            m.d.comb += [self.codes.ready.eq(take), self.moved.eq(moving & (self.left == 0))]
+        return take & half
 
     def _entries_in(self, m):
-        """Make entries of words of codes and of words of exponents."""
+        """Make entries of words of codes and of words of exponents. Returns whether one is made."""
         config, o, fmt = self.config, self.entry_write, self.config.activations
-        width, moving = 16 * config.mfu_lanes, (self.state == State.MOVE) & ~self.to_stores & ~self.present.bias
+        width, into = 16 * config.mfu_lanes, ~self.present.writes & ~self.present.bias
         m.submodules.codes_in = codes = Gearbox(width, config.native_dim * fmt.code_bits)
         m.submodules.exponents_in = exponents = Gearbox(width, fmt.exponent_bits)
-        at, left = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
-        go, clear = Signal(), Signal()
-        m.d.comb += [
-            go.eq(codes.o.valid & (exponents.o.valid | self.present.integer) & (~o.valid | o.ready) & (left != 0)),
-            codes.o.ready.eq(go), exponents.o.ready.eq(go), clear.eq(~moving), codes.clear.eq(clear),
-            exponents.clear.eq(clear)]
-        for box, words, size in ((codes, self.codes, self.codes_size),
-                                 (exponents, self.exponents, self.exponents_size)):
-            due = Signal.like(size)  # words of the iteration that have not come
-            taken = words.valid & moving & (due != 0)
-            m.d.comb += [box.i.p.eq(words.p), box.i.valid.eq(taken)]
-            with m.If(moving):
-                m.d.comb += words.ready.eq(box.i.ready & (due != 0))
-            with m.If(self.begins):
-                m.d.sync += due.eq(size)
-            with m.Elif(taken & box.i.ready):
-                m.d.sync += due.eq(due - 1)
-        with m.If(o.ready):
-            m.d.sync += o.valid.eq(0)
-        with m.If(self.begins):
-            m.d.sync += [at.eq(self.line), left.eq(self.present.entries)]
-        with m.Elif(go):
-            m.d.sync += [at.eq(at + 1), left.eq(left - 1), o.valid.eq(1), o.p.address.eq(at),
-                         Value.cast(o.p.entry.mantissas).eq(codes.o.p),
+        go, moving = Signal(), (self.state == State.MOVE) & into
+        m.d.comb += go.eq(moving & codes.o.valid & (exponents.o.valid | self.present.integer) & (
+            ~o.valid | o.ready) & (self.left != 0))
+        # What the last words of an iteration have beyond its last entry is dropped with that entry.
+        for box, words in ((codes, self.codes), (exponents, self.exponents)):
+            m.d.comb += [box.i.p.eq(words.p), box.i.valid.eq(words.valid & into), box.o.ready.eq(go),
+                         box.skip.eq(self.left == 1)]
+            with m.If(into):
+                m.d.comb += words.ready.eq(box.i.ready)
+        with m.If(go):
+            m.d.sync += [o.valid.eq(1), o.p.address.eq(self.at), Value.cast(o.p.entry.mantissas).eq(codes.o.p),
                          o.p.entry.exponent.eq(Mux(self.present.integer, 0, exponents.o.p))]
+        with m.Elif(o.ready):
+            m.d.sync += o.valid.eq(0)
         m.d.comb += self.entry_written.eq(o.valid & o.ready)
         with m.If(moving):
-            m.d.comb += self.moved.eq((left == 0) & ~o.valid)
+            m.d.comb += self.moved.eq((self.left == 0) & ~o.valid)
+        return go
 
     def _entries_out(self, m):
-        """Make words of the exponents of the entries of an iteration, then of their codes, with zeros at the end."""
+        """Make words of the exponents of the entries of an iteration, then of their codes, with zeros at the end.
+
+        Returns:
+            Whether an entry is read.
+        """
         config, fmt, reads = self.config, self.config.activations, self.entries
-        width, moving = 16 * config.mfu_lanes, (self.state == State.MOVE) & self.to_stores
-        m.submodules.codes_out = codes = Gearbox(config.native_dim * fmt.code_bits, width)
+        width, codes_bits = 16 * config.mfu_lanes, config.native_dim * fmt.code_bits
+        m.submodules.codes_out = codes = Gearbox(codes_bits, width)
         m.submodules.exponents_out = exponents = Gearbox(fmt.exponent_bits, width)
-        at, left, due = Signal(REGISTER_BITS), Signal(REGISTER_BITS), Signal(LONG_BITS)  # `due`: words to leave
-        coming, there, entry = Signal(ENTRY_READ), Signal(), Signal(Value.cast(reads.entry).shape())
-        taken, fills, leaves = Signal(), Signal(), Signal()
-        ready = Mux(self.second, codes.i.ready, exponents.i.ready)
+        moving, due = Signal(), Signal.like(self.codes_size)  # `due`: words to leave
+        coming, there, entry = Signal(ENTRY_READ), Signal(), Signal(codes_bits + fmt.exponent_bits, reset_less=True)
+        taken, ends = Signal(), Signal()  # an entry is read; all entries of the iteration are in a gearbox
+        free = Signal()  # the place of an entry
         m.d.comb += [
-            reads.request.valid.eq(moving & (left != 0) & ~coming.any() & ~there), reads.request.address.eq(at),
-            taken.eq(reads.request.valid & reads.grant), fills.eq(moving & (there | ((left == 0) & ~coming.any())) & (
-                due != 0)), leaves.eq(self.stored.valid & self.stored.ready)]
-        m.d.comb += self.entry_read.eq(taken & self.second)
+            moving.eq((self.state == State.MOVE) & self.present.writes),
+            reads.request.valid.eq(moving & (self.left != 0) & ~coming.any() & (~there | free)),
+            free.eq(Mux(self.second, codes.i.ready, exponents.i.ready)),
+            reads.request.address.eq(self.at), taken.eq(reads.request.valid & reads.grant),
+            ends.eq((self.left == 0) & ~coming.any() & ~there), self.entry_read.eq(taken & self.second)]
         m.d.sync += coming.eq(Cat(taken, coming))
-        with m.If(taken):
-            m.d.sync += [at.eq(at + 1), left.eq(left - 1)]
         with m.If(coming[-1]):
             m.d.sync += [there.eq(1), entry.eq(reads.entry)]
-        with m.Elif(ready):
+        with m.Elif(free):
             m.d.sync += there.eq(0)
         with m.If(self.begins):
-            m.d.sync += [at.eq(self.row), left.eq(self.present.entries), there.eq(0),
-                         due.eq(Mux(self.second, self.codes_size, self.exponents_size))]
-        with m.Elif(leaves):
+            m.d.sync += due.eq(Mux(self.second, self.codes_size, self.exponents_size))
+        with m.Elif(self.stored.valid & self.stored.ready):
             m.d.sync += due.eq(due - 1)
-        codes_bits = config.native_dim * fmt.code_bits
         for box, bits, chosen in ((codes, entry[:codes_bits], self.second),
                                   (exponents, entry[codes_bits:], ~self.second)):
-            m.d.comb += [box.i.p.eq(Mux(there, bits, 0)), box.i.valid.eq(fills & chosen), box.clear.eq(~moving)]
+            # Zeros fill a last word. What is inside beyond it is dropped with it.
+            filled = len(bits) % width == 0
+            zeros = C(0) if filled else ends & ~box.o.valid
+            m.d.comb += [box.i.p.eq(bits if filled else Mux(there, bits, 0)), box.skip.eq(due == 1),
+                         box.i.valid.eq(moving & chosen & (there | zeros) & (due != 0))]
             with m.If(chosen):
                 m.d.comb += [self.stored.p.eq(box.o.p), self.stored.valid.eq(box.o.valid & moving & (due != 0)),
                              box.o.ready.eq(self.stored.ready & moving & (due != 0))]
         with m.If(moving):
             m.d.comb += self.moved.eq(due == 0)
+        return taken
 
     def _iterations(self, m):
-        """Move on to the next iteration."""
-        job = self.present
-        self.left, left_x = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
-        rows, along, last_x = Signal(LONG_BITS), Signal(LONG_BITS), Signal()
-        m.d.comb += [last_x.eq(left_x == 1),
-                     along.eq(Mux(last_x, rows + job.row.stride_y, self.row + job.row.stride_x))]
+        """Move on to the next iteration. The walkers move on in Dram where a job reads."""
+        job, writes = self.present, self.present.writes
+        self.iterations, left_x, rows = Signal(REGISTER_BITS), Signal(REGISTER_BITS), Signal(REGISTER_BITS)
+        along, last_x = Signal(REGISTER_BITS), Signal()
+        from_row, from_line = Mux(last_x, job.row.stride_y, job.row.stride_x), Mux(last_x, job.line.skip, 0)
+        m.d.comb += [last_x.eq(left_x == 1), along.eq(
+            Mux(last_x & writes, rows, self.inside) + Mux(writes, from_row, job.line.step + from_line))]
         with m.If(self.state == State.SIZE):
-            m.d.sync += [self.row.eq(job.row.first), rows.eq(job.row.first), self.line.eq(job.line.first),
-                         self.left.eq(job.iterations), left_x.eq(job.iterations_x)]
+            inside, outside = Mux(writes, job.row.first, job.line.first), Mux(writes, job.line.first, job.row.first)
+            m.d.sync += [self.inside.eq(inside), rows.eq(inside), self.outside.eq(outside),
+                         self.iterations.eq(job.iterations), left_x.eq(job.iterations_x)]
         with m.If(self.state == State.NEXT):
-            m.d.sync += [self.left.eq(self.left - 1), self.row.eq(along),
+            m.d.sync += [self.iterations.eq(self.iterations - 1), self.inside.eq(along),
                          left_x.eq(Mux(last_x, job.iterations_x, left_x - 1)),
-                         self.line.eq(self.line + job.line.step + Mux(last_x, job.line.skip, 0))]
+                         self.outside.eq(self.outside + job.line.step)]
             with m.If(last_x):
                 m.d.sync += rows.eq(along)
 
     def _states(self, m):
         """Step through the states of a job."""
-        job, state, wait, unanswered = self.present, self.state, Signal(range(LANDED + 1)), Signal(LONG_BITS)
-        m.d.comb += [self.job.ready.eq(state == State.FREE), self.busy.eq(state != State.FREE)]
+        job, state, wait = self.present, self.state, Signal(range(LANDED + 1))
+        unanswered = Signal(range(STORES))
+        m.d.comb += [self.job.ready.eq(state == State.FREE), self.busy.eq(state != State.FREE),
+                     self.reads.eq(self.busy & ~job.writes)]
         stores, exponents = Const(0), Const(1)
         if self.config.vector_rf:
             stores, exponents = self.store_walk.valid & self.store_walk.ready, self.exponents_walk.ready
@@ -232,10 +236,11 @@ class Mover(wiring.Component):
                 m.d.sync += [wait.eq(1), self.second.eq(job.integer),
                              self.quiet.eq(timing.product(self.config) + self.config.vector_words)]
                 with m.If(wait == 1):
-                    m.d.sync += [wait.eq(0), state.eq(Mux(self.to_stores, State.CODES, State.ASK))]
+                    m.d.sync += [wait.eq(0), state.eq(Mux(job.writes, State.CODES, State.ASK))]
             with m.Case(State.ASK):
                 with m.If(self.codes_walk.ready):
-                    m.d.sync += state.eq(Mux(self.exponents_size == 0, State.WAIT, State.EXPONENTS))
+                    m.d.sync += [self.second.eq(0), state.eq(
+                        Mux(self.exponents_size == 0, State.WAIT, State.EXPONENTS))]
             with m.Case(State.EXPONENTS):
                 with m.If(exponents):
                     m.d.sync += state.eq(State.WAIT)
@@ -247,11 +252,11 @@ class Mover(wiring.Component):
                     m.d.sync += state.eq(State.MOVE)
             with m.Case(State.MOVE):
                 with m.If(self.moved):
-                    again = self.to_stores & ~self.second
+                    again = job.writes & ~self.second
                     m.d.sync += [self.second.eq(1), state.eq(Mux(again, State.CODES, State.NEXT))]
             with m.Case(State.NEXT):
                 m.d.sync += [self.second.eq(job.integer), state.eq(
-                    Mux(self.left == 1, State.ANSWERS, Mux(self.to_stores, State.CODES, State.WAIT)))]
+                    Mux(self.iterations == 1, State.ANSWERS, Mux(job.writes, State.CODES, State.WAIT)))]
             with m.Case(State.ANSWERS):
                 m.d.sync += wait.eq(wait + (wait != LANDED))
                 with m.If((wait == LANDED) & (unanswered == 0)):

@@ -88,11 +88,10 @@ class SectionCutter(wiring.Component):
 
     def _sections(self, m, left, codes, busy, ended):
         """Begin the next section in the cycle in which one ends."""
-        section, waits, following = self.section, Signal(), Signal(Section)
-        m.d.comb += section.ready.eq(~waits)
+        section, waits, kept, following = self.section, Signal(), Signal(Section), Signal(Section)
+        m.d.comb += [section.ready.eq(~waits), following.eq(Mux(waits, kept.as_value(), section.p.as_value()))]
         with m.If(section.valid & section.ready):
-            m.d.sync += [following.eq(section.p), waits.eq(1)]
+            m.d.sync += [kept.eq(section.p), waits.eq(1)]
         with m.If(ended | ~busy):
-            m.d.sync += [left.eq(following.count), codes.eq(following.codes), busy.eq(waits)]
-            with m.If(waits):
-                m.d.sync += waits.eq(0)
+            m.d.sync += [left.eq(following.count), codes.eq(following.codes), busy.eq(waits | section.valid),
+                         waits.eq(0)]

@@ -47,8 +47,9 @@ class TileUnpacker(wiring.Component):
         done: Out(1). Pulse: in the cycle before, the last record of the last tile of a job was taken.
 
     Timing:
-        One record a cycle, or one group of words if these are fewer bits; between two tiles, 2 cycles have no record,
-        and 2 to 4 no new group. Latency 4 cycles from the first group of codes that fills a record.
+        One record a cycle, or one group of words if these are fewer bits; neighbouring tiles lose no cycle where their
+        exponents and codes begin and end with groups. Latency 3 cycles from the first group of codes that fills a
+        record.
     """
 
     def __init__(self, config: Config):
@@ -62,18 +63,17 @@ class TileUnpacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # Words and records are at two places: while the last records of a tile leave the gearbox, the next tile's
-        # exponents come. Its codes must wait, as what is left in the gearbox is dropped when the tile ends. So when the
-        # exponents of a third tile come, the first tile has ended, and those of the second one have moved on.
+        # exponents and codes come. What its last word has beyond its codes is dropped with its last record. Exponents
+        # of a third tile wait until those of the second one have moved on.
         config, self.size = self.config, 16 * self.config.mfu_lanes * words_of_beat(self.config)  # bits of a block
         m.submodules.tiles = self.tiles = Queue(Tile, TILES)
         m.submodules.cutter = self.cutter = SectionCutter(config)
-        m.submodules.gearbox = self.gearbox = Gearbox(self.size, config.lanes * config.weights.code_bits)
+        m.submodules.gearbox = self.gearbox = Gearbox(
+            self.size, config.lanes * config.weights.code_bits, apart=True)
         self.loaded = Signal()  # `gathered` holds all exponents of a tile, which has no records yet
-        self.emptying = Signal()  # the gearbox has all words of its tile
+        self.hands_over = Signal()  # these exponents become those of the present tile
         self.next_row, self.ends = Signal(), Signal()  # a row of stored exponent, or a tile, has its last record
-        m.d.comb += self.gearbox.clear.eq(self.ends)
-        with m.If(self.ends):
-            m.d.sync += self.emptying.eq(0)
+        m.d.comb += self.gearbox.skip.eq(self.ends)
         wiring.connect(m, wiring.flipped(self.i), self.cutter.i)
         self._sections(m)
         self._records(m, self._exponent(m, self._words(m)))
@@ -111,11 +111,11 @@ class TileUnpacker(wiring.Component):
         words, blocks = o.p.words.as_value(), -(-self.exponents // words_of_beat(self.config))
         gathered = Signal(blocks * self.size, reset_less=True)
         m.d.comb += [
-            codes.p.eq(words), codes.valid.eq(o.valid & o.p.codes & ~self.emptying),
-            o.ready.eq(~o.p.codes | (codes.ready & ~self.emptying))]
-        with m.If(o.valid & o.ready & o.p.codes & o.p.last):
-            m.d.sync += self.emptying.eq(1)
-        with m.If(o.valid & ~o.p.codes):
+            codes.p.eq(words), codes.valid.eq(o.valid & o.p.codes),
+            o.ready.eq(Mux(o.p.codes, codes.ready, ~self.loaded))]
+        with m.If(self.hands_over):
+            m.d.sync += self.loaded.eq(0)
+        with m.If(o.valid & o.ready & ~o.p.codes):
             m.d.sync += gathered.eq(Cat(gathered, words)[self.size:])
             with m.If(o.p.last):
                 m.d.sync += self.loaded.eq(1)
@@ -127,10 +127,12 @@ class TileUnpacker(wiring.Component):
         exponents = Signal(self.config.native_dim * bits, reset_less=True)
         with m.If(self.next_row):
             m.d.sync += exponents.eq(exponents[bits:])
-        with m.If(self.ends & ~tile.integer):
+        used = self.ends & ~tile.integer
+        m.d.comb += self.hands_over.eq(self.loaded & (~known | used))
+        with m.If(used):
             m.d.sync += known.eq(0)
-        with m.If(self.loaded & ~known):
-            m.d.sync += [exponents.eq(gathered), known.eq(1), self.loaded.eq(0)]
+        with m.If(self.hands_over):
+            m.d.sync += [exponents.eq(gathered), known.eq(1)]
         return Mux(tile.integer, 0, exponents[:bits]), known | tile.integer
 
     def _records(self, m, exponent):

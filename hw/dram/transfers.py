@@ -12,7 +12,8 @@ from concord.hw.lib.jobs import TICKET, LoadJob, MoveJob, waiting
 from concord.hw.lib.outside import WORDS, Range, Walk
 from concord.hw.lib.payloads import entry_reads, word
 from concord.hw.lib.pipeline import delay_control
-from concord.hw.lib.queue import Queue, through_queue
+from concord.hw.lib.queue import Queue
+from concord.spec.isa.dram import tile_words
 from concord.spec.machine.config import Config
 from concord.spec.machine.timing import mfu_pipeline
 
@@ -74,11 +75,12 @@ class Transfers(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        walkers = {name: RangeWalker() for name in ("read_words", "store_words", "tile_words")}
+        walkers = {"read_words": RangeWalker(), "store_words": RangeWalker(),
+                   "tile_words": RangeWalker(tile_words(self.config))}
         m.submodules.mover = self.mover = mover = Mover(self.config)
-        through_queue(m, "move_jobs", 1, wiring.flipped(self.move), mover.job)
-        moves = {"read_words": mover.codes_walk} | ({
-            "store_words": mover.store_walk, "tile_words": mover.exponents_walk} if self.config.vector_rf else {})
+        wiring.connect(m, wiring.flipped(self.move), mover.job)
+        moves = {"read_words": [mover.codes_walk]} | (
+            {"store_words": [mover.store_walk, mover.exponents_walk]} if self.config.vector_rf else {})
         for name, walker in walkers.items():
             m.submodules[f"walk_{name}"] = walker
             m.submodules[f"{name}_jobs"] = jobs = Queue(Walk, self.config.chain_queue)
@@ -86,14 +88,14 @@ class Transfers(wiring.Component):
             m.d.comb += [walker.i.valid.eq(jobs.o.valid), walker.i.p.eq(jobs.o.p), jobs.o.ready.eq(walker.i.ready)]
             if name in moves:
                 with m.If(mover.busy):  # no other chain runs
-                    move = moves[name]
-                    m.d.comb += [walker.i.valid.eq(move.valid), walker.i.p.eq(move.p), move.ready.eq(walker.i.ready),
-                                 jobs.o.ready.eq(0)]
+                    one = moves[name][0]  # all have the same payload
+                    m.d.comb += [walker.i.valid.eq(Cat(move.valid for move in moves[name]).any()), jobs.o.ready.eq(0),
+                                 walker.i.p.eq(one.p), *(move.ready.eq(walker.i.ready) for move in moves[name])]
         self.unanswered = Signal(32)  # ranges of the host that are not in Dram yet
         self._moves(m)
-        wiring.connect(m, walkers["tile_words"].o, wiring.flipped(self.tiles_range))
         self._reads(m, walkers["read_words"].o)
         self._stores(m, walkers["store_words"].o)
+        self._tiles(m, walkers["tile_words"].o, walkers["store_words"].o)
         self._loads(m)
         return m
 
@@ -136,6 +138,15 @@ class Transfers(wiring.Component):
             with m.If(mover.busy):
                 m.d.comb += [into.valid.eq(mover.stored.valid), into.p.eq(mover.stored.p),
                              mover.stored.ready.eq(into.ready), self.stored.ready.eq(0)]
+
+    def _tiles(self, m, chains, exponents):
+        """Ask for tiles, or for the exponents of entries that move, which are walked in the place of words to write."""
+        o = self.tiles_range
+        m.d.comb += [o.valid.eq(chains.valid), o.p.eq(chains.p), chains.ready.eq(o.ready)]
+        if self.config.vector_rf:
+            with m.If(self.mover.reads):
+                m.d.comb += [o.valid.eq(exponents.valid), o.p.eq(exponents.p), exponents.ready.eq(o.ready),
+                             self.write_range.valid.eq(0)]
 
     def _host_words(self, m):
         """Gather words of the host that follow each other; a damaged message ends anywhere.

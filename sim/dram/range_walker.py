@@ -5,32 +5,42 @@ import random
 import cocotb
 from concord.hw.dram.burst_reader import Range
 from concord.hw.dram.range_walker import ENOUGH, RangeWalker, Walk
-from concord.sim.drivers.bench import Packer
+from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, moments, start
+from concord.spec.machine.config import preset_name
 
-CONFIGURATIONS = ("tiny",)
+CONFIGURATIONS = ("tiny", "serial")  #: Chains with strides, and tiles.
+TESTED = ("tiny", "serial")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "last | last_x | ~joined", "new": "last | ~joined"},
+    {"old": "return last | ~joined", "new": "return ~joined"},
     {"old": "(total >> ENOUGH).any()", "new": "0"},
     {"old": "joined.eq(job.inc & (", "new": "joined.eq(("},
-    {"old": "Mux(last_x, row, at)", "new": "at"},
+    {"old": "return ~job.inc", "new": "return 0", "preset": "serial"},
+    {"old": "with m.If(~open_):", "new": "with m.If(1):"},
+    {"old": "Mux(last, row, at)", "new": "at"},
 )
 
 
-def component(_) -> RangeWalker:
-    """A walker, which machines without Dram do not hold."""
-    return RangeWalker()
+MOST = {"serial": 300}  #: Most words of an iteration, by the preset whose runs have tiles.
 
 
-WALK, RANGE = Packer(Walk), Packer(Range)
+def component(config) -> RangeWalker:
+    """A walker of this run."""
+    return RangeWalker(MOST.get(preset_name(config), 0))
+
+
+WALK, RANGE, TILES = Packer(Walk), Packer(Range), preset_name(CONFIG) in MOST
 
 
 def drawn(chance: random.Random) -> dict:
     """A chain whose iterations may follow each other along x, or from row to row."""
     x, y, words = chance.choice((1, 2, 5, 70)), chance.choice((1, 2, 3)), chance.choice((1, 2, 7, 100, 300))
-    return {"first": chance.randrange(1 << 20), "inc": chance.randrange(4) > 0, "words": words,
-            "tag": chance.randrange(99), "iterations": x * y, "iterations_x": x,
-            "stride_x": chance.choice((0, words, words, words + 1)), "stride_y": chance.choice((0, x * words, 65535))}
+    strides = {"stride_x": chance.choice((0, words, words, words + 1)),
+               "stride_y": chance.choice((0, x * words, 65535))}
+    if TILES:
+        x, y, strides = x * y, 1, {"stride_x": words, "stride_y": 0}
+    return {"first": chance.randrange(1 << 20), "inc": chance.randrange(4) > 0, "words": words, **strides,
+            "tag": chance.randrange(99), "iterations": x * y, "iterations_x": x}
 
 
 def words_of(walk: dict) -> list[int]:
@@ -63,7 +73,7 @@ async def has_the_words_of_chains(dut, stall):
     assert not sink.queue
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=1, timeout_unit="ms", skip=TILES)
 async def an_iteration_a_cycle(dut):
     """A chain of single words that do not follow each other."""
     source, _ = StreamSource(dut, "i"), Sink(dut, "o")
