@@ -16,6 +16,7 @@ from concord.lib.input_axes import InputAxes
 from concord.lib.names import check_printable
 from concord.lib.several import Results, check
 from concord.net.graph import Graph
+from concord.net.layers.attention import BlockAttention
 from concord.net.layers.layer import Layer
 from concord.net.wired import INPUT, Wired
 
@@ -178,7 +179,17 @@ class Model(Wired[Layer]):
     @property
     def image(self) -> tuple[int, int, int] | None:
         """Channels, rows and columns of the input; None if no known layer takes it as an image."""
-        return next((layer.shape for layer, _ in self._inputs() if hasattr(layer, "shape")), None)
+        seen, waiting = set(), [INPUT]
+        while waiting:
+            name = waiting.pop(0)
+            uses = [(layer, index) for layer, index in self.uses(name) if layer.takes is not None]
+            found = next((shape for layer, index in uses if (shape := _shape(layer, index)) is not None), None)
+            if found is not None:
+                return found
+            later = [layer.name for layer, _ in uses if layer.keeps_shape and layer.name not in seen]
+            seen.update(later)
+            waiting += later
+        return None
 
     @property
     def before_end(self) -> "Model":
@@ -237,6 +248,13 @@ class Model(Wired[Layer]):
         """The layers that take the network's input, and the number of elements that each takes."""
         return [(layer, size) for layer in self.layers if layer.takes is not None
                 for name, size in zip(self.sources_of(layer), layer.takes, strict=True) if name == INPUT]
+
+
+def _shape(layer: Layer, index: int) -> tuple[int, int, int] | None:
+    """The shape of the image that enters a layer at an index; None if the layer does not know it."""
+    if isinstance(layer, BlockAttention):
+        return (layer.queries, layer.keys, layer.values)[index]
+    return getattr(layer, "shape", None)
 
 
 def _check_sources(layer: Layer, model: Model, made: dict[str, Layer]):

@@ -30,6 +30,7 @@ class Buffer:
         last:    Number of the last pass that uses it.
         address: Address of the first word or entry, once it is placed.
         kept:    Whether it has its address before others are placed, and shares its words with none of them.
+        align:   Number of which its address is a multiple.
     """
 
     mem: Mem
@@ -39,6 +40,7 @@ class Buffer:
     last: int = 0
     address: int = 0
     kept: bool = False
+    align: int = 1
 
     def use(self, time: int):
         """Extend the lifetime to a pass."""

@@ -175,8 +175,6 @@ class AttentionKind(CompiledKind):
         config, layer, reading = planner.build.config, node.layer, planner.demands.readings[node.name]
         keys, values = (Heads(config=config, count=layer.heads, size=shape[0] // layer.heads)
                         for shape in (layer.keys, layer.values))
-        for view in (reading.view, reading.values):
-            _keep(planner, view)
         planner.begin_pass(replace(node.sources[1], shape=(layer.keys[0], 1, 1)))
         first = [self._keys(planner, node, keys, head) for head in range(layer.heads)]
         parts = self._values(planner, node, values)
@@ -261,21 +259,16 @@ class AttentionKind(CompiledKind):
 
 def _whole_vectors(demands: Demands, value: Value, mem: Mem) -> NumbersView:
     """Numbers of a tensor of which each pixel begins a native vector, so that tiles can be made of them."""
-    for view in demands.sinks[value.name].numbers:
-        if view.buffer.kept and view.buffer.mem is mem:
-            return view
     words = demands.config.vectors_of(value.lanes) * demands.config.vector_words
+    for view in demands.sinks[value.name].numbers:
+        if view.buffer.mem is mem and (view.numbers.words, view.buffer.align) == (words, demands.config.vector_words):
+            return view
     numbers = TensorNumbers(value=value, words=words, buffer=Buffer(
-        mem=mem, name=f"{value.name or 'network input'}, numbers", size=value.pixels * words, kept=True))
+        mem=mem, name=f"{value.name or 'network input'}, numbers", size=value.pixels * words,
+        align=demands.config.vector_words))
     demands.numbers.append(numbers)
     demands.sinks[value.name].numbers.append(NumbersView(numbers=numbers))
     return demands.sinks[value.name].numbers[-1]
-
-
-def _keep(planner: Planner, view: NumbersView):
-    """Give the numbers that tiles are made of their words, at a native vector."""
-    buffer, config = view.buffer, planner.build.config
-    buffer.address = planner.build.allocator.take(buffer.mem, buffer.size, buffer.name, config.vector_words)
 
 
 def _tiles(planner: Planner, name: str, rows: int, columns: int) -> int:
@@ -325,7 +318,7 @@ def _mask(planner: Planner, node: PlannedNode) -> NumbersView | None:
         return None
     words, content = config.words_of(layer.places), planner.build.content(layer).mask
     masks, content = (tiling.padded(one, words * config.mfu_lanes, 2).reshape(-1) for one in (layer.mask, content))
-    place = planner._constant(_ADDED[0], masks, content, f"{node.name}, mask")
+    place = planner.constant(_ADDED[0], masks, content, f"{node.name}, mask")
     value = Value.of(f"{node.name}, mask", (layer.places, *node.value.shape[1:]))
     return NumbersView(numbers=TensorNumbers(value=value, words=words, buffer=Buffer(
         mem=place.mem, address=place.address, size=place.words, name=f"{node.name}, mask", kept=True)))
@@ -380,7 +373,7 @@ class OffsetsKind(CurveKind):
         config, layer, words = planner.build.config, node.layer, planner.build.config.words_of(node.value.lanes)
         each = [tiling.padded(one.reshape(len(one), -1).T, words * config.mfu_lanes, 1).reshape(-1)
                 for one in (layer.offset, planner.build.content(layer).offset)]
-        place = planner._constant(_ADDED[0], *each, f"{node.name}, offsets")
+        place = planner.constant(_ADDED[0], *each, f"{node.name}, offsets")
         offsets = NumbersView(numbers=TensorNumbers(value=node.value, words=words, buffer=Buffer(
             mem=place.mem, address=place.address, size=place.words, name=f"{node.name}, offsets", kept=True)))
         chain = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view))

@@ -118,13 +118,14 @@ def place(buffers: Iterable[Buffer], start: int, placed: list[Buffer], ties: Seq
     """
     groups = _tied(list(buffers), ties)
     for group in sorted(groups, key=lambda group: (-max(buffer.size + at for buffer, at in group), group[0][0].first)):
-        base, moved = start, True
+        align = max(buffer.align for buffer, _ in group)
+        base, moved = -(-start // align) * align, True
         while moved:
             moved = False
             for buffer, at in group:
                 for other in placed:
                     if other.meets(buffer) and other.address < base + at + buffer.size and base + at < other.end:
-                        base, moved = other.end - at, True
+                        base, moved = -(-(other.end - at) // align) * align, True
         for buffer, at in group:
             buffer.address = base + at
             placed.append(buffer)

@@ -82,16 +82,16 @@ class Planner:
         mfu = chain.stage(operation.stage)
         mem = OPERAND_MEMORIES[operation.stage][mfu]
         values, content = (node.value.spread(one) for one in (values, values if content is None else content))
-        chain.apply(operation, mfu, self._constant(mem, values, content, f"{node.name}, {what}"))
+        chain.apply(operation, mfu, self.constant(mem, values, content, f"{node.name}, {what}"))
 
     def hold(self, chain: OpenChain, operation: Operation, number: np.ndarray, content: np.ndarray, name: str):
         """Add an operation with one constant for all elements; `content` fills the memory in its place."""
         mfu, lanes = chain.stage(operation.stage), self.build.config.mfu_lanes
         mem = OPERAND_MEMORIES[operation.stage][mfu]
-        place = self._constant(mem, np.repeat(number, lanes), np.repeat(content, lanes), name)
+        place = self.constant(mem, np.repeat(number, lanes), np.repeat(content, lanes), name)
         chain.apply(operation, mfu, place, held=True)
 
-    def _constant(self, mem: Mem, values: np.ndarray, content: np.ndarray, name: str) -> Place:
+    def constant(self, mem: Mem, values: np.ndarray, content: np.ndarray, name: str) -> Place:
         """The place of constants; equal ones share it.
 
         Raises:

@@ -27,6 +27,7 @@ class Curve(Layer):
     activation: Activation
 
     title = "activation function"
+    keeps_shape = True
 
     @property
     def outputs(self) -> int:
@@ -51,6 +52,7 @@ class Leaky(Layer):
     slope: float
 
     title = "leaky relu"
+    keeps_shape = True
 
     def __post_init__(self):
         if not 0 <= self.slope <= 1:
@@ -92,6 +94,7 @@ class TanhGelu(Layer):
     cube: float = Gelu.CUBE
 
     title = "gelu"
+    keeps_shape = True
 
     @property
     def outputs(self) -> int:

@@ -29,6 +29,7 @@ class Add(Layer):
     activation: Activation = Activation.NONE
 
     title = "sum"
+    keeps_shape = True
     operation: ClassVar[Operation] = Operation.VV_ADD
 
     @property

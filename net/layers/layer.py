@@ -40,6 +40,7 @@ class Layer:
         title:    What people call its kind.
         sequence: Whether it takes the vectors of all time steps.
         reverse:  Whether it begins with the last time step.
+        keeps_shape: Whether its result has the shape of its input, which it does not know.
         ends:     Whether it stands at the end of a model only, behind the layer whose result it takes.
         float_operator: The operator of the float network that it was quantised from, until `net.float_network` puts it
             into the graph beside the model; None where it has no numbers, or they are not known.
@@ -50,6 +51,7 @@ class Layer:
     title = ""
     sequence = False
     reverse = False
+    keeps_shape = False
     ends = False
 
     @property

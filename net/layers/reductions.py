@@ -30,6 +30,7 @@ class VectorSoftmax(Layer):
     pixels: int = 1
 
     title = "softmax inside a network"
+    keeps_shape = True
 
     @property
     def outputs(self) -> int:
@@ -66,6 +67,7 @@ class VectorNorm(Layer):
     pixels: int = 1
 
     title = "normalisation"
+    keeps_shape = True
 
     def __post_init__(self):
         if not np.isfinite(self.epsilon) or self.epsilon <= 0:
