@@ -16,7 +16,7 @@ ROOM = Path(__file__).parent
 
 #: Components that no machine holds: they lie between machines, around a unit, or between a machine and its host.
 BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams", "board_top", "serial_nnp", "serial_link", "frame_input",
-                    "frame_output", "frame_writer", "uart_receiver", "uart_sender")
+                    "frame_output", "frame_writer", "uart_receiver", "uart_sender", "sdram_controller", "sdram_pads")
 
 #: Units that only some machines hold, by the attribute of the configuration that is neither 0 nor False in these.
 OPTIONAL = {

@@ -71,13 +71,15 @@ def reset_in_register(text: str) -> str:
                   count=1, flags=re.MULTILINE | re.DOTALL)
 
 
-def build_library(text: str, config: Config, *, trace: bool = False) -> Path:
+def build_library(text: str, config: Config, *, trace: bool = False, port: bool = True) -> Path:
     """Build the shared library of Verilog `text`, whose top module is `nnp`. With `trace` it can write waveforms.
+
+    The top of a machine with Dram has a `port` to it, or holds the memory.
 
     It is `nnp.so` in a folder that also holds the simulator `nnp` for cocotb.
     """
     return build(reset_in_register(text), "nnp", waves=trace, shim=SHIM, defines=[
-        f"-DBEAT={config.message_bytes}", *[f"-DDRAM={config.dram_bus}"] * bool(config.dram_words)]) / "nnp.so"
+        f"-DBEAT={config.message_bytes}", *[f"-DDRAM={config.dram_bus}"] * bool(config.dram_words and port)]) / "nnp.so"
 
 
 class Fault(IntEnum):
@@ -121,17 +123,17 @@ class Library:
         stall:  Probability of a cycle in which the machine's stream is not taken.
         trace:  File to write a waveform (VCD) to.
         trace_from: Clock cycle at which the waveform begins.
-        memory: The memory outside the chip, on machines with Dram.
+        memory: The memory outside the chip, on machines with Dram; None where `text` or `dut` holds it.
     """
 
     def __init__(self, config: Config, *, dut: Component | None = None, text: str | None = None, seed: int = 0,
                  gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0,
-                 memory: Memory = Memory()):
-        self.config = config
+                 memory: Memory | None = Memory()):
+        self.config, port = config, bool(config.dram_words) and memory is not None
         if text is None:
             text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
-        library = ctypes.CDLL(str(build_library(text, config, trace=trace is not None)))
-        for name, (result, arguments) in (_FUNCTIONS | (_OF_DRAM if config.dram_words else {})).items():
+        library = ctypes.CDLL(str(build_library(text, config, trace=trace is not None, port=port)))
+        for name, (result, arguments) in (_FUNCTIONS | (_OF_DRAM if port else {})).items():
             function = getattr(library, f"nnp_{name}")
             function.restype = result
             function.argtypes = arguments if name == "create" else (_POINTER, *arguments)
@@ -139,7 +141,7 @@ class Library:
         if trace is not None:
             self._call("trace", str(trace).encode(), trace_from)
         self._call("random", seed, round(gap * 65536), round(stall * 65536))
-        if config.dram_words:
+        if memory is not None and port:
             self._call("dram", seed, memory.latency, round(memory.stall * 65536), memory.mixed)
             self._call("dram_fault", memory.fault_at, memory.fault)
 
