@@ -91,6 +91,11 @@ def explain(firmware: Firmware) -> list[LayerWork]:
             _load(firmware, chain, work, zero_marks)
             continue
         begun.setdefault(name, len(begun))
+        if chain.builds:
+            zero_marks[chain.tiles] = config.groups  # they count as full
+            work.copied += count * chain.result_words + len(chain.tiles) * config.native_dim * config.vector_words
+            _cover(work.reads, Mem(chain.source.mem), chain.source_span())
+            continue
         work.latency = max(work.latency, timing.chain(config, product_of_words=bool(chain.product)))
         if chain.product:
             beats, conflict = _beats(firmware, chain, zero_marks)

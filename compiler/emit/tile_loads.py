@@ -100,7 +100,7 @@ class TileLoads:
         self.config, self._program = config, program
         self._matrices = {matrix.first: matrix for matrix in matrices}
         self._rest = Rest(resident, config.matrix_tiles)
-        self._places: dict[int, int] = {}  # first tile of each product, by the index of its `mv_mul`
+        self._places: dict[int, int] = {}  # first tile of each product, or made tile, by the index of its instruction
         self._loads: list[tuple[int, Matrix, int]] = []  # index before which a load stands, the matrix, its first tile
 
     def emit(self) -> list[Reason]:
@@ -115,6 +115,10 @@ class TileLoads:
                 return [Reason(sentence=f"a product needs {one.count} tiles at once, and MatrixRf has {room} for tiles "
                                         "from Dram", attribute="matrix_tiles",
                                needed=self.config.matrix_tiles - room + one.count, available=self.config.matrix_tiles)]
+        for k, instruction in enumerate(self._program.instructions):
+            if _builds(instruction):
+                one = next(one for one in self._matrices.values() if one.holds(instruction.a))
+                self._places[k] = one.home + instruction.a - one.first
         self._schedule(items_of(self._program.instructions, self._matrices), 0)
         self._rewrite(base)
         return []
@@ -276,11 +280,18 @@ def registers_before(program: Sequence[Instruction]) -> Iterator[tuple[int | Non
             now[Reg(instruction.mem)] = instruction.a
 
 
+def _builds(instruction: Instruction) -> bool:
+    """Whether an instruction writes tiles of what the program computes."""
+    return instruction.op == Op.M_WR
+
+
 def load_tiles(build: ModelBuild):
     """Let a program load the tiles that MatrixRf does not hold; what has no room joins the shortages of the build."""
-    config, matrices = build.config, build.matrices()
+    config, program = build.config, build.program.instructions
+    made = [instruction.a for instruction in program if _builds(instruction)]
+    matrices = [replace(matrix, built=any(map(matrix.holds, made))) for matrix in build.matrices()]
     by_first = {matrix.first: matrix for matrix in matrices}
-    resident = choose_residents(config, matrices, demand(build.program.instructions, by_first))
+    resident = choose_residents(config, matrices, demand(program, by_first))
     placed, home, address = [], 0, 0
     for matrix in matrices:
         stays = matrix.first in resident

@@ -18,6 +18,7 @@ class Matrix:
         size:     Words of Dram of one of them.
         integer:  Whether it is in integer mode.
         diagonal: Whether all of its tiles are diagonal.
+        built:    Whether the program makes its tiles itself, which therefore stay in MatrixRf.
         home:     Its first tile of MatrixRf, where it stays there; None for one that is loaded.
         address:  Its first word of Dram, where it is loaded.
     """
@@ -27,6 +28,7 @@ class Matrix:
     size: int
     integer: bool
     diagonal: bool
+    built: bool = False
     home: int | None = None
     address: int = 0
 
@@ -34,6 +36,10 @@ class Matrix:
     def words(self) -> int:
         """Words of Dram of all tiles."""
         return self.count * self.size
+
+    def holds(self, tile: int) -> bool:
+        """Whether a tile is one of its own, if MatrixRf held all matrices."""
+        return self.first <= tile < self.first + self.count
 
 
 def matrix_of(config: Config, first: int, mantissas: np.ndarray, *, integer: bool) -> Matrix:
@@ -51,7 +57,8 @@ def least_rest(matrices: Sequence[Matrix]) -> int:
 
 
 def choose_residents(config: Config, matrices: Sequence[Matrix], demand: dict[int, tuple[int, int]]) -> set[int]:
-    """First tiles of the matrices that stay in MatrixRf: those that are needed most often and hide their loads least.
+    """First tiles of the matrices that stay in MatrixRf: those that the program makes, and as many others as have room,
+    first those that are needed most often and hide their loads least.
 
     Args:
         matrices: All matrices.
@@ -61,8 +68,9 @@ def choose_residents(config: Config, matrices: Sequence[Matrix], demand: dict[in
         often, work = demand.get(matrix.first, (0, 0))
         return -often, work, matrix.count
 
-    order = sorted(matrices, key=saved)
-    chosen, left = set(), list(order)
+    built = [matrix for matrix in matrices if matrix.built]
+    order = sorted((matrix for matrix in matrices if not matrix.built), key=saved)
+    chosen, left = {matrix.first for matrix in built}, list(order)
     for matrix in order:
         rest = [one for one in left if one is not matrix]
         used = sum(one.count for one in matrices if one.first in chosen) + matrix.count
