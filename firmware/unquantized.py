@@ -118,7 +118,8 @@ class _Chosen:
             return
         self._on, content, memory = on, self._contents[on], executor.memory
         executor.arithmetic.activations = executor.arithmetic.binary16 = on
-        memory.matrix.values[:len(content.tiles)] = content.tiles
+        kept = np.flatnonzero(~memory.matrix.made[:len(content.tiles)])
+        memory.matrix.values[kept] = content.tiles[kept]
         memory.biases[:len(content.biases)] = content.biases
         for mem, at in self._differing.items():
             memory.vectors[mem][:len(content.vectors[mem])][at] = content.vectors[mem][at]
@@ -155,16 +156,20 @@ class RealMatrixRf:
 
     Attributes:
         values: float64[tiles, N, N].
+        made:   bool[tiles], those that the program has made of vectors.
         marks:  Zeros, because nothing counts the cycles of such a machine.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, arithmetic: RealArithmetic):
+        self._arithmetic = arithmetic
         self.values = np.zeros((config.matrix_tiles, config.native_dim, config.native_dim))
+        self.made = np.zeros(config.matrix_tiles, bool)
         self.marks = np.zeros(config.matrix_tiles, np.int64)
 
-    def load(self, tile: int, words: np.ndarray, *, integer: bool):
-        """Store the rows float64[N, N] of one tile."""
-        self.values[tile] = words
+    def load(self, tile: int, words: np.ndarray, *, integer: bool, full: bool = False):
+        """Store the rows float64[N, N] of one tile; `full`: they are vectors that the program has computed."""
+        self.values[tile] = self._arithmetic.tile(words, integer=integer) if full else words
+        self.made[tile] = full
 
     def weights(self, tiles: range, row_tiles: int) -> tuple[np.ndarray, None]:
         """Weights float64[row_tiles, columns, N, N] of a product's tiles, and nothing in place of exponents."""
@@ -192,7 +197,7 @@ class RealMemory(MachineMemory):
         for part in images.entries:
             chosen = slice(part.address, part.address + len(part.values))
             self.entries.values[chosen] = part.codes if arithmetic.activations else part.values
-        self.matrix = RealMatrixRf(config)
+        self.matrix = RealMatrixRf(config, arithmetic)
         self.matrix.values[:len(images.tiles)] = images.tiles
         self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes))
         self.biases[:len(images.biases)] = images.biases

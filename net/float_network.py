@@ -233,7 +233,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     MaxPool: lambda layer: MaxPooling(window=layer.window),
     Multiply: lambda layer: Multiplication(), Add: lambda layer: Addition(),
     Leaky: lambda layer: LeakyRelu(slope=layer.slope),
-    TanhGelu: lambda layer: Gelu(exact=(layer.line, layer.cube) == Gelu.EXACT),
+    TanhGelu: lambda layer: Gelu(exact=(layer.line, layer.cube) == Gelu.EXACT, nearest=True),
     GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
     VectorSoftmax: lambda layer: SoftmaxInside(),
     VectorNorm: lambda layer: FeatureNorm(

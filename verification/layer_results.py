@@ -38,7 +38,8 @@ class Writes:
     def tensors(self, outputs: int) -> list[np.ndarray]:
         """Tensors float64[outputs] that have been written whole, in the order of channel, row, column.
 
-        Several products write some channels each. Of a sequence, it is the vector of the last time step.
+        Several products write some channels each; those of an attention come after products of its scores. Of a
+        sequence, it is the vector of the last time step.
         """
         found, parts = [], []
         for kind, written in self._kinds.items():
@@ -49,8 +50,8 @@ class Writes:
                 places = places[-1:]
             found.append(places)
             parts += [places] * product
-        if len({len(part) for part in parts}) == 1:
-            found.append(np.concatenate(parts, axis=1))
+        found += [np.concatenate(parts[first:], axis=1) for first in range(len(parts))
+                  if len({len(part) for part in parts[first:]}) == 1]
         return [places.T.ravel() for places in found if places.size == outputs]
 
 

@@ -347,13 +347,18 @@ def _strip(planner: Planner, value: Value, avoid: frozenset[Mem]) -> NumbersView
 
 
 def _bounds(config: Config, node: PlannedNode, heads: Heads) -> list[tiling.Bound]:
-    """Bounds of the sums of both products, for tiles of the largest mantissas and exponents."""
+    """Bounds of the sums of both products, for tiles of the largest mantissas and exponents.
+
+    Weights of values are 1 at most, whose exponent is 1.
+    """
     weights, found = config.weights, []
-    for what, columns in (("scores", max(len(heads.vectors(head)) for head in range(heads.count))),
-                          ("values", config.vectors_of(node.layer.places))):
+    for what, columns, least in (
+            ("scores", max(len(heads.vectors(head)) for head in range(heads.count)), 0),
+            ("values", config.vectors_of(node.layer.places), max(0, config.activations.e_max - 1))):
         mantissas = np.full((1, columns * config.native_dim), -weights.lowest, np.int64)
         exponents = np.full((1, columns), weights.e_max, np.int64)
-        found.append(replace(tiling.block_bound(config, f"{node.name}, {what}", mantissas, exponents), clamped=0.0))
+        bound = tiling.block_bound(config, f"{node.name}, {what}", mantissas, exponents)
+        found.append(replace(bound, bits=bound.bits - least, clamped=0.0))
     return found
 
 

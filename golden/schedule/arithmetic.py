@@ -120,7 +120,16 @@ class RealArithmetic(MachineArithmetic):
         """Native vectors float64[..., N] as a quantiser leaves them, or only clipped where it is off."""
         if not self.activations:
             return x if clip is None else np.clip(x, *clip)
-        fmt, x = self._config.activations, np.where(np.isnan(x), 0.0, x)
+        return self._codes(x, self._config.activations, integer, unsigned)
+
+    def tile(self, rows: np.ndarray, *, integer: bool) -> np.ndarray:
+        """The rows float64[N, N] of a tile of vectors as the matrix quantiser leaves them, or as they are."""
+        return self._codes(rows, self._config.weights, integer) if self.activations else rows
+
+    @staticmethod
+    def _codes(x: np.ndarray, fmt: Format, integer: bool, unsigned: bool = False) -> np.ndarray:
+        """What the codes or blocks of native vectors stand for."""
+        x = np.where(np.isnan(x), 0.0, x)
         if integer:
             return np.clip(elements.nearest(x, fmt), *((0, fmt.levels) if unsigned else (fmt.lowest, fmt.highest)))
         return block_numbers(*quantize_reals(x, fmt), fmt)

@@ -133,10 +133,12 @@ class Gelu(Pointwise):
     the latter in this form, too, with the factors that come nearest to it: they differ by at most 0.00028.
 
     Attributes:
-        exact: Whether it has the error function.
+        exact:   Whether it stands for the one with the error function.
+        nearest: Whether this one is computed as the machine does; the float network beside a model has it so.
     """
 
     exact: bool = False
+    nearest: bool = False
 
     kind = "gelu"
     LINE: ClassVar[float] = (8 / np.pi) ** 0.5
@@ -149,10 +151,11 @@ class Gelu(Pointwise):
         return self.EXACT if self.exact else (self.LINE, self.CUBE)
 
     def real(self, x, lengths):
-        if self.exact:
+        if self.exact and not self.nearest:
             return x * (1 + _erf(x * 0.5**0.5)) / 2
+        line, cube = self.factors
         with np.errstate(over="ignore"):  # far below zero, the sigmoid is 0
-            return x * CURVES[Activation.SIGMOID](x * (self.LINE + self.CUBE * x * x))
+            return x * CURVES[Activation.SIGMOID](x * (line + cube * x * x))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -9,7 +9,10 @@ from concord.campaigns.makers import image_networks, networks
 from concord.compiler.explain import explain
 from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import compile_network
+from concord.datasets.samples import Samples
+from concord.net.float_network import separated
 from concord.net.graph import INPUT, Graph
+from concord.net.layers.attention import BlockAttention
 from concord.net.model import Model
 from concord.net.ops.attention import MASKED, Attention
 from concord.net.ops.pooling import GlobalAverage
@@ -22,6 +25,8 @@ from concord.spec.machine.config import PRESETS, Config
 from concord.tests.compiled import agree_on_random
 from concord.tests.float_networks import Chain
 from concord.tests.net.quantize.test_quantized import quantized
+from concord.tests.real_networks import assert_bits
+from concord.verification.error_split import images_of, split_errors
 
 VISION = replace(PRESETS["vision_dram"], more_functions=True, **image_networks.ROOM)
 TINY = replace(PRESETS["tiny_vector"], dram_words=1000, dram_bus=8, **image_networks.ROOM)
@@ -125,6 +130,21 @@ def test_the_explanation_counts_made_tiles():
 def test_bounds_name_both_products():
     made = compile_network(model_of(attention(2, 8), VISION), VISION)
     assert {"a, scores", "a, values"} <= {bound.product for bound in made.bounds}
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("network", [block(), attention(3, 24, (1, 17), masks=1)], ids=["block", "attention"])
+def test_full_precision(network, blocks):
+    """All roundings give the machine's bits; without them, the chains compute the float network."""
+    model = separated(model_of(network, VISION, blocks=blocks))
+    samples = networks.inputs(np.random.default_rng(3), 2, model.inputs)
+    assert_bits(VISION, model, samples)
+    firmware = compile_network(model, VISION).firmware
+    split = split_errors(model, firmware, images_of(model, firmware), Samples(
+        inputs=samples, lengths=None, labels=None, classes=()))
+    assert split.compiled
+    heads = next(layer.name for layer in model.layers if isinstance(layer, BlockAttention))
+    assert split.layers[heads]["compiler"] < 1e-9 < split.layers[heads]["activations"]
 
 
 def refused(network: Graph, config: Config) -> str:
