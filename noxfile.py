@@ -57,6 +57,9 @@ PROGRAMS = {
     "bench_lazy": (
         "benchmarks.bench_lazy",
         "Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."),
+    "bench_attention": (
+        "benchmarks.bench_attention",
+        "Transformers from PyTorch to RTL: accuracy, differing bits, cycles; `--network`, `--no-rtl`."),
     "bench_dram": (
         "benchmarks.bench_dram",
         "Memory outside the chip: bytes a cycle, overlap, networks; `--stream`, `--overlap`, `--model`, `--lstm`."),

@@ -156,7 +156,7 @@ def unscaled(torch):
     return Unscaled()
 
 
-def _plain(path: Path, *, make: Callable, shape: tuple[int, ...], dynamo: bool):
+def written(path: Path, *, make: Callable, shape: tuple[int, ...], dynamo: bool):
     """Write a module as `export` does, without the kernels of PyTorch that only run and cannot be written."""
     import torch
 
@@ -179,5 +179,5 @@ _MAKERS: dict[str, tuple[Callable, tuple[int, ...], str]] = {
 #: Entries of the zoo; the exporter "script" of PyTorch 2.13 does not write its layer of encoders.
 ENTRIES = {
     f"torch_{name}_{'dynamo' if dynamo else 'script'}": (
-        partial(_plain, make=make, shape=shape, dynamo=dynamo), refusal)
+        partial(written, make=make, shape=shape, dynamo=dynamo), refusal)
     for name, (make, shape, refusal) in _MAKERS.items() for dynamo in (False, True) if dynamo or name != "encoder"}
