@@ -157,6 +157,7 @@ def main(
     lstm: Annotated[int, typer.Option(help="Cells of an LSTM, of which one time step is measured.")] = 0,
     samples: Annotated[int, typer.Option(help="Inputs of a network.")] = 3,
     tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
+    bits: Annotated[int, typer.Option(help="Bits of mantissas, where not as many as the preset has.")] = 0,
     *,
     streams: Annotated[bool, typer.Option("--stream", help="Bytes a cycle of tiles and words.")] = False,
     bandwidths: Annotated[bool, typer.Option("--bandwidth", help="What networks read, and their rates.")] = False,
@@ -165,6 +166,9 @@ def main(
     """Measure accesses to the memory outside the chip."""
     console, config = Console(), preset(preset_)
     config = replace(config, matrix_tiles=tiles or config.matrix_tiles, instructions=max(8192, config.instructions))
+    if bits:
+        config = replace(config, **{name: replace(getattr(config, name), bits=bits)
+                                    for name in ("weights", "activations")})
     if bandwidths:
         bandwidth(replace(config, **ROOM), console)
     if lstm:

@@ -21,8 +21,8 @@ BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams", "board_top", "seri
 #: Units that only some machines hold, by the attribute of the configuration that is neither 0 nor False in these.
 OPTIONAL = {
     "count_overflows": ("overflow",),
-    "dram_words": ("burst_reader", "burst_writer", "dram_port", "gearbox", "mover", "range_table", "range_walker",
-                   "section_cutter", "tile_unpacker", "transfers"),
+    "dram_words": ("block_queue", "burst_reader", "burst_writer", "dram_port", "gearbox", "mover", "range_table",
+                   "range_walker", "section_cutter", "tile_unpacker", "transfers"),
     "lazy_update": ("exponent_search", "lazy_update", "reserved_queue", "update_port"),
     "more_functions": ("reducer",),
     "softmax_words": ("exponential", "softmax"),
@@ -39,6 +39,7 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "activation": lambda config: (config.more_functions, config.mfu_registers),
     "beat_sequencer": lambda config: (config, config.mvmq_words),
     "binary16_rounder": lambda config: (config.sum_bits,),
+    "block_queue": lambda config: (8 * config.dram_bus, 512),
     "counters": lambda config: (counted(config),),
     "crc": lambda config: (8 * config.message_bytes,),
     "dequantizer": lambda config: (config.activations, config.mfu_lanes),

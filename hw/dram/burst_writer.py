@@ -5,6 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 from concord.hw.dram.axi import ADDRESS, EDGE, Answer, burst, failed, write_beat
+from concord.hw.dram.block_queue import BlockQueue
 from concord.hw.dram.burst_reader import BURSTS, LONGEST
 from concord.hw.lib.outside import WORDS, Failure, Range
 from concord.hw.lib.payloads import word
@@ -21,9 +22,8 @@ class State(enum.Enum):
     """What becomes of the present range."""
 
     FREE = 0  #: There is none.
-    MEASURE = 1  #: What is left of it is found.
-    CUT = 2  #: The length of its next burst is found.
-    GIVE = 3  #: That burst waits for its data.
+    CUT = 1  #: The length of its next burst is found.
+    GIVE = 2  #: That burst waits for its data.
 
 
 class BurstWriter(wiring.Component):
@@ -50,7 +50,7 @@ class BurstWriter(wiring.Component):
         idle: Out(1). No burst is under way, and no range is being cut.
 
     Timing:
-        One beat a cycle, or one word where a beat holds several. A range takes 1 cycle, and each burst 4, in which
+        One beat a cycle, or one word where a beat holds several. A range takes 1 cycle, and each burst 3, in which
         earlier ones go on. `done` and `error` come one cycle after the response.
     """
 
@@ -82,7 +82,7 @@ class BurstWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         again, most = ResetInserter(self.reset), self.longest * self.words
-        m.submodules.buffer = self.buffer = again(Queue(16 * self.config.mfu_lanes, BUFFER, True))
+        m.submodules.buffer = self.buffer = again(BlockQueue(16 * self.config.mfu_lanes, BUFFER))
         m.submodules.jobs = self.jobs = Queue(
             data.StructLayout({"place": range(self.words), "pieces": range(most + 1)}), JOBS)
         m.submodules.bursts = self.bursts = Queue(data.StructLayout({"tag": ADDRESS_BITS, "last": 1}), BURSTS)
@@ -116,37 +116,36 @@ class BurstWriter(wiring.Component):
 
     def _cut(self, m):
         """Cut ranges into bursts, and give those on AW whose data are there."""
-        state, present, aw, length = self.state, Signal(Range), self.aw, self.length
-        at, end, left, final = Signal(WORDS), Signal(WORDS), Signal(WORDS), Signal()  # pieces
+        state, aw, length, one = self.state, self.aw, self.length, self.bursts.i
+        at, left, tag, last = Signal(WORDS), Signal(WORDS), Signal(ADDRESS_BITS), Signal()  # pieces; of the range
+        final, fits = Signal(), Signal()  # the burst is the last one of its range
         shift, share, most = exact_log2(self.beats), exact_log2(self.words), self.longest * self.words
         fitting = Signal(range(most + 1))  # pieces of the greatest burst that begins here
-        place = at[:share]  # in its beat
+        place, beat, edge = at[:share], at[share:], exact_log2(EDGE // self.bus)  # `place`: in its beat
+        low = Cat(Const(0, exact_log2(self.bus)), beat[:edge])  # bits of an address in 4 KB
         m.d.comb += [
             self.range.ready.eq((state == State.FREE) & ~self.draining & ~self.reset),
-            self.asked.eq((state == State.GIVE) & self.enough & self.jobs.i.ready & self.bursts.i.ready
+            self.asked.eq((state == State.GIVE) & self.enough & self.jobs.i.ready & one.ready
                           & (~aw.valid | aw.ready) & ~self.reset),
             self.jobs.i.valid.eq(self.asked), self.jobs.i.p.place.eq(place), self.jobs.i.p.pieces.eq(length),
-            self.bursts.i.valid.eq(self.asked), self.bursts.i.p.tag.eq(present.tag),
-            self.bursts.i.p.last.eq(present.last & final)]
+            one.valid.eq(self.asked), one.p.tag.eq(tag), one.p.last.eq(last & final),
+            fitting.eq(most - at[:exact_log2(most)]),
+            fits.eq(~left[len(fitting):].any() & (left[:len(fitting)] <= fitting))]
         with m.If(aw.ready):
             m.d.sync += aw.valid.eq(0)
         with m.Switch(state):
             with m.Case(State.FREE):
                 p = self.range.p
-                m.d.sync += [present.eq(p), at.eq(p.first << shift), end.eq((p.first + p.count) << shift)]
+                m.d.sync += [at.eq(p.first << shift), left.eq(p.count << shift), tag.eq(p.tag), last.eq(p.last)]
                 with m.If(self.range.valid & self.range.ready):
-                    m.d.sync += state.eq(State.MEASURE)
-            with m.Case(State.MEASURE):
-                m.d.sync += [left.eq(end - at), fitting.eq(most - at[:exact_log2(most)]), state.eq(State.CUT)]
+                    m.d.sync += state.eq(State.CUT)
             with m.Case(State.CUT):
-                fits = Signal()
-                m.d.comb += fits.eq(~left[len(fitting):].any() & (left[:len(fitting)] <= fitting))
                 m.d.sync += [length.eq(Mux(fits, left, fitting)), final.eq(fits), state.eq(State.GIVE)]
             with m.Case(State.GIVE):
                 with m.If(self.asked):
                     m.d.sync += [
-                        at.eq(at + length), state.eq(Mux(final, State.FREE, State.MEASURE)), aw.valid.eq(1),
-                        aw.p.addr.eq(self.base + (at >> share << exact_log2(self.bus))),
+                        at.eq(at + length), left.eq(left - length), state.eq(Mux(final, State.FREE, State.CUT)),
+                        aw.valid.eq(1), aw.p.addr.eq(Cat(low, self.base[len(low):] + beat[edge:])),
                         aw.p.len.eq((place + length - 1) >> share)]
 
     def _beats(self, m):

@@ -23,11 +23,15 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "Mux(before_edge < longest, before_edge, longest)", "new": "longest"},
     {"old": "| (self.r.p.last != ends)", "new": ""},
     {"old": "done.eq(self.r.p.last & (ends | over | self.draining))", "new": "done.eq(self.r.p.last & (ends | over))"},
-    {"old": "last & job.p.last", "new": "last"},
-    {"old": "m.d.sync += [o.valid.eq(0), begun.eq(0)]", "new": "pass"},
-    {"old": "skip.eq(Mux(begun, 0, job.skip))", "new": "skip.eq(job.skip)", "config": "tiny_vector"},
-    {"old": "Mux(last & (job.end != 0), job.end, count)", "new": "count", "config": "tiny_vector"},
-    {"old": "(state == State.PLACE) & ~self.reset", "new": "(state == State.PLACE)", "config": "tiny_vector"},
+    {"old": "beat.last.eq(ends & burst_.p.last)", "new": "beat.last.eq(burst_.p.last)"},
+    {"old": "one.p.last.eq(last & final)", "new": "one.p.last.eq(last)"},
+    {"old": "m.d.comb += [done.eq(ends), beat.data.eq(0)]", "new": "m.d.comb += done.eq(ends)"},
+    {"old": "part.eq(Mux(whole, 0, part + 1))", "new": "part.eq(part)", "config": "serial"},
+    {"old": "index.eq(Mux(begun, following, beat.skip))", "new": "index.eq(following)", "config": "tiny"},
+    {"old": "ar.p.len.eq(length - 1), skip.eq(0)", "new": "ar.p.len.eq(length - 1)", "config": "tiny_vector"},
+    {"old": "Mux(seen == 0, burst_.p.skip, 0)", "new": "burst_.p.skip", "config": "tiny_vector"},
+    {"old": "Mux(ends, burst_.p.end, 0)", "new": "burst_.p.end", "config": "tiny_vector"},
+    {"old": "Mux(final, end, 0)", "new": "end", "config": "tiny_vector"},
 )
 
 

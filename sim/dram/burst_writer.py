@@ -19,7 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "(waiting >= self.length) &", "new": ""},
     {"old": "fitting.eq(most - at[:exact_log2(most)])", "new": "fitting.eq(most)"},
     {"old": "(self.room - taken +", "new": "(self.room +"},
-    {"old": "self.bursts.i.p.last.eq(present.last & final)", "new": "self.bursts.i.p.last.eq(present.last)"},
+    {"old": "one.p.last.eq(last & final)", "new": "one.p.last.eq(last)"},
     {"old": "answered.eq(self.b.valid & ended.any())", "new": "answered.eq(self.b.valid)"},
     {"old": "self.done.eq(answered & oldest.p.last & ~self.draining", "new": "self.done.eq(answered & oldest.p.last"},
     {"old": "(here & ~self.draining)", "new": "here"},

@@ -16,10 +16,10 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "// self.taken) + 2", "new": "// self.taken) + 1"},
     {"old": "Mux(following > k * self.taken", "new": "Mux(following >= k * self.taken"},
     {"old": "Mux(self.skip, begin, following)", "new": "following"},
-    {"old": "last.eq(self.skip | (index", "new": "last.eq((index", "preset": "speech"},
-    {"old": "Mux(last, 0, index + 1)", "new": "index + 1", "preset": "speech"},
-    {"old": "i.ready.eq(~full | o.ready)", "new": "i.ready.eq(1)", "preset": "wide"},
-    {"old": "Mux(full & o.ready, 0, count)", "new": "Mux(full, 0, count)", "preset": "wide"},
+    {"old": "last.eq(self.skip | (index", "new": "last.eq((index", "config": "speech"},
+    {"old": "Mux(last, 0, index + 1)", "new": "index + 1", "config": "speech"},
+    {"old": "i.ready.eq(~full | o.ready)", "new": "i.ready.eq(1)", "config": "wide"},
+    {"old": "Mux(full & o.ready, 0, count)", "new": "Mux(full, 0, count)", "config": "wide"},
 )
 
 #: Bits in and out, and whether the sides are apart: neither divides the other, and the input is wider; fields of odd

@@ -15,7 +15,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "return last | ~joined", "new": "return ~joined"},
     {"old": "(total >> ENOUGH).any()", "new": "0"},
     {"old": "joined.eq(job.inc & (", "new": "joined.eq(("},
-    {"old": "return ~job.inc", "new": "return 0", "preset": "serial"},
+    {"old": "return ~job.inc", "new": "return 0", "config": "serial"},
     {"old": "with m.If(~open_):", "new": "with m.If(1):"},
     {"old": "Mux(last, row, at)", "new": "at"},
 )

@@ -27,7 +27,7 @@ BUSES = {"tiny": 16, "serial": 32, "wide": 8, "tiny_float": 4, "tiny_vector": 32
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "own_group & (lane == k)", "new": "lane == k"},
     {"old": "group.all() & lane.all()", "new": "group.all()"},
-    {"old": "with m.If(self.ends & ~tile.integer):", "new": "with m.If(self.ends):"},
+    {"old": "used = self.ends & ~tile.integer", "new": "used = self.ends"},
     {"old": "codes.ready, ~self.loaded)", "new": "codes.ready, 1)"},
     {"old": "self.gearbox.skip.eq(self.ends)", "new": "self.gearbox.skip.eq(0)"},
     {"old": "self.loaded & (~known | used)", "new": "self.loaded"},
