@@ -22,6 +22,7 @@ OTHERS = ("operand_columns", "accumulator_rows", "bias_bits", "softmax_words", "
           "activations")
 #: Words of a block RAM at its widest: a bank with fewer takes as many block RAMs.
 SHALLOW = 512
+BUS = 16  #: Bytes of the bus of a machine that gets a memory outside the chip.
 MOST = 65_536  #: Largest depth of a machine.
 ROUNDS = 12  #: Compilations after which a machine that still lacks something is given up.
 SLOWER = 1.05  #: A VectorRf that is smaller than before must not raise the estimated cycles by more than this factor.
@@ -102,7 +103,8 @@ def _with(config: Config, reason: Reason) -> Config:
         raise ValueError(f"{reason}: the most that {name} can be is {MOST:,}; make the network smaller")
     if name in DEPTHS:
         needed = min(_rounded(config, name, needed), MOST)
-    return replace(config, **{name: needed})
+    bus = {"dram_bus": BUS} if name == "dram_words" and not config.dram_bus else {}
+    return replace(config, **{name: needed}, **bus)
 
 
 def _with_format(config: Config, name: str, needed: Format) -> Config:
