@@ -21,15 +21,17 @@ from concord.net.ops.reshape import Addition
 from concord.net.ops.scale import Offsets
 from concord.net.quantize.choices import BlockFormats, BlockRecipe, Choices
 from concord.net.quantize.recipe import Recipe
+from concord.sim.machines.host import machine
 from concord.spec.machine.config import PRESETS, Config
-from concord.tests.compiled import agree_on_random
+from concord.tests.compiled import agree_on_random, machines_agree
 from concord.tests.float_networks import Chain
 from concord.tests.net.quantize.test_quantized import quantized
 from concord.tests.real_networks import assert_bits
 from concord.verification.error_split import images_of, split_errors
 
 VISION = replace(PRESETS["vision_dram"], more_functions=True, **image_networks.ROOM)
-TINY = replace(PRESETS["tiny_vector"], dram_words=1000, dram_bus=8, **image_networks.ROOM)
+SMALL = replace(PRESETS["tiny_vector"], dram_words=1000, dram_bus=8)
+TINY = replace(SMALL, **image_networks.ROOM)
 
 
 def attention(heads: int, size: int, positions: tuple[int, int] = (1, 7), *, values: int = 0, masks: int = 0,
@@ -110,6 +112,16 @@ def test_a_block_of_a_language_model(blocks):
     assert re.search(r"m_rd_inc InitialVrf, \d+\nm_wr MatrixRf, \d+\nend_chain", made.firmware.text)
     assert re.search(r"m_rd_inc MultiplyVrf1, \d+\nm_wr MatrixRf, \d+, transposed\nend_chain", made.firmware.text)
     assert "v_largest1" in made.firmware.text  # behind the mask, in one chain
+
+
+@pytest.mark.parametrize("options", [
+    {"heads": 2, "size": 4, "positions": (1, 5), "causal": True}, {"heads": 1, "size": 10, "positions": (2, 3)}])
+def test_the_library_agrees(options):
+    with machine("golden", SMALL) as golden, machine("library", SMALL) as library:
+        for blocks in (False, True):
+            model = model_of(attention(**options), SMALL, blocks=blocks)
+            samples = networks.inputs(np.random.default_rng(1), 3, model.inputs)
+            machines_agree(golden, library, SMALL, model, samples)
 
 
 def test_beside_tiles_from_dram():
