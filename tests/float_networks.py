@@ -26,7 +26,7 @@ from concord.net.ops.reshape import (
     ToImage,
     ToSequence,
 )
-from concord.net.ops.scale import Affine, BatchNorm
+from concord.net.ops.scale import Affine, BatchNorm, Offsets
 from concord.net.ops.weighted import Convolution, Linear
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -195,6 +195,14 @@ def pixel_reductions() -> Graph:
     chain = Chain((2, 6, 7)).conv("a", 5, 2, padding=(1, 1, 1, 1)).add(FeatureNorm(weight=weight, bias=bias), "layer")
     chain.add(SoftmaxInside(), "soft", ("a",)).add(Multiplication(), "gated", ("layer", "soft"))
     return chain.conv("b", 4, 5).add(GlobalAverage(), "mean").dense("out", 3, 4).network("pixel_reductions")
+
+
+def offsets() -> Graph:
+    """Numbers for each channel of each pixel that are added to the input, and to the result of a convolution."""
+    chain = Chain((2, 6, 7))
+    chain.add(Offsets(offset=chain.weights(2, 6, 7)), "first").conv("a", 5, 2, padding=(1, 1, 1, 1))
+    chain.add(Offsets(offset=chain.weights(5, 6, 7)), "places").add(Relu(), "r").conv("b", 4, 5)
+    return chain.add(GlobalAverage(), "mean").dense("out", 3, 4).network("offsets")
 
 
 def gated_vectors() -> Graph:

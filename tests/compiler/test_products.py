@@ -35,7 +35,7 @@ def input_first() -> Graph:
 NETWORKS = {make.__name__: make for make in (
     float_networks.gated_images, float_networks.excited, float_networks.enlarged, float_networks.gated_vectors,
     float_networks.leaky, float_networks.gelus, float_networks.more_functions, float_networks.reductions,
-    float_networks.pixel_reductions, input_first)}
+    float_networks.offsets, float_networks.pixel_reductions, input_first)}
 
 
 REDUCTIONS = {"reductions", "pixel_reductions"}

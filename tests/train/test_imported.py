@@ -9,8 +9,9 @@ from concord.datasets.samples import DataSet, Samples, Task
 from concord.net import network as golden
 from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
-from concord.net.graph import Graph
+from concord.net.graph import INPUT, Graph
 from concord.net.layers.recurrent import Recurrent
+from concord.net.ops.attention import Attention
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Relu
 from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Affine
@@ -39,7 +40,8 @@ FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.resi
                 "enlarged": float_networks.enlarged,
                 "gated vectors": float_networks.gated_vectors, "leaky": float_networks.leaky,
                 "gelus": float_networks.gelus, "more functions": float_networks.more_functions,
-                "reductions": float_networks.reductions, "pixel reductions": float_networks.pixel_reductions}
+                "offsets": float_networks.offsets, "reductions": float_networks.reductions,
+                "pixel reductions": float_networks.pixel_reductions}
 RECURRENT = {
     **{name: (cell, {}) for name, cell in CELLS.items()}, "both": (lstm.LSTM, {"both": True}),
     "both gru": (gru.AFTER, {"both": True}), "mixed": (rnn.RELU, {"second": gru.BEFORE})}
@@ -71,6 +73,16 @@ def quantized(found: NetworkWithData, choices: Choices, *shown) -> QuantizedNetw
     arithmetic = prepared(found.network, choices, found.steps)
     calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths, *shown)
     return QuantizedNetwork(arithmetic)
+
+
+def test_attention_is_refused():
+    chain = Chain((4, 1, 5))
+    for name in "qkv":
+        chain.conv(name, 4, 4, (1, 1), sources=(INPUT,))
+    chain.add(Attention(), "heads", ("q", "k", "v"))
+    with pytest.raises(Unsupported, match="'heads': an attention is not trained with quantisers; train the network in "
+                                          "float, and quantise it without training"):
+        quantized(given(chain.network()), Choices())
 
 
 def assert_golden(found: NetworkWithData, net):
