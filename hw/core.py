@@ -14,13 +14,14 @@ from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
 from concord.hw.lib.jobs import TICKET
 from concord.hw.lib.outside import Failure
-from concord.hw.lib.payloads import OPERANDS, word
+from concord.hw.lib.payloads import OPERANDS, Load, word
 from concord.hw.lib.queue import Queue, through_queue
 from concord.hw.lib.reset_domain import reset_too
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mfu.pixel_pipeline import PixelPipeline
 from concord.hw.mfu.softmax import Softmax
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
+from concord.hw.mvm.tile_builder import TileBuilder
 from concord.hw.schedule.copy import Copy
 from concord.hw.schedule.gather import Gather
 from concord.hw.schedule.interlock import Interlock
@@ -174,8 +175,11 @@ class Core(wiring.Component):
         m.submodules.loads = loads = Queue(copy.load.p.shape(), 2)
         wiring.connect(m, copy.load, loads.i)
         wiring.connect(m, self.fetch.o, mvm.operand)
-        wiring.connect(m, loads.o, mvm.load)
-        wiring.connect(m, copy.matrix_word, mvm.matrix_word)
+        if not self.config.dram_words:
+            wiring.connect(m, loads.o, mvm.load)
+            wiring.connect(m, copy.matrix_word, mvm.matrix_word)
+        else:
+            self._tiles(m, loads.o)
         wiring.connect(m, mvm.result, self.issue.pop)
         if not self.config.dram_words:
             wiring.connect(m, wiring.flipped(self.bias), mvm.bias_write)
@@ -198,6 +202,20 @@ class Core(wiring.Component):
         for name in ("invalid_vector", "invalid_matrix"):
             sticky = getattr(self, name)
             m.d.sync += sticky.eq(sticky | mvm.events[name])
+
+    def _tiles(self, m, loads):
+        """Connect the loads of tiles from NetQ, and those of vectors, of which only one chain is under way."""
+        mvm, copy = self.mvm, self.copy
+        m.submodules.builder = builder = TileBuilder(self.config)
+        through_queue(m, "build_jobs", self.config.chain_queue, self.interlock.build, builder.job)
+        wiring.connect(m, copy.vector_word, builder.i)
+        self._either(m, copy.matrix_word, builder.o, mvm.matrix_word)
+        made, load = builder.load, mvm.load
+        m.d.comb += [
+            load.valid.eq(made.valid | loads.valid), made.ready.eq(load.ready),
+            loads.ready.eq(load.ready & ~made.valid),
+            *(load.p[name].eq(Mux(made.valid, made.p[name], loads.p[name])) for name in Load.members),
+            load.p.full.eq(made.valid)]
 
     def _entries(self, m):
         """Connect what reads and writes VectorRf, which lies in the multiplier."""

@@ -22,7 +22,7 @@ BETWEEN_MACHINES = ("cascade", "message_link", "axi_streams", "board_top", "seri
 OPTIONAL = {
     "count_overflows": ("overflow",),
     "dram_words": ("block_queue", "burst_reader", "burst_writer", "dram_port", "gearbox", "mover", "range_table",
-                   "range_walker", "section_cutter", "tile_unpacker", "transfers"),
+                   "range_walker", "section_cutter", "tile_builder", "tile_unpacker", "transfers"),
     "lazy_update": ("exponent_search", "lazy_update", "reserved_queue", "update_port"),
     "more_functions": ("reducer",),
     "softmax_words": ("exponential", "softmax"),

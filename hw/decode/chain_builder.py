@@ -63,7 +63,8 @@ class ChainBuilder(wiring.Component):
                 c.mode.integer.eq(f.integer), c.mode.unsigned.eq(f.unsigned), self.tapped.eq(0),
                 self.window.eq(0), self.pool.eq(0)]
             if self.config.dram_words:
-                m.d.sync += c.outside.raw.eq(field_of(f, "raw"))
+                m.d.sync += [c.outside.raw.eq(field_of(f, "raw")),
+                             c.outside.vectors.eq(is_op(k, Op.M_RD) & is_mem(k, *VRFS))]
         with m.Elif(self.add):
             with m.If(is_op(k, Op.MV_MUL)):
                 m.d.sync += [
@@ -71,9 +72,11 @@ class ChainBuilder(wiring.Component):
                     c.product.bias.eq(f.bias), c.product.bias_address.eq(f.b)]
             if self.config.dram_words:
                 with m.If(is_op(k, Op.M_WR)):
-                    m.d.sync += c.outside.diagonal.eq(field_of(f, "diagonal"))
+                    m.d.sync += [c.outside.diagonal.eq(field_of(f, "diagonal")),
+                                 c.outside.transposed.eq(field_of(f, "transposed"))]
             with m.If(is_op(k, Op.MV_MUL, Op.M_WR)):
-                m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
+                tile = self.address if self.config.dram_words else f.a
+                m.d.sync += [c.product.tile.eq(tile), c.product.integer.eq(f.integer)]
             if self.config.vector_rf:
                 with m.If(is_op(k, Op.V_POOL_MAX)):
                     m.d.sync += self.pool.eq(1)
@@ -214,7 +217,8 @@ class ChainBuilder(wiring.Component):
         moves = Mux(c.bias, v.words << 1, Mux(inside, sizes[1], sizes[0]))
         m.d.sync += count.eq(Mux(load, tile, moves))
         m.d.comb += [
-            o.load.eq(load), o.reads.valid.eq(self.parts.memory == DRAM), o.reads.inc.eq(self.parts.source.inc),
+            o.place.eq(self.source), o.passes.eq(v.passes), o.load.eq(load),
+            o.reads.valid.eq(self.parts.memory == DRAM), o.reads.inc.eq(self.parts.source.inc),
             o.reads.lo.eq(self.source), o.reads.hi.eq(self.source_end), o.count.eq(count),
             o.writes.select.tapped.eq(self.outside_position != self.place.position),
             *(o[name].eq(v[name]) for name in ("stride_x", "stride_y", "stride_out"))]

@@ -378,12 +378,17 @@ class Decoder(wiring.Component):
         unaligned = c.source.valid & c.mv_mul & ~entries & (
             ((source & vector) != 0) | (c.source.inc & (((v.stride_x | v.stride_y) & vector) != 0)))
         reads = c.source.valid | c.outside.reads.valid if config.dram_words else c.source.valid
+        vectors = c.outside.vectors if config.dram_words else None
         outside = reads & (self.builder.source_end > depths[c.memory])
         large = (v.rows > config.accumulator_rows) | (~entries & (v.columns > config.operand_columns))
         empty = (window & v.no_vectors) | ((window | pool) & v.no_pixels)
         size = v.zero | empty | (c.mv_mul & large)
         if config.softmax_words:
             size |= c.softmax & (v.words > config.softmax_words)
+        if config.dram_words:  # the words of a tile's vectors lie in one native vector
+            size |= vectors & ((v.rows > config.native_dim) | (v.iterations_x > config.native_dim))
+            ends, steps = (source & vector) + v.words[:len(c.outside.place) + 1], (v.stride_x | v.stride_y) & vector
+            unaligned |= vectors & ((ends > config.vector_words) | (c.source.inc & (steps != 0)))
         rules = {Error.SIZE: size, Error.WINDOW: ~v.divides | (window & ~v.fits), Error.ALIGN: unaligned,
                  Error.RANGE: outside, Error.QUEUE: v.total_words > self.queued}
         broken = {error: Signal(name=f"broken_{error.name.lower()}") for error in rules}
@@ -419,6 +424,7 @@ class Decoder(wiring.Component):
     def _modes(self, m):
         """Requests to the table of modes: of the chain, or of a tile that the host has loaded."""
         c, v, request = self.builder.o, self.registers.values, self.modes.i
+        count = Mux(c.outside.vectors, v.passes, v.iterations) if self.config.dram_words else v.iterations
         tile = Signal(Load)
         with m.If(~self.loading):
             m.d.sync += [tile.eq(self.loaded.p), self.loading.eq(self.loaded.valid & self.loaded.ready)]
@@ -430,7 +436,7 @@ class Decoder(wiring.Component):
                          request.p.count.eq(1)]
         with m.Else():
             m.d.comb += [request.p.set.eq(c.matrix), request.p.integer.eq(c.product.integer),
-                         request.p.first.eq(c.product.tile), request.p.count.eq(Mux(c.matrix, v.iterations, v.tiles))]
+                         request.p.first.eq(c.product.tile), request.p.count.eq(Mux(c.matrix, count, v.tiles))]
 
     def _check_modes(self, m):
         """Check the modes of a product's tiles, and then MvmQ."""

@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.scalar_registers import derived
 from concord.hw.lib.packed_words import entries_words
-from concord.hw.lib.payloads import DRAM, ENTRIES, MVM, NET, chain, reach_bits
+from concord.hw.lib.payloads import DRAM, ENTRIES, INDEX, MVM, NET, chain, reach_bits
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.instructions import Error, Op, OperandKind, Reg
 from concord.spec.isa.memories import QUEUES, VRFS, Mem, addressed, depth, present
@@ -221,12 +221,17 @@ class InstructionCheck(wiring.Component):
         raw, bias = write & field_of(f, "raw"), write & is_mem(k, Mem.BIAS_RF)
         return [
             is_op(k, Op.M_WR) & field_of(f, "diagonal") & (c.memory != DRAM),
+            is_op(k, Op.M_WR) & field_of(f, "transposed") & ~self._vectors(),
             first & c.outside.raw & ~(write & is_mem(k, Mem.VECTOR_RF, Mem.BIAS_RF)),
             first & raw & (c.memory != ENTRIES),
             first & bias & ~c.outside.raw,
             first & (c.outside.raw | raw) & (c.mode.unsigned | f.unsigned),
             ~first & c.outside.raw & ~is_op(k, Op.END_CHAIN),
             ~first & (raw | bias)]
+
+    def _vectors(self):
+        """Whether the source of the chain is a vector memory."""
+        return one_of(self.chain.memory, [INDEX[mem] for mem in VRFS])
 
     def _range(self, m):
         """Find the end of the instruction's addresses, and whether it is outside the memory."""
@@ -236,6 +241,9 @@ class InstructionCheck(wiring.Component):
         rows = is_op(k, Op.V_WR) & is_mem(k, Mem.VECTOR_RF)
         counts = {"row_tiles": rows, "iterations": is_op(k, Op.M_WR), "tiles": is_op(k, Op.MV_MUL)}
         one = is_op(k, *operands) & field_of(f, "held").any() if config.more_functions else Const(0)
+        if config.dram_words:
+            loads, vectors = is_op(k, Op.M_WR), self._vectors()
+            counts |= {"iterations": loads & ~vectors, "passes": loads & vectors}
         others, sizes_of, reach = [*counts.values(), one], [], reach_bits(config)
         if config.dram_words:
             # The mode of the source is there in the cycle before `count` only; both sizes are there since long before.

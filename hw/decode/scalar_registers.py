@@ -43,6 +43,7 @@ def derived(config: Config) -> data.StructLayout:
         "zero": 1,           # one of the registers that must not be zero in any chain is zero
         "no_vectors": 1,     # WindowVectors is zero
         "no_pixels": 1,      # WindowX or WindowY is zero
+        **({"passes": REGISTER_BITS} if config.dram_words else {}),  # Iterations / IterationsX
     })
 
 
@@ -112,7 +113,10 @@ class ScalarRegisters(wiring.Component):
             v.no_vectors.eq(v.window_vectors == 0), v.no_pixels.eq((v.window_x == 0) | (v.window_y == 0))]
         m.d.comb += [v.words.eq(words), v.row_tiles.eq(row_tiles), v.zero.eq(Cat(zeros.values()).any()),
                      v.operand_words.eq(v.columns * config.vector_words)]
-        self._products(m, *self._quotient(m))
+        quotient, done = self._quotient(m)
+        self._products(m, quotient, done)
+        if config.dram_words:
+            m.d.comb += v.passes.eq(quotient)
         return m
 
     def _quotient(self, m):

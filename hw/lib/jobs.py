@@ -94,7 +94,7 @@ def _younger(found, one, other=None) -> list:
 #: What moves between Dram and VectorRf or BiasRf as it is, to Dram if `writes`, to BiasRf if `bias`: for each iteration
 #: this many `entries`, or `words` of integers. Its source begins at `row.first` and moves by `row.stride_x` along x and
 #: by `row.stride_y` from row to row; its target begins at `line.first`, moves by `line.step`, and after each row by
-#: `line.skip`.
+#: `line.skip`, which is 0 if the job writes to Dram.
 MoveJob = data.StructLayout({
     "writes": 1, "bias": 1, "integer": 1,
     **dict.fromkeys(("entries", "words", "iterations", "iterations_x"), REGISTER_BITS), "tag": ADDRESS_BITS,
@@ -183,10 +183,26 @@ def write_job(config: Config) -> data.StructLayout:
 
 
 def copy_job(config: Config) -> data.StructLayout:
-    """Job of the copy pipeline. With `matrix`, it loads native tiles to MatrixRf, from `tile` on."""
+    """Job of the copy pipeline. With `matrix`, it loads native tiles to MatrixRf, from `tile` on.
+
+    In a machine with Dram, it loads `count` of them, which are made of vectors if `vectors`.
+    """
+    built = {"vectors": 1, "count": REGISTER_BITS} if config.dram_words else {}
     return data.StructLayout({
-        **source_fields(config),
+        **source_fields(config), **built,
         "matrix": 1, "tile": ADDRESS_BITS, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
+
+
+def build_job(config: Config) -> data.StructLayout:
+    """Native tiles that are made of vectors: `count` of them from `tile` on, of `vectors` vectors each.
+
+    A vector comes in `words` words; they are those from `first` on of a native vector, and the last one has `tail`
+    elements, or M if that is 0. `transposed`: vectors become columns.
+    """
+    return data.StructLayout({
+        "tile": ADDRESS_BITS, "count": REGISTER_BITS, "integer": 1, "transposed": 1,
+        "vectors": range(config.native_dim + 1), "first": range(config.vector_words),
+        "words": range(config.vector_words + 1), "tail": range(config.mfu_lanes)})
 
 
 def entry_job(config: Config) -> data.StructLayout:
@@ -198,7 +214,7 @@ def entry_job(config: Config) -> data.StructLayout:
 def job_shapes(config: Config) -> dict:
     """Shape of each job, by the name that it has at the interlock."""
     words = dict.fromkeys(("read_words", "store_words", "tile_words"), Walk)
-    outside = words | {"load": LoadJob, "move": MoveJob} if config.dram_words else {}
+    outside = words | {"load": LoadJob, "move": MoveJob, "build": build_job(config)} if config.dram_words else {}
     return {"fetch": fetch_job(config), "product": product_job(config), "issue": issue_job(config),
             "write": write_job(config), "copy": copy_job(config), "copy_write": write_job(config),
             "columns": column_job(config), "gather": gather_job(config), "entries": entry_job(config), **outside}

@@ -66,6 +66,12 @@ Fetched = data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1})
 
 Load = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1})  #: One native tile for MatrixRf, and its mode.
 
+
+def tile_load(config: Config) -> data.StructLayout:
+    """One native tile for the matrix quantiser. In a machine with Dram, `full`: its zero mark says that it is full."""
+    return data.StructLayout({**Load.members, "full": 1}) if config.dram_words else Load
+
+
 Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Value to write: a tap, or the final value.
 
 Mode = data.StructLayout({"integer": 1, "unsigned": 1})  #: Mode in which entries of VectorRf are written or read.
@@ -152,7 +158,9 @@ def outside(config: Config) -> dict[str, data.StructLayout]:
     """The field `outside` of chains, in a machine with Dram.
 
     `reads`, `writes`: the chain's source or one of its writes lies in Dram, at the words `lo` to `hi` - 1. `inc`:
-    iterations move. `address`: of the instruction. `load`: it loads tiles, which are `diagonal`. `raw`: it moves
+    iterations move. `address`: of the instruction. `vectors`: it makes tiles of vectors, `transposed` or not, which lie
+    `place` words after the beginning of a native vector. `passes`: Iterations / IterationsX, the number of these tiles.
+    `load`: it loads tiles, which are `diagonal`. `raw`: it moves
     entries or integers as they are; those that it reads go to BiasRf if `bias`, to `inside` and on. `count`: words of
     Dram of an iteration that is packed. `tiles.hi`: one past the last tile that the chain multiplies or loads.
     Strides are whole registers.
@@ -162,6 +170,7 @@ def outside(config: Config) -> dict[str, data.StructLayout]:
     use = {"valid": 1, "lo": base_bits(config), "hi": reach_bits(config), "inc": 1, "address": ADDRESS_BITS}
     return {"outside": data.StructLayout({
         "reads": data.StructLayout(use), "writes": data.StructLayout({**use, "select": Select}),
+        "vectors": 1, "transposed": 1, "place": range(config.vector_words), "passes": REGISTER_BITS,
         "load": 1, "diagonal": 1, "raw": 1, "bias": 1, "inside": ADDRESS_BITS, "inside_inc": 1,
         "count": REGISTER_BITS + 1, "tiles": data.StructLayout({"hi": END_BITS}),
         **dict.fromkeys(("stride_x", "stride_y", "stride_out"), REGISTER_BITS)})}

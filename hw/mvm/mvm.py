@@ -7,7 +7,7 @@ from amaranth.utils import bits_for
 from concord.hw.lib import message_payloads
 from concord.hw.lib.elements import mantissa
 from concord.hw.lib.jobs import column_job, entry_job, entry_progress, entry_writers
-from concord.hw.lib.payloads import Load, Product, entry_reads, entry_word, operand_word, word
+from concord.hw.lib.payloads import Product, entry_reads, entry_word, operand_word, tile_load, word
 from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.accumulator import Accumulator
@@ -58,11 +58,12 @@ class MatrixVectorMultiplier(wiring.Component):
             `last` marks the last word of each iteration.
         result: Out(stream word). Words of MvmQ; each iteration of a product gives its `words` words.
         product_done: Out(1). Pulse: all tiles of a product have been read.
-        load: In(stream {tile, integer}). One payload for each tile to be quantised.
+        load: In(stream `tile_load`). One payload for each tile to be quantised.
         matrix_word: In(stream word). Words of that tile, row by row.
         load_done: Out(1). Pulse: a tile that was loaded in this way may be read.
-        packed: In(stream {tile, integer, row, group, record, last}). None while tiles are quantised or read. Products
-            with a tile come at least 4 cycles after its last record, since its zero mark takes so long.
+        packed: In(stream {tile, integer, row, group, record, last}). None while a tile is quantised that is not
+            `full`, and none for a tile that is read. Products with a tile come at least 4 cycles after its last record,
+            since its zero mark takes so long.
         bias_write: In(stream {address, data}). Writes to BiasRf, always taken.
         events: Out. Events of this cycle.
         activity: Out {busy, wait_operand, wait_output}. State of the tile engines.
@@ -102,7 +103,8 @@ class MatrixVectorMultiplier(wiring.Component):
             "product": In(stream.Signature(Product)),
             "operand": In(stream.Signature(operand_word(config.mfu_lanes))),
             "result": Out(stream.Signature(word(config))), "product_done": Out(1),
-            "load": In(stream.Signature(Load)), "matrix_word": In(stream.Signature(word(config))), "load_done": Out(1),
+            "load": In(stream.Signature(tile_load(config))), "matrix_word": In(stream.Signature(word(config))),
+            "load_done": Out(1),
             "packed": In(stream.Signature(message_payloads.packed(config))),
             "bias_write": In(stream.Signature(message_payloads.bias(config))),
             "events": Out(events(config)), "activity": Out(Activity), **entries})

@@ -29,6 +29,7 @@ class Copy(wiring.Component):
         outside: In(stream word). stored: Out(stream word). Words from Dram and for it, on machines with Dram.
         load: Out(stream {tile, integer}). Tile that the matrix quantiser is to load. matrix_word: Out(stream word).
             Words of that tile. load_done: In(1). Pulse: a tile has been loaded.
+        vector_word: Out(stream word). Words of vectors of which tiles are made, on machines with Dram.
         progress: Out. Number of finished chains, loads included, and position within the present one; late.
         busy, waits, starved: Out(1). Activity for the counters. reads: Out(1). A word of a chain is read.
 
@@ -49,16 +50,19 @@ class Copy(wiring.Component):
             "matrix_word": Out(stream.Signature(word(config))), "load_done": In(1),
             "progress": Out(progress(config)), "landed": Out(1),
             "busy": Out(1), "waits": Out(1), "starved": Out(1), **outside_words(config),
-            **({"stored": Out(stream.Signature(word(config)))} if config.dram_words else {})})
+            **(dict.fromkeys(("stored", "vector_word"), Out(stream.Signature(word(config)))) if config.dram_words
+               else {})})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.source = source = AddressGenerator(self.config)
-        m.submodules.ahead = ahead = ReadAhead(self.config, 1)
+        dram = bool(self.config.dram_words)
+        m.submodules.ahead = ahead = ReadAhead(self.config, 1 + dram)
         m.submodules.writeback = back = Writeback(self.config)
         job, words = self.job.p, source.ahead(m)
         coming, present = words.of_jobs({name: job[name] for name in (
-            "matrix", "tile", "integer", "serial", "iterations", "fetch", "mfu", "product")})
+            "matrix", "tile", "integer", "serial", "iterations", "fetch", "mfu", "product",
+            *(("vectors", "count") if dram else ()))})
         done = {"fetch": self.fetch, "mfu": self.mfu.done, "product": self.product}
         done = {pipe: following(m, f"following_{pipe}", tickets) for pipe, tickets in done.items()}
         certain = words.certain("older", lambda choose: ~Cat(
@@ -66,9 +70,14 @@ class Copy(wiring.Component):
 
         words.queue()
 
-        # The first word of a tile also sends its load request.
+        # The first word of a tile also sends its load request. Tiles that are made of vectors have their own.
         place, first = source.present, Signal()
         ending, ended = Signal(), Signal()
+        requests, holds, tag = present["matrix"], ~ahead.room | ~certain | ending, present["matrix"]
+        if dram:
+            vectors = present["vectors"]
+            requests, tag = requests & ~vectors, Cat(tag, vectors)
+            holds |= vectors & place.first_word & place.first_iteration & ~ahead.empty
         wiring.connect(m, wiring.flipped(self.net), source.net)
         wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
         if self.config.dram_words:
@@ -76,12 +85,12 @@ class Copy(wiring.Component):
             wiring.connect(m, back.outside, wiring.flipped(self.stored))
         m.d.comb += [
             *source.walk(job), source.job.valid.eq(self.job.valid), self.job.ready.eq(source.job.ready),
-            source.mfu.eq(self.mfu), source.copy.eq(self.progress), first.eq(present["matrix"] & place.first_word),
-            source.hold.eq(~ahead.room | ~certain | ending | (present["serial"] & ~ahead.empty)
+            source.mfu.eq(self.mfu), source.copy.eq(self.progress), first.eq(requests & place.first_word),
+            source.hold.eq(holds | (present["serial"] & ~ahead.empty)
                            | (first & ~(self.load.ready & (ahead.empty | ~place.first_iteration)))),
             self.load.valid.eq(first & source.go), self.load.p.tile.eq(present["tile"] + place.iteration),
             self.load.p.integer.eq(present["integer"]),
-            ahead.take.eq(source.go), ahead.tag.eq(present["matrix"]), ahead.word.eq(source.word),
+            ahead.take.eq(source.go), ahead.tag.eq(tag), ahead.word.eq(source.word),
             self.busy.eq(source.go), self.waits.eq(place.valid & ~source.go), self.starved.eq(source.starved)]
 
         # After the last word of a chain of tiles, the next chain waits until all of them are loaded.
@@ -92,12 +101,19 @@ class Copy(wiring.Component):
             loads.eq(Mux(ended, 0, loads + self.load_done)), loaded.eq(loaded + ended),
             self.progress.done.eq(back.progress.done + loaded)]
         with m.If(source.go):
-            m.d.sync += tiles.eq(present["iterations"])
+            m.d.sync += tiles.eq(present["count" if dram else "iterations"])
 
+        matrix, ready = ahead.o.p.tag, self.matrix_word.ready
+        if dram:
+            matrix, vectors = ahead.o.p.tag
+            ready = Mux(vectors, self.vector_word.ready, ready)
+            m.d.comb += [self.vector_word.payload.eq(ahead.o.p.word),
+                         self.vector_word.valid.eq(ahead.o.valid & vectors)]
         m.d.comb += [
-            self.matrix_word.payload.eq(ahead.o.p.word), self.matrix_word.valid.eq(ahead.o.valid & ahead.o.p.tag),
-            back.i.p.value.eq(ahead.o.p.word), back.i.valid.eq(ahead.o.valid & ~ahead.o.p.tag),
-            ahead.o.ready.eq(Mux(ahead.o.p.tag, self.matrix_word.ready, back.i.ready)),
+            self.matrix_word.payload.eq(ahead.o.p.word),
+            self.matrix_word.valid.eq(ahead.o.valid & (matrix & ~vectors if dram else matrix)),
+            back.i.p.value.eq(ahead.o.p.word), back.i.valid.eq(ahead.o.valid & ~matrix),
+            ahead.o.ready.eq(Mux(matrix, ready, back.i.ready)),
             back.free.eq(self.free), self.writes.eq(back.writes), self.landed.eq(back.landed),
             self.progress.iteration.eq(back.progress.iteration), self.progress.low.eq(back.progress.low)]
         wiring.connect(m, wiring.flipped(self.write_job), back.job)

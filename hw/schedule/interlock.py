@@ -204,8 +204,11 @@ class Interlock(wiring.Component):
             self.net_reads[pipe] = self._last(m, f"net_read_{pipe}", pipe, source & (c.memory == NET))
             if self.config.dram_words:
                 self.dram_reads[pipe] = self._last(m, f"dram_read_{pipe}", pipe, source & (c.memory == DRAM))
-        self.tile_reads = self._last(m, "tile_read", "product", uses["product"])
-        self.tile_writes = self._last(m, "tile_write", "copy", uses["copy"] & c.matrix)
+        if not self.config.dram_words:
+            self.tile_reads = self._last(m, "tile_read", "product", uses["product"])
+            self.tile_writes = self._last(m, "tile_write", "copy", uses["copy"] & c.matrix)
+        else:
+            self.net_loads = self._last(m, "net_load", "copy", uses["copy"] & c.matrix & ~c.outside.vectors)
         for pipe in ("mfu", "copy"):
             self.net_writes[pipe] = self._last(m, f"net_write_{pipe}", pipe, uses[pipe] & c.net)
             if self.config.dram_words:
@@ -307,7 +310,8 @@ class Interlock(wiring.Component):
         own_source, own_operands = self._own_reads(m, c)
         net = c.memory == NET
         tile_words = self.config.native_dim * self.config.vector_words
-        lengths = {self.fetch: c.operand_words, self.issue: c.words, self.copy: Mux(c.matrix, tile_words, c.words)}
+        whole = c.matrix & ~c.outside.vectors if self.config.dram_words else c.matrix  # an iteration is a tile
+        lengths = {self.fetch: c.operand_words, self.issue: c.words, self.copy: Mux(whole, tile_words, c.words)}
         if self.config.vector_rf:
             lengths |= {self.gather: c.words}
         for queue, words in lengths.items():
@@ -315,9 +319,11 @@ class Interlock(wiring.Component):
             m.d.comb += [job[name].eq(words if name == "words" else c[name])
                          for name in jobs.source_fields(self.config) if name != "source"]
             self._reader(m, job.source, c.source, c.memory)
-        m.d.comb += [self.product.p.product.eq(c.product), self.product.p.copy.eq(self.tile_writes)]
+        m.d.comb += self.product.p.product.eq(c.product)
         if self.config.dram_words:
             self.outside.jobs(m)
+        else:
+            m.d.comb += self.product.p.copy.eq(self.tile_writes)
 
         f = self.fetch.p
         m.d.comb += [
@@ -339,12 +345,12 @@ class Interlock(wiring.Component):
             i.fetch.eq(self._waits(m, c, "fetch", "issue_fetch", reads_net=pops_net)),
             i.copy.eq(self._waits(m, c, "copy", "issue_copy", reads_net=pops_net))]
 
-        y = self.copy.p
+        y, tile_reads = self.copy.p, self.outside.tile_reads if self.config.dram_words else self.tile_reads
         m.d.comb += [
             y.matrix.eq(c.matrix), y.tile.eq(c.product.tile), y.integer.eq(c.product.integer), y.serial.eq(own_source),
             y.fetch.eq(self._waits(m, c, "fetch", "copy_fetch", reads_net=net)),
             y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=net)),
-            y.product.valid.eq(self.tile_reads.valid & c.matrix), y.product.ticket.eq(self.tile_reads.ticket)]
+            y.product.valid.eq(tile_reads.valid & c.matrix), y.product.ticket.eq(tile_reads.ticket)]
         for w in (self.write.p, self.copy_write.p):
             m.d.comb += [w[name].eq(c[name]) for name in
                          ("words", "tail", "iterations", "stride_out", "writes", "net", "net_select",

@@ -40,7 +40,8 @@ def kind(instruction: Instruction) -> int:
 def values(chain: Chain) -> dict[str, int]:
     """The scalar registers of a chain, and the values derived from them."""
     r = chain.registers
-    return {name: getattr(r, name) for name in r.__slots__} | {
+    passes = {"passes": r.iterations // r.iterations_x} if CONFIG.dram_words else {}
+    return {name: getattr(r, name) for name in r.__slots__} | passes | {
         "words": CONFIG.words_of(r.rows), "operand_words": r.columns * CONFIG.vector_words,
         "row_tiles": CONFIG.vectors_of(r.rows),
         "span_source": (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y

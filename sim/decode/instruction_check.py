@@ -94,7 +94,8 @@ def candidate(rng: np.random.Generator, program: list[int], address: int) -> int
             word = int(rng.integers(max(Op) + 1)) | int(rng.integers(12)) << 16
         case 3:
             # A bit of the modes or of the base.
-            word = program[address] ^ 1 << int(rng.choice((*range(8, 16), *((24, 25) if CONFIG.dram_words else ()))))
+            more = (24, 25, 26) if CONFIG.dram_words else ()
+            word = program[address] ^ 1 << int(rng.choice((*range(8, 16), *more)))
         case 4:
             word = encode(Instruction(op=Op.S_ADD, mem=int(rng.choice(list(isa.Reg))), a=int(rng.integers(1 << 16))))
     return word
@@ -113,8 +114,8 @@ def legal_chains(rng: np.random.Generator, modes: list[bool]) -> list[int]:
 def _of_dram(rng: np.random.Generator) -> int:
     """A read or write of a memory that chains with Dram name, with random marks."""
     op, mem = rng.choice((Op.V_RD, Op.M_RD, Op.V_WR, Op.V_WR, Op.M_WR)), rng.choice(
-        (Mem.DRAM, Mem.DRAM, Mem.BIAS_RF, Mem.VECTOR_RF, Mem.MATRIX_RF, Mem.NET_Q))
-    marks = ("inc", "integer", "unsigned", "raw", "diagonal")
+        (Mem.DRAM, Mem.DRAM, Mem.BIAS_RF, Mem.VECTOR_RF, Mem.MATRIX_RF, Mem.NET_Q, Mem.ADDSUB_VRF1))
+    marks = ("inc", "integer", "unsigned", "raw", "diagonal", "transposed")
     return int(op) | int(mem) << 16 | sum(1 << isa.FIELDS[mark].lo for mark in marks if rng.random() < 0.25)
 
 
@@ -176,8 +177,12 @@ async def ranges(dut):
     for _ in range(2000):
         op = (*sizes, Op.MV_MUL, Op.M_WR)[rng.integers(len(sizes) + 2)]
         size = sizes.get(op, CONFIG.matrix_tiles)
-        values = {name: int(rng.integers(1, size + 2)) for name in (
-            "words", "iterations", "tiles", "row_tiles", "span_out", "span_vec")}
+        names = ["words", "iterations", "tiles", "row_tiles", "span_out", "span_vec"]
+        names += ["passes"] * bool(CONFIG.dram_words)
+        values = {name: int(rng.integers(1, size + 2)) for name in names}
+        vectors = CONFIG.dram_words and int(rng.integers(2))  # the tiles of `m_wr` are made of vectors
+        dut.chain.value = CHAIN.join({"memory": INDEX[VRFS[rng.integers(len(VRFS))] if vectors else Mem.NET_Q]})
+        counts[Op.M_WR] = "passes" if vectors else "iterations"
         inc = int(rng.integers(2)) if op in sizes else 0
         first = int(rng.integers(size))
         dut.word.value = encode(Instruction(op=op, mem=Mem.VECTOR_RF if op == Op.V_WR else 0, inc=inc))

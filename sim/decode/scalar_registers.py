@@ -38,6 +38,7 @@ def expected(r: Registers) -> dict[str, int]:
               "divides": int(r.iterations % r.iterations_x == 0)}
     if plain["divides"]:
         rows = r.iterations // r.iterations_x - 1
+        plain |= {"passes": rows + 1} if CONFIG.dram_words else {}
         plain["span_source"] = capped((r.iterations_x - 1) * r.stride_x, rows * r.stride_y)
         if CONFIG.vector_rf:
             plain["span_vec"] = capped(last * r.stride_vec, rows * r.skip_vec)

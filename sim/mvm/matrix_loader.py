@@ -5,16 +5,17 @@ import numpy as np
 from concord.golden.mvm.elements import marks
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import Load, word
+from concord.hw.lib.payloads import tile_load, word
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.sim.drivers.bench import CONFIG, assert_equal, loaded, pack, stored, unpack
 from concord.sim.drivers.stream import StreamSource, every_cycle, start, until
 from concord.sim.stimulus.random_values import legal
 
-CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
+CONFIGURATIONS = ("vision_dram", "tiny", "serial", "wide", "tiny_float")
 TESTED = ("tiny", "serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(write.row == 0) & (write.group == 0)", "new": "write.group == 0"},
+    {"old": "valid & ~full, 2)", "new": "valid, 2)", "config": "vision_dram"},
 )
 
 
@@ -44,18 +45,44 @@ class RegisterFile:
             self.marked.append(int(mark["tile"][0]))
 
 
-def compare(register_file: RegisterFile, tiles, mantissas, exponents):
-    """Compare what has been written of `tiles` with mantissas [tiles, n, n] and exponents [tiles, n]."""
+def compare(register_file: RegisterFile, tiles, mantissas, exponents, *, full: bool = False):
+    """Compare what has been written of `tiles` with mantissas [tiles, n, n] and exponents [tiles, n].
+
+    Args:
+        full: Whether the tiles are marked as full.
+    """
     count, n = exponents.shape
     assert_equal("mantissas", register_file.mantissas[tiles].reshape(count, n, n), mantissas, tile=tiles)
     assert_equal("exponents", register_file.exponents[tiles], exponents[..., None].repeat(CONFIG.groups, 2), tile=tiles)
-    assert_equal("marks", register_file.marks[tiles], marks(CONFIG, mantissas), tile=tiles)
+    marked = np.full(count, CONFIG.groups) if full else marks(CONFIG, mantissas)
+    assert_equal("marks", register_file.marks[tiles], marked, tile=tiles)
 
 
 def sparse(rng, shape):
     """A mask that clears the last columns of some tiles, single elements of others, and some whole tiles."""
     keep = rng.choice([0, 1, CONFIG.lanes, CONFIG.native_dim], (shape[0], 1, 1))
     return (np.arange(CONFIG.native_dim) < keep) & (rng.random(shape) < rng.choice([0.05, 1], (shape[0], 1, 1)))
+
+
+def put_words(sources: dict, tiles, bits, integer, *, full: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Send tiles of binary16 patterns [tiles, n, n]; returns their mantissas and stored exponents."""
+    mark = {"full": np.full(len(tiles), full)} if CONFIG.dram_words else {}
+    sources["load"].put(*pack(tile_load(CONFIG), {"tile": tiles, "integer": integer} | mark))
+    sources["word"].put(*pack(word(CONFIG), bits.reshape(-1, CONFIG.mfu_lanes)))
+    mantissas, exponents = quantize_block(bits, CONFIG.weights)
+    return (np.where(integer[:, None, None], quantize_integer(bits, CONFIG.weights, unsigned=False), mantissas),
+            np.where(integer[:, None], 0, exponents - CONFIG.weights.e_min))
+
+
+def records(tiles, mantissas, exponents) -> list[int]:
+    """Payloads of packed tiles, record by record."""
+    count, n, fmt = len(tiles), CONFIG.native_dim, CONFIG.weights
+    tile, row, group = (index.ravel() for index in np.indices((count, n, CONFIG.groups)))
+    packed = pack(record(CONFIG), {"mantissas": stored(mantissas, fmt).reshape(-1, CONFIG.lanes),
+                                   "exponent": exponents.repeat(CONFIG.groups)})
+    return pack(message_payloads.packed(CONFIG), {
+        "tile": np.asarray(tiles)[tile], "integer": tile & 1, "row": row, "group": group,
+        "record": np.array(packed, object), "last": (row == n - 1) & (group == CONFIG.groups - 1)})
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -71,12 +98,8 @@ async def loads_words(dut, stall):
     shape = len(tiles), n, n
     bits = np.ldexp(rng.normal(size=shape), rng.integers(-8, 8, shape)).astype(np.float16).view(np.uint16)
     bits = bits * sparse(rng, shape).astype(np.uint16)
-    sources["load"].put(*pack(Load, {"tile": tiles, "integer": integer}))
-    sources["word"].put(*pack(word(CONFIG), bits.reshape(-1, CONFIG.mfu_lanes)))
+    mantissas, exponents = put_words(sources, tiles, bits, integer)
     await until(dut, lambda: register_file.done >= len(tiles))
-    mantissas, exponents = quantize_block(bits, CONFIG.weights)
-    mantissas = np.where(integer[:, None, None], quantize_integer(bits, CONFIG.weights, unsigned=False), mantissas)
-    exponents = np.where(integer[:, None], 0, exponents - CONFIG.weights.e_min)
     assert register_file.marked == tiles.tolist()
     compare(register_file, tiles, mantissas, exponents)
 
@@ -92,12 +115,7 @@ async def loads_records(dut, stall):
     count = 10
     mantissas = legal(rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, (count, n, n)), fmt)
     exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (count, n))
-    tile, row, group = (index.ravel() for index in np.indices((count, n, CONFIG.groups)))
-    records = pack(record(CONFIG), {"mantissas": stored(mantissas, fmt).reshape(-1, CONFIG.lanes),
-                                    "exponent": exponents.repeat(CONFIG.groups)})
-    payloads = pack(message_payloads.packed(CONFIG), {
-        "tile": tile, "integer": tile & 1, "row": row, "group": group, "record": np.array(records, object),
-        "last": (row == n - 1) & (group == CONFIG.groups - 1)})
+    payloads = records(np.arange(count), mantissas, exponents)
     size = n * CONFIG.groups
     sources["packed"].put(*payloads[:size // 2], *payloads)
     await sources["packed"].drain()
@@ -105,3 +123,27 @@ async def loads_records(dut, stall):
     assert register_file.marked == list(range(count))
     compare(register_file, np.arange(count), mantissas, exponents)
     assert register_file.done == 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms", skip=not CONFIG.dram_words)
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def loads_both(dut, stall):
+    """Tiles of words that are marked as full, and packed tiles at the same time: each has its zero mark."""
+    rng, n, fmt = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim, CONFIG.weights
+    sources = {name: StreamSource(dut, name, stall=stall) for name in ("load", "word", "packed")}
+    await start(dut)
+    register_file = RegisterFile(dut)
+    tiles = rng.permutation(CONFIG.matrix_tiles)[:16]
+    made, packed = tiles[:8], tiles[8:]
+    shape = len(made), n, n
+    integer = rng.random(len(made)) < 0.5
+    bits = rng.normal(size=shape).astype(np.float16).view(np.uint16) * sparse(rng, shape).astype(np.uint16)
+    codes = legal(rng.integers(fmt.lowest, fmt.highest + 1, shape) * sparse(rng, shape), fmt)
+    exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (len(packed), n))
+    expected = put_words(sources, made, bits, integer, full=True)
+    sources["packed"].put(*records(packed, codes, exponents))
+    await sources["packed"].drain()
+    await until(dut, lambda: len(register_file.marked) >= len(tiles) and register_file.done >= len(made))
+    compare(register_file, made, *expected, full=True)
+    compare(register_file, packed, codes, exponents)
+    assert register_file.done == len(made)

@@ -20,6 +20,14 @@ def steps(number: int, chain: Chain, vector_words: int) -> Iterator[tuple[tuple,
     iteration, and of a loaded tile is (number, iteration, name); that of an entry that is written
     (number, iteration, index of its last word, "entry"). Each use of a queue counts as a read and a write of its place.
     """
+    if chain.builds:
+        words = chain_words(chain)
+        size = len(words) // len(chain.tiles)
+        for number_, tile in enumerate(chain.tiles):
+            for word in words[number_ * size:(number_ + 1) * size]:
+                yield (number, word.iteration, word.index), word.reads, []
+            yield (number, number_, "tile"), [], [("tile", tile)]
+        return
     if chain.loads:
         for iteration, tile in enumerate(chain.tiles):
             yield (number, iteration, "tile"), [NET_IN], [NET_IN, ("tile", tile)]

@@ -169,6 +169,9 @@ class ReferencePipelines:
         number, chain, job = self.jobs["copy"][0]
         if self._waits(job, "fetch", "mfu", "product") or ((job["serial"] or job["matrix"]) and self.copies.flight):
             return
+        if chain.builds:
+            self._build(number, chain, job)
+            return
         if job["matrix"]:
             tag = number, self.at["copy"], "tile"
             self.order.read(tag, [NET_IN])
@@ -180,6 +183,18 @@ class ReferencePipelines:
             return
         self._enter(self.copies, (number, word.iteration, word.index), word, pops=job["memory"] == NET)
         self._advance("copy", chain.result_words * chain.registers.iterations)
+
+    def _build(self, number, chain, job):
+        """Read a word of a vector of a tile; with its last one, write the tile."""
+        word = self._word("copy", chain)
+        if self._blocked(job["source"], word.source):
+            return
+        self.order.read((number, word.iteration, word.index), word.reads)
+        size = chain.registers.iterations * chain.result_words // len(chain.tiles)
+        tile, place = divmod(self.at["copy"], size)
+        if place == size - 1:
+            self.order.write((number, tile, "tile"), [("tile", chain.tiles[tile])])
+        self.copies.done += self._advance("copy", chain.registers.iterations * chain.result_words)
 
     def _enter(self, writer: Writer, tag: tuple, word: Word, *, pops: bool):
         """Read a word and put it in flight."""

@@ -36,11 +36,13 @@ class Bench:
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
         self.memories = [list(words) for words in self.vectors.contents]  # contents that are expected at the end
         self.sources = {name: StreamSource(dut, name, stall=stall) for name in ("job", "write_job", "net")}
-        self.sinks = {name: Sink(dut, name, stall=stall) for name in ("out", "load", "matrix_word")}
+        ends = ("out", "load", "matrix_word", *("vector_word",) * bool(CONFIG.dram_words))
+        self.sinks = {name: Sink(dut, name, stall=stall) for name in ends}
         self.want = {name: [] for name in self.sinks}
         self.mfu, self.writers = Pipeline(CONFIG, seed), Writers()
         self.others = dict.fromkeys(("fetch", "product"), 0)
         self.queue, self.landing, self.done, self.loading = deque(), deque(), 0, 0
+        self.ends, self.vectors_put = [], 0  # numbers of words of vectors after which tiles are whole
         dut.mfu.value = dut.fetch.value = dut.product.value = dut.load_done.value = dut.free.value = 0
 
     def wait(self, done: int) -> dict:
@@ -50,7 +52,12 @@ class Bench:
         """Queue a chain, and execute it in Python."""
         record = fields(CONFIG, chain)
         job = {name: value for name, value in record.items() if name in JOB.parts}
-        job |= {"words": TILE, **record["product"]} if chain.loads else {"serial": feeds_itself(chain)}
+        if chain.builds:
+            job |= {**record["product"], "vectors": 1}
+        else:
+            job |= {"words": TILE, **record["product"]} if chain.loads else {"serial": feeds_itself(chain)}
+        if CONFIG.dram_words:
+            job["count"] = len(chain.tiles)
         job |= {"mfu": self.mfu.wait(), **{name: self.wait(done) for name, done in self.others.items()}}
         if chain.random_source:
             source = {"valid": 1, "lo": chain.source.a, "inc": chain.source.inc}
@@ -60,11 +67,15 @@ class Bench:
         self.sources["job"].put(JOB.join(job))
         if not chain.loads:
             self.sources["write_job"].put(
-                WRITE_JOB.join({name: value for name, value in record.items() if name in WRITE_JOB.parts}))
+                WRITE_JOB.join({name: value for name, value in record.items()
+                                if name in WRITE_JOB.parts and name not in ("entries", "outside")}))
         self.writers.add(record["writes"], self.done)
         self.execute(chain, record)
+        for _ in chain.tiles if chain.builds else ():
+            self.vectors_put += chain.registers.iterations_x * chain.result_words
+            self.ends.append(self.vectors_put)
         self.queue.append((job, deque(chain_words(chain))))
-        self.landing.append(chain.registers.iterations * (1 if chain.loads else chain.result_words))
+        self.landing.append(len(chain.tiles) if chain.loads else chain.registers.iterations * chain.result_words)
 
     def execute(self, chain, record):
         for each in chain_words(chain):
@@ -73,7 +84,9 @@ class Bench:
             else:
                 value = self.random.getrandbits(WORD)
                 self.sources["net"].put(value)
-            if chain.loads:
+            if chain.builds:
+                self.want["vector_word"].append(value)
+            elif chain.loads:
                 self.want["matrix_word"].append(value)
                 self.want["load"] += [LOAD.join({"tile": record["product"]["tile"] + each.iteration,
                                                  "integer": record["product"]["integer"]})] * (each.index == 0)
@@ -84,6 +97,12 @@ class Bench:
                 marks = {name: record[name] for name in ("softmax", "tail") if name in OUTGOING.parts}
                 left = {"remaining": chain.result_words - each.index}
                 self.want["out"].append(value | OUTGOING.join(left | marks))
+
+    def words_of_tiles(self) -> int:
+        """Number of tiles whose words have all come."""
+        whole = len(self.sinks["matrix_word"].queue) // TILE
+        come = len(self.sinks["vector_word"].queue) if CONFIG.dram_words else 0
+        return whole + sum(come >= end for end in self.ends)
 
     async def cycle(self):
         """Check that the word taken in this cycle may be taken, and count what lands."""
@@ -101,13 +120,13 @@ class Bench:
             if not left:
                 self.queue.popleft()
         assert ahead(PROGRESS.of(int(dut.progress.value))["done"], self.done) <= 0
-        loaded = len(self.sinks["matrix_word"].queue) // TILE > self.loading and self.random.random() < 0.1
+        loaded = self.words_of_tiles() > self.loading and self.random.random() < 0.1
         if int(dut.landed.value) or dut.load_done.value:
             self.landing[0] -= 1
             if not self.landing[0]:
                 self.landing.popleft()
                 self.done += 1
-        self.loading += loaded
+        self.loading += int(loaded)
         dut.load_done.value = int(loaded)
         self.mfu.advance(0.6)
         dut.mfu.value = self.mfu.payload
@@ -117,12 +136,17 @@ class Bench:
             getattr(dut, name).value = self.others[name] % 128
 
 
+def copies(chain: Chain) -> bool:
+    """Whether a chain runs through the copy pipeline alone, without Dram."""
+    return pipelines(chain) == ("copy",) and not any(one.mem == Mem.DRAM for one in chain.instructions)
+
+
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def as_if_in_order(dut, stall):
     """Random copies and loads, many of which read what older ones write, leave the same contents as one by one."""
     bench = Bench(dut, stall)
-    chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80, lambda c: pipelines(c) == ("copy",))
+    chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80, copies)
     await start(dut)
     for chain in chains:
         bench.put(chain)

@@ -26,6 +26,8 @@ def routes(chain: Chain) -> tuple[str, ...]:
         return ("move",)
     if chain.loads and chain.source.mem == Mem.DRAM:
         return ("load",)
+    if chain.builds:
+        return ("copy", "build")
     return (*pipelines(chain), *("reads",) * (chain.source.mem == Mem.DRAM), *("stores",) * bool(store(chain)))
 
 

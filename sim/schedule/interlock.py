@@ -89,6 +89,9 @@ class Bench:
             writer = self.machine.mfu if name == "write" else self.machine.copies
             writer.jobs.append((number, job, deque(chain_words(chain))))
             return
+        if name == "build":
+            self.check_build(chain, job, record)
+            return
         pipe = PIPE.get(name, name)
         if pipe in self.given:
             self.given[pipe] += 1
@@ -102,6 +105,14 @@ class Bench:
         assert not (under_way if name == "move" else under_way & {"move"}), f"{name} beside a move, or a move beside it"
         older = [queue[0][0] < number for queue in self.waiting.values() if queue]
         assert name != "move" or not any(older), "an older chain has not begun"
+
+    def check_build(self, chain, job, record):
+        """Compare the job of the unit that makes tiles of vectors with its chain."""
+        target = chain.target
+        assert job == {
+            "tile": target.a, "count": len(chain.tiles), "integer": target.integer, "transposed": target.transposed,
+            "vectors": chain.registers.iterations_x, "first": record["outside"]["place"], "words": chain.result_words,
+            "tail": record["tail"]}
 
     def check_product(self, _, job, record, __):
         """Compare the job of the tile engines with the record."""
@@ -125,7 +136,10 @@ class Bench:
             assert {key: reader[key] for key in ("valid", "lo", "inc")} == {
                 key: access[key] for key in ("valid", "lo", "inc")}
         assert job["words"] == (chain.source_words if name == "fetch" else CONFIG.native_dim * CONFIG.vector_words
-                                if chain.loads else chain.result_words)
+                                if chain.loads and not chain.builds else chain.result_words)
+        if name == "copy" and CONFIG.dram_words:
+            assert job["vectors"] == chain.builds
+            assert not chain.loads or job["count"] == len(chain.tiles)
 
     async def cycle(self) -> int:
         """Simulate one cycle, and return the number of chains under way."""

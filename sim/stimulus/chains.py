@@ -119,7 +119,7 @@ def fields(config: Config, chain: Chain) -> dict:
     if config.softmax_words:
         record["softmax"] = chain.normalises
     if config.dram_words:
-        record["outside"] = outside_fields(chain)
+        record["outside"] = outside_fields(config, chain)
     if chain.moves:
         record["product"] = {"row_tiles": chain.entries}
     _operations(config, chain, record)

@@ -1,4 +1,4 @@
-"""Random chains that load tiles from Dram, read words there, and move entries and integers from and to it.
+"""Random chains that load tiles from Dram or make them of vectors, and move words, entries and integers there.
 
 Chains of all other kinds may write there, too: `program_generator` has these.
 """
@@ -30,8 +30,8 @@ class DramChains:
     def kinds(self) -> dict[Callable[[], list[int]], int]:
         """Functions that make the words of a chain, with their weights."""
         entries = bool(self.config.vector_rf)
-        return {self._words: 3, self._load: 3, self._entries_in: 2 * entries, self._entries_out: 2 * entries,
-                self._biases: 1}
+        return {self._words: 3, self._load: 3, self._build: 4, self._entries_in: 2 * entries,
+                self._entries_out: 2 * entries, self._biases: 1}
 
     def _words(self) -> list[int]:
         """Binary16 words, with point-wise operations or straight to memories."""
@@ -55,6 +55,27 @@ class DramChains:
         return self.generator.close(shape, [
             Instruction(op=Op.M_RD, mem=Mem.DRAM, a=address, inc=inc),
             Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=integer, diagonal=diagonal)])
+
+    def _build(self) -> list[int]:
+        """Tiles of vectors: whole ones or less, in memories that other chains read and write."""
+        config, rng, size = self.config, self.rng, self.config.vector_words
+        vectors = config.native_dim if rng.random() < 0.5 else int(rng.integers(1, config.native_dim + 1))
+        count = min(int(rng.choice((1, 1, 2, 3))), config.matrix_tiles)
+        stride_x, stride_y = (size * int(rng.choice(steps)) for steps in ((0, 1, 1, 1, 2), (0, 1, 1, vectors)))
+        shape = changed(self.place.shape(size), iterations=vectors * count, iterations_x=vectors, stride_x=stride_x,
+                        stride_y=stride_y)
+        shape = changed(shape, rows=min(shape.rows, config.native_dim))
+        first = int(rng.integers(size - config.words_of(shape.rows) + 1))
+        mem, inc = VRFS[rng.integers(len(VRFS))], int(rng.random() < 0.85)
+        reach = (vectors - 1) * stride_x + (count - 1) * stride_y
+        inc *= reach + size <= depth(config, mem)
+        room = (depth(config, mem) - reach * inc) // size - 1
+        address = first + size * int(rng.integers(min(room, 1 if rng.random() < 0.6 else room) + 1))
+        tile = int(rng.integers(min(config.matrix_tiles - count, _HOT) + 1))
+        integer, transposed = (int(flag) for flag in rng.integers(0, 2, 2))
+        return self.generator.close(shape, [
+            Instruction(op=Op.M_RD, mem=mem, a=address, inc=inc),
+            Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=integer, transposed=transposed)])
 
     def _entries_in(self) -> list[int]:
         """Packed entries to VectorRf, as they are."""

@@ -93,10 +93,10 @@ def _illegal(generator):
     return [
         ".word 0x0", f".word {int(rng.integers(max(Op) + 1, 256))}", f".word {int(rng.integers(1 << 63))}",
         f".word {Op.END | 1 << int(rng.integers(8, WORD))}", f".word {_word(Op.V_RD, Mem.MATRIX_RF)}",
-        f".word {_word(Op.V_WR, Mem.BIAS_RF)}", f".word {_word(Op.M_RD, Mem.INITIAL_VRF)}",
+        f".word {_word(Op.V_WR, Mem.BIAS_RF)}", f".word {_word(Op.M_RD, Mem.VECTOR_RF)}",
         f".word {_word(Op.V_RD, Mem.NET_Q) | 1 << 40}", f".word {_word(Op.V_RD, Mem.MVM_Q) | 1 << 8}",
         f".word {_word(Op.S_ADD, int(rng.integers(min(BASES))))}", f".word {_word(Op.V_RD, Mem.NET_Q) | 1 << 14}",
-        f"v_rd NetQ\n.word {Op.MV_MUL | 1 << 15}", "v_rd NetQ\ns_add Base1, 1",
+        f"v_rd NetQ\n.word {Op.MV_MUL | 1 << 16}", "v_rd NetQ\ns_add Base1, 1",
         f".word {_word(Op.S_WR, int(rng.integers(max(Reg) + 1, 256)))}", "s_wr OutScale, 32", "s_wr OutScale, -33",
         "v_relu0", "mv_mul 0", "v_wr NetQ", "end_chain", "m_wr MatrixRf, 0",
         "v_rd NetQ\nv_rd NetQ", "v_rd NetQ\nend", "v_rd NetQ\ns_wr Rows, 1", "v_rd NetQ\nloop 1",

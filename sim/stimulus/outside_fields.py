@@ -2,9 +2,10 @@
 
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 
-def outside_fields(chain: Chain) -> dict:
+def outside_fields(config: Config, chain: Chain) -> dict:
     """The field `outside` of `hw.lib.payloads.chain`, all but `writes`."""
     r, source, target = chain.registers, chain.source, chain.target
     record = {"load": chain.loads and source.mem == Mem.DRAM, "diagonal": target.diagonal, "raw": chain.moves,
@@ -17,6 +18,9 @@ def outside_fields(chain: Chain) -> dict:
         record |= {"inside": target.a, "inside_inc": target.inc}
     if chain.loads or chain.product:
         record["tiles"] = {"hi": chain.tiles.stop}
+    if chain.builds:
+        record |= {"vectors": 1, "transposed": target.transposed, "place": source.a % config.vector_words,
+                   "passes": r.iterations // r.iterations_x}
     return record
 
 
@@ -24,11 +28,13 @@ def outside_meaning(record: dict) -> dict:
     """The field `outside` of a record without the fields that have no meaning in it."""
     outside = record["outside"]
     reads, writes, raw, load = (outside[name] for name in ("reads", "writes", "raw", "load"))
-    kept = {"load": load, "raw": raw, "reads": reads if reads["valid"] else {}, "writes": {}}
+    vectors = outside["vectors"]
+    kept = {"load": load, "raw": raw, "vectors": vectors, "reads": reads if reads["valid"] else {}, "writes": {}}
     if writes["valid"]:
         select = writes["select"]
         kept["writes"] = writes | {"select": select if select["tapped"] else {}}
     names = ["diagonal"] * load + ["count"] * (load or raw) + ["tiles"] * (record["mv_mul"] or record["matrix"])
+    names += ["transposed", "place", "passes"] * vectors
     names += ["bias", "inside", "inside_inc"] * (raw and reads["valid"])
     names += ["stride_x", "stride_y"] * (reads["valid"] and not load or raw) + ["stride_out"] * (raw or writes["valid"])
     return kept | {name: outside[name] for name in names}

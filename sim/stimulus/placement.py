@@ -6,7 +6,7 @@ import numpy as np
 from concord.sim.stimulus.dram_region import DramRegion
 from concord.spec.isa.chain import Chain, Registers
 from concord.spec.isa.instructions import BASES, REGISTER_BITS, SPECS, Instruction, Op
-from concord.spec.isa.memories import QUEUES, Mem, depth
+from concord.spec.isa.memories import QUEUES, Mem, depth, present
 from concord.spec.machine.config import Config
 
 _HOT = 10  #: Most addresses lie below this one, so that chains access the same words and entries.
@@ -137,13 +137,15 @@ def movement(rng: np.random.Generator) -> Instruction:
     return Instruction(op=Op.S_ADD, mem=reg, a=int(rng.choice(_STEPS)) % (1 << REGISTER_BITS))
 
 
-def with_base(instruction: Instruction, bases: tuple[int, ...], rng: np.random.Generator) -> Instruction:
+def with_base(config: Config, instruction: Instruction, bases: tuple[int, ...],
+              rng: np.random.Generator) -> Instruction:
     """The instruction, or the same one with a part of its address in a base register, if it can name one.
 
     Args:
         bases: Base registers by the field `base`.
     """
-    if instruction.mem in (*QUEUES, Mem.DRAM) or "base" not in SPECS[instruction.op].fields or rng.random() < 0.6:
+    fields = SPECS[instruction.op].fields_on(present(config))
+    if instruction.mem in (*QUEUES, Mem.DRAM) or "base" not in fields or rng.random() < 0.6:
         return instruction
     base = int(rng.choice([k for k, value in enumerate(bases) if value <= instruction.a]))
     return replace(instruction, a=instruction.a - bases[base], base=base)

@@ -242,5 +242,5 @@ class ProgramGenerator:
         before = []
         if self._outside:
             before, instructions, bases = self.place.outside.based(instructions, bases)
-        chain = [*(with_base(i, bases, self.rng) for i in instructions), Instruction(op=Op.END_CHAIN)]
+        chain = [*(with_base(self.config, i, bases, self.rng) for i in instructions), Instruction(op=Op.END_CHAIN)]
         return self._registers(**{n: getattr(shape, n) for n in names}) + before + [encode(i) for i in chain]

@@ -11,7 +11,7 @@ MACHINES = {name: replace(preset(name), dram_words=1 << 20, dram_bus=8) for name
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("name", ["interlock"])
+@pytest.mark.parametrize("name", ["interlock", "copy"])
 def test_chains_that_name_dram(name, machine):
     """Chains from and to Dram keep the order of the program, beside all others."""
     TESTBENCHES[name].run(MACHINES[machine])

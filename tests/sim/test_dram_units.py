@@ -14,6 +14,12 @@ MACHINES = {
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+def test_tiles_of_vectors_beside_those_of_dram(machine):
+    """The matrix quantiser writes tiles of vectors, and packed tiles from Dram at the same time."""
+    TESTBENCHES["matrix_loader"].run(MACHINES[machine])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", ["message_items", "message_input", "message_output", "host_read"])
 def test_messages_of_dram(name, machine):
     """Messages reach Dram, and others are what they are without it."""
