@@ -34,6 +34,8 @@ _ADDED, _MULTIPLIED = OPERAND_MEMORIES[Stage.ADD], OPERAND_MEMORIES[Stage.MUL]
 _PIXEL = Window(size=(1, 1))
 #: Memories of keys and of values: those that the softmax beside them does not write.
 _KEYS, _VALUES = Mem.INITIAL_VRF, _MULTIPLIED[1]
+#: Largest share of these memories that keys or values take; larger ones lie wherever there is room.
+_SHARE = 0.75
 #: Words of scores of one head that each memory must hold, so that two heads take turns.
 _SPACIOUS = 4
 
@@ -257,9 +259,13 @@ class AttentionKind(CompiledKind):
         planner.append(node, chain, (part,))
 
 
-def _whole_vectors(demands: Demands, value: Value, mem: Mem) -> NumbersView:
-    """Numbers of a tensor of which each pixel begins a native vector, so that tiles can be made of them."""
+def _whole_vectors(demands: Demands, value: Value, mem: Mem | None) -> NumbersView:
+    """Numbers of a tensor of which each pixel begins a native vector, so that tiles can be made of them.
+
+    They lie in a memory if they fit there, else in any one.
+    """
     words = demands.config.vectors_of(value.lanes) * demands.config.vector_words
+    mem = mem if value.pixels * words <= _SHARE * depth(demands.config, mem) else None
     for view in demands.sinks[value.name].numbers:
         if view.buffer.mem is mem and (view.numbers.words, view.buffer.align) == (words, demands.config.vector_words):
             return view

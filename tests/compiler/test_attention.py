@@ -182,5 +182,10 @@ def test_heads_inside_words_are_refused():
 
 
 def test_a_memory_that_is_too_small_is_named():
-    config = replace(VISION, initial_vrf=16)
-    assert "InitialVrf needs" in refused(attention(2, 8, (1, 20)), config)
+    assert "VectorRf needs" in refused(attention(2, 8, (1, 20)), replace(VISION, vector_rf=40))
+
+
+def test_large_keys_lie_where_there_is_room():
+    config = replace(VISION, initial_vrf=128, multiply_vrf=128, addsub_vrf=2048)
+    made = agree_on_random(config, model_of(attention(2, 32, (1, 20)), config))
+    assert "m_rd_inc AddSubVrf" in made.firmware.text
