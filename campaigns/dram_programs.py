@@ -1,9 +1,12 @@
 """Random programs with memory outside the chip: golden beside the Verilated machine at three latencies.
 
+Tiles come from there, from the host and from vectors; the pairs of chains that meet at the latter are counted.
 `nox -s dram_programs -- --programs 5000` runs many; `--config wide --seed 3 --program 17` repeats one.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -14,6 +17,10 @@ from concord.sim.machines.host import HardwareMachine, build
 from concord.sim.machines.library import Library, Memory
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.programs import Case, random_illegal, random_program
+from concord.sim.stimulus.tile_hazards import HAZARDS, tile_hazards
+from concord.spec.isa.chain import Chain
+from concord.spec.isa.check import Sequencer
+from concord.spec.isa.rules import Violation
 from concord.spec.machine.config import Config, preset
 from rich.console import Console
 
@@ -30,6 +37,21 @@ def case(name: str, seed: int, number: int) -> Case:
     """A random program."""
     rng = np.random.default_rng([seed, number])
     return (random_illegal if number % FAULTY == FAULTY - 1 else random_program)(MACHINES[name], rng)
+
+
+def hazards(name: str, seed: int, numbers: Iterable[int]) -> Counter[str]:
+    """Numbers of pairs of chains in random programs that meet where tiles are made of vectors."""
+    found = Counter(dict.fromkeys(HAZARDS, 0))
+    for number in numbers:
+        program = case(name, seed, number)
+        found.update(tile_hazards(_chains(program)))
+    return found
+
+
+def _chains(program: Case) -> Iterator[Chain]:
+    """The chains of a program, up to the one that stops it."""
+    with suppress(Violation):
+        yield from Sequencer(program.config, list(program.program), list(program.modes)).walk()
 
 
 def differences(name: str, seed: int, numbers: list[int]) -> list[str]:
@@ -65,6 +87,9 @@ def main(
     found = [text for part in side_by_side("programs", differences, jobs, console, processes) for text in part]
     for text in found:
         console.print(text)
+    met = sum((hazards(*job) for job in jobs), Counter())
+    for kind in HAZARDS:
+        console.print(f"{met[kind]:8,} {kind}")
     count = sum(len(numbers) for _, _, numbers in jobs)
     console.print(f"{count} programs at latencies {', '.join(str(one.latency) for one in MEMORIES)}: "
                   f"{len(found)} differing")

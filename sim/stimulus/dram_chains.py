@@ -26,12 +26,13 @@ class DramChains:
     def __init__(self, generator):
         self.generator, self.config, self.rng = generator, generator.config, generator.rng
         self.place, self.outside = generator.place, generator.place.outside
+        self._built: Instruction | None = None  # a product of the last tile that was made of vectors
 
     def kinds(self) -> dict[Callable[[], list[int]], int]:
         """Functions that make the words of a chain, with their weights."""
         entries = bool(self.config.vector_rf)
-        return {self._words: 3, self._load: 3, self._build: 4, self._entries_in: 2 * entries,
-                self._entries_out: 2 * entries, self._biases: 1}
+        return {self._words: 3, self._load: 3, self._build: 4, self._multiply: 3 * bool(self._built),
+                self._entries_in: 2 * entries, self._entries_out: 2 * entries, self._biases: 1}
 
     def _words(self) -> list[int]:
         """Binary16 words, with point-wise operations or straight to memories."""
@@ -73,9 +74,18 @@ class DramChains:
         address = first + size * int(rng.integers(min(room, 1 if rng.random() < 0.6 else room) + 1))
         tile = int(rng.integers(min(config.matrix_tiles - count, _HOT) + 1))
         integer, transposed = (int(flag) for flag in rng.integers(0, 2, 2))
+        self._built = Instruction(op=Op.MV_MUL, a=tile, integer=integer)
         return self.generator.close(shape, [
             Instruction(op=Op.M_RD, mem=mem, a=address, inc=inc),
             Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=integer, transposed=transposed)])
+
+    def _multiply(self) -> list[int]:
+        """A product of the last tile that was made of vectors."""
+        size, product = self.config.vector_words, self._built
+        shape = changed(self.place.shape(size, size), columns=1)
+        shape = changed(shape, rows=min(shape.rows, self.config.native_dim))
+        source = self.place.source(shape, VRFS[self.rng.integers(len(VRFS))], product, size)
+        return self.generator.whole(shape, [source, product], self.generator.operations(shape))
 
     def _entries_in(self) -> list[int]:
         """Packed entries to VectorRf, as they are."""
