@@ -22,7 +22,7 @@ from concord.compiler.plan.addresses import place_numbers
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.planner import Planner
 from concord.compiler.plan.room import settle
-from concord.compiler.plan.streams import PassStream
+from concord.compiler.plan.streams import PassStream, brings, feeder
 from concord.compiler.support import kind_of
 from concord.firmware.firmware import Entries, ReadDirection
 from concord.firmware.layout import Layout
@@ -33,7 +33,7 @@ from concord.spec.machine.config import Config
 
 
 class Compilation:
-    """The compilation of a network.
+    """The compilation of a network: first all places are chosen, then `emit` adds the chains.
 
     Args:
         build:      Collects chains and places.
@@ -41,8 +41,10 @@ class Compilation:
         neighbours: The machines before and after, where the model is a part.
 
     Attributes:
-        sent: Names of the tensors that leave the machine, in order.
-        host: Fields of the firmware on how the host sends inputs and receives results, and on the borders that it
+        demands: What consumers need of each tensor.
+        streams: The passes that run strip by strip together.
+        sent:    Names of the tensors that leave the machine, in order.
+        host:    Fields of the firmware on how the host sends inputs and receives results, and on the borders that it
             brings.
     """
 
@@ -50,38 +52,52 @@ class Compilation:
         self._build, self._config = build, build.config
         self._steps = model.steps
         self._network = PlannedNetwork(wired(model, kind_of, neighbours), build.config, build.content, neighbours)
-        self._demands = Demands(build.config, self._network, build.most_tiles)
-        self._whole = neighbours.whole
-        self.sent: tuple[str, ...] = ()
+        self.demands = Demands(build.config, self._network, build.most_tiles, build.far)
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
+        planner = Planner(build, self.demands, whole=neighbours.whole)
+        self._passes, self.sent = planner.passes, planner.sent
+        self._arrange()
 
-    def emit(self):
-        """Emit the chains of all layers; the result goes to the host."""
-        build, config, maps = self._build, self._config, self._demands.maps
-        planner = Planner(build, self._demands, whole=self._whole)
-        passes, self.sent = planner.passes, planner.sent
+    def _arrange(self):
+        """Choose all places."""
+        build, config, maps = self._build, self._config, self.demands.maps
         codes = build.allocator.used(Mem.VECTOR_RF)  # of products of recurrent layers
-        over, streams = settle(config, maps, passes, codes)
-        around = borders.Borders(config, maps, passes, over)
+        over, self.streams = settle(config, maps, self._passes, codes)
+        self._around = borders.Borders(config, maps, self._passes, over)
         self._constants = {
             one: build.allocator.constant(
                 Mem.INITIAL_VRF, borders.border_words(config, one, real=build.real), "borders")
-            for one in maps if one in around.written or (one.held and one.codes.border is not None)}
-        if longest := longest_gap(config, self._demands.numbers):
-            zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
-        build.shortages += place_numbers(config, build.allocator, self._demands, passes)
+            for one in maps if one in self._around.written or (one.held and one.codes.border is not None)}
+        if longest := longest_gap(config, self.demands.numbers):
+            self._zeros = build.allocator.constant(
+                Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
+        build.reserve_tiles()
+        build.shortages += place_numbers(config, build.allocator, self.demands, self._passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=codes) - codes, "maps")
+
+    @property
+    def words(self) -> int:
+        """Words that all passes compute; those that streams compute twice count twice."""
+        once = sum(made.value.pixels * self._config.words_of(made.value.lanes) * len(made.chains)
+                   for made in self._passes)
+        return once + sum(stream.twice(self._config) for stream in self.streams)
+
+    def emit(self):
+        """Emit the chains of all layers; the result goes to the host."""
+        build, config, around = self._build, self._config, self._around
         if build.shortages:
             return
-        strips = [strip for made in passes for strip in made.strips]
-        holed = overwritten_gaps(config, self._demands.numbers, strips)
-        for made in passes:
+        strips = [strip for made in self._passes for strip in made.strips]
+        holed = overwritten_gaps(config, self.demands.numbers, strips)
+        for made in self._passes:
             for numbers in (one for one in holed if one.buffer.first == made.time):
                 with build.program.section(f"{numbers.buffer.name}, zeros between its parts", made.chains[0].layer):
-                    fill_gaps(build, numbers, zeros)
+                    fill_gaps(build, numbers, self._zeros)
             for one in around.first_in(made):
                 self._emit_border(one, made, borders.runs(one))
-            stream = next((stream for stream in streams if made in stream.passes), None)
+            stream = next((stream for stream in self.streams if made in stream.passes), None)
+            if any(feeder(stream, self._passes) is made for stream in self.streams):
+                continue
             if stream is None and (not build.short or isinstance(made, TimeLoop)):
                 made.emit(config, build.program)
             elif stream is None:
@@ -103,7 +119,7 @@ class Compilation:
         elif network.steps:
             found["directions"] = tuple(ReadDirection.BACKWARD if node.name == BACKWARD else ReadDirection.AHEAD
                                         for node in network.entering)
-        if not network.sender and (network.before or not self._demands.whole_vectors):
+        if not network.sender and (network.before or not self.demands.whole_vectors):
             values = [node.value for node in network.entering][:1 if network.steps else None]
             found["input_words"] = sum(value.pixels * config.words_of(value.lanes) for value in values)
         if len(network.results) == 1 and not network.results[0].value.in_words:
@@ -131,14 +147,35 @@ class Compilation:
         made.emit_strip_at(self._config, self._build.program, first)
 
     def _emit_strips(self, stream: PassStream, number: int, ranges: Sequence[tuple[int, int]]):
-        """Emit strip `number` of each pass of a stream."""
-        for made, one, (low, high) in zip(stream.passes, (*stream.maps, None), ranges, strict=True):
-            first, stop = max(low, 0), min(high, made.value.shape[1])
-            if one and (low < high or number == 0):
-                one.origin = low
-                self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
-            if first < stop:
-                made.emit_strip(self._config, self._build.program, first, stop - first)
+        """Emit strip `number` of each pass of a stream.
+
+        What comes from Dram comes one strip ahead: as soon as its reader has read the strip before.
+        """
+        strips, brought = stream.strips(), brings(stream)
+        if brought and number == 0:
+            self._emit_strip(stream, 0, 0, ranges[0])
+        for index in range(int(brought), len(stream.passes)):
+            self._emit_strip(stream, number, index, ranges[index])
+            if brought and index == 1 and number + 1 < len(strips):
+                self._emit_strip(stream, number + 1, 0, strips[number + 1][0])
+
+    def _emit_strip(self, stream: PassStream, number: int, index: int, rows: tuple[int, int]):
+        """Emit strip `number` of one pass of a stream, after the rows of the network's input that it needs."""
+        (low, high), made, one = rows, stream.passes[index], (*stream.maps, None)[index]
+        if index == 0 and (input_pass := feeder(stream, self._passes)):
+            for entering in (*[0] * (number == 0), number + 1):  # one strip ahead
+                self._emit_strip_of(input_pass, *stream.entered(entering))
+        first, stop = max(low, 0), min(high, made.value.shape[1])
+        if one and (low < high or number == 0):
+            one.origin = low
+            self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
+        if first < stop:
+            made.emit_strip(self._config, self._build.program, first, stop - first)
+
+    def _emit_strip_of(self, made: LayerPass, first: int, stop: int):
+        """Emit some rows of a pass, as many at a time as it takes."""
+        for row in range(first, stop, made.rows):
+            made.emit_strip(self._config, self._build.program, row, min(made.rows, stop - row))
 
 
 def gaps(config: Config, numbers: TensorNumbers) -> list[range]:

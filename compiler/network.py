@@ -12,6 +12,7 @@ from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import CannotRun, Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, entering
 from concord.compiler.lib.tiling import Bound
+from concord.compiler.spills import spilled
 from concord.compiler.support import problems
 from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision
@@ -130,9 +131,15 @@ def _emitted(
     model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
     real: Mapping[str, Layer] | None = None, loads: int = 0,
 ) -> tuple[ModelBuild, Compilation]:
-    """The whole program of a model; a short one has strips of images in loops. For `real` see `ModelBuild`."""
-    build = ModelBuild(config, short=short, real=real, loads=loads)
-    plan = Compilation(build, model, neighbours)
+    """The whole program of a model; a short one has strips of images in loops. For `real` see `ModelBuild`.
+
+    Where memories of the chip are too small, tensors go to Dram, one after the other.
+    """
+    def planned(far: frozenset[str]) -> tuple[ModelBuild, Compilation]:
+        build = ModelBuild(config, short=short, real=real, loads=loads, far=far)
+        return build, Compilation(build, model, neighbours)
+
+    build, plan = spilled(planned) if config.dram_words else planned(frozenset())
     plan.emit()
     build.program.end()
     return build, plan
@@ -143,7 +150,7 @@ def _with_loads(model: Model, config: Config, neighbours: Neighbours) -> tuple[M
 
     Smaller products leave more room for tiles that stay, and need more instructions.
     """
-    for loads, short in product((4, 2), (False, True)):
+    for loads, short in product((8, 4, 2), (False, True)):
         build, plan = _emitted(model, config, neighbours, short=short, loads=loads)
         load_tiles(build)
         if len(build.program.instructions) <= config.instructions:
@@ -154,7 +161,7 @@ def _with_loads(model: Model, config: Config, neighbours: Neighbours) -> tuple[M
 def _usage(build: ModelBuild) -> dict[str, tuple[int, int]]:
     used = {
         MEMORY_NAMES[mem]: (build.used(mem), depth(build.config, mem))
-        for mem in (*FILLED, *[Mem.DRAM] * bool(build.loads)) if depth(build.config, mem)
+        for mem in (*FILLED, *[Mem.DRAM] * bool(build.loads or build.far)) if depth(build.config, mem)
     }
     return used | {"instructions": (len(build.program.instructions), build.config.instructions)}
 

@@ -205,6 +205,11 @@ class FromEnlarged:
     vectors: int
     codes: TensorCodes | None = None
 
+    @property
+    def map(self) -> CodeMap | None:
+        """The map that it reads, if it does not read numbers."""
+        return self.source if isinstance(self.source, CodeMap) else None
+
     def read(self, config, region, part):
         (row, below), across = divmod(region.row, self.factor[0]), self.factor[1]
         if isinstance(self.source, CodeMap):

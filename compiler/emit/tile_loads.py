@@ -7,9 +7,12 @@ beside those before. Loads are chains that are put between others, so that nothi
 A loop is entered with all of its matrices if the rest of MatrixRf holds them; else each of its passes loads them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from concord.compiler.emit.load_times import Load, LoadTimes, quickest
+from concord.compiler.emit.tile_uses import COUNTS, Loop, TileUse, builds, demand, items_of, registers_before
 from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.program import ProgramBuilder
@@ -20,36 +23,6 @@ from concord.spec.machine.config import Config
 
 AHEAD = 2  #: Matrices that are loaded before the product that needs them, while others are multiplied.
 _REACH = 1 << 16  #: Words that an address reaches from its base register.
-_COUNTS = (Reg.ITERATIONS, Reg.ITERATIONS_X)
-
-
-@dataclass(frozen=True, slots=True)
-class TileUse:
-    """A product of a program.
-
-    Attributes:
-        at:     Index of its `mv_mul`; the chain begins one before.
-        end:    Index after the chain.
-        matrix: What it multiplies by.
-    """
-
-    at: int
-    end: int
-    matrix: Matrix
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop of a program: what it has inside, and the index of its first instruction and of the one after it."""
-
-    first: int
-    end: int
-    items: tuple["TileUse | Loop", ...]
-
-    def uses(self) -> Iterator[TileUse]:
-        """The products inside."""
-        for item in self.items:
-            yield from item.uses() if isinstance(item, Loop) else (item,)
 
 
 @dataclass(slots=True)
@@ -101,7 +74,7 @@ class TileLoads:
         self._matrices = {matrix.first: matrix for matrix in matrices}
         self._rest = Rest(resident, config.matrix_tiles)
         self._places: dict[int, int] = {}  # first tile of each product, or made tile, by the index of its instruction
-        self._loads: list[tuple[int, Matrix, int]] = []  # index before which a load stands, the matrix, its first tile
+        self.loads: list[Load] = []  #: The loads, in order.
 
     def emit(self) -> list[Reason]:
         """Put the loads into the program. Returns a reason for each thing that has no room."""
@@ -116,14 +89,14 @@ class TileLoads:
                                         "from Dram", attribute="matrix_tiles",
                                needed=self.config.matrix_tiles - room + one.count, available=self.config.matrix_tiles)]
         for k, instruction in enumerate(self._program.instructions):
-            if _builds(instruction):
+            if builds(instruction):
                 one = next(one for one in self._matrices.values() if one.holds(instruction.a))
                 self._places[k] = one.home + instruction.a - one.first
-        self._schedule(items_of(self._program.instructions, self._matrices), 0)
+        self.schedule(items_of(self.config, self._program.instructions, self._matrices))
         self._rewrite(base)
         return []
 
-    def _schedule(self, items: Sequence[TileUse | Loop], start: int):
+    def schedule(self, items: Sequence[TileUse | Loop], start: int = 0):
         """Choose tiles, and places of loads, for a part of the program that begins at an index."""
         recent = [start] * AHEAD  # indices of the last products for which something was loaded
         for item in items:
@@ -132,7 +105,7 @@ class TileLoads:
             needed = sum(matrix.count for matrix in matrices)
             if isinstance(item, Loop) and needed > self._rest.end - self._rest.first:
                 self._rest.held.clear()
-                self._schedule(item.items, item.first + 1)
+                self.schedule(item.items, item.first + 1)
                 self._rest.held.clear()
                 recent = [item.end] * AHEAD
                 continue
@@ -142,8 +115,8 @@ class TileLoads:
             for matrix in missing:
                 at, free = self._rest.take(matrix, needed)
                 needed -= matrix.count
-                earliest = max(recent[0], free, self._loads[-1][0] if self._loads else 0)
-                self._loads.append((min(earliest, before), matrix, at))
+                earliest = max(recent[0], free, self.loads[-1].before if self.loads else 0)
+                self.loads.append(Load(min(earliest, before), matrix, at))
                 self._rest.held[matrix] = at, 0
             if missing:
                 recent = [*recent[1:], before]
@@ -165,13 +138,13 @@ class TileLoads:
     def _rewrite(self, base: int | None):
         """Write the program anew, with loads between its chains."""
         old, counts = self._program.instructions, list(registers_before(self._program.instructions))
-        loads, index, origin = list(self._loads), [], None
+        loads, index, origin = list(self.loads), [], None
         new: list[Instruction] = []
         for k, instruction in enumerate(old):
             if instruction.op in (Op.LOOP, Op.END_LOOP):
                 origin = None
             here = []
-            while loads and loads[0][0] == k:
+            while loads and loads[0].before == k:
                 here.append(loads.pop(0))
             if here:
                 made, origin = self._chains(here, counts[k], base, origin)
@@ -186,17 +159,17 @@ class TileLoads:
         """The instructions of loads. Registers hold afterwards what they held before, where that is known.
 
         Args:
-            known:  Values of `_COUNTS`, or None.
+            known:  Values of `COUNTS`, or None.
             origin: Value of the base register, or None.
         """
-        made, now = [], dict(zip(_COUNTS, known, strict=True))
+        made, now = [], dict(zip(COUNTS, known, strict=True))
 
         def set_register(register, value):
             if now[register] != value:
                 made.append(Instruction(op=Op.S_WR, mem=register, a=value))
                 now[register] = value
 
-        for _, matrix, at in loads:
+        for matrix, at in ((load.matrix, load.at) for load in loads):
             set_register(Reg.ITERATIONS, matrix.count)
             if now[Reg.ITERATIONS_X] is None or matrix.count % now[Reg.ITERATIONS_X]:
                 set_register(Reg.ITERATIONS_X, 1)
@@ -210,93 +183,58 @@ class TileLoads:
                 Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=at, integer=int(matrix.integer),
                             diagonal=int(matrix.diagonal)),
                 Instruction(op=Op.END_CHAIN)]
-        for register, value in zip(_COUNTS, known, strict=True):
+        for register, value in zip(COUNTS, known, strict=True):
             if value is not None:
                 set_register(register, value)
         return made, origin
 
 
-def demand(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> dict[int, tuple[int, int]]:
-    """How often each matrix is needed in an inference, and the iterations of its products, which hide a load.
-
-    A matrix inside a loop is needed in each pass, and at least twice: the host says how many time steps there are.
-    """
-    found, counts = {}, list(registers_before(program))
-
-    def walk(items, passes):
-        for item in items:
-            if isinstance(item, Loop):
-                walk(item.items, passes * max(2, program[item.first].a))
-            else:
-                often, work = found.get(item.matrix.first, (0, 0))
-                found[item.matrix.first] = max(often, passes), work + (counts[item.at][0] or 1)
-
-    walk(items_of(program, matrices), 1)
-    return found
+def _estimate(build: ModelBuild, matrices: Sequence[Matrix], items: Sequence[TileUse | Loop],
+              resident: set[int]) -> int | None:
+    """Clock cycles of the products of a program if some matrices stay; None where the others have no room."""
+    placed = _placed(matrices, resident | {one.first for one in matrices if one.built})
+    home = sum(one.count for one in placed if one.home is not None)
+    if home + max((one.count for one in placed if one.home is None), default=0) > build.config.matrix_tiles:
+        return None
+    by_first = {one.first: one for one in placed}
+    loads = TileLoads(build.config, build.program, placed, home)
+    items = [_renamed(item, by_first) for item in items]
+    loads.schedule(items)
+    times = LoadTimes(build.config, loads.loads)
+    times.run(items)
+    return times.ended
 
 
-def items_of(program: Sequence[Instruction], matrices: dict[int, Matrix]) -> list[TileUse | Loop]:
-    """The products and loops of a program, in order.
-
-    Args:
-        matrices: Each matrix by its first tile, as the products name it.
-    """
-    levels: list[tuple[int, list[TileUse | Loop]]] = [(0, [])]
-    for k, instruction in enumerate(program):
-        match instruction.op:
-            case Op.LOOP:
-                levels.append((k, []))
-            case Op.END_LOOP:
-                first, items = levels.pop()
-                levels[-1][1].append(Loop(first, k + 1, tuple(items)))
-            case Op.MV_MUL:
-                end = next(j for j in range(k, len(program)) if program[j].op == Op.END_CHAIN) + 1
-                levels[-1][1].append(TileUse(k, end, matrices[instruction.a]))
-    return levels[0][1]
+def _renamed(item: TileUse | Loop, matrices: dict[int, Matrix]) -> TileUse | Loop:
+    """A part of a program whose products name matrices as they are placed."""
+    if isinstance(item, Loop):
+        return replace(item, items=tuple(_renamed(one, matrices) for one in item.items))
+    return replace(item, matrix=matrices[item.matrix.first])
 
 
-def registers_before(program: Sequence[Instruction]) -> Iterator[tuple[int | None, ...]]:
-    """Values of Iterations and IterationsX before each instruction; None where they depend on the pass of a loop.
-
-    Chains that need such a value write it first.
-    """
-    now = dict.fromkeys(_COUNTS, 1)
-    for k, instruction in enumerate(program):
-        if instruction.op == Op.LOOP:
-            depth, end = 1, k
-            while depth:
-                end += 1
-                depth += {Op.LOOP: 1, Op.END_LOOP: -1}.get(program[end].op, 0)
-            inside = program[k:end]
-            before = dict(now)
-            for register in _COUNTS:
-                last = [one.a for one in inside if one.op == Op.S_WR and one.mem == register][-1:]
-                if last and last[0] != now[register]:
-                    now[register] = None
-            yield tuple(before.values())
-            continue
-        yield tuple(now.values())
-        if instruction.op == Op.S_WR and instruction.mem in _COUNTS:
-            now[Reg(instruction.mem)] = instruction.a
-
-
-def _builds(instruction: Instruction) -> bool:
-    """Whether an instruction writes tiles of what the program computes."""
-    return instruction.op == Op.M_WR
-
-
-def load_tiles(build: ModelBuild):
-    """Let a program load the tiles that MatrixRf does not hold; what has no room joins the shortages of the build."""
-    config, program = build.config, build.program.instructions
-    made = [instruction.a for instruction in program if _builds(instruction)]
-    matrices = [replace(matrix, built=any(map(matrix.holds, made))) for matrix in build.matrices()]
-    by_first = {matrix.first: matrix for matrix in matrices}
-    resident = choose_residents(config, matrices, demand(program, by_first))
+def _placed(matrices: Sequence[Matrix], resident: set[int]) -> list[Matrix]:
+    """Matrices with their places in MatrixRf, if they stay there, or in Dram."""
     placed, home, address = [], 0, 0
     for matrix in matrices:
         stays = matrix.first in resident
         placed.append(replace(matrix, home=home if stays else None, address=0 if stays else address))
         home, address = home + matrix.count * stays, address + matrix.words * (not stays)
+    return placed
+
+
+def load_tiles(build: ModelBuild):
+    """Let a program load the tiles that MatrixRf does not hold; what has no room joins the shortages of the build."""
+    config, program = build.config, build.program.instructions
+    made = [instruction.a for instruction in program if builds(instruction)]
+    matrices = [replace(matrix, built=any(map(matrix.holds, made))) for matrix in build.matrices()]
+    by_first = {matrix.first: matrix for matrix in matrices}
+    items = items_of(config, program, by_first)
+    resident = quickest(config, matrices, choose_residents(config, matrices, demand(config, program, by_first)),
+                        partial(_estimate, build, matrices, items))
+    resident |= {one.first for one in matrices if one.built}
+    placed = _placed(matrices, resident)
+    home = sum(one.count for one in placed if one.home is not None)
+    address = sum(one.words for one in placed if one.home is None)
     if address > config.dram_words:
         build.shortages.append(Reason(
             sentence=f"Dram needs {address} words for tiles and has {config.dram_words}, "

@@ -4,6 +4,7 @@ A chain computes the product, applies the constants of the layer's arithmetic, a
 """
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 from concord.compiler.emit.chains import OpenChain
@@ -258,7 +259,8 @@ def cut(config: Config, kernel: Kernel, average: bool = False,
     while first < len(seen):
         last = first + 1
         group = seen[last][0] - seen[first][0] if last < len(seen) else 0
-        most = limit if tiles is None else min(limit, max(1, tiles // (seen[first][1] - seen[first][0])))
+        row = (seen[first][1] - seen[first][0]) * prod(kernel.window.size)
+        most = limit if tiles is None else min(limit, max(1, tiles // row))
         while last < len(seen) and last - first < most and _follows(seen, first, last, group):
             last += 1
         group = group if last - first > 1 else 0

@@ -69,8 +69,8 @@ class SumKind(CompiledKind):
         else:
             fused = _fused(network, node, anchor)
             demands.sinks[anchor.name].followed = True
-        view = demands.numbers_of(other, OPERAND_MEMORIES[node.layer.operation.stage][fused or 0])
-        demands.readings[node.name] = Reading(view=view, anchor=anchor, fused=fused)
+        view, far = demands.operand(other, OPERAND_MEMORIES[node.layer.operation.stage][fused or 0])
+        demands.readings[node.name] = Reading(view=view, far=far, anchor=anchor, fused=fused)
 
     def plan(self, planner: Planner, node):
         anchor = planner.demands.readings[node.name].anchor
@@ -192,6 +192,7 @@ class PoolKind(CompiledKind):
         for source, target in reading.pools:
             chain = OpenChain(source=self._source(config, node, source, target.codes))
             chain.write(target)
+            planner.bring(chain)
             planner.begin_pass(node.value)
             planner.append(node, chain)
         if not reading.pools:

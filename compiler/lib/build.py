@@ -83,7 +83,7 @@ class Allocator:
     def shortages(self, *, without: Sequence[Mem] = ()) -> list[Reason]:
         """A reason for each memory that is too small, but some."""
         found = []
-        for mem in (mem for mem in FILLED if mem not in without):
+        for mem in (mem for mem in (*FILLED, Mem.DRAM) if mem not in without):
             available, used = depth(self._config, mem), self._next[mem]
             if used > available:
                 largest, count = max(self._names[mem], key=lambda item: item[1])
@@ -103,11 +103,12 @@ class ModelBuild:
         real:   Layers by name with the numbers that fill the memories, where these are not those of the model: float64
             in full precision. All else is decided by the layers of the model, so that the program is the same.
         loads:  Number of products that fit MatrixRf at once, as tiles are loaded from Dram; 0 where none are.
+        far:    Names of tensors that lie in Dram.
     """
 
     def __init__(self, config: Config, *, short: bool = False, real: Mapping[str, Layer] | None = None,
-                 loads: int = 0):
-        self.config, self.short, self.loads = config, short, loads
+                 loads: int = 0, far: frozenset[str] = frozenset()):
+        self.config, self.short, self.loads, self.far = config, short, loads, far
         self.program = ProgramBuilder()
         self.allocator = Allocator(config, real=real is not None)
         self._real = None if real is None else dict(real)
@@ -181,10 +182,15 @@ class ModelBuild:
         """Number of words, entries or tiles of a memory in use."""
         outside = [matrix for matrix in self._placed.values() if matrix.home is None]
         if mem is Mem.DRAM:
-            return sum(matrix.words for matrix in outside)
+            return max(self.allocator.used(mem), sum(matrix.words for matrix in outside))
         if mem is Mem.MATRIX_RF and outside:
             return min(self.config.matrix_tiles, self.allocator.used(mem))
         return self.allocator.used(mem)
+
+    def reserve_tiles(self):
+        """Let the tensors in Dram lie after the tiles, of which there are no more than those of all matrices."""
+        if self.loads and self.far:
+            self.allocator.take(Mem.DRAM, sum(matrix.words for matrix in self.matrices()), "tiles")
 
     def place_matrices(self, matrices: Sequence[Matrix]):
         """Say where matrices lie: MatrixRf begins with those that have a home there, Dram with all others."""

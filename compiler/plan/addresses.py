@@ -49,7 +49,8 @@ def choose_memories(config: Config, demands: Demands):
     for node in network.nodes:
         parts = node.sources if isinstance(node.layer, Concat) else ()
         first[node.name] = min([order[node.name], *(first[part.name] for part in parts)])
-    for numbers in sorted(demands.numbers, key=lambda one: (one.buffer.mem is None, -one.buffer.size)):
+    near = [one for one in demands.numbers if one.buffer.mem is not Mem.DRAM]
+    for numbers in sorted(near, key=lambda one: (one.buffer.mem is None, -one.buffer.size)):
         name, buffer = numbers.value.name, numbers.buffer
         taken = {view.buffer.mem for view in demands.sinks[name].numbers}
         last = max((order[node.name] for node, _ in network.consumers(numbers.value)), default=order[name])
@@ -63,19 +64,20 @@ def choose_memories(config: Config, demands: Demands):
 
 
 def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[LayerPass]) -> list[Reason]:
-    """Give addresses to all numbers in vector memories, and to each pass the rows of its strips.
+    """Give addresses to all numbers in vector memories and in Dram, and to each pass the rows of its strips.
 
     Returns:
         A reason for each strip for which there is no room.
     """
-    found, placed = [], {mem: [] for mem in VRFS}
-    starts = {mem: allocator.used(mem) for mem in VRFS}
-    for mem in VRFS:
+    memories = (*VRFS, *[Mem.DRAM] * bool(demands.far))
+    found, placed = [], {mem: [] for mem in memories}
+    starts = {mem: allocator.used(mem) for mem in memories}
+    for mem in memories:
         moving = [one.buffer for one in demands.numbers if one.buffer.mem == mem and not one.buffer.kept]
         place(moving, starts[mem], placed[mem])
     for made in passes:
         found += _place_strips(config, made, starts, placed)
-    for mem in VRFS:
+    for mem in memories:
         end = _end(placed[mem])
         if end > allocator.used(mem):
             largest = max(placed[mem], key=lambda buffer: buffer.size)

@@ -3,6 +3,7 @@
 Demands are collected from the last layer to the first one, so that a layer knows all of them when it is compiled.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
@@ -12,7 +13,7 @@ from concord.compiler.graph.nodes import PlannedNode, TensorCodes, Value
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.joins import Add, Concat
 from concord.net.model import INPUT
-from concord.spec.isa.memories import Mem
+from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.machine.config import Config
 
 
@@ -43,6 +44,7 @@ class Reading:
         pools:  Pairs of the codes that a maximum reads, and those that it writes.
         view:   Numbers that a maximum, a sum or a loop over time steps reads; those that a backward loop makes; the
             words that a product or a recurrent layer reads. None where they come from NetQ.
+        far:    Numbers in Dram, which strips of `view` bring to the memory of the operand; None where it holds them.
         anchor: The term of a sum that is computed last; the sum follows in the same pass, unless it is a concatenation.
         fused:  The MFU that adds the other term, in the chain of the anchor; None where the sum has its own chain.
     """
@@ -51,6 +53,7 @@ class Reading:
     map: CodeMap | None = None
     pools: tuple[tuple[CodeMap, CodesView], ...] = ()
     view: NumbersView | None = None
+    far: NumbersView | None = None
     anchor: Value | None = None
     fused: int | None = None
 
@@ -62,21 +65,25 @@ class Demands:
         config:  Configuration of the machine.
         network: The network.
         most_tiles: Most tiles of a product, see `tiling.parts`.
+        far:     Names of tensors that lie in Dram as numbers; each reader brings them near before it reads them.
 
     Attributes:
         sinks:    Where each tensor is to be written, by its name.
         readings: How each layer reads its source, by its name.
         maps:     All maps in VectorRf.
-        numbers:  All numbers in vector memories.
+        numbers:  All numbers in vector memories, and in Dram.
+        brought:  The numbers in Dram from which the codes of maps are made, which only their reader needs.
         whole_vectors: Whether the input must come in whole native vectors, since a product reads it from NetQ.
     """
 
-    def __init__(self, config: Config, network: PlannedNetwork, most_tiles: int | None = None):
-        self.config, self.network, self.most_tiles = config, network, most_tiles
+    def __init__(self, config: Config, network: PlannedNetwork, most_tiles: int | None = None,
+                 far: Collection[str] = ()):
+        self.config, self.network, self.most_tiles, self.far = config, network, most_tiles, far
         self.sinks = {node.name: Sinks() for node in network.nodes}
         self.readings: dict[str, Reading] = {}
         self.maps: list[CodeMap] = []
         self.numbers: list[TensorNumbers] = []
+        self.brought: dict[CodeMap, NumbersView] = {}
         self.whole_vectors = False
         for node in network.results:
             if isinstance(node.layer, Concat):
@@ -109,6 +116,8 @@ class Demands:
 
     def codes_of(self, value: Value, codes: TensorCodes, window: Window, apart: bool) -> CodeMap:
         """A map of a tensor's codes; one that another layer needs serves too if its codes are alike."""
+        if value.name in self.far:
+            return self._brought(value, codes, window, apart)
         found = next((view.map for view in self.sinks[value.name].codes if view.map.value is value
                       and view.map.codes.alike(codes) and view.map.codes.borders_agree(codes)), None)
         if found is None:
@@ -119,6 +128,24 @@ class Demands:
             found.codes = codes
         found.read_by(window, apart)
         return found
+
+    def _brought(self, value: Value, codes: TensorCodes, window: Window, apart: bool) -> CodeMap:
+        """A map for one reader of a tensor that lies in Dram."""
+        one = CodeMap.of(self.config, value, codes)
+        one.read_by(window, apart)
+        self.maps.append(one)
+        self.brought[one] = self.numbers_of(value, Mem.DRAM)
+        return one
+
+    def operand(self, value: Value, mem: Mem) -> tuple[NumbersView, NumbersView | None]:
+        """The numbers of a tensor in the memory of an operand, and those in Dram that strips of them come from, if any.
+        """
+        if value.name not in self.far:
+            return self.numbers_of(value, mem), None
+        buffer = Buffer(mem=mem, name=f"{value.name or 'network input'}, strip of operands")
+        strip = TensorNumbers(value=value, buffer=buffer, words=self.config.words_of(value.lanes), strip=True,
+                              avoid=frozenset(VRFS) - {mem})
+        return NumbersView(numbers=strip), self.numbers_of(value, Mem.DRAM)
 
     def numbers_of(self, value: Value, mem: Mem | None = None) -> NumbersView:
         """The numbers of a tensor in a memory, or in any one."""
@@ -146,8 +173,9 @@ class Demands:
         for numbers in [numbers for numbers in self.numbers if numbers.buffer.mem is None]:
             views = self.sinks[numbers.value.name].numbers
             other = next((view.numbers for view in views if view.numbers.value is numbers.value
-                          and view.buffer.mem is not None), None)
+                          and view.numbers.words == numbers.words and view.buffer.mem not in (None, Mem.DRAM)), None)
             if other is not None:
+                other.buffer.align = max(other.buffer.align, numbers.buffer.align)
                 numbers.buffer = other.buffer
                 self.numbers.remove(numbers)
                 views[:] = [view for view in views if view.numbers is not numbers]

@@ -112,8 +112,29 @@ class Planner:
 
     def begin(self, node: PlannedNode, chain: OpenChain, parts: tuple[RowPart, ...] | None = None):
         """Begin a pass with the chain that computes a tensor."""
+        self.bring(chain)
         self.begin_pass(node.value)
         self.complete(node, chain, parts)
+
+    def bring(self, chain: OpenChain):
+        """Make a pass that brings codes to VectorRf if a chain reads those of a tensor in Dram."""
+        one = getattr(chain.source, "map", None)
+        if one in self.demands.brought:
+            maker = self.demands.network.maker(one.value)
+            self.begin_pass(one.value)
+            again = OpenChain(source=FromNumbers(view=self.demands.brought[one]))
+            self._encode(maker, again, CodesView(codes=one.codes, map=one))
+            self.append(maker, again)
+
+    def _operand(self, node: PlannedNode) -> NumbersView:
+        """The operand of a sum or product; of numbers in Dram, a strip, which the present pass brings."""
+        reading = self.demands.readings[node.name]
+        if reading.far is not None:
+            self.passes[-1].strips.append(reading.view.numbers)
+            chain = OpenChain(source=FromNumbers(view=reading.far))
+            chain.write(reading.view)
+            self.append(node, chain)
+        return reading.view
 
     def append(self, node: PlannedNode, chain: OpenChain, parts: tuple[RowPart, ...] | None = None,
                layer: str | None = None):
@@ -144,7 +165,7 @@ class Planner:
         fused = self.demands.readings[adds[0].name].fused if adds else None
         if fused is not None:
             add = adds[0]
-            chain.apply(add.layer.operation, fused, self.demands.readings[add.name].view)
+            chain.apply(add.layer.operation, fused, self._operand(add))
             chain.activate(add.activation)
             self.complete(add, chain, parts or (RowPart(row=0, rows=node.value.lanes),))
             return
@@ -190,7 +211,7 @@ class Planner:
     def add(self, add: PlannedNode, view: NumbersView):
         """Plan a sum or product as a chain of its own, whose source is its anchor."""
         chain = OpenChain(source=FromNumbers(view=view))
-        chain.apply(add.layer.operation, 0, self.demands.readings[add.name].view)
+        chain.apply(add.layer.operation, 0, self._operand(add))
         chain.activate(add.activation)
         self.complete(add, chain)
 
@@ -244,7 +265,7 @@ def _in_pieces(chain: OpenChain, value: Value, parts: tuple[RowPart, ...] | None
 def _write_numbers(chain: OpenChain, views: list[NumbersView]) -> list[NumbersView]:
     """Write numbers to the memories that one chain can write; returns those that it writes."""
     written = []
-    for view in views:
+    for view in sorted(views, key=lambda view: view.buffer.mem is Mem.DRAM):  # later chains read the first one
         if (view.numbers.value.in_words or chain.takes(view)) and chain.may_write(view.buffer.mem):
             chain.write(view)
             written.append(view)

@@ -19,6 +19,8 @@ from concord.spec.machine.config import Config
 
 #: Numbers of strips of passes that run together, in the order in which they are tried.
 STREAMED = (4, 8, 16, 32)
+#: Fewest strips of passes that run together and compute no row twice.
+_ONCE = 8
 #: Number of strips of a pass that writes over its source: more save more space, and need more instructions.
 _STRIPS = 8
 
@@ -101,7 +103,7 @@ class EntryRoom:
         if self.end() > self._config.vector_rf:
             self._slide()
         if self.end() > self._config.vector_rf:
-            self._stream()
+            spacious = dict.fromkeys(self._maps, self._stream())
         limit = max(self.end(), self._config.vector_rf)
         for one in sorted(self._maps, key=lambda one: -loose[one]):
             if loose[one]:
@@ -117,22 +119,66 @@ class EntryRoom:
         over = {slide.made for slide in self.kept}
         self.kept = [slide for slide in slides_of(self._passes) if slide.made in over] if over else []
 
-    def _stream(self):
-        """Hold strips of the largest maps, as many as are needed, in as few strips as suffice."""
-        slides = self.kept
-        for strips in STREAMED:
+    def _stream(self) -> bool:
+        """Hold strips of some maps, so that as few rows as possible are computed twice, and few banks have conflicts.
+
+        Returns:
+            Whether maps are arranged without conflicts of banks.
+        """
+        slides, trials = self.kept, []
+        for spacious, strips in product((False, True), STREAMED):
+            self._hold([], 1)
+            self._arrange(dict.fromkeys(self._maps, spacious))
             chosen: list[CodeMap] = []
             for one in candidates(self._passes):
-                self._hold([*chosen, one], strips)
-                if all(stream.legal for stream in self.streams):
+                if self._suffices([*chosen, one], strips):
+                    cost, *trial = self._loosened([*chosen, one], strips)
+                    trials.append((cost + sum(_clashes(self._config, one) for one in self._maps), spacious, *trial))
+                    break
+                if self._legal:
                     chosen.append(one)
-                    if self.end() <= self._config.vector_rf:
-                        return
-        self._hold([], 1)
-        self.kept = slides
+        _, spacious, chosen, rows = min(trials, key=lambda trial: trial[0], default=(0, False, [], 1))
+        self._arrange(dict.fromkeys(self._maps, spacious))
+        self._hold(chosen, rows)
+        if not trials:
+            self.kept = slides
         self.end()
+        return spacious
 
-    def _hold(self, chosen: list[CodeMap], strips: int):
+    @property
+    def _legal(self) -> bool:
+        """Whether all streams can run."""
+        return all(stream.legal for stream in self.streams)
+
+    def _suffices(self, chosen: list[CodeMap], strips: int | dict[LayerPass, int]) -> bool:
+        """Whether the maps fit if strips of some of them are held."""
+        self._hold(chosen, strips)
+        return self._legal and self.end() <= self._config.vector_rf
+
+    def _loosened(self, chosen: list[CodeMap], strips: int) -> tuple[int, list[CodeMap], dict[LayerPass, int]]:
+        """Hold strips of fewer maps, and longer ones, as far as all still fit.
+
+        Returns:
+            Words that are computed twice, the maps, and the rows of each stream by its last pass.
+        """
+        for one in reversed(chosen):
+            fewer = [other for other in chosen if other is not one]
+            if self._suffices(fewer, strips):
+                chosen = fewer
+        self._hold(chosen, strips)
+        rows = {stream.passes[-1]: stream.rows for stream in self.streams}
+        once = {stream.passes[-1] for stream in self.streams if not stream.twice(self._config)}
+        for last in sorted(rows, key=lambda last: -last.value.pixels):
+            # Strips without rows in common overlap with those before and after, so that there should be some.
+            fewest = _ONCE if last in once else 1
+            for count in _lengths(last.value.shape[1], fewest):
+                if count > rows[last] and self._suffices(chosen, rows | {last: count}):
+                    rows[last] = count
+                    break
+        self._hold(chosen, rows)
+        return sum(stream.twice(self._config) for stream in self.streams), chosen, rows
+
+    def _hold(self, chosen: list[CodeMap], strips: int | dict[LayerPass, int]):
         """Hold strips of some maps only; other passes may write over their source."""
         self.streams = streams_of(self._passes, chosen, strips)
         for one in self._maps:
@@ -143,14 +189,23 @@ class EntryRoom:
             one.arrange(one.step, one.pitch)
         set_lifetimes(self._passes, self.streams)
         self.kept = []
-        if self.end() > self._config.vector_rf:
+        if self.end() > self._config.vector_rf >= self._least():
             self._slide()
+
+    def _least(self) -> int:
+        """Entries that all maps need at least, whichever passes write over their source."""
+        saved = {slide.made.time: slide.saved for slide in slides_of(self._passes)}
+        return max(self._live(time) - saved.get(time, 0) for time in range(len(self._passes)))
+
+    def _live(self, time: int) -> int:
+        """Entries of all maps in use during a pass."""
+        return sum(buffer.size for buffer in self._buffers if buffer.first <= time <= buffer.last)
 
     def _slide(self):
         """Choose the passes that write over their source: as few as suffice, or those with which maps need least."""
         streamed = {made for stream in self.streams for made in stream.passes}
-        slides = sorted((slide for slide in slides_of(self._passes) if slide.made not in streamed),
-                        key=lambda slide: -slide.saved)
+        slides = sorted((slide for slide in slides_of(self._passes) if slide.made not in streamed and (
+            not self.streams or self._live(slide.made.time) > self._config.vector_rf)), key=lambda slide: -slide.saved)
         trials = [self._grown(slides), self._pruned(slides)]
         self.kept = min(trials, key=self._end_with)
         self.kept = self._pruned(self.kept)
@@ -175,6 +230,11 @@ class EntryRoom:
         """The number of entries that all maps need with these slides."""
         self.kept = slides
         return self.end()
+
+
+def _lengths(rows: int, fewest: int) -> list[int]:
+    """Rows of a strip, the most first, for each number of strips from the fewest one on."""
+    return sorted({-(-rows // strips) for strips in range(fewest, rows + 1)}, reverse=True)
 
 
 def _clashes(config: Config, one: CodeMap) -> int:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concord.compiler.emit.passes import LayerPass
-from concord.compiler.emit.sources import FromPlace
+from concord.compiler.emit.sources import FromNumbers, FromPlace
 from concord.compiler.emit.storage import Buffer, CodeMap
 from concord.compiler.lib.program import NET
 from concord.net.arithmetic.windows import Window
+from concord.spec.isa.memories import Mem
+from concord.spec.machine.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -46,6 +48,12 @@ class PassStream:
             self._take_all(found)
         return found
 
+    def entered(self, number: int) -> tuple[int, int]:
+        """The rows of the network's input [first, stop) that a strip needs and those before do not, see `feeder`."""
+        ends = [strip[0][1] for strip in self.strips()]
+        ends[-1] = self._rows
+        return max([0, *ends[:number]]), max(ends[:number + 1])
+
     @property
     def _from_net(self) -> bool:
         """Whether the host sends the rows of the first map."""
@@ -71,6 +79,16 @@ class PassStream:
         for index, one in enumerate(self.maps):
             one.held = max(high - low for low, high in (ranges[index] for ranges in self.strips()))
 
+    def twice(self, config: Config) -> int:
+        """Words that are computed a second time."""
+        found = 0
+        for index, one in enumerate(self.maps):
+            _, rows, columns = one.value.shape
+            made = sum(min(high, rows) - max(low, 0) for low, high in (strip[index] for strip in self.strips())
+                       if low < high)
+            found += (made - rows) * columns * config.words_of(one.value.lanes)
+        return found
+
     @property
     def legal(self) -> bool:
         """Whether the host need not send any row twice."""
@@ -78,6 +96,23 @@ class PassStream:
             return True
         ranges = [strip[0] for strip in self.strips()]
         return all(high <= low for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False))
+
+
+def brings(stream: PassStream) -> bool:
+    """Whether the first pass of a stream brings numbers from Dram."""
+    source = stream.passes[0].chains[0].chain.source
+    return isinstance(source, FromNumbers) and source.view.buffer.mem is Mem.DRAM
+
+
+def feeder(stream: PassStream, passes: Sequence[LayerPass]) -> LayerPass | None:
+    """The pass that does nothing but bring the network's input to Dram, from where a stream reads it, or None."""
+    before = stream.passes[0].time - 1
+    if before < 0 or not brings(stream):
+        return None
+    made, source = passes[before], stream.passes[0].chains[0].chain.source
+    targets = [target.buffer if target else None for target in made.targets()]
+    only = targets == [source.view.buffer] and len(made.chains) == 1
+    return made if only and made.chains[0].chain.source == FromPlace(place=NET) else None
 
 
 def window_of(made: LayerPass, one: CodeMap) -> Window:
@@ -105,15 +140,20 @@ def candidates(passes: Sequence[LayerPass]) -> list[CodeMap]:
     return sorted(found, key=lambda one: -one.buffer.size)
 
 
-def streams_of(passes: Sequence[LayerPass], maps: Sequence[CodeMap], strips: int) -> list[PassStream]:
-    """The streams in which strips of these maps are held."""
+def streams_of(passes: Sequence[LayerPass], maps: Sequence[CodeMap],
+               strips: int | dict[LayerPass, int]) -> list[PassStream]:
+    """The streams in which strips of these maps are held.
+
+    Args:
+        strips: Number of strips of all of them, or rows of a strip of the last pass of each.
+    """
     found, together = [], []
     for made in passes:
         written = [one for one in made.written() if one in maps]
         together.append((made, written))
         if not written:
             if len(together) > 1:
-                rows = -(-made.value.shape[1] // strips)
+                rows = -(-made.value.shape[1] // strips) if isinstance(strips, int) else strips[made]
                 found.append(PassStream(passes=tuple(one for one, _ in together),
                                         maps=tuple(written[0] for _, written in together[:-1]), rows=rows))
             together = []
