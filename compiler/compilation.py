@@ -155,6 +155,8 @@ class Compilation:
         if brought and number == 0:
             self._emit_strip(stream, 0, 0, ranges[0])
         for index in range(int(brought), len(stream.passes)):
+            if brought and index == 1:
+                stream.maps[0].origin = ranges[0][0]
             self._emit_strip(stream, number, index, ranges[index])
             if brought and index == 1 and number + 1 < len(strips):
                 self._emit_strip(stream, number + 1, 0, strips[number + 1][0])

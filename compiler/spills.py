@@ -13,7 +13,6 @@ from concord.compiler.plan.demands import Demands
 from concord.spec.isa.memories import VRFS, Mem, depth
 from concord.spec.machine.config import Config
 
-
 Plan = tuple[ModelBuild, Compilation]
 
 
