@@ -13,11 +13,11 @@ from pathlib import Path
 from concord.handover import floorplan
 from concord.handover.floorplan import fix_blocks
 from concord.handover.place import ECPPACK, NEXTPNR, PLACERS, ROUTERS, Placed, nextpnr_version, pack, place, tool
-from concord.hw.board_top import BoardTop, clock_on
+from concord.hw.board_top import BoardTop, clock_on, modules
 from concord.hw.boards.board import Board
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.netlist import Mapping, synthesise
-from concord.hw.serial_nnp import require_no_dram
+from concord.hw.serial_nnp import require_memory
 from concord.hw.verilog import verilog
 from concord.lib.processes import workers
 from concord.spec.machine.config import Config
@@ -36,6 +36,7 @@ class Design:
         mhz:    Clock in MHz.
         placer: One of `PLACERS`.
         router: One of `ROUTERS`.
+        constraints: Places of its ports, in Lattice's format.
     """
 
     folder: Path
@@ -44,6 +45,7 @@ class Design:
     mhz: float
     placer: str = PLACERS[0]
     router: str = ROUTERS[0]
+    constraints: str = ""
 
     def file(self, seed: int, kind: str) -> Path:
         """A file of what a seed gave."""
@@ -64,13 +66,15 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     for name in NEXTPNR, ECPPACK:
         tool(name)
     config.require_hardware()
-    require_no_dram(config)
-    made = clock_on(board, clock)
-    text = verilog(BoardTop(config, board, made), "top", Ecp5())
+    require_memory(config, board.memory)
+    made = clock_on(board, clock, bool(config.dram_words))
+    text = verilog(BoardTop(config, board, made), "top", Ecp5()) + modules(config, board, made)
+    constraints = board.all_constraints(bool(config.dram_words))
     places = Path(floorplan.__file__).read_text()
-    decides = text, Mapping().recipe(), places, board.chip, board.constraints
+    decides = text, Mapping().recipe(), places, board.chip, constraints
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
-    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer, router=router)
+    return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer, router=router,
+                  constraints=constraints)
 
 
 def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
@@ -96,7 +100,7 @@ def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
             found.replace(kept)
         finally:
             shutil.rmtree(work)
-    (made.folder / "top.lpf").write_text(made.board.constraints)
+    (made.folder / "top.lpf").write_text(made.constraints)
     return kept
 
 

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.dram.axi import bus
 from concord.hw.host.serial_link import SerialLink
 from concord.hw.host.uart_receiver import UartReceiver, uart_step
 from concord.hw.host.uart_sender import UartSender
@@ -12,15 +13,23 @@ from concord.spec.machine.config import Config
 SHOWN = 22  #: Bits of the counter by which the lights show short events, and that the machine has a clock.
 
 
-def require_no_dram(config: Config) -> None:
-    """Check that a machine needs no memory outside the chip, to which a board has no port.
+def require_memory(config: Config, size: int) -> None:
+    """Check that the memory of a board is as large as the Dram of a machine.
+
+    Args:
+        config: The machine.
+        size:   Bytes of that memory; 0 where the board has none.
 
     Raises:
-        ValueError: the machine has Dram.
+        ValueError: it is too small.
     """
-    if config.dram_words:
-        raise ValueError(f"a board has no memory for this machine's {config.dram_words:,} words of Dram: choose a "
-                         "machine whose dram_words is 0")
+    word, words = 2 * config.mfu_lanes, config.dram_words
+    if words and not size:
+        raise ValueError(f"a board has no memory for this machine's {words:,} words of Dram: choose a machine whose "
+                         "dram_words is 0")
+    if words * word > size:
+        raise ValueError(f"this machine's {words:,} words of Dram are {words * word:,} bytes, and the board has a "
+                         f"memory of {size:,}: choose a machine whose dram_words is at most {size // word}")
 
 
 class SerialNNP(wiring.Component):
@@ -30,20 +39,23 @@ class SerialNNP(wiring.Component):
         config: The machine.
         clock:  Clock in MHz.
         baud:   Bits per second of the line.
+        memory: Bytes of the memory at the port of Dram; 0 where there is none.
 
     Members:
         rx: In(1), tx: Out(1). The line.
         lights: Out(8). The clock runs (blinks); a host has opened the link; a byte has come; a byte has gone; a message
             waits for the machine; the machine has a message; a frame was damaged; a register was accessed.
+        m_axi_*: The port of Dram, on machines with it.
 
     Raises:
-        ValueError: the machine has Dram.
+        ValueError: the memory is too small for the machine.
     """
 
-    def __init__(self, config: Config, clock: float, baud: int = 3_000_000):
-        require_no_dram(config)
+    def __init__(self, config: Config, clock: float, baud: int = 3_000_000, memory: int = 0):
+        require_memory(config, memory)
         self.config, self.step = config, uart_step(clock, baud)
-        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "lights": Out(8)})
+        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "lights": Out(8),
+                          **(bus(config) if config.dram_words else {})})
 
     def elaborate(self, platform):
         m = Module()
@@ -58,6 +70,9 @@ class SerialNNP(wiring.Component):
             nnp.s_axis_tdata.eq(to.p.data), nnp.s_axis_tlast.eq(to.p.last), nnp.s_axis_tvalid.eq(to.valid),
             to.ready.eq(nnp.s_axis_tready), of.p.data.eq(nnp.m_axis_tdata), of.p.last.eq(nnp.m_axis_tlast),
             of.valid.eq(nnp.m_axis_tvalid), nnp.m_axis_tready.eq(of.ready)]
+        for name, member in (bus(self.config) if self.config.dram_words else {}).items():
+            ours, theirs = getattr(self, name), getattr(nnp, name)
+            m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)
         self._access(m, nnp, link)
 
         time = Signal(SHOWN + 3)

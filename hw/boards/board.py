@@ -1,8 +1,10 @@
-"""A board with an ECP5, as a TOML file describes it: chip, clock and pins."""
+"""A board with an ECP5, as a TOML file describes it: chip, clock, pins, and an SDRAM if it has one."""
 
 import tomllib
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
+
+from concord.hw.boards.sdram_pins import SdramPins
 
 DEVICES = {"12k": 24_288, "25k": 24_288, "45k": 43_848, "85k": 83_640}  #: Lookup tables, by nextpnr's names of chips.
 FOLDER = Path(__file__).parent
@@ -41,6 +43,7 @@ class Board:
         baud:    Bits per second of the serial port.
         pins:    Pins of the chip.
         loader:  Name of the board in openFPGALoader; empty if it has none.
+        sdram:   Its SDRAM; None if it has none.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Board:
     baud: int
     pins: Pins
     loader: str = ""
+    sdram: SdramPins | None = None
 
     @property
     def chip(self) -> list[str]:
@@ -58,8 +62,17 @@ class Board:
         return [f"--{self.device}", "--package", self.package, "--speed", str(self.speed)]
 
     @property
+    def memory(self) -> int:
+        """Bytes of its SDRAM; 0 if it has none."""
+        return self.sdram.described.bytes if self.sdram else 0
+
+    def all_constraints(self, dram: bool) -> str:
+        """Places of all ports of `hw.board_top.BoardTop`, in Lattice's format, for machines with or without Dram."""
+        return self.constraints + (self.sdram.constraints if self.sdram and dram else "")
+
+    @property
     def constraints(self) -> str:
-        """Places of the ports of `hw.board_top.BoardTop`, in Lattice's format."""
+        """Places of the ports of `hw.board_top.BoardTop` but those of the SDRAM, in Lattice's format."""
         pins = self.pins
         ports = {"clock": pins.clock, "rx": pins.rx, "tx": pins.tx}
         for name, several in ("lights", pins.lights), ("high", pins.high):
@@ -91,13 +104,19 @@ def find_board(place: str) -> Board:
         values = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML file: {error}") from None
-    pins = values.pop("pins", {})
-    _check(path, "", values, Board, "name", "pins")
+    pins, sdram = values.pop("pins", {}), values.pop("sdram", None)
+    _check(path, "", values, Board, "name", "pins", "sdram")
     _check(path, "pins.", pins, Pins)
-    board = Board(name=path.stem, pins=Pins(**{key: tuple(value) if isinstance(value, list) else value
-                                               for key, value in pins.items()}), **values)
+    if sdram is not None:
+        _check(path, "sdram.", sdram, SdramPins)
+    board = Board(name=path.stem, pins=Pins(**_tuples(pins)), sdram=sdram and SdramPins(**_tuples(sdram)), **values)
     _check_values(path, board)
     return board
+
+
+def _tuples(values: dict) -> dict:
+    """The values of a table, with tuples for lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
 def _check(path: Path, prefix: str, given: dict, kind: type, *others: str) -> None:
@@ -127,8 +146,10 @@ def _check_values(path: Path, board: Board) -> None:
         raise ValueError(f"{path}: pins.lights has {len(board.pins.lights)} pins, and may have 8")
     if not 9_600 <= board.baud <= 12_000_000:
         raise ValueError(f"{path}: baud is {board.baud}, and must be from 9,600 to 12,000,000")
+    if board.sdram and board.sdram.wrong():
+        raise ValueError(f"{path}: sdram.{board.sdram.wrong()}")
     used = [board.pins.clock, board.pins.rx, board.pins.tx, *board.pins.lights, *board.pins.high,
-            *filter(None, [board.pins.reset])]
+            *filter(None, [board.pins.reset]), *(board.sdram.ports.values() if board.sdram else ())]
     double = sorted({pin for pin in used if used.count(pin) > 1})
     if double:
         raise ValueError(f"{path}: pin {double[0]} has several uses")

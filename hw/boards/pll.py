@@ -42,8 +42,21 @@ def ratio(board: float, clock: float) -> Ratio:
     return max(found, key=lambda each: (each.clock, -each.before, -abs(each.clock * each.after - 600)))
 
 
-def instance(made: Ratio, clock_in: Signal, clock_out: Signal, locked: Signal) -> Instance:
-    """The cell of the loop, whose feedback is the machine's clock."""
+def instance(made: Ratio, clock_in: Signal, clock_out: Signal, locked: Signal,
+             quarter: Signal | None = None) -> Instance:
+    """The cell of the loop, whose feedback is the machine's clock.
+
+    Args:
+        made:      The dividers.
+        clock_in:  Clock of the board.
+        clock_out: Clock of the machine.
+        locked:    Whether the loop gives that clock.
+        quarter:   The machine's clock, later by a quarter of its period, where it is needed.
+    """
+    eighths = 2 * made.after  # a quarter of the period, in eighths of the oscillator's period
+    second = {} if quarter is None else {
+        "p_CLKOS_ENABLE": "ENABLED", "p_CLKOS_DIV": made.after, "p_CLKOS_CPHASE": made.after - 1 + eighths // 8,
+        "p_CLKOS_FPHASE": eighths % 8, "i_ENCLKOS": 0, "o_CLKOS": quarter}
     return Instance(
         "EHXPLLL", a_ICP_CURRENT="12", a_LPF_RESISTOR="8", a_MFG_ENABLE_FILTEROPAMP="1", a_MFG_GMCREF_SEL="2",
         p_PLLRST_ENA="DISABLED", p_INTFB_WAKE="DISABLED", p_STDBY_ENABLE="DISABLED", p_DPHASE_SOURCE="DISABLED",
@@ -51,4 +64,4 @@ def instance(made: Ratio, clock_in: Signal, clock_out: Signal, locked: Signal) -
         p_CLKI_DIV=made.before, p_CLKOP_ENABLE="ENABLED", p_CLKOP_DIV=made.after, p_CLKOP_CPHASE=made.after - 1,
         p_CLKOP_FPHASE=0, p_FEEDBK_PATH="CLKOP", p_CLKFB_DIV=made.feedback,
         i_RST=0, i_STDBY=0, i_CLKI=clock_in, o_CLKOP=clock_out, i_CLKFB=clock_out, i_PHASESEL0=0, i_PHASESEL1=0,
-        i_PHASEDIR=1, i_PHASESTEP=1, i_PHASELOADREG=1, i_PLLWAKESYNC=0, i_ENCLKOP=0, o_LOCK=locked)
+        i_PHASEDIR=1, i_PHASESTEP=1, i_PHASELOADREG=1, i_PLLWAKESYNC=0, i_ENCLKOP=0, o_LOCK=locked, **second)

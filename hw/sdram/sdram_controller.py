@@ -77,7 +77,7 @@ class SdramController(wiring.Component):
             m.d.comb += [
                 *(getattr(pads, name).eq(phase[name]) for name in HIGH), pads.a.eq(phase["address"]),
                 pads.ba.eq(phase["bank"]), pads.dq.eq(phase["wrdata"]), pads.dqm.eq(mask),
-                pads.driven.eq(phase["wrdata_en"].replicate(16))]
+                pads.released.eq((~phase["wrdata_en"]).replicate(16))]
         return m
 
     def _start(self, m, pads) -> Signal:
@@ -88,7 +88,7 @@ class SdramController(wiring.Component):
         command = Signal(Command, init=Command.NOP)
         m.d.comb += [
             ready.eq(at == end), pads.cke.eq(1), Cat(pads.we_n, pads.cas_n, pads.ras_n).eq(command),
-            pads.cs_n.eq(command == Command.NOP)]
+            pads.cs_n.eq(command == Command.NOP), pads.released.eq(-1)]
         with m.If(waited != wait):
             m.d.sync += waited.eq(waited + 1)
         with m.Elif(~ready):

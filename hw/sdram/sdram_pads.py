@@ -10,17 +10,17 @@ HIGH = ("cs_n", "ras_n", "cas_n", "we_n")  #: Wires that are 1 while nothing hap
 
 
 def pins(chip: SdramChip) -> dict[str, Member]:
-    """Wires of a chip, as the controller sees them. Each pin of DQ is driven while its bit of `driven` is on."""
+    """Wires of a chip, as the controller sees them. Each pin of DQ is driven while its bit of `released` is off."""
     return {"cke": Out(1), **{name: Out(1) for name in HIGH}, "a": Out(chip.row_bits), "ba": Out(2), "dqm": Out(2),
-            "dq": Out(16), "driven": Out(16), "read": In(16)}
+            "dq": Out(16), "released": Out(16, init=-1), "read": In(16)}
 
 
 class SdramPads(wiring.Component):
     """One register for each wire between a controller and its chip; on an ECP5, in the cell of its pin.
 
     Members:
-        cke ... driven: In. read: Out. As in `pins`, for the controller.
-        chip_cke ... chip_driven: Out. chip_read: In. The same for the chip, one cycle later.
+        cke ... released: In. read: Out. As in `pins`, for the controller.
+        chip_cke ... chip_released: Out. chip_read: In. The same for the chip, one cycle later.
     """
 
     def __init__(self, chip: SdramChip):
@@ -34,7 +34,7 @@ class SdramPads(wiring.Component):
             inside, outside = getattr(self, name), getattr(self, f"chip_{name}")
             if member.flow == In:
                 self._registered(m, platform, outside, inside, "IFS1P3DX", "CD")
-            elif name in HIGH:
+            elif name in (*HIGH, "released"):
                 self._registered(m, platform, inside, outside, "OFS1P3BX", "PD")  # begins with 1
             else:
                 self._registered(m, platform, inside, outside, "OFS1P3DX", "CD")
@@ -47,6 +47,6 @@ class SdramPads(wiring.Component):
                 m.submodules += Instance(cell, i_D=source[k], i_SP=Const(1, 1), i_SCLK=ClockSignal(),
                                          **{f"i_{clear}": Const(0, 1)}, o_Q=target[k])
             return
-        later = Signal(len(source), init=int(clear == "PD"), reset_less=True)
+        later = Signal(len(source), init=-(clear == "PD"), reset_less=True)
         m.d.sync += later.eq(source)
         m.d.comb += target.eq(later)

@@ -41,7 +41,7 @@ def add_chip(m: Module, controller: SdramController, strict: Value | None = None
     outputs = ("cke", "cs_n", "ras_n", "cas_n", "we_n", "a", "ba", "dqm")
     m.submodules.chip = Instance(
         "sdram_chip", i_clk=~ClockSignal(), **{f"i_{name}": getattr(controller, name) for name in outputs},
-        i_d=controller.dq, i_d_driven=controller.driven.any(), o_q=controller.read,
+        i_d=controller.dq, i_d_driven=~controller.released[0], o_q=controller.read,
         i_strict=Const(0, 4) if strict is None else strict,
         **{f"p_{name}": value for name, value in model_parameters(controller.chip, controller.mhz).items()})
 

@@ -7,7 +7,7 @@ from concord.campaigns.lint_machines import random_machine, warnings
 from concord.handover.integration import WAIVERS, package
 from concord.hw.cascade import Cascade
 from concord.hw.nnp import NNP
-from concord.hw.serial_nnp import require_no_dram
+from concord.hw.serial_nnp import require_memory
 from concord.hw.units import component
 from concord.spec.host.registers import Counter, Register
 from concord.spec.isa.instructions import Error
@@ -69,7 +69,16 @@ def test_a_machine_with_dram_has_a_port_to_it():
 
 def test_a_board_has_no_memory():
     with pytest.raises(ValueError, match=r"^a board has no memory for this machine's 1,000 words of Dram: choose a "):
-        require_no_dram(replace(TINY, dram_words=1000, dram_bus=8))
+        require_memory(replace(TINY, dram_words=1000, dram_bus=8), 0)
+    require_memory(TINY, 0)
+
+
+def test_a_memory_of_a_board_is_too_small():
+    config = replace(TINY, dram_words=1001, dram_bus=8)
+    require_memory(config, 4004)
+    with pytest.raises(ValueError, match="1,001 words of Dram are 4,004 bytes, and the board has a memory of 4,000: "
+                                         "choose a machine whose dram_words is at most 1000"):
+        require_memory(config, 4000)
 
 
 def test_machines_in_a_row_have_buses_of_their_own():
