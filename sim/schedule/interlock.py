@@ -25,6 +25,13 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "self.issue.p.product.valid.eq(hazards.product.valid & writes)", "new": "self.issue.p.product.valid.eq(0)"},
     {"file": "hw/schedule/entry_hazards.py", "old": "m.d.sync += self.write_room.eq(ahead <= 0)",
      "new": "m.d.sync += self.write_room.eq(1)"},
+    {"file": "hw/schedule/outside_order.py", "old": 'i.product.p.copy.eq(self.tables["tile_copies"].found)',
+     "new": "i.product.p.copy.eq(0)", "config": "vision_dram"},
+    {"file": "hw/schedule/outside_order.py", "config": "vision_dram", "new": "0",
+     "old": 'c.outside.vectors & waiting(tables["tile_loads"].found, i.finished["load"])'},
+    {"file": "hw/schedule/outside_order.py", "config": "vision_dram", "new": "0",
+     "old": 'uses["load"] & waiting(tables["tile_copies"].found, i.finished["copy"])'},
+    {"old": "y.product.valid.eq(tile_reads.valid & c.matrix)", "new": "y.product.valid.eq(0)", "config": "vision_dram"},
     {"file": "hw/schedule/entry_hazards.py", "old": "self.read_room.eq(~busy.bit_select(place, 1))",
      "new": "self.read_room.eq(1)"},
 )
@@ -181,6 +188,18 @@ def overwritten(rng: np.random.Generator) -> list:
     return list(Sequencer(CONFIG, assemble(text + "end"), [False] * CONFIG.matrix_tiles).walk())
 
 
+def tiles_meet(rng: np.random.Generator) -> list:
+    """Chains that make few tiles of vectors, load them from Dram and multiply them, and write the vectors' words."""
+    kinds = {"m_rd InitialVrf, 0\nm_wr MatrixRf, {}": 3, "m_rd Dram, 0\nm_wr MatrixRf, {}, diagonal": 2,
+             "v_rd NetQ\nmv_mul {}\nv_wr NetQ": 4, "v_rd NetQ\nv_wr InitialVrf, 0": 1, "v_rd NetQ\nv_relu0\n"
+             "v_wr InitialVrf, 0": 1, "m_rd NetQ\nm_wr MatrixRf, {}": 0.3}
+    weights = np.array(list(kinds.values()))
+    text = f"s_wr Rows, {CONFIG.native_dim}\n"
+    for kind in rng.choice(list(kinds), 60, p=weights / weights.sum()):
+        text += kind.format(rng.integers(3)) + "\nend_chain\n"
+    return list(Sequencer(CONFIG, assemble(text + "end"), [False] * CONFIG.matrix_tiles).walk())
+
+
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def keeps_the_order(dut, stall):
@@ -192,6 +211,8 @@ async def keeps_the_order(dut, stall):
         bench.put(mixed(random_chains(CONFIG, rng, 100), chains_of_entries(CONFIG, rng, 100), rng))
         for _ in range(4):
             bench.put(overwritten(rng))
+        if CONFIG.dram_words:
+            bench.put(tiles_meet(rng))
         idle = 0
         while any(bench.waiting.values()) or idle < 3:
             under_way = await bench.cycle()

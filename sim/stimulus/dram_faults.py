@@ -1,5 +1,6 @@
 """Faults in the use of Dram, as texts by the error that they cause."""
 
+from concord.sim.stimulus.tile_faults import tile_faults
 from concord.spec.isa.dram import bias_words, entries_words, tile_words
 from concord.spec.isa.instructions import LONG_BITS, Error
 
@@ -12,7 +13,9 @@ def dram_faults(generator, error: Error) -> list[str]:
 
     What runs before the fault touches the region of the generator's program alone.
     """
-    return _FAULTS[error](generator) if generator.config.dram_words and error in _FAULTS else []
+    if not generator.config.dram_words:
+        return []
+    return (_FAULTS[error](generator) if error in _FAULTS else []) + tile_faults(generator.config, error)
 
 
 def _illegal(generator):

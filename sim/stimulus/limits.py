@@ -92,6 +92,7 @@ def _outside(config: Config, beyond: int) -> list[str]:
         f"v_rd Dram, 5\nv_relu0\nv_wr Dram, {4 + beyond}\n{_OUT}",
         f"s_wr Base1, {(1 << LONG_BITS) - 2 + beyond}\ns_add Base1, 1\n",
         f"s_wr Base1, 70000\ns_add Base1, {-70000 - beyond}\n"]
+    bodies += _vectors(config, beyond)
     for integer in (False, True):
         mode = ", integer" * integer
         for diagonal in (False, True):
@@ -105,3 +106,19 @@ def _outside(config: Config, beyond: int) -> list[str]:
             bodies += [f"{there}v_rd_inc Dram, 0 + Base1, raw\nv_wr VectorRf, 0{mode}\nend_chain\n",
                        f"{there}v_rd VectorRf, 0{mode}\nv_wr_inc Dram, 0 + Base1, raw\nend_chain\n"]
     return bodies
+
+
+def _vectors(config, beyond):
+    """Bodies that make tiles of vectors, as large and as far as they may be."""
+    n, size, tiles, last = config.native_dim, config.vector_words, config.matrix_tiles, config.initial_vrf - 1
+    first = (last - size * 3 + 1) // size * size  # three native vectors before the end
+    wide = [f"s_wr Rows, {n - config.mfu_lanes + 1}\nm_rd InitialVrf, {beyond}\nm_wr MatrixRf, 0\nend_chain\n",
+            (f"s_wr Rows, {n}\ns_wr StrideX, {size + beyond}\nm_rd_inc InitialVrf, 0\nm_wr MatrixRf, 0\n"
+             "end_chain\n")] if size > 1 else []
+    return [
+        *wide, f"s_wr Rows, {n + beyond}\nm_rd InitialVrf, 0\nm_wr MatrixRf, 0\nend_chain\n",
+        f"s_wr Rows, 1\nset_iterations {n + beyond}\nm_rd InitialVrf, 0\nm_wr MatrixRf, 1, transposed\nend_chain\n",
+        (f"s_wr Rows, {n}\nset_iterations 4, 2\ns_wr StrideX, {size}\ns_wr StrideY, {size}\n"
+         f"m_rd_inc InitialVrf, {first + size * beyond}\nm_wr MatrixRf, 0\nend_chain\n"),
+        f"set_iterations 4, 2\nm_rd InitialVrf, 0\nm_wr MatrixRf, {tiles - 2 + beyond}\nend_chain\n",
+        f"s_wr Base1, {tiles - 1 + beyond}\nv_rd NetQ\nmv_mul 0 + Base1\n{_OUT}"]
