@@ -33,6 +33,7 @@ class LayerWork:
         words:    Words that pass through the multi-function units, or the pooling unit in front of them.
         copied:   Words that the copy pipeline moves past them at the same time.
         loaded:   Words of tiles that are loaded from Dram for its products, while those before are multiplied.
+        moved:    Words of numbers that it reads from Dram and writes to it.
         loads:    Cycles in which the bus of Dram, or the rows of these tiles, come at best.
         latency:  Cycles from the first operand of the longest chain to its first result.
         reads:    First and last address of each memory that its sources read.
@@ -47,6 +48,7 @@ class LayerWork:
     words: int = 0
     copied: int = 0
     loaded: int = 0
+    moved: int = 0
     loads: int = 0
     latency: int = 0
     reads: dict[Mem, range] = field(default_factory=dict)
@@ -105,6 +107,8 @@ def explain(firmware: Firmware) -> list[LayerWork]:
             work.copied += count * chain.result_words
         else:
             work.words += count * max(chain.result_words, chain.source_words if chain.pools else 0)
+        outside = sum(one.op in (Op.V_RD, Op.V_WR) and one.mem == Mem.DRAM for one in chain.instructions)
+        work.moved += outside * count * chain.result_words
         _cover(work.reads, Mem(chain.source.mem), chain.source_span() if chain.source.mem in ADDRESSED else range(0))
         for write in (instruction for instruction in chain.instructions if instruction.op == Op.V_WR):
             _cover(work.writes, Mem(write.mem), chain.result_span(write) if write.mem in ADDRESSED else range(0))

@@ -40,23 +40,23 @@ def bound_table(compiled: Compiled) -> Table:
 def explain_table(compiled: Compiled) -> Table:
     """A table of the chains of each layer, the memories that it reads and writes, its beats and estimated cycles.
 
-    Where tiles come from Dram, it has their bytes, and what binds the layer, too.
+    Where tiles or numbers come from Dram, it has their bytes, and what binds the layer, too.
     """
     table, works = Table(title="layers", box=None, title_justify="left"), explain(compiled.firmware)
     counts = {"beats": "beats", "conflicts": "conflict", "MFU\nwords": "words", "cycles,\nabout": "cycles"}
-    loads = any(work.loaded for work in works)
+    loads = any(work.loaded or work.moved for work in works)
     names = ("layer", "chains", "reads", "writes", *counts, *(("bytes of\nDram", "bound by") * loads))
     for name in names:
         text = name in ("layer", "reads", "writes", "bound by")
         table.add_column(name, justify="left" if text else "right", no_wrap=True, overflow="fold")
     size = 2 * compiled.firmware.config.mfu_lanes
     for work in works:
-        outside = (f"{work.loaded * size:,}", work.bound) if loads else ()
+        outside = (f"{(work.loaded + work.moved) * size:,}", work.bound) if loads else ()
         table.add_row(work.layer or "input and output", str(work.chains), work.places(work.reads),
                       work.places(work.writes), *(f"{getattr(work, one):,}" for one in counts.values()), *outside)
     table.add_section()
     totals = (f"{sum(getattr(work, one) for work in works):,}" for one in counts.values())
-    outside = (f"{sum(work.loaded for work in works) * size:,}", "") if loads else ()
+    outside = (f"{sum(work.loaded + work.moved for work in works) * size:,}", "") if loads else ()
     table.add_row("all", str(sum(work.chains for work in works)), "", "", *totals, *outside)
     return table
 

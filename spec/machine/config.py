@@ -332,7 +332,8 @@ PRESETS = {
     "ulx3s_dram": replace(_ULX3S, dram_words=1 << 22, dram_bus=16),
     # For image networks with any number of weights on a Lattice ECP5-85F: `vision` with 32 MB outside, and fewer words.
     "vision_dram": replace(
-        _VISION, dram_words=1 << 21, dram_bus=16, addsub_vrf=1024, multiply_vrf=512, bias_words=512),
+        _VISION, dram_words=1 << 21, dram_bus=16, addsub_vrf=1024, multiply_vrf=512, bias_words=512,
+        instructions=2048),
     # For networks with any number of weights, in simulation and on larger devices: `vision_large` with 256 MB outside.
     "vision_large_dram": replace(_VISION_LARGE, dram_words=1 << 24, dram_bus=16),
     # For networks trained by lazy update: operands of 8 bits as that training makes them, and the unit that trains.
