@@ -62,7 +62,7 @@ PROGRAMS = {
         "Transformers from PyTorch to RTL: accuracy, differing bits, cycles; `--network`, `--no-rtl`."),
     "bench_dram": (
         "benchmarks.bench_dram",
-        "Memory outside the chip: bytes a cycle, overlap, networks; `--stream`, `--overlap`, `--model`, `--lstm`."),
+        "Memory outside the chip: bytes a cycle, overlap, networks; `--stream`, `--overlap`, `--model`, `--sdram`."),
     "bench_lstm": ("benchmarks.bench_lstm", "LSTMs of 8, 6, 5 and 4 bits a gate beside FP32: accuracy."),
     "bench_machines": (
         "benchmarks.bench_machines",

@@ -1,7 +1,8 @@
 """What the memory outside the chip costs: bytes a cycle, how loads hide behind products, whole networks.
 
 `nox -s bench_dram -- --stream --overlap --model autoencoder --lstm 128`. Cycles are Verilator's, with the library's
-memory: as many bytes a cycle each way as the bus has, and its latency from an address to the first beat.
+memory: as many bytes a cycle each way as the bus has, and its latency from an address to the first beat. With
+`--sdram 50` it is a model of an SDRAM behind LiteDRAM's controller, both at that clock in MHz.
 """
 
 from dataclasses import replace
@@ -21,6 +22,7 @@ from concord.net.model import Model
 from concord.net.model_file import load_model
 from concord.sim.machines.host import HardwareMachine, machine
 from concord.sim.machines.library import Library, Memory
+from concord.sim.sdram.sdram_parts import machine_verilog
 from concord.spec.host.registers import Counter
 from concord.spec.isa.assembler import assemble
 from concord.spec.machine.config import Config, preset
@@ -31,21 +33,45 @@ LATENCIES = (40, 400)  #: Cycles from an address to the first beat.
 TILES = 64  #: Tiles that a program of `--stream` and `--overlap` loads at once.
 TURNS = 16  #: How often it does so.
 RATES = (200, 266)  #: MB/s of the SDRAM of an ULX3S at 100 and 133 MHz, both of whose bytes move in each cycle.
-#: Depths of vector memories for an LSTM of 1,024 cells.
-ROOM = dict.fromkeys(("multiply_vrf", "addsub_vrf", "initial_vrf", "bias_words"), 2048)
+ROOM = 16384  #: Numbers of vector memories for an LSTM of 1,024 cells.
+READY = 120  #: Microseconds within which an SDRAM is ready.
+SHIPPED = "shipped"  #: Name of the ResNet-8 in data/models.
 FOLDER = Path("build/bench_dram")  #: Where quantised networks are written.
+
+
+def roomy(config: Config) -> Config:
+    """The machine with vector memories for an LSTM of 1,024 cells."""
+    return replace(config, **dict.fromkeys(
+        ("multiply_vrf", "addsub_vrf", "initial_vrf", "bias_words"), ROOM // config.mfu_lanes))
+
+
+def with_sdram(config: Config, mhz: float) -> Library:
+    """The Verilated machine with an SDRAM, which is ready."""
+    made = Library(config, text=machine_verilog(config, mhz), memory=None)
+    made.step(round(READY * mhz))
+    return made
 
 
 def run(config: Config, text: str, latency: int) -> tuple[int, int]:
     """Clock cycles of a program, and bytes that the memory outside has given and taken meanwhile."""
     with HardwareMachine(Library(config, memory=Memory(latency=latency))) as nnp:
-        nnp.send(program_message(config, assemble(text)))
         before = _moved(nnp)
-        nnp.start()
-        nnp.run()
-        code, address = nnp.error()
-        assert not code, f"instruction {address}: {code.name}"
-        return nnp.counter(Counter.CYCLES), _moved(nnp) - before
+        return _ended(nnp, text), _moved(nnp) - before
+
+
+def _ended(nnp: HardwareMachine, text: str) -> int:
+    """Run a program, and return its clock cycles."""
+    nnp.send(program_message(nnp.config, assemble(text)))
+    nnp.start()
+    nnp.run()
+    code, address = nnp.error()
+    assert not code, f"instruction {address}: {code.name}"
+    return nnp.counter(Counter.CYCLES)
+
+
+def _words_moved(counters: dict[Counter, int], config: Config) -> int:
+    """Bytes of the words that programs have read from Dram, tiles among them, and written there."""
+    return 2 * config.mfu_lanes * (counters[Counter.READ_DRAM] + counters[Counter.WRITE_DRAM])
 
 
 def _moved(nnp: HardwareMachine) -> int:
@@ -75,19 +101,23 @@ def both(config: Config, turns: int, count: int) -> str:
         for turn in range(turns))
 
 
-def stream(config: Config, console: Console):
-    """Print bytes a cycle of tiles, of words in and of words out."""
+def streams_of(config: Config) -> dict[str, str]:
+    """Programs that load tiles, read words and write words, by their names."""
     rows = (config.initial_vrf - 8) * config.mfu_lanes
     word = f"s_wr Rows, {rows}\nset_iterations 1\n"
-    programs = {
+    return {
         "tiles": loads(config, TURNS) + "end",
         "words in": word + "v_rd Dram, 0\nv_wr InitialVrf, 0\nend_chain\n" * TURNS + "end",
         "words out": word + "v_rd InitialVrf, 0\nv_wr Dram, 0\nend_chain\n" * TURNS + "end"}
+
+
+def stream(config: Config, console: Console):
+    """Print bytes a cycle of tiles, of words in and of words out."""
     row = config.native_dim * config.weights.code_bits // 8
     limits = {"tiles": min(config.dram_bus, row)} | dict.fromkeys(
         ("words in", "words out"), min(config.dram_bus, 2 * config.mfu_lanes))
     table = Table(*("what", "latency", "bytes", "cycles", "bytes a cycle", "limit", "share"))
-    for name, text in programs.items():
+    for name, text in streams_of(config).items():
         for latency in LATENCIES:
             cycles, moved = run(config, text, latency)
             table.add_row(name, str(latency), f"{moved:,}", f"{cycles:,}", f"{moved / cycles:.2f}", str(limits[name]),
@@ -108,6 +138,39 @@ def overlap(config: Config, console: Console):
     console.print(table)
 
 
+def sdram_rates(config: Config, mhz: float, console: Console):
+    """Print the bytes a second that an SDRAM moves for a machine, beside its peak of two bytes a cycle."""
+    table = Table("what", "bytes", "cycles", f"MB/s at {mhz:g} MHz", "share of the peak")
+    for name, text in streams_of(config).items():
+        with HardwareMachine(with_sdram(config, mhz)) as nnp:
+            cycles = _ended(nnp, text)
+            moved = _words_moved(nnp.counters(), config)
+        table.add_row(name, f"{moved:,}", f"{cycles:,}", *_rate(moved, cycles, mhz))
+    console.print(table)
+
+
+def _rate(moved: int, cycles: int, mhz: float) -> tuple[str, str]:
+    """MB/s, and their share of what an SDRAM of 16 bits gives at most."""
+    return f"{moved / cycles * mhz:.1f}", f"{moved / cycles / 2:.1%}"
+
+
+def sdram_networks(found: list, config: Config, mhz: float, console: Console):
+    """Print what networks take with an SDRAM."""
+    table = Table("network", "differing", "bytes moved", "cycles", f"ms at {mhz:g} MHz", "MB/s", "share of the peak")
+    for name, made, inputs in found:
+        firmware, count = compile_network(made, config).firmware, len(inputs)
+        wanted = network.forward(made, inputs)[-1].outputs
+        with HardwareMachine(with_sdram(config, mhz)) as nnp, machine("golden", config) as golden:
+            sessions = Session(nnp, firmware), Session(golden, firmware)
+            differing = sum(int((np.asarray(each.infer(sample)) != outputs).sum())
+                            for sample, outputs in zip(inputs, wanted, strict=True) for each in sessions)
+            counters = sessions[0].counters()
+        cycles, moved = counters[Counter.CYCLES] // count, _words_moved(counters, config) // count
+        table.add_row(name, str(differing), f"{moved:,}", f"{cycles:,}", f"{cycles / mhz / 1000:.2f}",
+                      *_rate(moved, cycles, mhz))
+    console.print(table)
+
+
 def measure(model: Model, config: Config, samples: np.ndarray, latency: int) -> tuple[int, int, int, int]:
     """Differing outputs of all samples, and of the last one: clock cycles, bytes read, bytes of tiles in Dram."""
     firmware = compile_network(model, config).firmware
@@ -125,9 +188,12 @@ def measure(model: Model, config: Config, samples: np.ndarray, latency: int) -> 
 
 
 def networks_of(name: str, cells: int, config: Config, samples: int = 1) -> list[tuple[str, Model, np.ndarray]]:
-    """The networks that the options name, each with inputs: those of MLPerf Tiny, and an LSTM."""
+    """The networks that the options name, each with inputs: the shipped ResNet-8, those of MLPerf Tiny, and an LSTM."""
     found = []
-    if name:
+    if name == SHIPPED:
+        model = load_model(Path("data/models/fashion-resnet-w8.safetensors"))
+        found.append(("shipped ResNet-8", model, networks.inputs(np.random.default_rng(2), samples, model.inputs)))
+    elif name:
         made, inputs = tiny_models.quantized(name, FOLDER), tiny_models.run_inputs(name, samples)
         found.append((tiny_models.title(name), made, inputs))
     if cells:
@@ -153,11 +219,13 @@ def bandwidth(config: Config, console: Console):
 def main(
     preset_: Annotated[str, typer.Option("--preset", help="Machine, with Dram.")] = "vision_dram",
     model: Annotated[str, typer.Option(
-        help=f"One of {', '.join(tiny_models.REFERENCES)}, with random weights.")] = "",
+        help=f"One of {', '.join(tiny_models.REFERENCES)}, of random weights; {SHIPPED}, a trained ResNet-8.")] = "",
     lstm: Annotated[int, typer.Option(help="Cells of an LSTM, of which one time step is measured.")] = 0,
     samples: Annotated[int, typer.Option(help="Inputs of a network.")] = 3,
     tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
     bits: Annotated[int, typer.Option(help="Bits of mantissas, where not as many as the preset has.")] = 0,
+    sdram: Annotated[float, typer.Option(
+        help="Clock in MHz of an SDRAM with LiteDRAM's controller, which is the memory of streams and networks.")] = 0,
     *,
     streams: Annotated[bool, typer.Option("--stream", help="Bytes a cycle of tiles and words.")] = False,
     bandwidths: Annotated[bool, typer.Option("--bandwidth", help="What networks read, and their rates.")] = False,
@@ -170,14 +238,19 @@ def main(
         config = replace(config, **{name: replace(getattr(config, name), bits=bits)
                                     for name in ("weights", "activations")})
     if bandwidths:
-        bandwidth(replace(config, **ROOM), console)
+        bandwidth(roomy(config), console)
     if lstm:
-        config = replace(config, **ROOM)
-    if streams:
+        config = roomy(config)
+    if streams and sdram:
+        sdram_rates(config, sdram, console)
+    elif streams:
         stream(config, console)
     if overlaps:
         overlap(config, console)
     found = networks_of(model, lstm, config, samples)
+    if found and sdram:
+        sdram_networks(found, config, sdram, console)
+        return
     table = Table("network", "latency", "differing", "cycles", "bytes read", "bytes of tiles", "cycles / (bytes / bus)")
     for name, made, inputs in found:
         for latency in LATENCIES:
