@@ -20,6 +20,7 @@ from concord.net.layers.layer import Layer
 from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import Model
 from concord.net.network import layers_of
+from concord.net.passes.batched import batched
 from concord.spec.isa.instructions import ADDRESS_BITS, Instruction, Op, Reg
 from concord.spec.isa.memories import FILLED, MEMORY_NAMES, Mem, depth
 from concord.spec.machine.config import Config
@@ -44,18 +45,22 @@ class Compiled:
     sent: tuple[str, ...] = ()
 
 
-def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE) -> Compiled:
+def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE, *, batch: int = 1) -> Compiled:
     """Compile a model for one machine.
 
     Args:
         model:      The model, or a part of one.
         config:     The machine.
         neighbours: The machines before and after, where the model is a part.
+        batch:      Number of samples that the machine takes at once, in networks of vectors.
 
     Raises:
+        ValueError: the samples of the model cannot be taken at once.
         Refused: the machine cannot run the model. The message has a line for each layer that cannot be compiled, or
             for each memory that is too small.
     """
+    if batch != 1:
+        return _for_samples(model, config, batch)
     found = problems(model, config, neighbours)
     if found:
         raise CannotRun(f"{model.name} cannot be compiled for this machine:", found)
@@ -91,13 +96,22 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
                     sent=plan.sent)
 
 
+def _for_samples(model: Model, config: Config, batch: int) -> Compiled:
+    """A model that the machine runs on several samples at once, see `net.passes.batched`."""
+    if batch < 1:
+        raise ValueError(f"a batch of {batch} samples: a machine takes one at least")
+    made = compile_network(batched(model, batch), config)
+    return replace(made, firmware=replace(
+        made.firmware, inputs=model.inputs, outputs=made.firmware.outputs // batch, axes=model.axes, batch=batch))
+
+
 def without_loads(model: Model, firmware: Firmware) -> Firmware:
-    """Firmware of the same model that loads no tiles, for a machine that holds all of them.
+    """Firmware of the same model for one sample that loads no tiles, for a machine that holds all of them.
 
     Args:
         firmware: What was compiled from the model; it is returned where it loads none.
     """
-    if not firmware.constant_words:
+    if not firmware.constant_words and firmware.batch == 1:
         return firmware
     most = dict.fromkeys(("matrix_tiles", "instructions"), 1 << ADDRESS_BITS)
     return compile_network(model, replace(firmware.config, **most)).firmware
@@ -114,6 +128,9 @@ def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = Me
     Raises:
         ValueError: a layer does not hold the numbers of its float network, or the firmware is that of another model.
     """
+    if firmware.batch > 1:
+        raise ValueError(f"{firmware.name} takes {firmware.batch} samples at once, which full precision does not know: "
+                         "leave out the batch")
     if firmware.constant_words:
         raise ValueError(f"{firmware.name} loads tiles from Dram, which full precision does not know: compile the "
                          "model for a machine whose matrix_tiles hold it")

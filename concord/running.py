@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 SHOWN = 10  #: Most samples that a table shows.
 
 
-def compile(model: Model | str | os.PathLike, *, preset: str = "", full_precision: bool = False
-            ) -> Program:
+def compile(model: Model | str | os.PathLike, *, preset: str = "", full_precision: bool = False,
+            batch: int = 1) -> Program:
     """Compile a quantised model, as `nnp compile` does.
 
     Args:
         model:  What `quantize`, `finetune` or `load` gives, or the path of a quantised model.
         preset: Machine: a preset or a TOML file; the smallest preset that takes the model by default.
         full_precision: Whether the firmware also holds the numbers before any rounding, for `run(unquantized=True)`.
+        batch:  Number of samples that the machine takes at once, in networks of vectors.
 
     Raises:
         ValueError: there is no such machine, or it cannot run the model; the message has a line for each reason. Or
@@ -36,7 +37,7 @@ def compile(model: Model | str | os.PathLike, *, preset: str = "", full_precisio
     from concord.workflows.presets import compile_for
 
     quantized = model_of(model).quantized
-    machine, compiled = compile_for(quantized, preset)
+    machine, compiled = compile_for(quantized, preset, batch=batch)
     firmware = compiled.firmware
     if full_precision:
         firmware = replace(firmware, full_precision=numbers_of(quantized, firmware))

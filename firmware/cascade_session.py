@@ -68,6 +68,8 @@ class CascadeSession:
 
         Arguments and errors are those of `Session.infer`.
         """
+        if len(self.sessions) == 1 and self.sessions[0].firmware.batch > 1:
+            return self.sessions[0].infer(sample, keep_state=keep_state)
         self._load(sample, keep_state)
         first, last = self.sessions[0], self.sessions[-1]
         if first.firmware.inputs:
@@ -81,6 +83,12 @@ class CascadeSession:
         except MachineTimeout as error:
             raise RuntimeError(str(error)) from error
         return last.firmware.output(last.machine.receive())
+
+    def infer_all(self, samples: Sequence[np.ndarray]) -> np.ndarray:
+        """Run samples one after the other, or as many at once as the firmware of one machine takes."""
+        if len(self.sessions) == 1 and self.sessions[0].firmware.batch > 1:
+            return self.sessions[0].infer_all(samples)
+        return np.stack([self.infer(sample) for sample in samples])
 
     def stream(self, samples: Sequence[np.ndarray]) -> Streamed:
         """Run samples of one length in a row: a machine begins the next sample while others work on this one.

@@ -56,6 +56,17 @@ def check_shapes(firmware):
     _check_ranges(firmware)
 
 
+def require_single(firmware, what: str):
+    """Refuse firmware that takes several samples at once.
+
+    Raises:
+        ValueError: a sentence that begins with what takes one sample at a time.
+    """
+    if firmware.batch > 1:
+        raise ValueError(f"{what} takes one input at a time, and {firmware.name} takes {firmware.batch} at once: compile "
+                         "it without --batch")
+
+
 def _check_ranges(firmware):
     config, tiles = firmware.config, firmware.tiles
     fmt = config.activations
@@ -87,13 +98,17 @@ def check_program(firmware):
     if firmware.input_words is not None and firmware.inputs > firmware.input_words * firmware.config.mfu_lanes:
         raise ValueError(f"{firmware.inputs} inputs do not fit {firmware.input_words} words of "
                          f"{firmware.config.mfu_lanes} lanes")
+    if firmware.batch != 1 and (firmware.batch < 1 or firmware.recurrent or not firmware.input_layout
+                                or not firmware.output_layout):
+        raise ValueError(f"a batch of {firmware.batch} vectors needs layouts of its inputs and outputs; compile again")
     if firmware.steps is not None and (firmware.steps < 1 or firmware.loop is not None or not firmware.input_layout):
         raise ValueError(f"inputs of {firmware.steps} time steps need a layout and no loop that the host sets; compile "
                          "again")
     if firmware.input_layout:
-        firmware.input_layout.check(firmware.config, firmware.inputs * (firmware.steps or 1), "the input")
+        count = firmware.inputs * (firmware.steps or firmware.batch)
+        firmware.input_layout.check(firmware.config, count, "the input")
     if firmware.output_layout:
-        firmware.output_layout.check(firmware.config, firmware.outputs, "the output", whole=True)
+        firmware.output_layout.check(firmware.config, firmware.outputs * firmware.batch, "the output", whole=True)
     words = [int(word) for word in firmware.instruction_words]
     if assemble(firmware.text) != words:
         raise ValueError("the program text does not mean the program's words; compile again")

@@ -99,6 +99,7 @@ class Firmware:
         input_words:       Words of one input vector, padded with zeros; None for whole native vectors.
         directions:        Directions of the vectors that the host sends for each time step, in order.
         entries:           Contents of ranges of VectorRf.
+        batch:             Number of samples that one run takes, each a vector.
         constant_words:    Number of words of Dram, from address 0 up, that the program never writes.
         input_layout:      Order in which the elements of an image are sent; None for the order of the sample.
         output_layout:     Order in which the elements of the result come; None for the order of the result.
@@ -132,6 +133,7 @@ class Firmware:
     input_words: int | None = None
     directions: tuple[ReadDirection, ...] = (ReadDirection.AHEAD,)
     entries: tuple[Entries, ...] = ()
+    batch: int = 1
     constant_words: int = 0
     input_layout: Layout | None = None
     output_layout: Layout | None = None
@@ -158,7 +160,7 @@ class Firmware:
     @property
     def image(self) -> tuple[int, int, int] | None:
         """Channels, rows and columns of the input, if the host sends it as an image; otherwise None."""
-        layout = None if self.recurrent else self.input_layout
+        layout = None if self.recurrent or self.batch > 1 else self.input_layout
         return (layout.channels, layout.rows, layout.columns) if layout else None
 
     @property
@@ -229,14 +231,21 @@ class Firmware:
         return messages.input_message(self.config, self.words_of(sample))
 
     def words_of(self, sample: np.ndarray) -> np.ndarray:
-        """The words uint16[words, M] that the host sends for one input.
+        """The words uint16[words, M] that the host sends for one input, or for a batch.
 
         Args:
-            sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
+            sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent, or uint16[samples, inputs]
+                where a run takes a batch: missing ones are zeros.
 
         Raises:
             ValueError: `sample` has another shape.
         """
+        if self.batch > 1 and sample.ndim == 2 and len(sample) <= self.batch:
+            whole = np.zeros((self.inputs, self.batch), np.uint16)
+            whole[:, : len(sample)] = sample.T
+            return self.input_layout.laid(whole.reshape(-1)).reshape(-1, self.config.mfu_lanes)
+        if self.batch > 1:
+            return self.words_of(sample[None])
         shape = (self.steps or len(sample), self.inputs) if self.recurrent else (self.inputs,)
         if sample.shape != shape or sample.dtype != np.uint16:
             wanted = f"[{self.steps or 'steps'}, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
@@ -255,7 +264,7 @@ class Firmware:
         return padded.reshape(-1, self.config.mfu_lanes)
 
     def output(self, received: Sequence[bytes]) -> np.ndarray:
-        """uint16[outputs] from the OUTPUT messages of one input.
+        """uint16[outputs] from the OUTPUT messages of one input, or uint16[batch, outputs] from those of a batch.
 
         Raises:
             ValueError: the messages hold too few or too many words.
@@ -265,7 +274,7 @@ class Firmware:
         return self.result(np.frombuffer(words, "<u2").astype(np.uint16))
 
     def result(self, values: np.ndarray) -> np.ndarray:
-        """The result [outputs] from the elements of all words of one input, in any type.
+        """The result [outputs] from the elements of all words of one input, in any type; of a batch [batch, outputs].
 
         Raises:
             ValueError: there are too few or too many elements.
@@ -273,6 +282,8 @@ class Firmware:
         layout, lanes, wanted = self.output_layout, self.config.mfu_lanes, self.output_words
         if len(values) != wanted * lanes:
             raise ValueError(f"{self.name} gives {wanted} words for one input, {len(values) // lanes} came")
+        if self.batch > 1:
+            return layout.taken(values).reshape(self.outputs, self.batch).T
         return layout.taken(values) if layout else values[: self.outputs]
 
 

@@ -47,6 +47,8 @@ def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
         header["input_words"] = firmware.input_words
     if firmware.steps is not None:
         header["steps"] = firmware.steps
+    if firmware.batch > 1:
+        header["batch"] = firmware.batch
     if firmware.constant_words:
         header["constant_words"] = firmware.constant_words
     header |= {"directions": list(firmware.directions)}
@@ -151,6 +153,7 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         biases=arrays["biases"],
         input_words=header.get("input_words"),
         steps=header.get("steps"),
+        batch=header.get("batch", 1),
         constant_words=header.get("constant_words", 0),
         description=header.get("description", ""),
         axes=InputAxes.from_record(header.get("axes")),

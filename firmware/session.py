@@ -1,6 +1,6 @@
 """Run one network on one machine, which may be golden or simulated hardware."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 import numpy as np
@@ -45,8 +45,20 @@ class Session:
             Stopped:      the program stopped with an error.
             RuntimeError: the program did not finish.
         """
+        if self.firmware.batch > 1:
+            return self.infer_all([sample])[0]
         self.prepare(len(sample) if self.firmware.recurrent else 1, keep_state=keep_state)
         return self.firmware.output(self._run(sample))
+
+    def infer_all(self, samples: Sequence[np.ndarray]) -> np.ndarray:
+        """Run samples, as many at once as the firmware takes: uint16[samples, outputs]. The errors are those of `infer`.
+        """
+        size = self.firmware.batch
+        if size == 1:
+            return np.stack([self.infer(sample) for sample in samples])
+        self.prepare(1)
+        parts = [np.stack(samples[first:first + size]) for first in range(0, len(samples), size)]
+        return np.concatenate([self.firmware.output(self._run(part))[:len(part)] for part in parts])
 
     def prepare(self, steps: int, *, keep_state: bool = False):
         """Load the program for samples of some time steps, unless the machine has it."""
@@ -172,7 +184,7 @@ def outputs_of(kind: str, firmware: Firmware, samples: Iterable[np.ndarray]) -> 
     """uint16[samples, outputs] of a new machine of a kind, by its name in `sim.machines.host.machine`."""
     with machine(kind, firmware.config) as made:
         session = Session(made, firmware)
-        return np.stack([session.infer(sample) for sample in samples])
+        return session.infer_all(list(samples))
 
 
 class Stopped(RuntimeError):

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 import numpy as np
+from concord.firmware.check import require_single
 from concord.firmware.firmware import Firmware, ReadDirection
 from concord.handover.registers import copied, machine_name, register_files, rendered
 from concord.handover.streams import Inference, Stream, golden_runs, load_messages
@@ -60,12 +61,13 @@ def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes |
         machine:  The Verilated machine as a library, or None to leave it out.
 
     Raises:
-        ValueError:   no hardware can be generated for the machine, or there are no samples.
+        ValueError:   no hardware can be generated for the machine, there are no samples, or the firmware takes several at once.
         Stopped:      the program stopped with an error.
         RuntimeError: the program waits for more words than one input brings.
     """
     config = firmware.config
     config.require_hardware()
+    require_single(firmware, "a hand-over")
     runs = golden_runs(firmware, samples)
     if not runs:
         raise ValueError("a hand-over needs at least one example: give more samples")

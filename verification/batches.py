@@ -47,8 +47,8 @@ def run_batch(kind: str, samples: list[np.ndarray], first: int, keep_state: bool
         _sessions[kind] = session_of(_firmware, kind)
     session = _sessions[kind]
     session.counters()
-    outputs = np.stack([session.infer(sample, keep_state=keep_state and place > 0)
-                        for place, sample in enumerate(samples)])
+    outputs = np.stack([session.infer(sample, keep_state=place > 0) for place, sample in enumerate(samples)]
+                       ) if keep_state else session.infer_all(samples)
     return Outcome(outputs=outputs, counters=session.counters(), memories={first: session.memories()})
 
 
@@ -67,7 +67,8 @@ def run_all(
         keep_state: Whether samples are parts of one sequence; they are one batch.
     """
     count = len(samples)
-    size = count if keep_state else min(50, -(-count // 4))
+    size, batch = min(50, -(-count // 4)), firmware.first.batch
+    size = count if keep_state else -(-size // batch) * batch
     parts = [(first, list(samples.part(slice(first, first + size)))) for first in range(0, count, size)]
     batches = {kind: [] for kind in kinds}
     for (kind, *_), batch in calls(

@@ -80,8 +80,8 @@ def _images(model: Model, compiled: CompiledCascade) -> "dict[MemoryNumbers, Ful
 def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
     """Read firmware, which is compared on its machines without its model."""
     if request.preset or request.wish != Wish():
-        raise ValueError(f"{request.place}: firmware holds its machines and its cut: leave out --machines, --cut "
-                         "and --preset")
+        raise ValueError(f"{request.place}: firmware holds its machines, its cut and its batch: leave out --machines, "
+                         "--cut, --batch and --preset")
     if request.split:
         raise ValueError(f"{request.place}: firmware has no float network to compare with: leave out --errors, or "
                          "verify the model")

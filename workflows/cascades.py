@@ -25,6 +25,7 @@ class Wish:
     Attributes:
         machines: Number of machines.
         cut:      Names of the layers after which to cut, with commas between them; empty for the best cut.
+        batch:    Number of samples that one machine takes at once.
 
     Raises:
         ValueError: the number of machines or of cuts is wrong.
@@ -32,10 +33,16 @@ class Wish:
 
     machines: int = 1
     cut: str = ""
+    batch: int = 1
 
     def __post_init__(self):
         if not 1 <= self.machines <= MOST:
             raise ValueError(f"--machines {self.machines}: 1 to {MOST} machines work on a network")
+        if self.batch < 1:
+            raise ValueError(f"--batch {self.batch}: a machine takes one sample at least")
+        if self.batch > 1 and self.machines > 1:
+            raise ValueError(f"--batch {self.batch}: one machine takes several samples at once, several take one after "
+                             "the other: leave out --batch or --machines")
         if self.cut and self.machines == 1:
             raise ValueError(f"--cut {self.cut}: one machine runs the whole network; say how many there are by "
                              "--machines")
@@ -46,7 +53,8 @@ class Wish:
     @property
     def words(self) -> list[str]:
         """The options, as words of a command line; none for one machine."""
-        given = [("--machines", str(self.machines))] * (self.machines > 1) + [("--cut", self.cut)] * bool(self.cut)
+        given = [("--machines", str(self.machines))] * (self.machines > 1) + [("--cut", self.cut)] * bool(self.cut) + [
+            ("--batch", str(self.batch))] * (self.batch > 1)
         return [word for pair in given for word in pair]
 
     @property
@@ -72,7 +80,7 @@ def compile_cascade(model: Model, preset: str, wish: Wish, place: str = "") -> t
         ValueError: there is no such machine, or the model cannot be cut so.
     """
     if wish.machines == 1:
-        name, one = compile_for(model, preset, place)
+        name, one = compile_for(model, preset, place, batch=wish.batch)
         return name, CompiledCascade(cascade=Cascade.of(one.firmware), parts=(one,))
     parts(model, wish.cuts)  # this refuses a cut that no machine allows
     if preset:

@@ -39,12 +39,13 @@ def stored_weights(config: Config) -> int:
     return config.matrix_tiles * config.native_dim ** 2
 
 
-def compile_for(model: Model, preset: str, place: str = "") -> tuple[str, Compiled]:
+def compile_for(model: Model, preset: str, place: str = "", *, batch: int = 1) -> tuple[str, Compiled]:
     """Compile for the machine called `preset`; if that is empty, for the first preset that can run the model.
 
     Args:
         preset: Name of a preset, or a TOML file of a machine.
         place:  Path or URL of the model, for the advice in an error.
+        batch:  Number of samples that the machine takes at once.
 
     Returns:
         The name of the machine in reports, and what is compiled.
@@ -55,13 +56,13 @@ def compile_for(model: Model, preset: str, place: str = "") -> tuple[str, Compil
     """
     if preset:
         try:
-            return machine_name(preset), compile_network(model, find_config(preset))
+            return machine_name(preset), compile_network(model, find_config(preset), batch=batch)
         except CannotRun as error:
             raise ValueError(f"{error}{advice(model, preset, place)}") from error
     reasons = {}
     for candidate in smallest_first():
         try:
-            return candidate, compile_network(model, PRESETS[candidate])
+            return candidate, compile_network(model, PRESETS[candidate], batch=batch)
         except ValueError as error:
             reasons[candidate] = str(error)
     nearest = min(reasons, key=lambda p: len(problems(model, PRESETS[p])))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from concord.nnp.lib.options import Cut, FirstState, Machines, Model, Preset
+from concord.nnp.lib.options import Batch, Cut, FirstState, Machines, Model, Preset
 from concord.workflows.storage import file_name, read_model
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def compile_model(
         "--explain", help="Print each layer's chains, places in memories, beats and estimated clock cycles.")] = False,
     machines: Machines = 1,
     cut: Cut = "",
+    batch: Batch = 1,
     first_state: FirstState = "",
     weights_from: Annotated[Path | None, typer.Option(
         "--weights-from", metavar="TWIN", show_default=False,
@@ -51,12 +52,12 @@ def compile_model(
     from rich.console import Console
 
     if weights_from:
-        if preset or explain or precise or machines > 1 or cut or first_state:
+        if preset or explain or precise or machines > 1 or cut or first_state or batch != 1:
             raise ValueError("--weights-from keeps the program and the machine of the firmware: besides it, only -o "
                              "and --listing may be given")
         _with_weights(Path(model), weights_from, output, listing)
         return
-    wish = Wish(machines=machines, cut=cut)
+    wish = Wish(machines=machines, cut=cut, batch=batch)
     if machines > 1 and precise:
         raise ValueError("firmware of several machines has no numbers in full precision: leave out --full-precision "
                          "or --machines")

@@ -77,9 +77,11 @@ def run(
     with steps.step("open the machine" if machine.port else "build the machine", announce=announced):
         session = session_of(loaded, machine, **({"trace": waves} if waves else {}))
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
+        together = session.infer_all([sample for _, sample in given]) if loaded.first.batch > 1 else None
         for place, (index, sample) in enumerate(given):
-            results.append(real.infer(sample) if real else session.infer(
-                sample, keep_state=keep_state and bool(results)))
+            results.append(
+                real.infer(sample) if real else together[place] if together is not None else
+                session.infer(sample, keep_state=keep_state and bool(results)))
             if check:
                 parts = [*parts, sample] if keep_state else [sample]
                 check.add(index, np.concatenate(parts), results[-1])

@@ -10,6 +10,7 @@ from concord.net.quantize.widths import NetworkArithmetic
 from concord.nnp.lib.options import (
     Anew,
     AxesOrder,
+    Batch,
     Cut,
     First,
     Inputs,
@@ -74,6 +75,7 @@ def verify(
                                "quantize` does.")] = False,
     machines: Machines = 1,
     cut: Cut = "",
+    batch: Batch = 1,
     keep_state: KeepState = False,
 ):
     """Run networks on golden and on the simulated machine, and compare every bit.
@@ -103,7 +105,7 @@ def verify(
         raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
     with ExitStack() as files:
         paths = [files.enter_context(fetched(place)) for place in places]
-        wish = Wish(machines=machines, cut=cut)
+        wish = Wish(machines=machines, cut=cut, batch=batch)
         if machines > 1 or any(kind_of(path) is FileKind.CASCADE for path in paths):
             _check_several(paths, {
                 "--errors": errors, "--layers": layers, "--waves": waves, "--keep-state": keep_state})

@@ -41,6 +41,9 @@ Machines = Annotated[int, typer.Option(
 Cut = Annotated[str, typer.Option(
     "--cut", metavar="LAYER", show_default="where the machines share the work best",
     help="Layers after which the network is cut, with commas between them: one less than machines.")]
+Batch = Annotated[int, typer.Option(
+    "--batch", help="Number of samples that the machine takes at once, so that they share each tile that comes from "
+                    "memory outside the chip; for networks of vectors.")]
 Samples = Annotated[str | None, typer.Option(
     "--samples", help="Number of samples, or 'all'.", show_default="10, or as many as there are")]
 ManySamples = Annotated[str | None, typer.Option(

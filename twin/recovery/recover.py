@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from concord.firmware.check import require_single
 from concord.firmware.firmware import Firmware, Tiles
 from concord.firmware.resident import resident
 from concord.twin.flow.flow_of import flow_of
@@ -25,7 +26,9 @@ def recover(firmware: Firmware, *, unquantized: bool = False) -> Script:
 
     Raises:
         Unrecognised: the program does something that has no form here.
+        ValueError:   the firmware takes several samples at once.
     """
+    require_single(firmware, "a twin")
     firmware = resident(firmware)
     flow = flow_of(firmware, _PASSES)
     multiplied = max((step.chain.tiles.stop for step in flow.steps if step.chain.product), default=0)
