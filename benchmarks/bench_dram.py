@@ -6,6 +6,7 @@ memory: as many bytes a cycle each way as the bus has, and its latency from an a
 """
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -76,6 +77,11 @@ def _words_moved(counters: dict[Counter, int], config: Config) -> int:
 
 def _moved(nnp: HardwareMachine) -> int:
     return sum(nnp.link.moved(written=written) for written in (False, True))
+
+
+def _read(nnp: HardwareMachine) -> int:
+    """Bytes that the memory outside has given; 0 on a machine without."""
+    return nnp.link.moved(written=False) if nnp.config.dram_words else 0
 
 
 def loads(config: Config, turns: int) -> str:
@@ -171,19 +177,21 @@ def sdram_networks(found: list, config: Config, mhz: float, console: Console):
     console.print(table)
 
 
-def measure(model: Model, config: Config, samples: np.ndarray, latency: int) -> tuple[int, int, int, int]:
-    """Differing outputs of all samples, and of the last one: clock cycles, bytes read, bytes of tiles in Dram."""
-    firmware = compile_network(model, config).firmware
+def measure(model: Model, config: Config, samples: np.ndarray, latency: int, batch: int = 1) -> tuple[int, ...]:
+    """Differing outputs of all samples, and of a run of the last ones: clock cycles, bytes read, bytes of tiles in Dram.
+    """
+    firmware = compile_network(model, config, batch=batch).firmware
     wanted = network.forward(model, samples)[-1].outputs
     differing = 0
-    with HardwareMachine(Library(config, memory=Memory(latency=latency))) as nnp, machine("golden", config) as golden:
+    memory = {"memory": Memory(latency=latency)} if config.dram_words else {}
+    with HardwareMachine(Library(config, **memory)) as nnp, machine("golden", config) as golden:
         sessions = Session(nnp, firmware), Session(golden, firmware)
-        for sample, outputs in zip(samples, wanted, strict=True):
-            before = nnp.link.moved(written=False)
-            got = [np.asarray(session.infer(sample)) for session in sessions]
-            differing += sum(int((one != outputs).sum()) for one in got)
-            moved = nnp.link.moved(written=False) - before
-        cycles = sessions[0].counters()[Counter.CYCLES] // len(samples)
+        for first in range(0, len(samples), batch):
+            before, taken = _read(nnp), slice(first, first + batch)
+            got = [session.infer_all(list(samples[taken])) for session in sessions]
+            differing += sum(int((one != wanted[taken]).sum()) for one in got)
+            moved = _read(nnp) - before
+        cycles = sessions[0].counters()[Counter.CYCLES] // -(-len(samples) // batch)
     return differing, cycles, moved, firmware.constant_words * 2 * config.mfu_lanes
 
 
@@ -211,7 +219,7 @@ def bandwidth(config: Config, console: Console):
     table = Table("network", "bytes an input", *(f"inputs/s at {rate} MB/s" for rate in RATES))
     for name, made, tiles in cases:
         works = explain(compile_network(made, replace(config, matrix_tiles=tiles)).firmware)
-        moved = sum(work.loaded for work in works) * 2 * config.mfu_lanes
+        moved = sum(work.loaded + work.moved for work in works) * 2 * config.mfu_lanes
         table.add_row(name, f"{moved:,}", *(f"{rate * 1e6 / moved:,.0f}" for rate in RATES))
     console.print(table)
 
@@ -223,6 +231,9 @@ def main(
     lstm: Annotated[int, typer.Option(help="Cells of an LSTM, of which one time step is measured.")] = 0,
     samples: Annotated[int, typer.Option(help="Inputs of a network.")] = 3,
     tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
+    engines: Annotated[int, typer.Option(help="Tile engines, where not as many as the preset has.")] = 0,
+    batch: Annotated[int, typer.Option(help="Inputs that the machine takes at once; a batch of 1 beside it.")] = 1,
+    beside: Annotated[str, typer.Option(help="Machine that holds the whole network, whose cycles stand beside.")] = "",
     bits: Annotated[int, typer.Option(help="Bits of mantissas, where not as many as the preset has.")] = 0,
     sdram: Annotated[float, typer.Option(
         help="Clock in MHz of an SDRAM with LiteDRAM's controller, which is the memory of streams and networks.")] = 0,
@@ -233,7 +244,8 @@ def main(
 ):
     """Measure accesses to the memory outside the chip."""
     console, config = Console(), preset(preset_)
-    config = replace(config, matrix_tiles=tiles or config.matrix_tiles, instructions=max(8192, config.instructions))
+    config = replace(config, matrix_tiles=tiles or config.matrix_tiles, instructions=max(8192, config.instructions),
+                     tile_engines=engines or config.tile_engines)
     if bits:
         config = replace(config, **{name: replace(getattr(config, name), bits=bits)
                                     for name in ("weights", "activations")})
@@ -251,12 +263,17 @@ def main(
     if found and sdram:
         sdram_networks(found, config, sdram, console)
         return
-    table = Table("network", "latency", "differing", "cycles", "bytes read", "bytes of tiles", "cycles / (bytes / bus)")
+    table = Table("network", "latency", "batch", "differing", "cycles of a run", "bytes read", "bytes of tiles",
+                  "cycles / (bytes / bus)")
     for name, made, inputs in found:
-        for latency in LATENCIES:
-            differing, cycles, moved, size = measure(made, config, inputs, latency)
-            table.add_row(name, str(latency), str(differing), f"{cycles:,}", f"{moved:,}", f"{size:,}",
+        for latency, count in product(LATENCIES, dict.fromkeys((1, batch))):
+            differing, cycles, moved, size = measure(made, config, inputs, latency, count)
+            table.add_row(name, str(latency), str(count), str(differing), f"{cycles:,}", f"{moved:,}", f"{size:,}",
                           f"{cycles / (moved / config.dram_bus):.3f}" if moved else "")
+        if beside:
+            larger = preset(beside)
+            differing, cycles, *_ = measure(made, replace(larger, instructions=config.instructions), inputs, LATENCIES[0])
+            table.add_row(f"{name} on {beside}", "", "1", str(differing), f"{cycles:,}", "", "", "")
     if found:
         console.print(table)
 

@@ -143,7 +143,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
             note.text = f"{streamed.interval:,.0f} cycles from result to result"
         elif clocked and not bits:
             costs = measured_costs(request.kind, cascade.first, samples.one(0))
-            note.text = f"{sum(cost.cycles for cost in costs):,} cycles of one sample"
+            batch = cascade.first.batch
+            note.text = (f"{sum(cost.cycles for cost in costs):,} cycles of "
+                         f"{'one sample' if batch == 1 else f'a batch of {batch}'}")
         else:
             note.text = "nothing to measure"
     return Verified(
