@@ -23,7 +23,7 @@ from concord.net.model import Model
 from concord.net.model_file import load_model
 from concord.sim.machines.host import HardwareMachine, machine
 from concord.sim.machines.library import Library, Memory
-from concord.sim.sdram.sdram_parts import machine_verilog
+from concord.sim.sdram.sdram_parts import SdramLibrary
 from concord.spec.host.registers import Counter
 from concord.spec.isa.assembler import assemble
 from concord.spec.machine.config import Config, preset
@@ -35,7 +35,6 @@ TILES = 64  #: Tiles that a program of `--stream` and `--overlap` loads at once.
 TURNS = 16  #: How often it does so.
 RATES = (200, 266)  #: MB/s of the SDRAM of an ULX3S at 100 and 133 MHz, both of whose bytes move in each cycle.
 ROOM = 16384  #: Numbers of vector memories for an LSTM of 1,024 cells.
-READY = 120  #: Microseconds within which an SDRAM is ready.
 SHIPPED = "shipped"  #: Name of the ResNet-8 in data/models.
 FOLDER = Path("build/bench_dram")  #: Where quantised networks are written.
 
@@ -44,13 +43,6 @@ def roomy(config: Config) -> Config:
     """The machine with vector memories for an LSTM of 1,024 cells."""
     return replace(config, **dict.fromkeys(
         ("multiply_vrf", "addsub_vrf", "initial_vrf", "bias_words"), ROOM // config.mfu_lanes))
-
-
-def with_sdram(config: Config, mhz: float) -> Library:
-    """The Verilated machine with an SDRAM, which is ready."""
-    made = Library(config, text=machine_verilog(config, mhz), memory=None)
-    made.step(round(READY * mhz))
-    return made
 
 
 def run(config: Config, text: str, latency: int) -> tuple[int, int]:
@@ -148,7 +140,7 @@ def sdram_rates(config: Config, mhz: float, console: Console):
     """Print the bytes a second that an SDRAM moves for a machine, beside its peak of two bytes a cycle."""
     table = Table("what", "bytes", "cycles", f"MB/s at {mhz:g} MHz", "share of the peak")
     for name, text in streams_of(config).items():
-        with HardwareMachine(with_sdram(config, mhz)) as nnp:
+        with HardwareMachine(SdramLibrary(config, mhz)) as nnp:
             cycles = _ended(nnp, text)
             moved = _words_moved(nnp.counters(), config)
         table.add_row(name, f"{moved:,}", f"{cycles:,}", *_rate(moved, cycles, mhz))
@@ -166,7 +158,7 @@ def sdram_networks(found: list, config: Config, mhz: float, console: Console):
     for name, made, inputs in found:
         firmware, count = compile_network(made, config).firmware, len(inputs)
         wanted = network.forward(made, inputs)[-1].outputs
-        with HardwareMachine(with_sdram(config, mhz)) as nnp, machine("golden", config) as golden:
+        with HardwareMachine(SdramLibrary(config, mhz)) as nnp, machine("golden", config) as golden:
             sessions = Session(nnp, firmware), Session(golden, firmware)
             differing = sum(int((np.asarray(each.infer(sample)) != outputs).sum())
                             for sample, outputs in zip(inputs, wanted, strict=True) for each in sessions)
@@ -178,8 +170,7 @@ def sdram_networks(found: list, config: Config, mhz: float, console: Console):
 
 
 def measure(model: Model, config: Config, samples: np.ndarray, latency: int, batch: int = 1) -> tuple[int, ...]:
-    """Differing outputs of all samples, and of a run of the last ones: clock cycles, bytes read, bytes of tiles in Dram.
-    """
+    """Differing outputs of all samples, and of the last run: clock cycles, bytes read, bytes of tiles in Dram."""
     firmware = compile_network(model, config, batch=batch).firmware
     wanted = network.forward(model, samples)[-1].outputs
     differing = 0
@@ -271,8 +262,8 @@ def main(
             table.add_row(name, str(latency), str(count), str(differing), f"{cycles:,}", f"{moved:,}", f"{size:,}",
                           f"{cycles / (moved / config.dram_bus):.3f}" if moved else "")
         if beside:
-            larger = preset(beside)
-            differing, cycles, *_ = measure(made, replace(larger, instructions=config.instructions), inputs, LATENCIES[0])
+            larger = replace(preset(beside), instructions=config.instructions)
+            differing, cycles, *_ = measure(made, larger, inputs, LATENCIES[0])
             table.add_row(f"{name} on {beside}", "", "1", str(differing), f"{cycles:,}", "", "", "")
     if found:
         console.print(table)

@@ -16,11 +16,13 @@ from concord.hw.sdram.sdram_controller import SdramController, memory_side
 from concord.hw.verilog import verilog
 from concord.sim.drivers.configs import to_text
 from concord.sim.machines.build import build, simulate
-from concord.sim.machines.library import cached_verilog
+from concord.sim.machines.library import Library, cached_verilog
 from concord.spec.machine.config import Config
 
 MODEL = Path(__file__).with_name("sdram_chip.v")
 CHIP = CHIPS["MT48LC16M16"]
+STARTED = 20  #: Microseconds within which the chip is ready after the time of power-up.
+SLOW = 4096  #: Clock cycles that a message may wait for the words before it.
 TIMES = ("rcd", "rp", "ras", "rc", "rrd", "rfc", "wr", "refi")  #: In nanoseconds; the model takes picoseconds.
 #: What the model says when it is stricter, by the number at its port `strict`.
 STRICT: Mapping[int, str] = MappingProxyType(dict(enumerate((
@@ -115,3 +117,15 @@ def machine_verilog(config: Config, mhz: float) -> str:
     """Verilog of a machine with an SDRAM, whose top is `nnp`, for `sim.machines.library.Library`."""
     top = cached_verilog(f"sdram {mhz:g} {config}", lambda: verilog(SdramMachine(config, mhz), "nnp"))
     return "".join((top, core_text(CHIP, config.dram_bus, mhz), MODEL.read_text()))
+
+
+class SdramLibrary(Library):
+    """The Verilated machine with an SDRAM, which is ready; options are those of `Library`."""
+
+    def __init__(self, config: Config, mhz: float, **options):
+        super().__init__(config, text=machine_verilog(config, mhz), memory=None, **options)
+        self.step(round((CHIP.power_up + STARTED) * mhz))
+
+    def settle(self, quiet: int, blocked: int, most: int) -> bool:
+        """As `Library.settle`; what an SDRAM has not written yet holds up messages for longer than other memories."""
+        return super().settle(quiet, max(blocked, SLOW), most)

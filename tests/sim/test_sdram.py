@@ -12,8 +12,7 @@ pytest.importorskip("litedram", reason="LiteDRAM is in the extra `board`")
 from concord.hw.sdram.chip import CHIPS
 from concord.hw.sdram.core_text import core_text
 from concord.sim.machines.host import GoldenMachine, HardwareMachine
-from concord.sim.machines.library import Library
-from concord.sim.sdram.sdram_parts import CHIP, STRICT, SdramBench, machine_verilog, run_bench
+from concord.sim.sdram.sdram_parts import CHIP, STRICT, SdramBench, SdramLibrary, run_bench
 from concord.spec.machine.config import preset
 from concord.tests.machine.test_dram_gates import programs, result
 
@@ -45,8 +44,7 @@ def test_a_chip_that_wants_more(number):
 def test_a_machine_with_an_sdram_does_what_golden_does():
     """Programs with Dram: all outputs, memories and events."""
     golden = GoldenMachine(SMALL)
-    with HardwareMachine(Library(SMALL, text=machine_verilog(SMALL, 50), memory=None, gap=0.2, stall=0.2)) as gates:
-        gates.pause(110 * 50)  # until the chip is ready
+    with HardwareMachine(SdramLibrary(SMALL, 50, gap=0.2, stall=0.2)) as gates:
         for name, program in programs(SMALL).items():
             assert result(gates, program) == result(golden, program), name
 
