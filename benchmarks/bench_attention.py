@@ -136,11 +136,13 @@ def entering(imported: Imported, samples: np.ndarray) -> np.ndarray:
     return samples.transpose(0, *(1 + axis for axis in axes)) if len(axes) == samples.ndim - 1 else samples
 
 
-def bound(made: Measurement | None, model: Model, config: Config, layers: tuple[type[Layer], ...] = ()) -> int:
-    """Cycles in which the tile engines multiply at least: those of all layers, or of some kinds of them."""
+def bounds(made: Measurement | None, model: Model, config: Config, layers: tuple[type[Layer], ...] = (Layer,)
+           ) -> tuple[int, int]:
+    """Cycles that layers of some kinds take at least: of the tile engines, and of the multi-function units."""
     firmware = compile_network(model, config).firmware if made is None else made.compiled.firmware
-    names = {layer.name for layer in model.layers if not layers or isinstance(layer, layers)}
-    return sum(work.beats for work in explain(firmware) if work.layer in names)
+    names = {layer.name for layer in model.layers if isinstance(layer, layers)}
+    found = [work for work in explain(firmware) if work.layer in names]
+    return sum(work.beats for work in found), sum(work.words for work in found)
 
 
 def row(name: str, arithmetic: str, imported: Imported, found: Transformer, model: Model, config: Config,
@@ -161,9 +163,9 @@ def row(name: str, arithmetic: str, imported: Imported, found: Transformer, mode
                                                   for layer in cost.layers)] if measured else []
     cells = [name, arithmetic, f"{difference(imported):.1e}", *accuracies, f"{noise:.1f}",
              str(samples) if rtl else "-", f"{measured.bits:,}" if measured else "-",
-             f"{measured.cycles:,}" if measured else "-", f"{bound(measured, model, config):,}",
+             f"{measured.cycles:,}" if measured else "-", *map("{:,}".format, bounds(measured, model, config)),
              f"{sum(cost.cycles for cost in own):,}" if own else "-",
-             f"{bound(measured, model, config, (BlockAttention,)):,}"]
+             *map("{:,}".format, bounds(measured, model, config, (BlockAttention,)))]
     return cells, measured.bits if measured else 0
 
 
@@ -171,7 +173,8 @@ def table() -> Table:
     """The table with one row for each network and arithmetic."""
     made = Table(title="transformers in 8 bits", title_justify="left")
     for title in ("network", "arithmetic", "from onnxruntime", "accuracy, float", "accuracy, golden", "golden, dB",
-                  "samples", "differing bits", "cycles", "bound of products", "cycles, attention", "bound, attention"):
+                  "samples", "differing bits", "cycles", "products", "MFU words", "attention", "its products",
+                  "its MFU words"):
         made.add_column(title, justify="left" if title in ("network", "arithmetic") else "right")
     return made
 
