@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 from concord.compiler.compilation import Compilation
 from concord.compiler.kinds.weightless import PoolKind, SumKind
-from concord.compiler.lib.build import Allocator, ModelBuild
+from concord.compiler.lib.build import ModelBuild
 from concord.compiler.plan.demands import Demands
 from concord.spec.isa.memories import VRFS, Mem, depth
-from concord.spec.machine.config import Config
 
 Plan = tuple[ModelBuild, Compilation]
 
@@ -24,7 +23,7 @@ def spilled(planned: Callable[[frozenset[str]], Plan]) -> Plan:
     """
     far: frozenset[str] = frozenset()
     build, plan = planned(far)
-    while (name := missing(build.config, build.allocator, plan.demands)) is not None:
+    while (name := missing(build, plan.demands)) is not None:
         far |= {name}
         build, plan = planned(far)
     best = build, plan
@@ -40,7 +39,7 @@ def spilled(planned: Callable[[frozenset[str]], Plan]) -> Plan:
 def _fits(trial: Plan) -> bool:
     """Whether all maps and numbers have room."""
     build, plan = trial
-    return not build.shortages and missing(build.config, build.allocator, plan.demands) is None
+    return not build.shortages and missing(build, plan.demands) is None
 
 
 def _held(plan: Compilation) -> list[str]:
@@ -49,12 +48,16 @@ def _held(plan: Compilation) -> list[str]:
             for one in stream.maps if one not in plan.demands.brought]
 
 
-def missing(config: Config, allocator: Allocator, demands: Demands) -> str | None:
+def missing(build: ModelBuild, demands: Demands) -> str | None:
     """The name of a tensor that helps if it lies in Dram: the largest one in a memory that is too small.
 
     Returns:
         None if all memories are large enough, or if nothing in one that is too small can lie elsewhere.
     """
+    config, allocator = build.config, build.allocator
+    for reason in build.shortages:  # of strips
+        if reason.tensor is not None and _leaves(demands, reason.tensor):
+            return reason.tensor
     sizes: dict[str, int] = {}
     if allocator.used(Mem.VECTOR_RF) > config.vector_rf:
         for one in demands.maps:

@@ -22,12 +22,14 @@ class Reason:
         attribute: Field of `spec.machine.config.Config` that would have to change; empty if no machine runs the model.
         needed:    Smallest value of the attribute that would do, or the format that it must be; None for no attribute.
         available: Value of the attribute.
+        tensor:    Name of a tensor that has no room; None where the reason is none of that kind.
     """
 
     sentence: str
     attribute: str = ""
     needed: int | Format | None = None
     available: int | Format | None = None
+    tensor: str | None = None
 
     def __str__(self) -> str:
         said = not isinstance(self.needed, int) or self.attribute in self.sentence

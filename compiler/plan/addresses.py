@@ -101,7 +101,8 @@ def _place_strips(config: Config, made: LayerPass, starts: dict[Mem, int],
             needed, left = columns * strip.words, gaps[mem][1]
             return [Reason(
                 sentence=f"{strip.buffer.name} needs {needed} words for a row, and {mem.title} has {left} left",
-                attribute=mem.size, needed=depth(config, mem) + needed - left, available=depth(config, mem))]
+                attribute=mem.size, needed=depth(config, mem) + needed - left, available=depth(config, mem),
+                tensor=strip.value.name)]
         made.rows = fitting[mem]
         strip.buffer.mem, strip.buffer.address = mem, gaps[mem][0]
         strip.buffer.size = made.rows * columns * strip.words

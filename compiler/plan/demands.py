@@ -90,6 +90,8 @@ class Demands:
                 self.readings[node.name] = Reading(view=self.numbers_of(node.value))
             else:
                 self.sinks[node.name].net, self.sinks[node.name].followed = not network.every, network.every
+                if node.name in self.far:
+                    self.numbers_of(node.value, Mem.DRAM)
         for node in reversed(network.nodes):
             if node.layer is not None and not self.unused(node):
                 node.kind.demand(self, node)
