@@ -32,8 +32,9 @@ class State(enum.Enum):
     """What becomes of the present range."""
 
     FREE = 0  #: There is none.
-    CUT = 1  #: The length of its next burst is found.
-    ASK = 2  #: That burst waits for room.
+    MEASURE = 1  #: The greatest length of its next burst is found.
+    CUT = 2  #: The length of that burst is found.
+    ASK = 3  #: It waits for room.
 
 
 class BurstReader(wiring.Component):
@@ -58,7 +59,7 @@ class BurstReader(wiring.Component):
 
     Timing:
         One beat a cycle, or one word where a beat holds several and `groups` is not set. A range takes 1 cycle, and
-        each burst 2, in which earlier ones go on.
+        each burst 3, in which earlier ones go on.
     """
 
     def __init__(self, config: Config, groups: bool = False):
@@ -103,13 +104,13 @@ class BurstReader(wiring.Component):
         before_edge, longest = edge - at[:exact_log2(edge)], min(LONGEST, edge)
         m.d.comb += [
             self.range.ready.eq((state == State.FREE) & ~self.draining & ~self.reset), room.eq(held + length <= BEATS),
-            most.eq(Mux(before_edge < longest, before_edge, longest)),
             fits.eq(~left[len(most):].any() & (left[:len(most)] <= most)),
             asked.eq((state == State.ASK) & room & one.ready & (~ar.valid | ar.ready) & ~self.reset),
             one.valid.eq(asked), one.p.beats.eq(length - 1), one.p.tag.eq(tag), one.p.last.eq(last & final),
             one.p.skip.eq(skip), one.p.end.eq(Mux(final, end, 0))]
         taken = self.beats.o.valid & self.beats.o.ready
-        m.d.sync += held.eq(Mux(self.reset, 0, held + Mux(asked, length, 0) - taken))
+        m.d.sync += [held.eq(Mux(self.reset, 0, held + Mux(asked, length, 0) - taken)),
+                     most.eq(Mux(before_edge < longest, before_edge, longest))]
         with m.If(ar.ready):
             m.d.sync += ar.valid.eq(0)
         with m.Switch(state):
@@ -117,14 +118,16 @@ class BurstReader(wiring.Component):
                 m.d.sync += [self._placed(at, left, place), tag.eq(given.tag), last.eq(given.last),
                              skip.eq(given.first), end.eq(given.first[:place] + given.count[:place])]
                 with m.If(self.range.valid & self.range.ready):
-                    m.d.sync += state.eq(State.CUT)
+                    m.d.sync += state.eq(State.MEASURE)
+            with m.Case(State.MEASURE):
+                m.d.sync += state.eq(State.CUT)
             with m.Case(State.CUT):
                 m.d.sync += [length.eq(Mux(fits, left, most)), final.eq(fits), state.eq(State.ASK)]
             with m.Case(State.ASK):
                 with m.If(asked):
                     low = Cat(Const(0, exact_log2(self.bus)), at[:exact_log2(edge)])  # bits of an address in 4 KB
                     m.d.sync += [
-                        at.eq(at + length), left.eq(left - length), state.eq(Mux(final, State.FREE, State.CUT)),
+                        at.eq(at + length), left.eq(left - length), state.eq(Mux(final, State.FREE, State.MEASURE)),
                         ar.valid.eq(1), ar.p.addr.eq(Cat(low, self.base[len(low):] + at[exact_log2(edge):])),
                         ar.p.len.eq(length - 1), skip.eq(0)]
 

@@ -22,8 +22,9 @@ class State(enum.Enum):
     """What becomes of the present range."""
 
     FREE = 0  #: There is none.
-    CUT = 1  #: The length of its next burst is found.
-    GIVE = 2  #: That burst waits for its data.
+    MEASURE = 1  #: The greatest length of its next burst is found.
+    CUT = 2  #: The length of that burst is found.
+    GIVE = 3  #: It waits for its data.
 
 
 class BurstWriter(wiring.Component):
@@ -50,7 +51,7 @@ class BurstWriter(wiring.Component):
         idle: Out(1). No burst is under way, and no range is being cut.
 
     Timing:
-        One beat a cycle, or one word where a beat holds several. A range takes 1 cycle, and each burst 3, in which
+        One beat a cycle, or one word where a beat holds several. A range takes 1 cycle, and each burst 4, in which
         earlier ones go on. `done` and `error` come one cycle after the response.
     """
 
@@ -129,8 +130,8 @@ class BurstWriter(wiring.Component):
                           & (~aw.valid | aw.ready) & ~self.reset),
             self.jobs.i.valid.eq(self.asked), self.jobs.i.p.place.eq(place), self.jobs.i.p.pieces.eq(length),
             one.valid.eq(self.asked), one.p.tag.eq(tag), one.p.last.eq(last & final),
-            fitting.eq(most - at[:exact_log2(most)]),
             fits.eq(~left[len(fitting):].any() & (left[:len(fitting)] <= fitting))]
+        m.d.sync += fitting.eq(most - at[:exact_log2(most)])
         with m.If(aw.ready):
             m.d.sync += aw.valid.eq(0)
         with m.Switch(state):
@@ -138,13 +139,15 @@ class BurstWriter(wiring.Component):
                 p = self.range.p
                 m.d.sync += [at.eq(p.first << shift), left.eq(p.count << shift), tag.eq(p.tag), last.eq(p.last)]
                 with m.If(self.range.valid & self.range.ready):
-                    m.d.sync += state.eq(State.CUT)
+                    m.d.sync += state.eq(State.MEASURE)
+            with m.Case(State.MEASURE):
+                m.d.sync += state.eq(State.CUT)
             with m.Case(State.CUT):
                 m.d.sync += [length.eq(Mux(fits, left, fitting)), final.eq(fits), state.eq(State.GIVE)]
             with m.Case(State.GIVE):
                 with m.If(self.asked):
                     m.d.sync += [
-                        at.eq(at + length), left.eq(left - length), state.eq(Mux(final, State.FREE, State.CUT)),
+                        at.eq(at + length), left.eq(left - length), state.eq(Mux(final, State.FREE, State.MEASURE)),
                         aw.valid.eq(1), aw.p.addr.eq(Cat(low, self.base[len(low):] + beat[edge:])),
                         aw.p.len.eq((place + length - 1) >> share)]
 
