@@ -10,8 +10,9 @@ from concord.compiler.emit.sources import FromPlace
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
-from concord.compiler.kinds.attention import AttentionKind, OffsetsKind
+from concord.compiler.kinds.attention import AttentionKind
 from concord.compiler.kinds.curves import CurveKind, GatedKind, GeluKind, LeakyKind
+from concord.compiler.kinds.positions import ConstantKind, OffsetsKind
 from concord.compiler.kinds.product import (
     BlockAverageKind,
     BlockResultKind,
@@ -27,7 +28,7 @@ from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
 from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
-from concord.net.layers.attention import BlockAttention, PixelOffsets
+from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
@@ -35,6 +36,7 @@ from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
+from concord.net.layers.positions import ConstantPositions, PixelOffsets
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
@@ -112,6 +114,7 @@ KINDS: dict[type[Layer], CompiledKind] = {
     VectorNorm: VectorNormKind(),
     BlockAttention: AttentionKind(),
     PixelOffsets: OffsetsKind(),
+    ConstantPositions: ConstantKind(),
     GatedChannels: GatedKind(),
     Concat: ConcatenationKind(),
     SequenceConcat: SequencesKind(),

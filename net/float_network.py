@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
-from concord.net.layers.attention import BlockAttention, PixelOffsets
+from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
@@ -18,6 +18,7 @@ from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
+from concord.net.layers.positions import ConstantPositions, PixelOffsets
 from concord.net.layers.recurrent import Recurrent
 from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.rows import IntegerRows
@@ -29,7 +30,16 @@ from concord.net.ops.pointwise import ACTIVATIONS, Gelu, LeakyRelu, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
-from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import (
+    Addition,
+    ChannelGating,
+    Concatenation,
+    Flatten,
+    Multiplication,
+    ToImage,
+    Tokens,
+    ToSequence,
+)
 from concord.net.ops.scale import Affine, Offsets
 from concord.net.ops.weighted import Convolution, Linear
 from concord.spec.numbers.activation import Activation
@@ -240,6 +250,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
         weight=_float32(layer.weight), bias=_float32(layer.bias), centred=layer.centred, epsilon=layer.epsilon),
     BlockAttention: lambda layer: Attention(
         heads=layer.heads, mask=None if layer.mask is None else _float32(layer.mask)),
+    ConstantPositions: lambda layer: Tokens(tokens=_float32(layer.tokens)),
     PixelOffsets: lambda layer: Offsets(offset=_float32(layer.offset)),
     Concat: lambda layer: Concatenation(), Enlarge: lambda layer: layer.operator,
     ImageToSequence: lambda layer: ToSequence(time=layer.time),

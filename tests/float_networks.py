@@ -24,6 +24,7 @@ from concord.net.ops.reshape import (
     Flatten,
     Multiplication,
     ToImage,
+    Tokens,
     ToSequence,
 )
 from concord.net.ops.scale import Affine, BatchNorm, Offsets
@@ -198,10 +199,11 @@ def pixel_reductions() -> Graph:
 
 
 def offsets() -> Graph:
-    """Numbers for each channel of each pixel that are added to the input, and to the result of a convolution."""
+    """Numbers for each channel of each pixel that are added to the input, and to a convolution; constant positions."""
     chain = Chain((2, 6, 7))
     chain.add(Offsets(offset=chain.weights(2, 6, 7)), "first").conv("a", 5, 2, padding=(1, 1, 1, 1))
-    chain.add(Offsets(offset=chain.weights(5, 6, 7)), "places").add(Relu(), "r").conv("b", 4, 5)
+    chain.add(Offsets(offset=chain.weights(5, 6, 7)), "places").add(Relu(), "r")
+    chain.add(Tokens(tokens=chain.weights(5, 2)), "tokens").conv("b", 4, 5, (1, 1))
     return chain.add(GlobalAverage(), "mean").dense("out", 3, 4).network("offsets")
 
 

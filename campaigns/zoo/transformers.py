@@ -174,7 +174,7 @@ _MAKERS: dict[str, tuple[Callable, tuple[int, ...], str]] = {
     "heads_separate": (partial(heads, way="separate"), _SEQUENCE, ""),
     "multihead": (multihead, _SEQUENCE, ""), "encoder": (encoder, _SEQUENCE, ""),
     "vision": (vision, (1, 8, 8), ""), "decoder": (decoder, (12, 32), ""),
-    "class_token": (class_token, _SEQUENCE, "it joins a constant to what it computes"),
+    "class_token": (class_token, _SEQUENCE, ""),
     "unscaled": (unscaled, _SEQUENCE, _REFUSED)}
 #: Entries of the zoo; the exporter "script" of PyTorch 2.13 does not write its layer of encoders.
 ENTRIES = {

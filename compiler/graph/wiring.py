@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from concord.compiler.graph.nodes import CompiledKind
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, needed
-from concord.net.layers.attention import BlockAttention, PixelOffsets
+from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Concat, GatedChannels, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
+from concord.net.layers.positions import ConstantPositions, PixelOffsets
 from concord.net.layers.recurrent import Recurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
@@ -25,7 +26,8 @@ from concord.spec.isa.memories import Mem
 
 #: Classes of layers that have images.
 IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, Enlarge, ImageToSequence, SequenceToImage,
-          GatedChannels, BlockAttention, PixelOffsets)
+          GatedChannels, BlockAttention, PixelOffsets,
+          ConstantPositions)
 #: Quantised results, which are vectors where their image has one pixel.
 _RESULTS = (QuantizedResult, BlockQuantizedResult)
 #: Name of the network's input when it comes in reverse order, from the last time step to the first one.

@@ -1,4 +1,4 @@
-"""Attention, and offsets of the pixels of an image.
+"""Attention.
 
 One pass makes tiles of all keys and values. The next one computes, head by head, the scores of all queries and their
 softmax, whose weights go to VectorRf, the weights of all heads side by side. At the end come products of these weights
@@ -14,7 +14,6 @@ from concord.compiler.emit.sources import FromNumbers, FromProduct, Multiplied, 
 from concord.compiler.emit.storage import ANY, Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
-from concord.compiler.kinds.curves import CurveKind
 from concord.compiler.lib import limits, tiling
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.program import ProgramBuilder
@@ -26,7 +25,7 @@ from concord.net.arithmetic.windows import Window
 from concord.net.layers.attention import BlockAttention
 from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import OPERAND_MEMORIES, VRFS, Mem, depth
-from concord.spec.isa.operations import Operation, Stage, position
+from concord.spec.isa.operations import Operation, Stage
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
 
@@ -366,27 +365,3 @@ def _bounds(config: Config, node: PlannedNode, heads: Heads) -> list[tiling.Boun
         bound = tiling.block_bound(config, f"{node.name}, {what}", mantissas, exponents)
         found.append(replace(bound, bits=bound.bits - least, clamped=0.0))
     return found
-
-
-class OffsetsKind(CurveKind):
-    """Offsets of the pixels of an image, in a chain that reads its numbers."""
-
-    def computed(self, network: PlannedNetwork, node):
-        return position(Stage.ADD, 0)
-
-    def made(self, network: PlannedNetwork, layer, sources):
-        if sources[0].lanes > sources[0].shape[0]:
-            network.problem(layer, "it adds offsets to a tensor whose channels do not follow each other: put a layer "
-                                   "with weights between it and a concatenation")
-        return super().made(network, layer, sources)
-
-    def plan(self, planner: Planner, node):
-        config, layer, words = planner.build.config, node.layer, planner.build.config.words_of(node.value.lanes)
-        each = [tiling.padded(one.reshape(len(one), -1).T, words * config.mfu_lanes, 1).reshape(-1)
-                for one in (layer.offset, planner.build.content(layer).offset)]
-        place = planner.constant(_ADDED[0], *each, f"{node.name}, offsets")
-        offsets = NumbersView(numbers=TensorNumbers(value=node.value, words=words, buffer=Buffer(
-            mem=place.mem, address=place.address, size=place.words, name=f"{node.name}, offsets", kept=True)))
-        chain = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view))
-        chain.apply(Operation.VV_ADD, 0, offsets)
-        planner.begin(node, chain)

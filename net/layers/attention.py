@@ -1,4 +1,4 @@
-"""Attention, whose products of two computed tensors are in block floating point, and offsets of the pixels of images.
+"""Attention, whose products of two computed tensors are in block floating point.
 
 Exponents follow the numbers, so that attention needs no calibration; networks of integers have it in blocks, too.
 """
@@ -138,44 +138,3 @@ class BlockAttention(Layer):
             rows[..., head * size - first:(head + 1) * size - first] = keys[:, head]
             found.append(computed_product(rows, whole[..., first:end], *formats))
         return np.stack(found, 1)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class PixelOffsets(Layer):
-    """An image plus a constant for each channel of each pixel, rounded.
-
-    Attributes:
-        name:   Name of the layer, unique in its model.
-        offset: uint16[channels, rows, columns], binary16 patterns.
-    """
-
-    name: str
-    offset: np.ndarray
-
-    title = "offsets of pixels"
-
-    def __post_init__(self):
-        if self.offset.ndim != 3:
-            raise ValueError(f"layer {self.name!r}, offset: channels, rows and columns are needed, not "
-                             f"{self.offset.shape}; export the model again")
-        checks.array(self, "offset", np.uint16, self.offset.shape)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, rows and columns of the image."""
-        return self.offset.shape
-
-    @property
-    def entering(self) -> tuple[int, int, int]:
-        return self.shape
-
-    @property
-    def inputs(self) -> int:
-        return self.offset.size
-
-    @property
-    def outputs(self) -> int:
-        return self.offset.size
-
-    def run(self, x, lengths, sums=IntegerProduct.totals):
-        return Trace(outputs=float16.add(x[0], np.broadcast_to(self.offset.reshape(-1), x[0].shape)))

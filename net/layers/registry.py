@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
-from concord.net.layers.attention import BlockAttention, PixelOffsets
+from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
@@ -13,6 +13,7 @@ from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, BlockAverage, BlockQuantizedResult, MaxPool, QuantizedResult
+from concord.net.layers.positions import ConstantPositions, PixelOffsets
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
@@ -36,7 +37,7 @@ KINDS = {
     **{layer.__name__: LayerKind(layer=layer) for layer in (
         Dense, BlockDense, Conv, BlockConv, Average, QuantizedResult, BlockAverage, BlockQuantizedResult, MaxPool, Add,
         Multiply, GatedChannels, Curve, Leaky, TanhGelu, VectorSoftmax, VectorNorm, BlockAttention, PixelOffsets,
-        Concat, SequenceConcat, Enlarge, ImageToSequence, SequenceToImage, Softmax)},
+        ConstantPositions, Concat, SequenceConcat, Enlarge, ImageToSequence, SequenceToImage, Softmax)},
     **{name.upper(): LayerKind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": LayerKind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

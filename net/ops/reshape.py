@@ -188,3 +188,29 @@ class Concatenation(Operator):
 
     def real(self, *inputs, lengths):
         return np.concatenate(inputs, axis=1 if inputs[0].ndim == 4 else -1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Tokens(Operator):
+    """An image as one row of positions behind some constant ones, such as the class token of a transformer.
+
+    Attributes:
+        tokens: float32[channels, constant positions].
+    """
+
+    tokens: np.ndarray
+
+    kind = "tokens"
+
+    def __post_init__(self):
+        checks.numbers(tokens=self.tokens)
+        checks.dimensions("tokens", self.tokens, 2)
+
+    def shape(self, x):
+        channels, rows, columns = checks.image(x)
+        checks.channels(channels, len(self.tokens))
+        return channels, 1, self.tokens.shape[1] + rows * columns
+
+    def real(self, x, lengths):
+        constant = np.broadcast_to(self.tokens.astype(x.dtype), (len(x), *self.tokens.shape))
+        return np.concatenate([constant, x.reshape(*x.shape[:2], -1)], axis=2)[:, :, None]

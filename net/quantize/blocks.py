@@ -20,7 +20,7 @@ from concord.net.ops.attention import Attention
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pooling import ProductResult
 from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Enlarging, Multiplication, ToImage, ToSequence
+from concord.net.ops.reshape import Addition, Concatenation, Enlarging, Multiplication, ToImage, Tokens, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize import tensors
 from concord.net.quantize.attention import attention_layer, simulated_attention
@@ -231,7 +231,7 @@ def _made(part: Part, parts: Sequence[np.ndarray], block: int) -> np.ndarray:
         return native_vectors.joined(parts, block)
     if isinstance(part.op, Enlarging):
         return parts[0][:count]  # of parts of channels the first one, which begins a native vector as all others do
-    if isinstance(part.op, Attention):
+    if isinstance(part.op, Attention | Tokens):
         return native_vectors.adjacent(count)
     if isinstance(part.op, ToImage):
         return parts[0]  # an element of each time step is a channel of the image

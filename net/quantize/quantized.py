@@ -9,12 +9,12 @@ import numpy as np
 from concord.golden.lib.float16 import to_bits
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.layers.attention import PixelOffsets
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
+from concord.net.layers.positions import ConstantPositions, PixelOffsets
 from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.attention import Attention
@@ -30,6 +30,7 @@ from concord.net.ops.reshape import (
     Enlarging,
     Multiplication,
     ToImage,
+    Tokens,
     ToSequence,
 )
 from concord.net.ops.scale import Offsets
@@ -284,6 +285,8 @@ def _plain(part: Part, plan: Plan) -> Layer:
         case FeatureNorm():
             return VectorNorm(name=part.name, weight=to_bits(op.weight), bias=to_bits(op.bias), centred=op.centred,
                               epsilon=op.epsilon, pixels=prod(shape[1:]))
+        case Tokens():
+            return ConstantPositions(name=part.name, shape=shape, tokens=to_bits(op.tokens))
         case Offsets():
             return PixelOffsets(name=part.name, offset=to_bits(op.offset))
         case Pointwise():

@@ -17,7 +17,7 @@ from concord.net.model import Model
 from concord.net.ops.attention import MASKED, Attention
 from concord.net.ops.pooling import GlobalAverage
 from concord.net.ops.reduction import FeatureNorm
-from concord.net.ops.reshape import Addition
+from concord.net.ops.reshape import Addition, Flatten, Tokens
 from concord.net.ops.scale import Offsets
 from concord.net.quantize.choices import BlockFormats, BlockRecipe, Choices
 from concord.net.quantize.recipe import Recipe
@@ -112,6 +112,19 @@ def test_a_block_of_a_language_model(blocks):
     assert re.search(r"m_rd_inc InitialVrf, \d+\nm_wr MatrixRf, \d+\nend_chain", made.firmware.text)
     assert re.search(r"m_rd_inc MultiplyVrf1, \d+\nm_wr MatrixRf, \d+, transposed\nend_chain", made.firmware.text)
     assert "v_largest1" in made.firmware.text  # behind the mask, in one chain
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_constant_positions(rows, blocks):
+    chain = Chain((5, rows, 4)).conv("a", 24, 5, (1, 1))
+    chain.add(Tokens(tokens=chain.weights(24, 2)), "tokens")
+    chain.add(Offsets(offset=chain.weights(24, 1, 2 + 4 * rows)), "o")
+    for name in "qkv":
+        chain.conv(name, 24, 24, (1, 1), sources=("o",))
+    chain.add(Attention(heads=3), "heads", ("q", "k", "v")).add(Addition(), "sum", ("heads", "tokens"))
+    agree_on_random(VISION, model_of(chain.add(Flatten(), "f").dense("out", 3, 24 * (2 + 4 * rows)).network(), VISION,
+                                     blocks=blocks))
 
 
 @pytest.mark.parametrize("options", [

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from concord.net.ops.attention import MASKED, Attention
+from concord.net.ops.reshape import Tokens
 from concord.net.ops.scale import Offsets
 from concord.net.ops.weighted import Convolution
 
@@ -115,6 +116,36 @@ def test_offsets_of_positions_ahead_of_all_layers(tmp_path):
     imported = equal(written(tmp_path, graph))
     assert isinstance(imported.network.nodes[0].op, Offsets)
     assert imported.network.shape == (WIDTH, POSITIONS)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_constant_positions_ahead_of_all_others(tmp_path, count):
+    graph = OnnxGraph((2, 3, 4, 2))
+    graph.add("Conv", graph.weight(WIDTH, 3, 2, 2), strides=[2, 2])
+    graph.add("Reshape", graph.constant(np.array([0, 0, -1])))
+    image = graph.add("Transpose", perm=[0, 2, 1])
+    tokens = graph.constant(np.repeat(np.random.default_rng(1).normal(size=(1, count, WIDTH)), 2, 0).astype(np.float32))
+    graph.nodes.append(helper.make_node("Concat", [tokens, image], ["joined"], "n_joined", axis=1))
+    graph.at = "joined"
+    graph.add("Add", graph.weight(1, 2 + count, WIDTH))
+    graph.add("Gather", graph.constant(np.array(0)), axis=1)
+    graph.add("MatMul", graph.weight(WIDTH, 4))
+    imported = equal(written(tmp_path, graph))
+    assert [type(node.op) for node in imported.network.nodes][1:3] == [Tokens, Offsets]
+
+
+@pytest.mark.parametrize("change", ["behind", "by sample", "channels"])
+def test_other_constants_are_not_joined(tmp_path, change):
+    graph = OnnxGraph((2, POSITIONS, WIDTH))
+    image = graph.add("MatMul", graph.weight(WIDTH, WIDTH))
+    axis = 2 if change == "channels" else 1
+    constant = graph.weight(2, *((POSITIONS, 1) if axis == 2 else (1, WIDTH))) if change == "by sample" else (
+        graph.constant(np.ones((2, *((POSITIONS, 1) if axis == 2 else (1, WIDTH))), np.float32)))
+    names = [image, constant] if change == "behind" else [constant, image]
+    graph.nodes.append(helper.make_node("Concat", names, ["joined"], "n_joined", axis=axis))
+    graph.at = "joined"
+    with pytest.raises(ValueError, match="it joins a constant to what it computes; leave the constant out"):
+        read(written(tmp_path, graph))
 
 
 def test_positions_ahead_of_samples(tmp_path):

@@ -9,8 +9,10 @@ from concord.golden.mfu.multifunction import activate
 from concord.golden.mvm.quantizer import quantize_block, split
 from concord.net import graph_file
 from concord.net.graph import INPUT, Graph, Node
-from concord.net.layers.attention import BlockAttention, PixelOffsets
+from concord.net.layers.attention import BlockAttention
+from concord.net.layers.positions import ConstantPositions, PixelOffsets
 from concord.net.ops.attention import MASKED, Attention
+from concord.net.ops.reshape import Tokens
 from concord.net.ops.scale import Offsets
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
@@ -111,6 +113,17 @@ def test_offsets():
     offset, x = to_bits(rng.normal(size=(2, 3, 4))), to_bits(rng.normal(size=(5, 24)))
     made = PixelOffsets(name="o", offset=offset).run([x], None).outputs
     np.testing.assert_array_equal(made, to_bits(real(x) + real(offset).reshape(-1)))
+
+
+def test_constant_positions():
+    rng = np.random.default_rng(1)
+    tokens, x = rng.normal(size=(2, 3)).astype(np.float16).astype(np.float32), rng.normal(size=(5, 2, 2, 4))
+    made = Tokens(tokens=tokens).real(x, lengths=np.ones(5))
+    assert made.shape == (5, *Tokens(tokens=tokens).shape((2, 2, 4)))
+    np.testing.assert_array_equal(made[:, :, 0, :3], np.broadcast_to(tokens, (5, 2, 3)))
+    np.testing.assert_array_equal(made[:, :, 0, 3:], x.reshape(5, 2, 8))
+    golden = ConstantPositions(name="t", shape=(2, 2, 4), tokens=to_bits(tokens))
+    np.testing.assert_array_equal(golden.run([to_bits(x.reshape(5, -1))], None).outputs, to_bits(made.reshape(5, -1)))
 
 
 @pytest.mark.parametrize(("shapes", "options", "message"), [

@@ -11,12 +11,13 @@ from concord.compiler.support import of_layer
 from concord.golden.lib.float16 import to_bits
 from concord.net import network
 from concord.net.arithmetic.windows import TimeAxis
-from concord.net.layers.attention import BlockAttention, PixelOffsets
+from concord.net.layers.attention import BlockAttention
 from concord.net.layers.curves import Curve, Leaky, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer, Unknown
 from concord.net.layers.pooling import BlockQuantizedResult, MaxPool, QuantizedResult
+from concord.net.layers.positions import ConstantPositions, PixelOffsets
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.registry import KINDS, kind_of
@@ -64,6 +65,8 @@ MAKERS = {
     "BlockAttention": lambda rng: BlockAttention(
         name="layer", queries=(4, 1, 4), keys=(4, 2, 2), values=(4, 2, 2), heads=2, weights_format=CONFIG.weights,
         input_format=CONFIG.activations, block=CONFIG.native_dim, mask=to_bits(rng.normal(size=(2, 4, 4)))),
+    "ConstantPositions": lambda rng: ConstantPositions(
+        name="layer", shape=(2, 3, 4), tokens=to_bits(rng.normal(size=(2, 2)))),
     "PixelOffsets": lambda rng: PixelOffsets(name="layer", offset=to_bits(rng.normal(size=(2, 3, 4)))),
     "GatedChannels": lambda rng: GatedChannels(name="layer", image=(6, 1, 1)),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),

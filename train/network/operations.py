@@ -18,6 +18,7 @@ from concord.net.ops.reshape import (
     Enlarging,
     Multiplication,
     ToImage,
+    Tokens,
     ToSequence,
 )
 from concord.net.ops.scale import Offsets
@@ -91,6 +92,11 @@ def _moved(op: Offsets, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.T
     return x[0] + torch.from_numpy(op.offset.astype(np.float16).astype(np.float32))
 
 
+def _behind(op: Tokens, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
+    constant = torch.from_numpy(op.tokens.astype(np.float16).astype(np.float32))
+    return torch.cat([constant.expand(len(x[0]), -1, -1), x[0].flatten(2)], 2)[:, :, None]
+
+
 def _joined(op: Concatenation, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tensor:
     return torch.cat(x, 2 if x[0].dim() == 3 else 1)
 
@@ -123,6 +129,6 @@ def _last(op: Last, x: list[torch.Tensor], lengths: torch.Tensor) -> torch.Tenso
 
 #: The result of each operator without quantisers.
 RESULTS: dict[type[Operator], Callable[[Operator, list[torch.Tensor], torch.Tensor], torch.Tensor]] = {
-    Addition: _sum, Multiplication: _product, ChannelGating: _gated, Offsets: _moved,
+    Addition: _sum, Multiplication: _product, ChannelGating: _gated, Offsets: _moved, Tokens: _behind,
     Concatenation: _joined, MaxPooling: _largest, Enlarging: _enlarged, ToImage: _image, ToSequence: _sequence,
     Last: _last}

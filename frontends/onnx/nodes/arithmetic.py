@@ -10,7 +10,7 @@ from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
 from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
-from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication
+from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, Tokens
 from concord.net.ops.scale import Affine, BatchNorm, Offsets
 
 
@@ -216,6 +216,8 @@ def _join(step: FileNode, build: Builder, op: Operator, a: View, b: View) -> Vie
 
 def concat(step: FileNode, build: Builder) -> list[Value]:
     """Tensors joined along one axis."""
+    if len(step.values) == 2 and isinstance(step.get(0), np.ndarray) and (made := _behind(step, build)) is not None:
+        return [made]
     views = [step.view(index) if not isinstance(value, np.ndarray) else _refuse()
              for index, value in enumerate(step.values)]
     axis = step.attributes["axis"]
@@ -254,6 +256,21 @@ def _alike(views: list[View], axis: int) -> bool:
         {view.numbers.ndim for view in views}) == 1 and views[0].numbers.ndim > 2
 
 
+def _behind(step: FileNode, build: Builder) -> View | None:
+    """The positions of an image [samples, positions, channels] behind constant ones; None for another tensor."""
+    view, constant = step.view(1), step.weights(0, "constant")
+    source, fits = view.source, view.numbers.ndim == 3 == constant.ndim and step.attributes["axis"] in (1, -2)
+    if fits and source.form is SampleForm.OPEN:
+        build.image(view.at(view.numbers.swapaxes(1, 2)))
+    if not fits or source.form is not SampleForm.IMAGE or view.shape[::2] != constant.shape[::2] or (
+            constant != constant[:1]).any() or not np.array_equal(
+            view.places, np.arange(source.order.size).reshape(source.samples, source.shape[0], -1).swapaxes(1, 2)):
+        return None
+    count = constant.shape[1] + view.shape[1]
+    made = build.add(step, Tokens(tokens=single(constant[0].T)), [source], SampleForm.IMAGE, (view.shape[2], 1, count))
+    return View(source=made, numbers=made.order[:, :, 0].swapaxes(1, 2))
+
+
 def _refuse():
     raise Refused("it joins a constant to what it computes", "leave the constant out, or add a bias; a "
-                  "network with a class token may take the mean of all positions in its place")
+                  "constant may stand ahead of all positions [samples, positions, channels], such as a class token")
