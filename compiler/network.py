@@ -16,11 +16,11 @@ from concord.compiler.spills import spilled
 from concord.compiler.support import problems
 from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision
+from concord.net.batched import batched
 from concord.net.layers.layer import Layer
 from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import Model
 from concord.net.network import layers_of
-from concord.net.passes.batched import batched
 from concord.spec.isa.instructions import ADDRESS_BITS, Instruction, Op, Reg
 from concord.spec.isa.memories import FILLED, MEMORY_NAMES, Mem, depth
 from concord.spec.machine.config import Config
@@ -97,7 +97,7 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
 
 
 def _for_samples(model: Model, config: Config, batch: int) -> Compiled:
-    """A model that the machine runs on several samples at once, see `net.passes.batched`."""
+    """A model that the machine runs on several samples at once, see `net.batched`."""
     if batch < 1:
         raise ValueError(f"a batch of {batch} samples: a machine takes one at least")
     made = compile_network(batched(model, batch), config)

@@ -63,8 +63,8 @@ def require_single(firmware, what: str):
         ValueError: a sentence that begins with what takes one sample at a time.
     """
     if firmware.batch > 1:
-        raise ValueError(f"{what} takes one input at a time, and {firmware.name} takes {firmware.batch} at once: compile "
-                         "it without --batch")
+        raise ValueError(f"{what} takes one input at a time, and {firmware.name} takes {firmware.batch} at once: "
+                         "compile it without --batch")
 
 
 def _check_ranges(firmware):

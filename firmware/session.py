@@ -51,8 +51,7 @@ class Session:
         return self.firmware.output(self._run(sample))
 
     def infer_all(self, samples: Sequence[np.ndarray]) -> np.ndarray:
-        """Run samples, as many at once as the firmware takes: uint16[samples, outputs]. The errors are those of `infer`.
-        """
+        """uint16[samples, outputs] of samples, as many at once as the firmware takes; errors are those of `infer`."""
         size = self.firmware.batch
         if size == 1:
             return np.stack([self.infer(sample) for sample in samples])

@@ -61,7 +61,8 @@ def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes |
         machine:  The Verilated machine as a library, or None to leave it out.
 
     Raises:
-        ValueError:   no hardware can be generated for the machine, there are no samples, or the firmware takes several at once.
+        ValueError:   no hardware can be generated for the machine, there are no samples, or the firmware takes several
+            at once.
         Stopped:      the program stopped with an error.
         RuntimeError: the program waits for more words than one input brings.
     """

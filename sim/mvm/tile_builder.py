@@ -26,7 +26,7 @@ def component(config):
     return TileBuilder(config)
 
 
-class Chain:
+class TileChain:
     """A random chain of vectors for tiles."""
 
     def __init__(self, rng: np.random.Generator):
@@ -62,7 +62,7 @@ class Chain:
 async def builds_tiles(dut, stall):
     """Rows and columns, whole and parts of native vectors, with pauses on both sides."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    chains = [Chain(rng) for _ in range(CHAINS)]
+    chains = [TileChain(rng) for _ in range(CHAINS)]
     sources = {name: StreamSource(dut, name, stall=stall) for name in ("job", "i")}
     sinks = {name: Sink(dut, name, stall=stall) for name in ("load", "o")}
     await start(dut)
