@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 from concord.compiler.compilation import Compilation
+from concord.compiler.emit.far_addresses import come_near
 from concord.compiler.emit.tile_loads import load_tiles
 from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import CannotRun, Reason
@@ -69,6 +70,7 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
         build, plan = _emitted(model, config, neighbours, short=True)
     if config.dram_words and build.allocator.used(Mem.MATRIX_RF) > config.matrix_tiles:
         build, plan = _with_loads(model, config, neighbours)
+    build.shortages += come_near(build.program)
     _check_sizes(build, model.name)
     outside = build.outside() if build.loads else None
     firmware = Firmware(

@@ -158,22 +158,30 @@ class StripRun:
         first:     Number of the first strip.
         count:     Number of strips.
         distances: Distance of the address of each instruction from strip to strip.
+        origins:   What of the address of each instruction in the first strip does not fit its field.
     """
 
     first: int
     count: int
     distances: tuple[int, ...]
+    origins: tuple[int, ...] = ()
 
     @property
-    def bases(self) -> dict[int, int]:
-        """The base register for each distance."""
-        moving = dict.fromkeys(distance for distance in self.distances if distance)
-        return {distance: 1 + k for k, distance in enumerate(moving)}
+    def moves(self) -> list[tuple[int, int]]:
+        """The distance and the origin of each instruction; an address that stays has its origin in no register."""
+        origins = self.origins or (0,) * len(self.distances)
+        return [(one, origin if one else 0) for one, origin in zip(self.distances, origins, strict=True)]
 
     @property
-    def legal(self) -> bool:
-        """Whether the base registers suffice."""
-        return len(self.bases) <= len(BASES) and all(0 < one * self.count <= LARGEST for one in self.bases)
+    def bases(self) -> dict[tuple[int, int], int]:
+        """The base register for each distance and origin."""
+        moving = dict.fromkeys(move for move in self.moves if move[0])
+        return {move: 1 + k for k, move in enumerate(moving)}
+
+    def legal(self, registers: int) -> bool:
+        """Whether as many base registers suffice."""
+        return len(self.bases) <= registers and all(
+            distance > 0 and (origin or distance * self.count <= LARGEST) for distance, origin in self.bases)
 
     @property
     def saved(self) -> int:
@@ -187,8 +195,8 @@ def roll(build: ModelBuild, strips: Sequence[Callable[[], None]]):
     Args:
         strips: Functions that emit one strip each into the program of `build`.
     """
-    parts = _recorded(build, strips)
-    runs = [run for run in _runs(parts) if run.legal and run.saved > 0]
+    parts, registers = _recorded(build, strips), len(BASES) - bool(build.loads or build.far)  # one comes near Dram
+    runs = [run for run in _runs(parts) if run.legal(registers) and run.saved > 0]
     run = max(runs, key=lambda one: one.saved, default=StripRun(first=len(strips), count=0, distances=()))
     for strip in strips[: run.first]:
         strip()
@@ -201,13 +209,13 @@ def roll(build: ModelBuild, strips: Sequence[Callable[[], None]]):
 def _emit_loop(program: ProgramBuilder, part: ProgramBuilder, run: StripRun):
     """Emit a strip as the body of a loop, whose addresses move from pass to pass."""
     bases = run.bases
-    part.instructions = [replace(instruction, base=bases.get(distance, 0))
-                         for instruction, distance in zip(part.instructions, run.distances, strict=True)]
-    for base in bases.values():
-        program.set_base(base, 0)
+    part.instructions = [replace(instruction, a=instruction.a - move[1], base=bases.get(move, 0))
+                         for instruction, move in zip(part.instructions, run.moves, strict=True)]
+    for (_, origin), base in bases.items():
+        program.set_base(base, origin)
     with program.repeated(run.count):
         program.splice(part)
-        for distance, base in bases.items():
+        for (distance, _), base in bases.items():
             program.move_base(base, distance)
 
 
@@ -230,7 +238,8 @@ def _runs(parts: Sequence[ProgramBuilder]) -> list[StripRun]:
         if moved is not None and last and last.first + last.count == number + 1 and last.distances == moved:
             found[-1] = replace(last, count=last.count + 1)
         elif moved is not None:
-            found.append(StripRun(first=number, count=2, distances=moved))
+            origins = tuple(one.a & ~LARGEST if _moves(one) else 0 for one in before.instructions)
+            found.append(StripRun(first=number, count=2, distances=moved, origins=origins))
     return found
 
 

@@ -17,12 +17,11 @@ from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.program import ProgramBuilder
 from concord.compiler.lib.tile_store import Matrix, choose_residents
-from concord.spec.isa.instructions import BASES, Instruction, Op, Reg
+from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
 AHEAD = 2  #: Matrices that are loaded before the product that needs them, while others are multiplied.
-_REACH = 1 << 16  #: Words that an address reaches from its base register.
 
 
 @dataclass(slots=True)
@@ -78,10 +77,6 @@ class TileLoads:
 
     def emit(self) -> list[Reason]:
         """Put the loads into the program. Returns a reason for each thing that has no room."""
-        base = self._base()
-        if base is None and any(m.home is None and m.address + m.words > _REACH for m in self._matrices.values()):
-            return [Reason(sentence="tiles in Dram beyond its word 65535 need a base register, and the program uses "
-                                    f"all {len(BASES)}: let fewer layers read what a recurrent layer computes")]
         room = self._rest.end - self._rest.first
         for one in self._matrices.values():
             if one.home is None and one.count > room:
@@ -93,7 +88,7 @@ class TileLoads:
                 one = next(one for one in self._matrices.values() if one.holds(instruction.a))
                 self._places[k] = one.home + instruction.a - one.first
         self.schedule(items_of(self.config, self._program.instructions, self._matrices))
-        self._rewrite(base)
+        self._rewrite()
         return []
 
     def schedule(self, items: Sequence[TileUse | Loop], start: int = 0):
@@ -128,39 +123,26 @@ class TileLoads:
                 if use.matrix.home is not None:
                     self._places[use.at] = use.matrix.home
 
-    def _base(self) -> int | None:
-        """A base register that the program does not use, or None."""
-        used = {one.base for one in self._program.instructions}
-        used |= {1 + BASES.index(Reg(one.mem)) for one in self._program.instructions
-                 if one.op in (Op.S_WR, Op.S_ADD) and one.mem in BASES}
-        return next((k for k in range(len(BASES), 0, -1) if k not in used), None)
-
-    def _rewrite(self, base: int | None):
+    def _rewrite(self):
         """Write the program anew, with loads between its chains."""
         old, counts = self._program.instructions, list(registers_before(self._program.instructions))
-        loads, index, origin = list(self.loads), [], None
+        loads, index = list(self.loads), []
         new: list[Instruction] = []
         for k, instruction in enumerate(old):
-            if instruction.op in (Op.LOOP, Op.END_LOOP):
-                origin = None
             here = []
             while loads and loads[0].before == k:
                 here.append(loads.pop(0))
             if here:
-                made, origin = self._chains(here, counts[k], base, origin)
-                new += made
-            if instruction.op is Op.LOOP:
-                origin = None
+                new += self._chains(here, counts[k])
             index.append(len(new))
             new.append(replace(instruction, a=self._places[k]) if k in self._places else instruction)
         self._program.moved(new, index)
 
-    def _chains(self, loads, known, base, origin) -> tuple[list[Instruction], int | None]:
+    def _chains(self, loads: Sequence[Load], known: tuple[int | None, ...]) -> list[Instruction]:
         """The instructions of loads. Registers hold afterwards what they held before, where that is known.
 
         Args:
-            known:  Values of `COUNTS`, or None.
-            origin: Value of the base register, or None.
+            known: Values of `COUNTS`, or None.
         """
         made, now = [], dict(zip(COUNTS, known, strict=True))
 
@@ -173,20 +155,15 @@ class TileLoads:
             set_register(Reg.ITERATIONS, matrix.count)
             if now[Reg.ITERATIONS_X] is None or matrix.count % now[Reg.ITERATIONS_X]:
                 set_register(Reg.ITERATIONS_X, 1)
-            address = matrix.address
-            if base is not None and not (origin is not None and 0 <= address - origin < _REACH):
-                origin = address
-                made.append(Instruction(op=Op.S_WR, mem=BASES[base - 1], a=address % _REACH, b=address // _REACH))
-            address -= origin or 0
             made += [
-                Instruction(op=Op.M_RD, mem=Mem.DRAM, a=address, base=base or 0, inc=int(matrix.count > 1)),
+                Instruction(op=Op.M_RD, mem=Mem.DRAM, a=matrix.address, inc=int(matrix.count > 1)),
                 Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=at, integer=int(matrix.integer),
                             diagonal=int(matrix.diagonal)),
                 Instruction(op=Op.END_CHAIN)]
         for register, value in zip(COUNTS, known, strict=True):
             if value is not None:
                 set_register(register, value)
-        return made, origin
+        return made
 
 
 def _estimate(build: ModelBuild, matrices: Sequence[Matrix], items: Sequence[TileUse | Loop],

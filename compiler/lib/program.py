@@ -165,11 +165,12 @@ class ProgramBuilder:
 
     def set_base(self, base: int, value: int):
         """Set a base register, 1 to 3."""
-        self._append(Instruction(op=Op.S_WR, mem=BASES[base - 1], a=value))
+        self._append(Instruction(op=Op.S_WR, mem=BASES[base - 1], a=value & _MASK, b=value >> FIELDS["a"].width))
 
     def move_base(self, base: int, distance: int):
         """Add a number, which may be negative, to a base register."""
-        self._append(Instruction(op=Op.S_ADD, mem=BASES[base - 1], a=distance & _MASK))
+        high = max(distance, 0) >> FIELDS["a"].width  # of machines with Dram, whose base registers are wider
+        self._append(Instruction(op=Op.S_ADD, mem=BASES[base - 1], a=distance & _MASK, b=high))
 
     def splice(self, part: "ProgramBuilder"):
         """Add all instructions of a part that was made with `apart`."""

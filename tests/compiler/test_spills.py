@@ -111,3 +111,14 @@ def test_hardware_agrees(block):
     with host("golden", config) as golden, host("library", config) as library:
         machines_agree(golden, library, config, model, networks.inputs(np.random.default_rng(0), 2, model.inputs))
     assert written(compile_network(model, config).firmware)
+
+
+@pytest.mark.parametrize("instructions", [8192, 297])
+def test_words_beyond_the_reach_of_an_address(instructions):
+    """A base register comes near them, also where strips are passes of a loop."""
+    config = machine("tiny", vector_rf=1600, dram_words=1 << 20, instructions=instructions)
+    images = ImageNetworkMaker(np.random.default_rng(4), config, (2, 80, 80), block=False)
+    at = images.conv(images.conv(INPUT, 24, (1, 1)), 24, (3, 3), groups=24, padding=(1, 1, 1, 1))
+    images.dense(images.average(images.conv(at, 4, (1, 1), stride=(20, 20)), (4, 4), stride=(4, 4)), 2)
+    made = agree_on_random(config, images.model(), samples=1)
+    assert made.usage["Dram"][0] > 1 << 16
