@@ -56,12 +56,15 @@ def resident(firmware: Firmware) -> Firmware:
     instructions = [decode(word) for word in firmware.instruction_words.tolist()]
     loads = {k for k, one in enumerate(instructions) if one.op == Op.M_RD and one.mem == Mem.DRAM}
     others = any(one.op == Op.M_RD and one.mem != Mem.DRAM or one.op == Op.MV_MUL and one.base for one in instructions)
-    if not loads or others or any(one.op == Op.V_WR and one.mem == Mem.DRAM for one in instructions):
+    if not loads or others:
         return firmware
+    writes = any(one.op == Op.V_WR and one.mem == Mem.DRAM for one in instructions)
     tiles, places = _Tiles(firmware), {}
     words = firmware.instruction_words.tolist()
     for chain in Sequencer(firmware.config, words, firmware.tiles.modes(firmware.config)).walk():
         if chain.address in loads:
+            if writes and _end(chain) > firmware.constant_words:
+                return firmware
             tiles.load(chain)
         elif chain.product:
             held = [tiles.present.get(tile, -1) for tile in chain.tiles]
@@ -69,6 +72,11 @@ def resident(firmware: Firmware) -> Firmware:
             if held != wanted or places.setdefault(chain.address + 1, held[0]) != held[0]:
                 return firmware
     return _without(firmware, instructions, loads, places, tiles)
+
+
+def _end(chain: Chain) -> int:
+    """Address after the last word of Dram that a chain loads."""
+    return max(chain.source.a + chain.source_offset(k) for k in range(chain.registers.iterations)) + chain.outside
 
 
 def _without(firmware: Firmware, instructions: list[Instruction], loads: set[int], places: dict[int, int],

@@ -15,6 +15,7 @@ from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config, preset
 from concord.spec.numbers.activation import Activation
 from concord.tests.compiled import agree_on_random, machines_agree
+from concord.tests.twin import recovered
 
 DRAM = {"dram_words": 1 << 18, "dram_bus": 8, "instructions": 8192, "mvmq_words": 128}
 
@@ -122,3 +123,12 @@ def test_words_beyond_the_reach_of_an_address(instructions):
     images.dense(images.average(images.conv(at, 4, (1, 1), stride=(20, 20)), (4, 4), stride=(4, 4)), 2)
     made = agree_on_random(config, images.model(), samples=1)
     assert made.usage["Dram"][0] > 1 << 16
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_twins(block):
+    """They are the layers of the network: that tiles and tensors come from Dram leaves no trace."""
+    config = machine("tiny", vector_rf=96, matrix_tiles=24)
+    model = chain(np.random.default_rng(1), config, block=block)
+    assert written(compile_network(model, config).firmware)
+    recovered.agree(config, model, networks.inputs(np.random.default_rng(1), 2, model.inputs))
