@@ -204,13 +204,15 @@ def networks_of(name: str, cells: int, config: Config, samples: int = 1) -> list
 def bandwidth(config: Config, console: Console):
     """Print bytes that networks read for each input, and the inputs a second that memories leave them."""
     shipped = load_model(Path("data/models/fashion-resnet-w8.safetensors"))
-    cases = [("ResNet-8, 64 tiles in MatrixRf", shipped, 64)] + [
-        (name, made, config.matrix_tiles) for model, cells in (("autoencoder", 0), ("", 256), ("", 1024))
+    cases = [("ResNet-8, 64 tiles in MatrixRf", shipped, 64, 1)] + [
+        (f"{name}, {batch} at once" if batch > 1 else name, made, config.matrix_tiles, batch)
+        for model, cells, batch in (("mobilenet", 0, 1), ("autoencoder", 0, 1), ("autoencoder", 0, 16), ("", 256, 1),
+                                    ("", 1024, 1))
         for name, made, _ in networks_of(model, cells, config)]
     table = Table("network", "bytes an input", *(f"inputs/s at {rate} MB/s" for rate in RATES))
-    for name, made, tiles in cases:
-        works = explain(compile_network(made, replace(config, matrix_tiles=tiles)).firmware)
-        moved = sum(work.loaded + work.moved for work in works) * 2 * config.mfu_lanes
+    for name, made, tiles, batch in cases:
+        works = explain(compile_network(made, replace(config, matrix_tiles=tiles), batch=batch).firmware)
+        moved = sum(work.loaded + work.moved for work in works) * 2 * config.mfu_lanes // batch
         table.add_row(name, f"{moved:,}", *(f"{rate * 1e6 / moved:,.0f}" for rate in RATES))
     console.print(table)
 
