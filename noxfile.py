@@ -56,7 +56,7 @@ PROGRAMS = {
         "MLPerf Tiny's reference architectures and single convolutions: cycles, utilisation and waits of each layer."),
     "bench_imagenet": (
         "benchmarks.bench_imagenet",
-        "ResNet-18 of 224 x 224 pixels from PyTorch to an image on a machine: seconds, differing outputs; `--machine`."),
+        "ResNet-18 of 224 x 224 pixels from PyTorch to a machine: seconds, differing outputs; `--machine`."),
     "bench_lazy": (
         "benchmarks.bench_lazy",
         "Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."),
