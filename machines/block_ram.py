@@ -73,6 +73,8 @@ def memories(config: Config) -> Iterator[Ram]:
     if config.dram_words:  # beats that were read, for words and for tiles, and words to write
         yield Ram(unit="dram_port", bits=8 * config.dram_bus, depth=512, count=2)
         yield Ram(unit="dram_port", bits=word, depth=512)
+        yield Ram(unit="tile_builder", bits=16, depth=2 * config.native_dim * config.vector_words,
+                  count=config.mfu_lanes)
     if config.softmax_words:  # the table of exp, and the message
         yield Ram(unit="softmax", bits=27, depth=128)
         yield Ram(unit="softmax", bits=word, depth=config.softmax_words)

@@ -124,12 +124,13 @@ UNITS: dict[str, Features] = {
     "softmax": _lanes,
     "dram_port": lambda c: (1,),
     "transfers": lambda c: (1,),
+    "tile_builder": lambda c: (c.mfu_lanes,),
     "others": lambda c: (1, c.mfu_lanes, c.count_overflows * c.tile_engines * c.native_dim * c.lanes),
 }
 #: Attribute of the configuration that a machine must have to hold a unit.
 NEEDS = dict.fromkeys(("entry_writer", "gather", "pixel_pipeline"), "vector_rf") | {
     "lazy_update": "lazy_update", "softmax": "softmax_words",
-    **dict.fromkeys(("dram_port", "transfers"), "dram_words")}
+    **dict.fromkeys(("dram_port", "transfers", "tile_builder"), "dram_words")}
 
 
 def estimate(config: Config, without: str = "") -> dict[str, int]:
