@@ -94,6 +94,7 @@ def verify(
     waves: bool = True,
     errors: bool = False,
     clock: float | None = None,
+    batch: int = 1,
     quiet: bool = True,
 ) -> Verification:
     """Run a network on golden and on the simulated machine, and compare every bit, as `nnp verify` does.
@@ -119,6 +120,7 @@ def verify(
             and binary16.
         clock:      Clock in MHz at which tables and report also give times; without it, that which the machine reached
                     on a board, if it was measured there, or else they give cycles alone.
+        batch:      Number of samples that the machine takes at once, in networks of vectors.
         quiet:      Whether to print no steps.
 
     Raises:
@@ -134,6 +136,7 @@ def verify(
     from concord.verification.inputs import InputSource
     from concord.verification.verified import Request
     from concord.verification.whole import ready, verify_all
+    from concord.workflows.cascades import Wish
 
     given = load(network) if isinstance(network, str | os.PathLike) else network
     if isinstance(given, Model) and anew:
@@ -157,7 +160,7 @@ def verify(
     request = Request(
         path=Path(place), place=place, source=source, preset=preset, kind=MachineKind(machine),
         jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
-        anew=anew, equalize=equalize, split=errors, clock=clock, command="concord.verify")
+        anew=anew, equalize=equalize, split=errors, clock=clock, wish=Wish(batch=batch), command="concord.verify")
     console = Console(quiet=quiet)
     prepared = ready([_job(given, request)], console)
     said(note for one in prepared for note in one.inputs.notes if read is None or note not in read.notes)

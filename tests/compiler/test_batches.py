@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import concord
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
@@ -76,3 +77,10 @@ def test_a_batch_of_no_sample_and_full_precision():
         compile_network(model, TINY, batch=0)
     with pytest.raises(ValueError, match="takes 4 samples at once"):
         full_precision(model, compile_network(model, TINY, batch=4).firmware)
+
+
+def test_python_takes_batches(tmp_path):
+    place, options = "data/models/fashion-mlp-w4a4.safetensors", {"preset": "ulx3s_dram", "batch": 8}
+    found = concord.verify(place, machine="golden", samples=20, report=tmp_path, **options)
+    assert (found.verified.reference_bits, found.verified.parts[0].batch) == (0, 8)
+    assert concord.compile(place, **options).firmware.batch == 8
