@@ -27,13 +27,12 @@ def spilled(planned: Callable[[frozenset[str]], Plan]) -> Plan:
         far |= {name}
         build, plan = planned(far)
     best = build, plan
-    while names := [name for name in _held(best[1]) if _leaves(best[1].demands, name)]:
-        trials = [planned(far | {name}) for name in names]
-        words, index = min((plan.words, k) for k, (_, plan) in enumerate(trials) if _fits(trials[k]))
-        if words >= best[1].words:
-            break
-        best, far = trials[index], far | {names[index]}
-    return best
+    while True:
+        trials = [planned(best[0].far | {name}) for name in _held(plan) if _leaves(plan.demands, name)]
+        found = min(filter(_fits, trials), key=lambda trial: trial[1].words, default=best)
+        if found[1].words >= plan.words:
+            return best
+        best, plan = found, found[1]
 
 
 def _fits(trial: Plan) -> bool:
