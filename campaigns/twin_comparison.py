@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.campaigns.twin_ways import NOT_RUN, Cell, Way, results, text, tried
+from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import compile_network, full_precision
 from concord.datasets import dataset
 from concord.firmware.firmware import Firmware
@@ -73,6 +74,24 @@ def first_samples(firmware: Firmware, count: int) -> list[np.ndarray]:
         samples.inputs, samples.lengths, strict=True)]
 
 
+def loading(model: Model, firmware: Firmware) -> Firmware:
+    """Firmware of the same model that loads tiles from Dram, on a machine with as few tiles as can be.
+
+    Returns:
+        The firmware itself if there is no such machine.
+    """
+    config, used = firmware.config, len(firmware.tiles.mantissas)
+    for share in (8, 4, 2):
+        tiles = -(-used // share // config.tile_engines) * config.tile_engines
+        outside = replace(config, dram_words=1 << 22, dram_bus=8, matrix_tiles=tiles,
+                          instructions=max(8192, config.instructions))
+        try:
+            return compile_network(model, outside).firmware
+        except CannotRun:
+            continue
+    return firmware
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
     """A network in the table.
@@ -108,6 +127,7 @@ class TwinComparison:
         on_rtl:      Number of these that the simulated hardware runs, too.
         unquantised: Whether to compare twins without quantisers with golden without quantisers.
         say:         Prints a sentence.
+        dram:        Whether machines have memory outside the chip and too few tiles, so that firmware loads some.
     """
 
     ways: list[Way]
@@ -116,6 +136,7 @@ class TwinComparison:
     on_rtl: int
     unquantized: bool
     say: Callable[[str], None]
+    dram: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -128,6 +149,10 @@ class TwinComparison:
             return Row(network=network, samples=0, lines=0, cells=[NOT_RUN] * len(self.columns))
         model = network.make()
         firmware = compile_network(model, find_config(network.preset)).firmware
+        if self.dram:
+            firmware = loading(model, firmware)
+            loads = f"{firmware.config.matrix_tiles} tiles" if firmware.constant_words else "no loads"
+            network = replace(network, preset=f"{network.preset}, {loads}")
         if self.unquantized:
             firmware = replace(firmware, full_precision=full_precision(model, firmware))
         samples = network.samples(firmware, self.samples)

@@ -76,6 +76,9 @@ def main(
         "--eager", help="Leave out torch.compile and graphs of TensorFlow, whose compilation takes minutes.")] = False,
     device: Annotated[str, typer.Option(
         help="Device on which twins in PyTorch run, such as cuda.", show_default="the CPU")] = "",
+    dram: Annotated[bool, typer.Option(
+        "--dram", help="Machines with memory outside the chip and few tiles, so that firmware loads them; no hardware "
+                       "is built for these.")] = False,
     unquantized: Annotated[bool, typer.Option(
         "--unquantised", help="Compare twins without quantisers with golden without quantisers, eager.")] = False,
 ):
@@ -91,6 +94,8 @@ def main(
             raise ValueError(f"--device is for twins in PyTorch: {RUNTIMES[Framework.TORCH].install}, or leave it out")
         check_device(device)
     OUT.mkdir(parents=True, exist_ok=True)
+    if dram and unquantized:
+        raise ValueError("--dram: machines that load tiles have no full precision: leave out --unquantised")
     if data and not models:
         raise ValueError("--data holds inputs of a published network: give --models, too")
     taken = [each for each in networks(models, features_of(data), converter, notes.append) if only in each.name]
@@ -100,7 +105,7 @@ def main(
         raise ValueError(f"no network has {only!r} in its name, or what it needs is missing")
     ways = ways_of(chosen, eager=eager or unquantized, device=device)
     compared = TwinComparison(ways=[way for way in ways if way.hints or not unquantized], samples=samples, on_rtl=rtl,
-                              out=OUT, unquantized=unquantized, say=console.print)
+                              out=OUT, unquantized=unquantized, say=console.print, dram=dram)
     rows = []
     for network in taken:
         rows.append(compared.row(network))

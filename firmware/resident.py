@@ -90,14 +90,15 @@ def _without(firmware: Firmware, instructions: list[Instruction], loads: set[int
         if not any(k - back in loads for back in range(3)):  # m_rd, m_wr, end_chain
             left.append(replace(one, a=places[k]) if k in places else one)
     index.append(len(left))
-    words = [encode(one) for one in left]
+    words, engines = [encode(one) for one in left], firmware.config.tile_engines
+    held = -(-tiles.count // engines) * engines  # as many as a machine can have
     sections = [Section(layer=one.layer, first=index[one.first], last=index[one.last + 1] - 1, kind=one.kind,
                         names=tuple((index[address], name) for address, name in one.names))
                 for one in firmware.sections]
     other_reads = any(one.op == Op.V_RD and one.mem == Mem.DRAM for one in left)
     vectors = {mem: values for mem, values in firmware.vectors.items() if other_reads or mem is not Mem.DRAM}
     return replace(
-        firmware, config=replace(firmware.config, matrix_tiles=max(firmware.config.matrix_tiles, tiles.count)),
+        firmware, config=replace(firmware.config, matrix_tiles=max(firmware.config.matrix_tiles, held)),
         loop=None if firmware.loop is None else index[firmware.loop], text=disassemble(words),
         instruction_words=np.array(words, np.uint64), vectors=vectors, tiles=tiles.all(),
         sections=tuple(one for one in sections if one.last >= one.first),

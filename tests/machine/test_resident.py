@@ -60,3 +60,12 @@ def test_images():
 def test_firmware_without_loads_is_itself():
     firmware = compile_network(model_of("mlp", False), replace(TINY, matrix_tiles=512)).firmware
     assert resident(firmware) is firmware
+
+
+def test_machines_of_several_engines():
+    """MatrixRf holds a multiple of their number."""
+    config = replace(preset("speech"), dram_words=1 << 16, dram_bus=8, matrix_tiles=12)
+    model = networks.mlp(np.random.default_rng(3), config, [70, 33, 33, 9], block=False)
+    whole = resident(compile_network(model, config).firmware)
+    assert len(whole.tiles.integer) % 2 == 1
+    recovered.agree(config, model, networks.inputs(np.random.default_rng(1), 2, model.inputs))
