@@ -10,7 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "axi_monitor.h"
+
 enum class Fault : uint32_t { NONE, SLVERR, DECERR, EARLY, LATE, SILENT };  // sim.machines.library
+
+enum class Access : uint32_t { WORDS, TILES, WRITE, ANY };  // Reads by their ID.
 
 class Dram {
     struct Burst {
@@ -23,10 +27,9 @@ class Dram {
 
     std::unordered_map<uint32_t, std::vector<uint8_t>> pages;
     std::deque<Burst> reads[2], writes, answers;  // Reads by their ID.
-    uint64_t now = 0, state = 1, bursts = 0;
+    uint64_t now = 0, state = 1;
     bool r_valid = false, b_valid = false;
     uint32_t r_id = 0;
-    std::vector<uint8_t> ar_held, aw_held, w_held;
 
     bool roll(uint32_t of_65536) {
         state ^= state >> 12;
@@ -41,18 +44,15 @@ class Dram {
         return page[address & 4095];
     }
 
-    // A payload stays as it is until it is taken.
-    void stands(std::vector<uint8_t>& held, bool valid, bool ready, std::vector<uint8_t> payload) {
-        if (!held.empty() && (!valid || payload != held)) violations++;
-        held = valid && !ready ? payload : std::vector<uint8_t>();
+    // What is wrong with the response to a burst.
+    Fault fault_of(uint32_t address, uint32_t beats, Access access) {
+        bool any = counted == Access::ANY;
+        uint64_t number = any ? bursts[0] + bursts[1] + bursts[2] : bursts[uint32_t(access)];
+        bursts[uint32_t(access)]++;
+        if (number != fault_at || (!any && counted != access)) return Fault::NONE;
+        failed = {address, beats, access};
+        return fault;
     }
-
-    void check(uint32_t address, uint32_t beats, uint32_t size, uint32_t burst) {
-        bool crosses = address >> 12 != (address + beats * DRAM - 1) >> 12;
-        if (crosses || address % DRAM || 1u << size != DRAM || burst != 1) violations++;
-    }
-
-    Fault next_fault() { return bursts++ == fault_at ? fault : Fault::NONE; }
 
     uint32_t response(const Burst& burst) const {
         return burst.fault == Fault::SLVERR ? 2 : burst.fault == Fault::DECERR ? 3 : 0;
@@ -66,9 +66,13 @@ class Dram {
 public:
     uint32_t latency = 40, stall = 0;
     bool mixed = false;           // Beats of bursts of different IDs may come in turns.
-    uint64_t fault_at = ~0ULL;    // Number of the burst whose response is wrong.
+    uint64_t fault_at = ~0ULL;    // Number of the burst whose response is wrong, among those that are `counted`.
     Fault fault = Fault::NONE;
-    uint64_t violations = 0, bytes_read = 0, bytes_written = 0;
+    Access counted = Access::ANY;
+    uint64_t bursts[3] = {};      // Number of bursts by their access.
+    struct { uint32_t address, beats; Access access; } failed = {0, 0, Access::ANY};  // The one with the wrong response.
+    Monitor monitor;
+    uint64_t bytes_read = 0, bytes_written = 0;
 
     void seed(uint64_t value) { state = value * 0x9E3779B97F4A7C15ULL + 1; }
 
@@ -81,6 +85,9 @@ public:
             for (Burst& burst : *queue)
                 if (burst.fault == Fault::SILENT) burst.fault = Fault::NONE;
     }
+
+    // Number of bursts whose response has not ended.
+    uint64_t owed() const { return reads[0].size() + reads[1].size() + writes.size() + answers.size(); }
 
     // Whether it owes a response that will come.
     bool busy() const {
@@ -129,9 +136,8 @@ public:
         std::memcpy(w.data(), &top.m_axi_wdata, DRAM);
         for (uint32_t k = 0; k < DRAM; k++) w[DRAM + k] = strobes >> k & 1;
         w[2 * DRAM] = top.m_axi_wlast;
-        stands(ar_held, top.m_axi_arvalid, top.m_axi_arready, ar);
-        stands(aw_held, top.m_axi_awvalid, top.m_axi_awready, aw);
-        stands(w_held, top.m_axi_wvalid, top.m_axi_wready, w);
+        monitor.lenient = fault == Fault::EARLY && failed.beats;
+        monitor.watch(top, ar, aw, w);
         if (r_valid && top.m_axi_rready) {
             Burst& burst = reads[r_id].front();
             bytes_read += DRAM;
@@ -147,24 +153,23 @@ public:
         }
         if (top.m_axi_arvalid && top.m_axi_arready) {
             uint32_t id = top.m_axi_arid & 1, beats = top.m_axi_arlen + 1u;
-            check(top.m_axi_araddr, beats, top.m_axi_arsize, top.m_axi_arburst);
-            reads[id].push_back({top.m_axi_araddr, id, beats, now + latency, next_fault()});
+            reads[id].push_back({top.m_axi_araddr, id, beats, now + latency,
+                                 fault_of(top.m_axi_araddr, beats, Access(id))});
         }
         if (top.m_axi_wvalid && top.m_axi_wready) {
             Burst& burst = writes.front();
             burst.bytes.insert(burst.bytes.end(), w.begin(), w.begin() + DRAM);
             burst.strobes.insert(burst.strobes.end(), w.begin() + DRAM, w.end() - 1);
-            bool ends = ++burst.moved == burst.beats;
-            violations += ends != bool(top.m_axi_wlast);
-            if (ends) {
+            if (++burst.moved == burst.beats) {
                 burst.due = now + latency;
                 answers.push_back(burst);
                 writes.pop_front();
             }
         }
         if (top.m_axi_awvalid && top.m_axi_awready) {
-            check(top.m_axi_awaddr, top.m_axi_awlen + 1u, top.m_axi_awsize, top.m_axi_awburst);
-            writes.push_back({top.m_axi_awaddr, uint32_t(top.m_axi_awid), top.m_axi_awlen + 1u, 0, next_fault()});
+            uint32_t beats = top.m_axi_awlen + 1u;
+            writes.push_back({top.m_axi_awaddr, uint32_t(top.m_axi_awid), beats, 0,
+                              fault_of(top.m_axi_awaddr, beats, Access::WRITE)});
         }
         now++;
     }

@@ -30,8 +30,9 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
     "cycles": (_LONG, ()), "queued": (_LONG, ()), "faults": (ctypes.c_int, ()),
 }
 _OF_DRAM = {  # Those of machines with Dram.
-    "dram": (None, (_LONG, _WORD, _WORD, _WORD)), "dram_fault": (None, (_LONG, _WORD)), "dram_answer": (None, ()),
-    "dram_bytes": (_LONG, (_WORD,))}
+    "dram": (None, (_LONG, _WORD, _WORD, _WORD)), "dram_fault": (None, (_LONG, _WORD, _WORD)),
+    "dram_answer": (None, ()), "dram_bytes": (_LONG, (_WORD,)), "dram_bursts": (_LONG, (_WORD,)),
+    "dram_failed": (None, (_POINTER,)), "dram_owed": (_LONG, ()), "dram_rule": (ctypes.c_char_p, ())}
 _FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
            "an assertion of the hardware failed", "the port of Dram broke a rule of AXI4")
 #: Hash of the Python sources of hardware, taken when they are imported: what a process makes after somebody has edited
@@ -80,6 +81,15 @@ def build_library(text: str, config: Config, *, trace: bool = False, port: bool 
     """
     return build(reset_in_register(text), "nnp", waves=trace, shim=SHIM, defines=[
         f"-DBEAT={config.message_bytes}", *[f"-DDRAM={config.dram_bus}"] * bool(config.dram_words and port)]) / "nnp.so"
+
+
+class Access(IntEnum):
+    """What a burst does. Bursts that read have the ID of that number."""
+
+    WORDS = 0  #: It reads words.
+    TILES = 1  #: It reads tiles, or the exponents of entries that move.
+    WRITE = 2  #: It writes.
+    ANY = 3  #: Any of them.
 
 
 class Fault(IntEnum):
@@ -143,7 +153,7 @@ class Library:
         self._call("random", seed, round(gap * 65536), round(stall * 65536))
         if memory is not None and port:
             self._call("dram", seed, memory.latency, round(memory.stall * 65536), memory.mixed)
-            self._call("dram_fault", memory.fault_at, memory.fault)
+            self.fail(memory.fault_at, memory.fault)
 
     def precede(self, behind: "Library") -> None:
         """Send INPUT messages to the machine `behind`, which gets the clock of the machines before it."""
@@ -156,7 +166,10 @@ class Library:
     def _check(self) -> None:
         faults = self._call("faults")
         if faults:
-            raise AssertionError("; ".join(text for bit, text in enumerate(_FAULTS) if faults >> bit & 1))
+            texts = [text for bit, text in enumerate(_FAULTS) if faults >> bit & 1]
+            if texts[-1] == _FAULTS[-1]:
+                texts[-1] += f": {self._call('dram_rule').decode()}"
+            raise AssertionError("; ".join(texts))
 
     def send(self, data: bytes) -> None:
         """Queue one message of whole beats."""
@@ -216,6 +229,25 @@ class Library:
     def moved(self, *, written: bool) -> int:
         """Number of bytes that the memory outside the chip has given, or taken, since power-up."""
         return self._call("dram_bytes", written)
+
+    def bursts(self, access: Access) -> int:
+        """Number of bursts of an access since power-up."""
+        return self._call("dram_bursts", access)
+
+    @property
+    def owed(self) -> int:
+        """Number of bursts whose response has not ended."""
+        return self._call("dram_owed")
+
+    def fail(self, number: int, fault: Fault, access: Access = Access.ANY) -> None:
+        """Let the response to burst `number` of this access, counted from power-up, have the `fault`."""
+        self._call("dram_fault", number, fault, access)
+
+    def failed(self) -> tuple[int, int, Access]:
+        """Address in bytes, number of beats, and access of the burst that was answered wrongly; no beats if none was."""
+        found = (_WORD * 3)()
+        self._call("dram_failed", ctypes.addressof(found))
+        return found[0], found[1], Access(found[2])
 
     def answer(self) -> None:
         """Let the memory outside the chip send the response that it owes."""

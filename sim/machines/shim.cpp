@@ -329,7 +329,7 @@ uint64_t nnp_queued(Machine* machine) { return machine->input.size(); }
 int nnp_faults(Machine* machine) {
     int violated = 0;
 #ifdef DRAM
-    violated = machine->dram.violations > 0;
+    violated = machine->dram.monitor.violations() > 0;
 #endif
     return machine->broken + 2 * (machine->overruns > 0) + 4 * machine->context.gotError() + 8 * violated;
 }
@@ -343,10 +343,30 @@ void nnp_dram(Machine* machine, uint64_t seed, uint32_t latency, uint32_t stall,
     machine->dram.mixed = mixed;
 }
 
-// Answer burst `number`, counted from power-up, wrongly.
-void nnp_dram_fault(Machine* machine, uint64_t number, uint32_t fault) {
+// Answer burst `number` of one kind of access, or of all, counted from power-up, wrongly.
+void nnp_dram_fault(Machine* machine, uint64_t number, uint32_t fault, uint32_t access) {
     machine->dram.fault_at = number;
     machine->dram.fault = static_cast<Fault>(fault);
+    machine->dram.counted = static_cast<Access>(access);
+    machine->dram.failed = {0, 0, Access::ANY};
+}
+
+// Number of bursts of an access since power-up.
+uint64_t nnp_dram_bursts(Machine* machine, uint32_t access) { return machine->dram.bursts[access]; }
+
+// Address, beats and access of the burst that was answered wrongly; no beats if none was.
+void nnp_dram_failed(Machine* machine, uint32_t* found) {
+    const auto& failed = machine->dram.failed;
+    found[0] = failed.address, found[1] = failed.beats, found[2] = static_cast<uint32_t>(failed.access);
+}
+
+// Number of bursts under way.
+uint64_t nnp_dram_owed(Machine* machine) { return machine->dram.owed(); }
+
+// The first rule of the port that was broken, or null.
+const char* nnp_dram_rule(Machine* machine) {
+    uint32_t rule = machine->dram.monitor.first();
+    return rule == RULES ? nullptr : RULE_NAMES[rule];
 }
 
 void nnp_dram_answer(Machine* machine) { machine->dram.forget_silence(); }
