@@ -88,6 +88,12 @@ PROGRAMS = {
     "bench_twins": (
         "benchmarks.bench_twins",
         "Software twins in numpy and PyTorch beside golden, batches of 1 and 64."),
+    "dram_failures": (
+        "campaigns.dram_failures",
+        "Random programs with a wrong response of the memory outside the chip, and resets; `--responses`, `--resets`."),
+    "dram_port": (
+        "campaigns.dram_port",
+        "The port of Dram: 100,000 bursts on each width of the bus, and ports that break a rule; `--transactions`."),
     "dram_programs": (
         "campaigns.dram_programs",
         "Random programs with memory outside the chip, golden beside the gates at three latencies; `--programs`."),

@@ -44,11 +44,11 @@ def hazards(name: str, seed: int, numbers: Iterable[int]) -> Counter[str]:
     found = Counter(dict.fromkeys(HAZARDS, 0))
     for number in numbers:
         program = case(name, seed, number)
-        found.update(tile_hazards(_chains(program)))
+        found.update(tile_hazards(chains_of(program)))
     return found
 
 
-def _chains(program: Case) -> Iterator[Chain]:
+def chains_of(program: Case) -> Iterator[Chain]:
     """The chains of a program, up to the one that stops it."""
     with suppress(Violation):
         yield from Sequencer(program.config, list(program.program), list(program.modes)).walk()

@@ -244,7 +244,7 @@ class Library:
         self._call("dram_fault", number, fault, access)
 
     def failed(self) -> tuple[int, int, Access]:
-        """Address in bytes, number of beats, and access of the burst that was answered wrongly; no beats if none was."""
+        """Address in bytes, beats, and access of the burst that was answered wrongly; 0 beats if none was."""
         found = (_WORD * 3)()
         self._call("dram_failed", ctypes.addressof(found))
         return found[0], found[1], Access(found[2])
