@@ -33,7 +33,7 @@ from concord.spec.machine.config import Config
 
 
 class Compilation:
-    """The compilation of a network: first all places are chosen, then `emit` adds the chains.
+    """The compilation of a network: its passes are planned, then `arrange` chooses places and `emit` adds the chains.
 
     Args:
         build:      Collects chains and places.
@@ -56,9 +56,8 @@ class Compilation:
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
         planner = Planner(build, self.demands, whole=neighbours.whole)
         self._passes, self.sent = planner.passes, planner.sent
-        self._arrange()
 
-    def _arrange(self):
+    def arrange(self):
         """Choose all places."""
         build, config, maps = self._build, self._config, self.demands.maps
         codes = build.allocator.used(Mem.VECTOR_RF)  # of products of recurrent layers

@@ -65,11 +65,12 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
     found = problems(model, config, neighbours)
     if found:
         raise CannotRun(f"{model.name} cannot be compiled for this machine:", found)
-    build, plan = _emitted(model, config, neighbours)
-    if len(build.program.instructions) > config.instructions:
-        build, plan = _emitted(model, config, neighbours, short=True)
-    if config.dram_words and build.allocator.used(Mem.MATRIX_RF) > config.matrix_tiles:
+    if config.dram_words and _tiles(model, config, neighbours) > config.matrix_tiles:
         build, plan = _with_loads(model, config, neighbours)
+    else:
+        build, plan = _emitted(model, config, neighbours)
+        if len(build.program.instructions) > config.instructions:
+            build, plan = _emitted(model, config, neighbours, short=True)
     build.shortages += come_near(build.program)
     _check_sizes(build, model.name)
     outside = build.outside() if build.loads else None
@@ -156,12 +157,21 @@ def _emitted(
     """
     def planned(far: frozenset[str]) -> tuple[ModelBuild, Compilation]:
         build = ModelBuild(config, short=short, real=real, loads=loads, far=far)
-        return build, Compilation(build, model, neighbours)
+        plan = Compilation(build, model, neighbours)
+        plan.arrange()
+        return build, plan
 
     build, plan = spilled(planned) if config.dram_words else planned(frozenset())
     plan.emit()
     build.program.end()
     return build, plan
+
+
+def _tiles(model: Model, config: Config, neighbours: Neighbours) -> int:
+    """Number of tiles of all matrices of a model."""
+    build = ModelBuild(config)
+    Compilation(build, model, neighbours)
+    return build.allocator.used(Mem.MATRIX_RF)
 
 
 def _with_loads(model: Model, config: Config, neighbours: Neighbours) -> tuple[ModelBuild, Compilation]:

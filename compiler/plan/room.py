@@ -5,6 +5,7 @@ source in VectorRf, so that the end of each strip of the target stays below the 
 reads.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -276,18 +277,18 @@ def conflicts(config: Config, window: Window, vectors: int, step: int, pitch: in
 
 def slides_of(passes: Sequence[LayerPass]) -> list[Slide]:
     """All passes that may write over their source."""
-    found = (_slide(made, passes) for made in passes)
+    writers = Counter(one for made in passes for one in set(made.written()))
+    found = (_slide(made, writers) for made in passes)
     return [slide for slide in found if slide and slide.saved > 0]
 
 
-def _slide(made: LayerPass, passes: Sequence[LayerPass]) -> Slide | None:
-    """How a pass may write over its source, or None if it cannot."""
+def _slide(made: LayerPass, writers: Counter[CodeMap]) -> Slide | None:
+    """How a pass may write over its source, or None if it cannot; `writers` counts the passes that write each map."""
     sources, views = made.windowed(), [target for target in made.targets() if isinstance(target, CodesView)]
     if len(sources) != 1 or sources[0].map is None or len(views) != 1 or views[0].step is not None:
         return None
     source, target = sources[0].map, views[0].map
-    writers = [other for other in passes if target in other.written()]
-    if source.buffer.last != made.time or target.buffer.first != made.time or len(writers) > 1:
+    if source.buffer.last != made.time or target.buffer.first != made.time or writers[target] > 1:
         return None
     count = made.value.shape[1]
     rows = -(-count // _STRIPS)
