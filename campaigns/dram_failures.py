@@ -208,27 +208,30 @@ def main(
     console = Console(width=120)
     for config in MACHINES.values():
         build("library", config)
-    table = Table("access", "response", "programs", title="Wrong responses", box=None)
-    tallies = {}
-    for disturb, wanted in ((respond_wrongly, responses), (reset_under_way, resets)):
-        parts = side_by_side(disturb.__name__, many, list(jobs(disturb, wanted, seed)), console, processes)
-        tallies[disturb] = Tally(sum((part.seen for part in parts), Counter()), [
-            one for part in parts for one in part.wrong])
-    for access, fault in KINDS:
-        table.add_row(access.name, fault.name, str(tallies[respond_wrongly].seen[access, fault]))
-    console.print(table)
     failed = False
-    for disturb, tally in tallies.items():
-        for kind, text in tally.wrong:
-            console.print(f"{kind}: {text}", soft_wrap=True)
-        kinds = Counter(kind for kind, _ in tally.wrong)
-        seen = tally.seen
-        what = f"{seen['resets']} resets with {seen['bursts under way']} bursts under way" if (
-            disturb is reset_under_way) else f"{seen.total()} wrong responses"
-        console.print(f"{what}: {kinds['response']} with another error or address, {kinds['hang']} hangs, "
-                      f"{kinds['violation']} violations of the port's rules, {kinds['next']} differing programs")
-        failed |= bool(tally.wrong)
+    for disturb, wanted in ((respond_wrongly, responses), (reset_under_way, resets)):
+        if wanted:
+            parts = side_by_side(disturb.__name__, many, list(jobs(disturb, wanted, seed)), console, processes)
+            tally = Tally(sum((part.seen for part in parts), Counter()), [one for part in parts for one in part.wrong])
+            _print(console, disturb, tally)
+            failed |= bool(tally.wrong)
     raise typer.Exit(failed)
+
+
+def _print(console: Console, disturb: Callable, tally: Tally) -> None:
+    """Print what was seen, and each thing that was wrong."""
+    seen, kinds = tally.seen, Counter(kind for kind, _ in tally.wrong)
+    what = f"{seen['resets']} resets with {seen['bursts under way']} bursts under way"
+    if disturb is respond_wrongly:
+        what = f"{seen.total()} wrong responses"
+        table = Table("access", "response", "programs", title="Wrong responses", box=None)
+        for access, fault in KINDS:
+            table.add_row(access.name, fault.name, str(seen[access, fault]))
+        console.print(table)
+    for kind, text in tally.wrong:
+        console.print(f"{kind}: {text}", soft_wrap=True)
+    console.print(f"{what}: {kinds['response']} with another error or address, {kinds['hang']} hangs, "
+                  f"{kinds['violation']} violations of the port's rules, {kinds['next']} differing programs")
 
 
 if __name__ == "__main__":
