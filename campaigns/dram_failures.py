@@ -185,6 +185,9 @@ def _one(disturb: Callable, nnp: WatchedMachine, rng: np.random.Generator, numbe
         tally.wrong.append(("next", f"an undisturbed program {number}: {found}"))
     if not disturb(case, nnp, rng, tally):
         return False
+    while nnp.link.queued:  # input that the program has not taken: the next one must not get it
+        nnp.reset()
+        nnp.pause(ENDS)
     found = compare(following(case, rng, number), nnp, late=number % 2 == 1)
     if found:
         tally.wrong.append(("next", f"the program after number {number}: {found}"))
