@@ -108,8 +108,9 @@ class Ahead:
             chosen = Mux(known, Value.cast(coming), Value.cast(present))
             return data.View(coming.shape(), chosen) if isinstance(coming, data.View) else chosen
 
+        found = condition(choose)  # what it keeps of progress is followed while the present word waits, too
         with self.m.If(~known | self.move):
-            self.m.d.sync += known.eq(condition(choose) | (known & ~self.coming))
+            self.m.d.sync += known.eq(found | (known & ~self.coming))
         return known
 
 
