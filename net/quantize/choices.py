@@ -103,6 +103,11 @@ def _format(bits: int, element: tuple[int, int] | None, ends: tuple[int, int]) -
     return Format.floating(*element, e_min=e_min, e_max=e_max)
 
 
+def _mantissa(bits: int | None) -> int:
+    """Bits of a mantissa for a width of integers, which may be 1, or None for no quantiser."""
+    return max(2, min(bits or 8, 8))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choices:
     """How a network is quantised.
@@ -153,8 +158,8 @@ class Choices:
         """Formats of products of two computed tensors, in a network of integers: blocks of the same widths."""
         recipe = self.recipe
         return self.machine or BlockFormats(
-            weights=_format(min(recipe.weights_bits or 8, 8), None, (-11, 4)),
-            inputs=_format(min(recipe.input_bits or 8, 8), None, (-11, 4)), block=16)
+            weights=_format(_mantissa(recipe.weights_bits), None, (-11, 4)),
+            inputs=_format(_mantissa(recipe.input_bits), None, (-11, 4)), block=16)
 
     @property
     def formats(self) -> tuple[Format, Format]:

@@ -8,6 +8,7 @@ import pytest
 from concord.campaigns.mutants import TESTS, Mutant, assertion, mutants_of, tree
 from concord.sim.machines.build import ROOT
 from concord.sim.units import TESTBENCHES
+from concord.spec.machine.config import PRESETS
 
 MUTANTS = [mutant for bench in TESTBENCHES.values() for mutant in mutants_of(bench)]
 
@@ -15,7 +16,7 @@ MUTANTS = [mutant for bench in TESTBENCHES.values() for mutant in mutants_of(ben
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.unit}: {mutant.old}")
 def test_the_line_stands_there_once(mutant):
     assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
-    assert mutant.config in TESTBENCHES[mutant.unit].configurations
+    assert mutant.config in {*TESTBENCHES[mutant.unit].configurations, *PRESETS}
     assert f"def {mutant.test.partition('[')[0] or 'test_unit'}(" in (ROOT / TESTS).read_text()
 
 
