@@ -8,6 +8,11 @@ def test_random_programs():
     assert not differences("tiny", 1, list(range(40)))
 
 
+def test_a_copy_that_waits_while_the_chain_before_its_writer_ends():
+    """Addresses that the chain before has passed say nothing of the words of its writer."""
+    assert not differences("wide", 1, [548])
+
+
 def test_random_programs_have_all_hazards_of_tiles_from_vectors():
     """Each kind of pairs is seen in 100 programs of each machine; those with NetQ in the programs of one of them."""
     found = {name: hazards(name, 1, range(100)) for name in MACHINES}
