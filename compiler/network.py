@@ -140,6 +140,7 @@ def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = Me
     real, words = layers_of(model, numbers), firmware.instruction_words.tolist()
     for short in (False, True):
         build, plan = _emitted(model, firmware.config, ALONE, short=short, real=real)
+        come_near(build.program)
         if build.program.instruction_words() == words:
             return FullPrecision(
                 vectors=build.allocator.images(), tiles=build.real_tiles(), biases=build.biases(),

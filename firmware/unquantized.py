@@ -16,7 +16,7 @@ from concord.golden.schedule.chain import Executor
 from concord.golden.schedule.memory import MachineMemory, WordQueue
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
-from concord.spec.isa.memories import VRFS, Mem, depth
+from concord.spec.isa.memories import Mem, depth
 from concord.spec.machine.config import Config
 
 #: Called with the name of a layer, the chain, the address of an instruction and its words float64[n, M].
@@ -189,8 +189,7 @@ class RealMemory(MachineMemory):
     dtype = np.float64
 
     def __init__(self, config: Config, images: FullPrecision, arithmetic: RealArithmetic):
-        lanes = config.mfu_lanes
-        self.vectors = {mem: np.zeros((depth(config, mem), lanes)) for mem in VRFS}
+        lanes, self.vectors = config.mfu_lanes, self.blank_vectors(config)
         for mem, words in images.vectors.items():
             self.vectors[mem][:len(words)] = arithmetic.rounded(words)
         self.entries = RealVectorRf(config, arithmetic)

@@ -97,11 +97,15 @@ class MachineMemory:
     dtype = np.uint16
 
     def __init__(self, config: Config):
-        lanes = config.mfu_lanes
-        outside = (Mem.DRAM,) if Mem.DRAM in present(config) else ()
-        self.vectors = {mem: np.zeros((depth(config, mem), lanes), self.dtype) for mem in (*VRFS, *outside)}
+        lanes, self.vectors = config.mfu_lanes, self.blank_vectors(config)
         self.entries = VectorRf(config)
         self.matrix = MatrixRf(config)
         self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes), np.int64)
         self.program = [0] * config.instructions
         self.net_in, self.mvm = WordQueue(lanes, self.dtype), WordQueue(lanes, self.dtype)
+
+    @classmethod
+    def blank_vectors(cls, config: Config) -> dict[Mem, np.ndarray]:
+        """Words of zeros for each random-access vector memory, and for Dram."""
+        outside = (Mem.DRAM,) if Mem.DRAM in present(config) else ()
+        return {mem: np.zeros((depth(config, mem), config.mfu_lanes), cls.dtype) for mem in (*VRFS, *outside)}

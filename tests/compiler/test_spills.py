@@ -1,14 +1,20 @@
 """Networks of images whose maps have no room on the chip: tensors lie in Dram, and the bits are the same."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker
 from concord.compiler.lib.limits import CannotRun
-from concord.compiler.network import compile_network
+from concord.compiler.network import compile_network, full_precision
+from concord.firmware.session import outputs_of
+from concord.firmware.unquantized import UnquantizedMachine
+from concord.golden.lib.float16 import to_bits
+from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import INPUT, Model
+from concord.net.model_file import load_model
 from concord.sim.machines.host import machine as host
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.isa.memories import Mem
@@ -132,3 +138,14 @@ def test_twins(block):
     model = chain(np.random.default_rng(1), config, block=block)
     assert written(compile_network(model, config).firmware)
     recovered.agree(config, model, networks.inputs(np.random.default_rng(1), 2, model.inputs))
+
+
+def test_full_precision_with_all_roundings_is_the_machine():
+    """Dram holds real numbers in full precision, as vector memories do."""
+    model = load_model(Path("data/models/fashion-resnet-w8.safetensors"))
+    firmware = compile_network(model, replace(preset("vision_dram"), vector_rf=400, instructions=8192)).firmware
+    assert written(firmware)
+    sample = networks.inputs(np.random.default_rng(1), 1, model.inputs)[0]
+    stored = full_precision(model, firmware, MemoryNumbers.STORED)
+    rounded = UnquantizedMachine(firmware, stored, activations=True, binary16=True).infer(sample)
+    assert np.array_equal(to_bits(rounded), outputs_of("golden", firmware, [sample])[0])
