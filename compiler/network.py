@@ -101,8 +101,6 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
 
 def _for_samples(model: Model, config: Config, batch: int) -> Compiled:
     """A model that the machine runs on several samples at once, see `net.batched`."""
-    if batch < 1:
-        raise ValueError(f"a batch of {batch} samples: a machine takes one at least")
     made = compile_network(batched(model, batch), config)
     return replace(made, firmware=replace(
         made.firmware, inputs=model.inputs, outputs=made.firmware.outputs // batch, axes=model.axes, batch=batch))

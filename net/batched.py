@@ -18,8 +18,11 @@ def batched(model: Model, samples: int) -> Model:
     """The network for as many samples, an image [inputs, 1, samples] of one row.
 
     Raises:
-        ValueError: a layer is none of those that compute each sample by itself as a vector; the sentence names it.
+        ValueError: there is no sample; or a layer is none of those that compute each sample by itself as a vector; the
+            sentence names it.
     """
+    if samples < 1:
+        raise ValueError(f"a batch of {samples} samples: a machine takes one at least")
     if model.image is not None and max(model.image[1:]) > 1 or model.recurrent:
         kind = "sequences" if model.recurrent else "images"
         raise ValueError(f"a batch of {samples}: {model.name} takes {kind}, and samples share tiles in networks of "

@@ -7,6 +7,7 @@ from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
 from concord.machines.fit import fit, products
+from concord.net.batched import batched
 from concord.net.graph import Graph
 from concord.net.model import Model
 from concord.net.quantize.widths import NetworkArithmetic
@@ -54,6 +55,9 @@ def compile_for(model: Model, preset: str, place: str = "", *, batch: int = 1) -
         ValueError: there is no such machine, or the model cannot be compiled for it, or for any preset. Where another
             machine of that kind could hold the model, the message ends with the command that makes it.
     """
+    if batch != 1:
+        batched(model, batch)  # what takes no batch takes none on any machine
+        place = ""  # `nnp presets --fit` makes machines for one sample at a time
     if preset:
         try:
             return machine_name(preset), compile_network(model, find_config(preset), batch=batch)

@@ -15,6 +15,8 @@ from concord.net.model import Model
 from concord.sim.machines.host import machine as host
 from concord.spec.host.registers import Counter
 from concord.spec.machine.config import Config, preset
+from concord.twin.flow.flow_of import flow_of
+from concord.twin.recovery.recover import recover
 
 TINY = replace(preset("tiny"), dram_words=1 << 20, dram_bus=8)
 DRAM = {"dram_words": 1 << 20, "dram_bus": 8}
@@ -84,3 +86,11 @@ def test_python_takes_batches(tmp_path):
     found = concord.verify(place, machine="golden", samples=20, report=tmp_path, **options)
     assert (found.verified.reference_bits, found.verified.parts[0].batch) == (0, 8)
     assert concord.compile(place, **options).firmware.batch == 8
+
+
+def test_twins_take_one_sample():
+    """The twins of layers, and those of any program, which `nnp run --twin` compares with."""
+    firmware = compile_network(perceptron(TINY, [11, 13, 5], block=False), TINY, batch=4).firmware
+    for made in (recover, flow_of):
+        with pytest.raises(ValueError, match="a twin takes one input at a time"):
+            made(firmware)

@@ -1,6 +1,7 @@
 """Symbolic execution of firmware: the program runs once; memories and queues hold references instead of words."""
 
 import numpy as np
+from concord.firmware.check import require_single
 from concord.firmware.firmware import Firmware
 from concord.golden.schedule.vectorisation import WordPlan, plan
 from concord.spec.isa.chain import Chain
@@ -20,8 +21,9 @@ def flow_of(firmware: Firmware, steps: int = 1, program: list[int] | None = None
         program:  Words of another legal program for the same memories; that of the firmware if not given.
 
     Raises:
-        ValueError: the loop cannot make as many steps.
+        ValueError: the loop cannot make as many steps, or the firmware takes several samples at once.
     """
+    require_single(firmware, "a twin")
     modes = firmware.tiles.modes(firmware.config)
     sequencer = Sequencer(firmware.config, firmware.program(steps) if program is None else program, modes)
     execution = _Execution(firmware)

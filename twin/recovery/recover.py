@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from concord.firmware.check import require_single
 from concord.firmware.firmware import Firmware, Tiles
 from concord.firmware.resident import resident
 from concord.twin.flow.flow_of import flow_of
@@ -28,7 +27,6 @@ def recover(firmware: Firmware, *, unquantized: bool = False) -> Script:
         Unrecognised: the program does something that has no form here.
         ValueError:   the firmware takes several samples at once.
     """
-    require_single(firmware, "a twin")
     firmware = resident(firmware)
     flow = flow_of(firmware, _PASSES)
     multiplied = max((step.chain.tiles.stop for step in flow.steps if step.chain.product), default=0)
