@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from concord.compiler.emit.chains import OpenChain
 from concord.compiler.emit.sources import FromNumbers, FromProduct, Multiplied, Region
-from concord.compiler.emit.storage import ANY, Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
+from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
+from concord.compiler.kinds.reductions import exponentials, shares
 from concord.compiler.lib import limits, tiling
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.program import ProgramBuilder
@@ -27,7 +28,6 @@ from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import OPERAND_MEMORIES, VRFS, Mem, depth
 from concord.spec.isa.operations import Operation, Stage
 from concord.spec.machine.config import Config
-from concord.spec.numbers.activation import Activation
 
 _ADDED, _MULTIPLIED = OPERAND_MEMORIES[Stage.ADD], OPERAND_MEMORIES[Stage.MUL]
 _PIXEL = Window(size=(1, 1))
@@ -242,17 +242,8 @@ class AttentionKind(CompiledKind):
         chain.write(largest)
         planner.append(node, chain, (part,))
 
-        chain = OpenChain(source=FromNumbers(view=scores))
-        chain.apply(Operation.VV_A_SUB_B, 0, replace(largest, held=True))
-        chain.activate(Activation.EXP)
-        chain.write(powers)
-        chain.apply(Operation.V_SUM, 1)
-        chain.activate(Activation.RECIPROCAL)
-        chain.write(factor)
-        planner.append(node, chain, (part,))
-
-        chain = OpenChain(source=FromNumbers(view=powers))
-        chain.apply(Operation.VV_MUL, 0, replace(factor, held=True))
+        planner.append(node, exponentials(scores, largest, powers, factor), (part,))
+        chain = shares(powers, factor)
         vector = head * planner.build.config.vectors_of(layer.places)
         chain.write(CodesView(codes=reading.weights.codes, map=reading.weights, vector=vector))
         planner.append(node, chain, (part,))
@@ -337,18 +328,9 @@ def _rooms(planner: Planner, node: PlannedNode) -> list[tuple[NumbersView, ...]]
     config, layer = planner.build.config, node.layer
     value = Value.of(f"{node.name}, scores", (layer.places, *node.value.shape[1:]))
     spacious = _SPACIOUS * layer.positions * config.words_of(layer.places) <= min(depth(config, mem) for mem in VRFS)
-    return [(_strip(planner, value, frozenset(_ADDED[:1])), _strip(planner, value, frozenset(ANY) - {_ADDED[0]}),
-             _strip(planner, value, frozenset({_MULTIPLIED[0]})),
-             _strip(planner, value, frozenset(ANY) - {_MULTIPLIED[0]}))
+    return [(planner.strip(value, frozenset(_ADDED[:1])), planner.strip_in(_ADDED[0], value),
+             planner.strip(value, frozenset({_MULTIPLIED[0]})), planner.strip_in(_MULTIPLIED[0], value))
             for _ in range(min(layer.heads, 1 + spacious))]
-
-
-def _strip(planner: Planner, value: Value, avoid: frozenset[Mem]) -> NumbersView:
-    """Numbers of a tensor during the present pass, in any memory but those to avoid."""
-    strip = TensorNumbers(value=value, buffer=Buffer(mem=None, name=f"{value.name}, strip"), strip=True, avoid=avoid,
-                          words=planner.build.config.words_of(value.lanes))
-    planner.passes[-1].strips.append(strip)
-    return NumbersView(numbers=strip)
 
 
 def _bounds(config: Config, node: PlannedNode, heads: Heads) -> list[tiling.Bound]:

@@ -69,7 +69,7 @@ class GeluKind(CurveKind):
         square = OpenChain(source=FromNumbers(view=x))
         square.apply(Operation.VV_MUL, 0, x)
         planner.operate(square, Operation.VV_MUL, node, cube, "cube", real_cube)
-        strip = planner.strip(node)
+        strip = planner.strip(node.value)
         square.write(strip)
         planner.append(node, square)
         chain = OpenChain(source=FromNumbers(view=strip))

@@ -78,7 +78,7 @@ class ConstantKind(CurveKind):
         count, total = node.layer.tokens.shape[1], node.value.pixels
         constant = _constants(planner, node, Mem.INITIAL_VRF, "tokens", "constant positions")
         planner.begin_pass(node.value)
-        strip = planner.strip(node)
+        strip = planner.strip(node.value)
         for view, columns in ((constant, range(count)),
                               (planner.demands.readings[node.name].view, range(count, total))):
             chain = SomeColumns(source=FromColumn(view=view, first=columns.start), columns=columns)

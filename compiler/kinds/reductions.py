@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from concord.compiler.emit.chains import OpenChain
 from concord.compiler.emit.sources import FromNumbers
-from concord.compiler.emit.storage import ANY, NumbersView
+from concord.compiler.emit.storage import NumbersView
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import PlannedNode
 from concord.compiler.kinds.curves import CurveKind
@@ -15,7 +15,7 @@ from concord.compiler.lib import limits
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.golden.lib.float16 import to_bits
-from concord.spec.isa.memories import OPERAND_MEMORIES, Mem
+from concord.spec.isa.memories import OPERAND_MEMORIES
 from concord.spec.isa.operations import Operation, Stage, position
 from concord.spec.numbers.activation import Activation
 
@@ -44,23 +44,15 @@ class SoftmaxInsideKind(ReducingKind):
     def plan(self, planner: Planner, node):
         x = planner.demands.readings[node.name].view
         planner.begin_pass(node.value)
-        largest = _strip(planner, node, _ADDED[0])
+        largest = planner.strip_in(_ADDED[0], node.value)
         chain = OpenChain(source=FromNumbers(view=x))
         chain.apply(Operation.V_LARGEST, 0)
         _end(planner, node, chain, largest)
 
-        powers, factor = _strip(planner, node, avoid=_MULTIPLIED[0]), _strip(planner, node, _MULTIPLIED[0])
-        chain = OpenChain(source=FromNumbers(view=x))
-        chain.apply(Operation.VV_A_SUB_B, 0, replace(largest, held=True))
-        chain.activate(Activation.EXP)
-        chain.write(powers)
-        chain.apply(Operation.V_SUM, 1)
-        chain.activate(Activation.RECIPROCAL)
-        _end(planner, node, chain, factor)
-
-        chain = OpenChain(source=FromNumbers(view=powers))
-        chain.apply(Operation.VV_MUL, 0, replace(factor, held=True))
-        planner.complete(node, chain)
+        powers = planner.strip(node.value, frozenset({_MULTIPLIED[0]}))
+        factor = planner.strip_in(_MULTIPLIED[0], node.value)
+        planner.append(node, exponentials(x, largest, powers, factor))
+        planner.complete(node, shares(powers, factor))
 
 
 class VectorNormKind(ReducingKind):
@@ -76,10 +68,10 @@ class VectorNormKind(ReducingKind):
     def plan(self, planner: Planner, node):
         x, layer = planner.demands.readings[node.name].view, node.layer
         planner.begin_pass(node.value)
-        weighted = _strip(planner, node, avoid=_MULTIPLIED[1])
+        weighted = planner.strip(node.value, frozenset({_MULTIPLIED[1]}))
         chain, d = OpenChain(source=FromNumbers(view=x)), x
         if layer.centred:
-            mean, d = _strip(planner, node, _ADDED[0]), _strip(planner, node, _MULTIPLIED[1])
+            mean, d = (planner.strip_in(mem, node.value) for mem in (_ADDED[0], _MULTIPLIED[1]))
             first = OpenChain(source=FromNumbers(view=x))
             first.apply(Operation.V_SUM, 0)
             self._constant(planner, node, first, Operation.VV_MUL, "mean")
@@ -89,13 +81,13 @@ class VectorNormKind(ReducingKind):
         self._numbers(planner, node, chain, Operation.VV_MUL, "weight")
         _end(planner, node, chain, weighted)
 
-        squares = _strip(planner, node)
+        squares = planner.strip(node.value)
         chain = OpenChain(source=FromNumbers(view=d))
         self._constant(planner, node, chain, Operation.VV_MUL, "share")
         chain.apply(Operation.VV_MUL, 1, d)
         _end(planner, node, chain, squares)
 
-        factor = _strip(planner, node, _MULTIPLIED[0])
+        factor = planner.strip_in(_MULTIPLIED[0], node.value)
         chain = OpenChain(source=FromNumbers(view=squares))
         chain.apply(Operation.V_SUM, 0)
         self._constant(planner, node, chain, Operation.VV_ADD, "floor")
@@ -121,9 +113,23 @@ class VectorNormKind(ReducingKind):
         planner.operate(chain, operation, node, getattr(node.layer, name), name, getattr(content, name))
 
 
-def _strip(planner: Planner, node: PlannedNode, mem: Mem | None = None, *, avoid: Mem | None = None) -> NumbersView:
-    """Numbers of the present pass in this memory, or in any but one to avoid."""
-    return planner.strip(node, frozenset(ANY) - {mem} if mem else frozenset({avoid} - {None}))
+def exponentials(x: NumbersView, largest: NumbersView, powers: NumbersView, factor: NumbersView) -> OpenChain:
+    """The chain of a softmax that writes exp(x - largest), and the reciprocals of their sums as `factor`."""
+    chain = OpenChain(source=FromNumbers(view=x))
+    chain.apply(Operation.VV_A_SUB_B, 0, replace(largest, held=True))
+    chain.activate(Activation.EXP)
+    chain.write(powers)
+    chain.apply(Operation.V_SUM, 1)
+    chain.activate(Activation.RECIPROCAL)
+    chain.write(factor)
+    return chain
+
+
+def shares(powers: NumbersView, factor: NumbersView) -> OpenChain:
+    """The chain of a softmax after `exponentials`, to which what takes its results is added."""
+    chain = OpenChain(source=FromNumbers(view=powers))
+    chain.apply(Operation.VV_MUL, 0, replace(factor, held=True))
+    return chain
 
 
 def _end(planner: Planner, node: PlannedNode, chain: OpenChain, target: NumbersView):

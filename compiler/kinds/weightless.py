@@ -21,7 +21,7 @@ from concord.net.arithmetic.native_vectors import flattened, joined
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Concat
-from concord.spec.isa.memories import OPERAND_MEMORIES
+from concord.spec.isa.memories import OPERAND_MEMORIES, Mem
 from concord.spec.isa.operations import Operation, Stage, next_mfu, position
 from concord.spec.machine.config import Config
 from concord.spec.numbers.activation import Activation
@@ -69,8 +69,9 @@ class SumKind(CompiledKind):
         else:
             fused = _fused(network, node, anchor)
             demands.sinks[anchor.name].followed = True
-        view, far = demands.operand(other, OPERAND_MEMORIES[node.layer.operation.stage][fused or 0])
-        demands.readings[node.name] = Reading(view=view, far=far, anchor=anchor, fused=fused)
+        mem, far = OPERAND_MEMORIES[node.layer.operation.stage][fused or 0], other.name in demands.far
+        view = demands.numbers_of(other, Mem.DRAM if far else mem)
+        demands.readings[node.name] = Reading(anchor=anchor, fused=fused, **{"far" if far else "view": view})
 
     def plan(self, planner: Planner, node):
         anchor = planner.demands.readings[node.name].anchor

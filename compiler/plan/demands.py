@@ -13,7 +13,7 @@ from concord.compiler.graph.nodes import PlannedNode, TensorCodes, Value
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.joins import Add, Concat
 from concord.net.model import INPUT
-from concord.spec.isa.memories import VRFS, Mem
+from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
 
@@ -44,7 +44,7 @@ class Reading:
         pools:  Pairs of the codes that a maximum reads, and those that it writes.
         view:   Numbers that a maximum, a sum or a loop over time steps reads; those that a backward loop makes; the
             words that a product or a recurrent layer reads. None where they come from NetQ.
-        far:    Numbers in Dram, which strips of `view` bring to the memory of the operand; None where it holds them.
+        far:    The operand of a sum in Dram, which each strip of its pass brings; None where `view` has it.
         anchor: The term of a sum that is computed last; the sum follows in the same pass, unless it is a concatenation.
         fused:  The MFU that adds the other term, in the chain of the anchor; None where the sum has its own chain.
     """
@@ -138,16 +138,6 @@ class Demands:
         self.maps.append(one)
         self.brought[one] = self.numbers_of(value, Mem.DRAM)
         return one
-
-    def operand(self, value: Value, mem: Mem) -> tuple[NumbersView, NumbersView | None]:
-        """The numbers of a tensor in the memory of an operand, and those in Dram that strips of them come from, if any.
-        """
-        if value.name not in self.far:
-            return self.numbers_of(value, mem), None
-        buffer = Buffer(mem=mem, name=f"{value.name or 'network input'}, strip of operands")
-        strip = TensorNumbers(value=value, buffer=buffer, words=self.config.words_of(value.lanes), strip=True,
-                              avoid=frozenset(VRFS) - {mem})
-        return NumbersView(numbers=strip), self.numbers_of(value, Mem.DRAM)
 
     def numbers_of(self, value: Value, mem: Mem | None = None) -> NumbersView:
         """The numbers of a tensor in a memory, or in any one."""

@@ -129,12 +129,13 @@ class Planner:
     def _operand(self, node: PlannedNode) -> NumbersView:
         """The operand of a sum or product; of numbers in Dram, a strip, which the present pass brings."""
         reading = self.demands.readings[node.name]
-        if reading.far is not None:
-            self.passes[-1].strips.append(reading.view.numbers)
-            chain = OpenChain(source=FromNumbers(view=reading.far))
-            chain.write(reading.view)
-            self.append(node, chain)
-        return reading.view
+        if reading.far is None:
+            return reading.view
+        memories, chain = OPERAND_MEMORIES[node.layer.operation.stage], OpenChain(source=FromNumbers(view=reading.far))
+        strip = self.strip_in(memories[reading.fused or 0], reading.far.numbers.value)
+        chain.write(strip)
+        self.append(node, chain)
+        return strip
 
     def append(self, node: PlannedNode, chain: OpenChain, parts: tuple[RowPart, ...] | None = None,
                layer: str | None = None):
@@ -228,16 +229,20 @@ class Planner:
         if not needed or numbers:
             return numbers[0] if numbers else None
         avoid = frozenset(mem for mem in ANY if not chain.may_write(mem) or inside and inside.buffer.mem is mem)
-        view = self.strip(node, avoid)
+        view = self.strip(node.value, avoid)
         chain.write(view)
         return view
 
-    def strip(self, node: PlannedNode, avoid: frozenset[Mem] = frozenset()) -> NumbersView:
-        """Numbers of a strip of the present pass, in any memory but those to avoid."""
-        strip = TensorNumbers(value=node.value, buffer=Buffer(mem=None, name=f"{node.name or 'network input'}, strip"),
-                              words=self.build.config.words_of(node.value.lanes), strip=True, avoid=avoid)
+    def strip(self, value: Value, avoid: frozenset[Mem] = frozenset()) -> NumbersView:
+        """Numbers of a strip of a tensor, during the present pass, in any memory but those to avoid."""
+        strip = TensorNumbers(value=value, buffer=Buffer(mem=None, name=f"{value.name or 'network input'}, strip"),
+                              words=self.build.config.words_of(value.lanes), strip=True, avoid=avoid)
         self.passes[-1].strips.append(strip)
         return NumbersView(numbers=strip)
+
+    def strip_in(self, mem: Mem, value: Value) -> NumbersView:
+        """Numbers of a strip of a tensor, during the present pass, in a memory."""
+        return self.strip(value, frozenset(ANY) - {mem})
 
     def _fits(self, chain: OpenChain, view: CodesView | NumbersView) -> bool:
         """Whether the stages that a chain has left can scale numbers as a map needs them."""
