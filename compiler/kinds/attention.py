@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.compiler.emit.chains import OpenChain
-from concord.compiler.emit.sources import FromNumbers, FromProduct, Multiplied, Region
+from concord.compiler.emit.sources import FromNumbers, FromProduct, Multiplied
 from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
+from concord.compiler.emit.tile_making import Building, TileLoad, together
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
 from concord.compiler.kinds.reductions import exponentials, shares
 from concord.compiler.lib import limits, tiling
 from concord.compiler.lib.limits import Reason
-from concord.compiler.lib.program import ProgramBuilder
 from concord.compiler.lib.tiling import RowPart
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.native_vectors import adjacent, joined
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.attention import BlockAttention
-from concord.spec.isa.instructions import Instruction, Op, Reg
+from concord.spec.isa.instructions import Instruction, Op
 from concord.spec.isa.memories import OPERAND_MEMORIES, VRFS, Mem, depth
 from concord.spec.isa.operations import Operation, Stage
 from concord.spec.machine.config import Config
@@ -74,49 +74,6 @@ class Heads:
             else:
                 found.append((range(vector, vector + 1), own))
         return found
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TileLoad:
-    """A chain that makes tiles of vectors.
-
-    Attributes:
-        tile:       First tile.
-        word:       First word of the first vector, counted from that of the first position.
-        rows:       Elements of a vector.
-        vectors:    Vectors of a tile.
-        tiles:      Number of tiles.
-        step:       Words from the vectors of a tile to those of the next one.
-        transposed: Whether vectors are columns of tiles.
-    """
-
-    tile: int
-    word: int
-    rows: int
-    vectors: int
-    tiles: int
-    step: int
-    transposed: bool
-
-
-@dataclass(kw_only=True, slots=True, eq=False)
-class Building(OpenChain):
-    """The chains that make tiles of the numbers of a tensor.
-
-    Attributes:
-        loads: These chains.
-    """
-
-    loads: tuple[TileLoad, ...] = ()
-
-    def emit(self, config: Config, program: ProgramBuilder, region: Region, part: RowPart):
-        view = self.source.view
-        for one in self.loads:
-            program.chain(
-                Instruction(op=Op.M_RD, mem=view.buffer.mem, a=view.address(0) + one.word, inc=1),
-                Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=one.tile, transposed=int(one.transposed)), rows=one.rows,
-                registers={Reg.ITERATIONS: one.vectors * one.tiles, Reg.ITERATIONS_X: one.vectors,
-                           Reg.STRIDE_X: view.stride, Reg.STRIDE_Y: one.step})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,7 +160,7 @@ class AttentionKind(CompiledKind):
                      rows=len(lanes), vectors=min(n, places - row * n), tiles=1, step=0, transposed=False)
             for row in range(-(-places // n)) for column, vector in enumerate(vectors)
             for lanes in [heads.lanes(head, vector)]]
-        _build(planner, node, view, _together(loads, config.vector_words))
+        planner.append(node, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words)))
         return tile
 
     @staticmethod
@@ -224,7 +181,7 @@ class AttentionKind(CompiledKind):
             part = RowPart(row=vectors.start * n, rows=rows)
             found[part] = Multiplied(part=part, vector=own.start * each, vectors=columns,
                                      product=Instruction(op=Op.MV_MUL, a=tile, window=1))
-        _build(planner, node, view, _together(loads, config.vector_words))
+        planner.append(node, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words)))
         return found
 
     @staticmethod
@@ -278,26 +235,6 @@ def _tiles(planner: Planner, name: str, rows: int, columns: int) -> int:
 def _word(config: Config, lanes: range) -> int:
     """The word of a pixel in which lanes begin."""
     return lanes.start // config.mfu_lanes
-
-
-def _together(loads: list[TileLoad], size: int) -> tuple[TileLoad, ...]:
-    """Loads of neighbouring tiles whose vectors are at one distance, native vectors of some words, as one chain each.
-    """
-    found: list[TileLoad] = []
-    for one in loads:
-        last = found[-1] if found else None
-        if last is not None and (one.rows, one.vectors, one.transposed) == (last.rows, last.vectors, last.transposed):
-            step = one.word - last.word if last.tiles == 1 else last.step
-            fits = step > 0 and step % size == 0 and one.word == last.word + last.tiles * step
-            if fits and one.tile == last.tile + last.tiles:
-                found[-1] = replace(last, tiles=last.tiles + 1, step=step)
-                continue
-        found.append(one)
-    return tuple(found)
-
-
-def _build(planner: Planner, node: PlannedNode, view: NumbersView, loads: tuple[TileLoad, ...]):
-    planner.append(node, Building(source=FromNumbers(view=view), loads=loads))
 
 
 def _scored(heads: Heads, head: int, places: int, tile: int) -> dict[RowPart, Multiplied]:
