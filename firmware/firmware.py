@@ -240,12 +240,8 @@ class Firmware:
         Raises:
             ValueError: `sample` has another shape.
         """
-        if self.batch > 1 and sample.ndim == 2 and len(sample) <= self.batch:
-            whole = np.zeros((self.inputs, self.batch), np.uint16)
-            whole[:, : len(sample)] = sample.T
-            return self.input_layout.laid(whole.reshape(-1)).reshape(-1, self.config.mfu_lanes)
         if self.batch > 1:
-            return self.words_of(sample[None])
+            return self._words_of_batch(sample if sample.ndim == 2 else sample.reshape(1, -1))
         shape = (self.steps or len(sample), self.inputs) if self.recurrent else (self.inputs,)
         if sample.shape != shape or sample.dtype != np.uint16:
             wanted = f"[{self.steps or 'steps'}, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
@@ -262,6 +258,14 @@ class Firmware:
         padded = np.zeros((len(sample), words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample
         return padded.reshape(-1, self.config.mfu_lanes)
+
+    def _words_of_batch(self, samples: np.ndarray) -> np.ndarray:
+        """The words of samples uint16[samples, inputs], which are columns of an image of one row."""
+        if samples.shape[1] != self.inputs or not 1 <= len(samples) <= self.batch or samples.dtype != np.uint16:
+            raise ValueError(f"{self.name} takes uint16[1 to {self.batch}, {self.inputs}], not "
+                             f"{samples.dtype}{list(samples.shape)}")
+        columns = np.pad(samples.T, ((0, 0), (0, self.batch - len(samples))))
+        return self.input_layout.laid(columns.reshape(-1)).reshape(-1, self.config.mfu_lanes)
 
     def output(self, received: Sequence[bytes]) -> np.ndarray:
         """uint16[outputs] from the OUTPUT messages of one input, or uint16[batch, outputs] from those of a batch.

@@ -6,12 +6,12 @@ import concord
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.campaigns.makers.image_networks import ROOM
+from concord.campaigns.makers.image_networks import ROOM, ImageNetworkMaker
 from concord.compiler.network import compile_network, full_precision
 from concord.firmware.firmware_file import load_firmware, save_firmware
 from concord.firmware.session import Session, outputs_of
 from concord.net import network
-from concord.net.model import Model
+from concord.net.model import INPUT, Model
 from concord.sim.machines.host import machine as host
 from concord.spec.host.registers import Counter
 from concord.spec.machine.config import Config, preset
@@ -65,12 +65,23 @@ def test_hardware_agrees():
     assert np.array_equal(outputs_of("library", firmware, samples), network.outputs(model, samples))
 
 
-@pytest.mark.parametrize(("model", "sentence"), [
-    (lambda: networks.recurrent(np.random.default_rng(0), TINY, [8, 8], block=[False]), "takes sequences"),
-])
-def test_what_takes_no_batch(model, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        compile_network(model(), TINY, batch=4)
+def test_what_takes_no_batch():
+    rng = np.random.default_rng(0)
+    images = ImageNetworkMaker(rng, TINY, (2, 3, 3), block=False)
+    images.dense(images.conv(INPUT, 3, (2, 2)), 2)
+    sequences = networks.recurrent(rng, TINY, [8, 8], block=[False])
+    for model, what in ((images.model(), "takes images"), (sequences, "takes sequences")):
+        with pytest.raises(ValueError, match=what):
+            compile_network(model, TINY, batch=4)
+
+
+@pytest.mark.parametrize("samples", [
+    np.zeros((5, 11), np.uint16), np.zeros((4, 12), np.uint16), np.zeros((0, 11), np.uint16), np.zeros(12, np.uint16),
+    np.zeros(11, np.float32)])
+def test_samples_that_are_no_batch(samples):
+    firmware = compile_network(perceptron(TINY, [11, 13, 5], block=False), TINY, batch=4).firmware
+    with pytest.raises(ValueError, match=r"takes uint16\[1 to 4, 11\], not"):
+        firmware.words_of(samples)
 
 
 def test_a_batch_of_no_sample_and_full_precision():
