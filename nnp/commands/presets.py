@@ -73,12 +73,14 @@ def _print_tables(machines: list[str], errors: bool):
 def _fit(place: str, preset: str, output: Path | None):
     """Fit the machine `preset` to the model at `place`, and write it."""
     from concord.lib.files import check_writable, write
+    from concord.lib.progress import Steps
     from concord.machines import tables
     from concord.machines.fit import fit
     from concord.machines.machine_text import changes_text
     from concord.spec.machine.machine_file import ENDING, find_config, machine_name
     from concord.workflows.own_machine import base_for, model_to_fit
     from concord.workflows.storage import file_name
+    from rich.console import Console
 
     output = output or Path(f"{Path(file_name(place)).stem}{ENDING}")
     if output.suffix != ENDING:
@@ -87,7 +89,9 @@ def _fit(place: str, preset: str, output: Path | None):
     model, of_file = model_to_fit(place)
     preset = preset or (base_for(*of_file) if of_file else "vision")
     base, name = find_config(preset), machine_name(preset)
-    fitted = fit(model, base)
+    steps = Steps(Console(stderr=True), 1)
+    with steps.step("fit", announce=f"{model.name} is compiled for machines from {name} on until one holds it"):
+        fitted = fit(model, base)
     title = f"A machine that holds {fitted.compiled.firmware.name}, fitted from {name}."
     write(output, changes_text(fitted.config, title))
     _print(tables.fit_table(fitted, name, machine_name(str(output))))
