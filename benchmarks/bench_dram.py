@@ -21,6 +21,7 @@ from concord.golden.host.messages import program_message
 from concord.net import network
 from concord.net.model import Model
 from concord.net.model_file import load_model
+from concord.nnp.lib.errors import sentences
 from concord.sim.machines.host import HardwareMachine, machine
 from concord.sim.machines.library import Library, Memory
 from concord.sim.sdram.sdram_parts import SdramLibrary
@@ -217,6 +218,7 @@ def bandwidth(config: Config, console: Console):
     console.print(table)
 
 
+@sentences
 def main(
     preset_: Annotated[str, typer.Option("--preset", help="Machine, with Dram.")] = "vision_dram",
     model: Annotated[str, typer.Option(
@@ -242,6 +244,9 @@ def main(
     if bits:
         config = replace(config, **{name: replace(getattr(config, name), bits=bits)
                                     for name in ("weights", "activations")})
+    if (streams or overlaps) and config.matrix_tiles < 3 * TILES:
+        raise ValueError(f"--stream and --overlap load {TILES} tiles by turns beside {TILES} that are multiplied: they "
+                         f"need {3 * TILES} tiles, not {config.matrix_tiles}; leave out --tiles")
     if bandwidths:
         bandwidth(roomy(config), console)
     if lstm:
