@@ -3,9 +3,11 @@
 import json
 import random
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from concord.spec.isa.assembler import assemble
 from onnx import ModelProto, numpy_helper
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -92,6 +94,16 @@ def tensors_changed(path: Path, key: str, rng: random.Random):
         array = arrays.pop(name)
         if rng.random() < 0.8:
             arrays[name if rng.random() < 0.9 else name + "x"] = array_changed(array, rng)
+    save_file(arrays, path, {key: json.dumps(header)})
+
+
+def program_changed(path: Path, key: str, rng: random.Random):
+    """Rewrite a file of firmware with another text of its program, and its words where the text is a program."""
+    with safe_open(path, framework="numpy") as opened:
+        header = json.loads(opened.metadata()[key])
+    arrays, header["text"] = load_file(path), text_changed(header["text"], rng)
+    with suppress(ValueError):
+        arrays["words"] = np.array(assemble(header["text"]), np.uint64)
     save_file(arrays, path, {key: json.dumps(header)})
 
 

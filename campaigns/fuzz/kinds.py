@@ -8,7 +8,7 @@ import struct
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -18,11 +18,13 @@ from concord.campaigns.fuzz.damage import (
     array_changed,
     bytes_changed,
     graph_changed,
+    program_changed,
     tensors_changed,
     text_changed,
     value_changed,
 )
 from concord.campaigns.makers import integer_graphs, networks
+from concord.campaigns.makers.image_networks import ROOM
 from concord.campaigns.makers.onnx_graphs import network, sequences, written
 from concord.compiler.cascade import PartCompiler
 from concord.compiler.network import compile_network
@@ -33,9 +35,10 @@ from concord.frontends.onnx.compare import difference
 from concord.frontends.onnx.read import read
 from concord.net import graph_file as float_file
 from concord.net import model_file
-from concord.net.model import Model
+from concord.net.layers.attention import BlockAttention
+from concord.net.model import INPUT, Model
 from concord.net.qdq.network import keep
-from concord.spec.machine.config import preset
+from concord.spec.machine.config import Config, preset
 from concord.spec.machine.machine_file import read_config
 from concord.spec.numbers.formats import Format
 from PIL import Image
@@ -125,18 +128,22 @@ def _float_files(folder: Path) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def _made() -> tuple[Model, ...]:
-    """Models for `tiny`: recurrent layers of integers, and dense layers in block floating point."""
-    rng, tiny = np.random.default_rng(0), preset("tiny")
-    return (networks.recurrent(rng, tiny, [3, 5], block=[False], outputs=4),
-            networks.mlp(rng, tiny, [13, 9, 5], block=True))
+def _made() -> tuple[tuple[Model, Config], ...]:
+    """Models and their machines: recurrent layers of integers, dense layers in block floating point, and attention."""
+    rng, tiny, image = np.random.default_rng(0), preset("tiny"), (8, 1, 3)
+    dram = replace(preset("tiny_vector"), dram_words=1000, dram_bus=8, **ROOM)  # makes tiles of vectors
+    heads = BlockAttention(name="heads", queries=image, keys=image, values=image, heads=2, block=dram.native_dim,
+                           weights_format=dram.weights, input_format=dram.activations)
+    return ((networks.recurrent(rng, tiny, [3, 5], block=[False], outputs=4), tiny),
+            (networks.mlp(rng, tiny, [13, 9, 5], block=True), tiny),
+            (networks.model([heads], sources={"heads": (INPUT,) * 3}), dram))
 
 
 @cache
 def _models(folder: Path) -> tuple[bytes, ...]:
     path = folder / "whole.safetensors"
     found = [(DATA / "models" / f"{name}.safetensors").read_bytes() for name in ("vowels-lstm-w8", "fashion-resnet-w8")]
-    for model in _made():
+    for model, _ in _made():
         model_file.save_model(model, path)
         found.append(_taken(path))
     return tuple(found)
@@ -145,8 +152,8 @@ def _models(folder: Path) -> tuple[bytes, ...]:
 @cache
 def _firmwares(folder: Path) -> tuple[bytes, ...]:
     path, found = folder / "whole.safetensors", []
-    for model in _made():
-        firmware_file.save_firmware(compile_network(model, preset("tiny")).firmware, path)
+    for model, machine in _made():
+        firmware_file.save_firmware(compile_network(model, machine).firmware, path)
         found.append(_taken(path))
     return tuple(found)
 
@@ -166,6 +173,12 @@ def _tensors(whole: Callable[[Path], bytes | tuple[bytes, ...]], key: str, folde
         return _written(folder / "a.safetensors", bytes_changed(content, rng))
     path = _written(folder / "a.safetensors", content)
     tensors_changed(path, key, rng)
+    return path
+
+
+def _program(folder: Path, rng: random.Random) -> Path:
+    path = _written(folder / "a.safetensors", rng.choice(_firmwares(folder.parent)))
+    program_changed(path, firmware_file.KIND.key, rng)
     return path
 
 
@@ -276,6 +289,7 @@ KINDS = {
     "imported": Kind(make=partial(_tensors, _float_files, float_file.KIND.key), load=_run),
     "model": Kind(make=partial(_tensors, _models, model_file.KIND.key), load=model_file.load_model),
     "firmware": Kind(make=partial(_tensors, _firmwares, firmware_file.KIND.key), load=firmware_file.load_firmware),
+    "program": Kind(make=_program, load=firmware_file.load_firmware),
     "cascade": Kind(make=partial(_tensors, _cascades, firmware_file.SEVERAL.key), load=firmware_file.load_cascade),
     "npz": Kind(make=_npz, load=_data),
     "npy": Kind(make=_npy, load=_data),
