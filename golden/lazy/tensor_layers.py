@@ -2,8 +2,8 @@
 
 Forward, 8 bits x 8 bits: the sum over products is an exact integer in units of 2**(lsb_x + lsb_w), to which the bias is
 added, and is brought to 8 bits at once, or to 32 where it is the network's output. Backward, gradients have 16 bits. A
-layer with parameters multiplies the same gradient by its input and by its weights, both exactly: its own gradients are
-brought to 32 bits, that of its input to 16.
+layer with parameters multiplies the same gradient by its input and by its weights, both exactly: that of its input is
+brought to 16 bits, its own gradients to 32, see `parameter_gradient`.
 
 Source: S2, table of widths; numerics.md of the specification, lazy update and training tensors.
 """
@@ -11,10 +11,10 @@ Source: S2, table of widths; numerics.md of the specification, lazy update and t
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.lazy.tensor import TrainingTensor, requantize, round_shift
-from concord.spec.numbers.lazy import ACCUMULATOR_BITS, MOST_TERMS, Width
+from concord.golden.lazy.tensor import TrainingTensor, measure, requantize, round_shift
+from concord.spec.numbers.lazy import ACCUMULATOR_BITS, E_MAX, E_MIN, MOST_TERMS, Width
 
-#: A sum's unit is never finer than 2**-REACH of the coarser unit of two terms, so that 64 bits hold it.
+#: A sum's unit is never finer than 2**-REACH of the coarser unit of two terms of up to 16 bits.
 REACH = 24
 
 
@@ -69,10 +69,10 @@ def _with_bias(sums: np.ndarray, lsb: int, bias: TrainingTensor) -> tuple[np.nda
     return round_shift(sums, low - lsb) + round_shift(bias.mantissas, low - unit(bias)), low
 
 
-def add_exact(a: TrainingTensor, b: TrainingTensor) -> tuple[np.ndarray, int]:
-    """Exact sum of two tensors, and the exponent of its unit: the finer one, but within REACH of the coarser one."""
+def add_exact(a: TrainingTensor, b: TrainingTensor, reach: int = REACH) -> tuple[np.ndarray, int]:
+    """Exact sum of two tensors, and the exponent of its unit: the finer one, but within `reach` of the coarser one."""
     units = unit(a), unit(b)
-    low = max(min(units), max(units) - REACH)
+    low = max(min(units), max(units) - reach)
     return round_shift(a.mantissas, low - units[0]) + round_shift(b.mantissas, low - units[1]), low
 
 
@@ -91,6 +91,16 @@ def spread(parts: np.ndarray, shape: tuple[int, ...], stride: int, padding: int 
         for j in range(parts.shape[5]):
             total[:, :, i : i + stride * height : stride, j : j + stride * width : stride] += parts[..., i, j]
     return total[:, :, padding : padding + rows, padding : padding + columns]
+
+
+def parameter_gradient(sums: np.ndarray, lsb: int) -> TrainingTensor:
+    """The gradient of parameters: exact sums in units of 2**lsb, in 32 bits, whose unit is never finer than theirs.
+
+    Sums that fit 32 bits are mantissas as they are, whatever the largest of them is, so that the momentum may take each
+    sum before the last one is known. Only a tensor with a larger one is rounded, under the exponent of the largest.
+    """
+    exponent = np.clip(np.maximum(measure(sums, lsb), lsb + Width.LINEAR - 1), E_MIN, E_MAX)
+    return requantize(sums, lsb, Width.LINEAR, exponent=exponent)
 
 
 def dense(x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor, bits: int = Width.LINEAR
@@ -114,8 +124,8 @@ def dense_back(x: TrainingTensor, weight: TrainingTensor, gradient: TrainingTens
     g, inputs = gradient.mantissas, None
     if wanted:
         inputs = requantize(g @ weight.mantissas, unit(gradient) + unit(weight), Width.GRADIENT)
-    products = requantize(g.T @ x.mantissas, unit(gradient) + unit(x), Width.LINEAR)
-    return Gradients(inputs, products, requantize(g.sum(0), unit(gradient), Width.LINEAR))
+    products = parameter_gradient(g.T @ x.mantissas, unit(gradient) + unit(x))
+    return Gradients(inputs, products, parameter_gradient(g.sum(0), unit(gradient)))
 
 
 def convolve(
@@ -152,8 +162,8 @@ def convolve_back(
                             Width.GRADIENT)
     seen = windows(x.mantissas, weight.mantissas.shape[2:], stride, padding)
     products = np.einsum("nohw,nchwij->ocij", g, seen[:, :, :rows, :columns])
-    return Gradients(inputs, requantize(products, unit(gradient) + unit(x), Width.LINEAR),
-                     requantize(g.sum((0, 2, 3)), unit(gradient), Width.LINEAR))
+    return Gradients(inputs, parameter_gradient(products, unit(gradient) + unit(x)),
+                     parameter_gradient(g.sum((0, 2, 3)), unit(gradient)))
 
 
 def max_pool(x: TrainingTensor, size: int, stride: int) -> tuple[TrainingTensor, np.ndarray]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lazy.tensor import TrainingTensor, requantize, round_shift
-from concord.golden.lazy.tensor_layers import REACH, check_terms, unit, whole
+from concord.golden.lazy.tensor_layers import REACH, check_terms, parameter_gradient, unit, whole
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.lazy import E_MIN, Width
 
@@ -152,9 +152,9 @@ class Tape:
 
     def _learn(self, name: str, sums: np.ndarray, lsb: int):
         """Add to the gradient of a parameter; every process holds the whole of it."""
-        found, old = requantize(self.total(sums), lsb, Width.LINEAR), self.gradients.get(name)
+        found, old = parameter_gradient(self.total(sums), lsb), self.gradients.get(name)
         if old is not None:
-            found = requantize(*exact_sum([(part.mantissas, unit(part)) for part in (old, found)]), Width.LINEAR)
+            found = parameter_gradient(*exact_sum([(part.mantissas, unit(part)) for part in (old, found)]))
         self.gradients[name] = found
 
 

@@ -6,7 +6,8 @@ Learning rate and momentum are training tensors of one 16-bit mantissa. With the
     momentum    v <- momentum * v + gradient                               brought to `momentum_bits`
                 update = learning_rate * v                                 brought to 32 bits
 
-each product and sum exact before that. The update then is subtracted by `golden.lazy.lazy_update`.
+each product exact before that, and each sum of 48 bits, in a unit that is at most MOMENTUM_REACH bits finer than the
+coarser one of its terms. The update then is subtracted by `golden.lazy.lazy_update`.
 
 Source: S2.d; numerics.md of the specification, lazy update and training tensors.
 """
@@ -17,10 +18,12 @@ import numpy as np
 from concord.golden.lazy.lazy_update import Counts, Parameters, lazy_update
 from concord.golden.lazy.tensor import TrainingTensor, requantize, to_training_tensor
 from concord.golden.lazy.tensor_layers import add_exact, unit, whole
-from concord.spec.numbers.lazy import E_MIN, Width
+from concord.spec.numbers.lazy import ACCUMULATOR_BITS, E_MIN, Width
 
 #: Mantissa bits of learning rate and momentum.
 _RATE_BITS = 16
+#: The unit of the sum for the momentum is never finer than 2**-MOMENTUM_REACH of the coarser unit of its two terms.
+MOMENTUM_REACH = ACCUMULATOR_BITS - Width.LINEAR - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +104,8 @@ def product(rate: TrainingTensor, values: TrainingTensor) -> TrainingTensor:
 
 def next_momentum(old: TrainingTensor, gradient: TrainingTensor, rates: Rates) -> TrainingTensor:
     """v <- momentum * v + gradient."""
-    return requantize(*add_exact(product(rates.momentum_tensor, old), gradient), rates.momentum_bits)
+    kept = product(rates.momentum_tensor, old)
+    return requantize(*add_exact(kept, gradient, MOMENTUM_REACH), rates.momentum_bits)
 
 
 def update_of(direction: TrainingTensor, rates: Rates) -> TrainingTensor:

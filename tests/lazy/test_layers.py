@@ -24,10 +24,10 @@ def real(tensor: TrainingTensor) -> np.ndarray:
     return np.array([int(m) * scale for m in tensor.mantissas.ravel()], object).reshape(tensor.mantissas.shape)
 
 
-def requantized(values: np.ndarray, bits: int) -> TrainingTensor:
-    """The definition of requantisation, in fractions."""
+def requantized(values: np.ndarray, bits: int, least: int = E_MIN) -> TrainingTensor:
+    """The definition of requantisation, in fractions, under an exponent of `least` or more."""
     largest = max((abs(v) for v in values.ravel()), default=0)
-    exponent = E_MIN
+    exponent = least
     if largest:
         while Fraction(2) ** exponent < largest and exponent < E_MAX:
             exponent += 1
@@ -83,8 +83,8 @@ def test_convolution(stride, padding, seed):
     _, gx, gw = slow_convolution(real(x), real(w), real(g), stride, padding)
     back = tensor_layers.convolve_back(x, w, g, stride, padding)
     equal(back.inputs, requantized(gx, 16))
-    equal(back.weight, requantized(gw, 32))
-    equal(back.bias, requantized(real(g).sum((0, 2, 3)), 32))
+    equal(back.weight, requantized(gw, 32, int(g.lsb.item() + x.lsb.item()) + 31))
+    equal(back.bias, requantized(real(g).sum((0, 2, 3)), 32, int(g.lsb.item()) + 31))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -152,6 +152,17 @@ def test_sums_that_accumulators_may_not_hold_are_refused():
         tensor_layers.dense_back(x, whole(np.ones((1, 1), np.int64), 0, 8), whole(x.mantissas, 0, 16))
 
 
+@pytest.mark.parametrize("top", [0, 5, 1 << 20, (1 << 31) - 1, 1 << 31, -(1 << 31), (1 << 31) + 1, 3 << 40])
+def test_gradients_of_parameters_that_fit_their_bits_are_the_sums(top):
+    for lsb in -9, E_MIN - 31, E_MIN - 40, E_MAX - 31, E_MAX - 20:
+        sums = np.array([top, top // 3, 0, -(top // 5)])
+        got = tensor_layers.parameter_gradient(sums, lsb)
+        values = np.array([Fraction(int(s)) * Fraction(2) ** lsb for s in sums])
+        equal(got, requantized(values, 32, min(max(lsb + 31, E_MIN), E_MAX)))
+        if abs(top) < 1 << 31 and E_MIN <= lsb + 31 <= E_MAX:
+            assert (got.mantissas == sums).all()
+
+
 def test_relu():
     x = whole(np.array([[-128, 0, 1, 127]]), 3, 8)
     y = tensor_layers.relu(x)
@@ -187,9 +198,13 @@ def test_update_and_momentum():
     learning_rate, momentum = (Fraction(float(tensor.values[0])) for tensor in tensors)
     assert abs(float(learning_rate) - 0.01) < 0.01 * 2**-14
     v = tensor_training.no_momentum((20,), rates)
-    for exponent in (-3, -3, 4, -9, -2):
+    for exponent in (-3, -3, 4, -9, -2, 40, 0, -40):
         g = random_block(rng, (20,), 32, exponent)
-        want = requantized(momentum * real(v) + real(g), 16)
+        kept, units = momentum * real(v), [int(t.lsb.item()) for t in (v, g)]
+        units[0] += int(rates.momentum_tensor.lsb.item())
+        low = Fraction(2) ** max(min(units), max(units) - 15)  # sums of 48 bits
+        want = requantized(np.array([(half_away(a / low) + half_away(b / low)) * low
+                                     for a, b in zip(kept, real(g), strict=True)], object), 16)
         v = tensor_training.next_momentum(v, g, rates)
         equal(v, want)
         equal(tensor_training.update_of(v, rates), requantized(learning_rate * real(v), 32))

@@ -81,8 +81,9 @@ def test_a_step_in_fractions(seed):
     tape.backward(made, g)
     equal(x.gradient, requantized(real(g) @ real(w), 16))
     equal(h.gradient, requantized(real(g) @ real(r), 16))
-    equal(tape.gradients["w"], requantized(real(g).T @ real(x.tensor), 32))
-    equal(tape.gradients["b"], requantized(real(g).sum(0), 32))
+    lsb = int(g.lsb.item())
+    equal(tape.gradients["w"], requantized(real(g).T @ real(x.tensor), 32, lsb + int(x.tensor.lsb.item()) + 31))
+    equal(tape.gradients["b"], requantized(real(g).sum(0), 32, lsb + 31))
     a, b = (StepTensor(random_block(rng, (6, 5), 8, int(rng.integers(-4, 4)))) for _ in range(2))
     for sign in 1, -1:
         one, other = StepTensor(a.tensor), StepTensor(b.tensor)

@@ -65,6 +65,28 @@ def test_branches_add_as_golden():
          tensor_layers.add_gradients(whole(np.array([48, -80]), 9, 16), short))
 
 
+@pytest.mark.parametrize("lsb", [-9, E_MIN - 31, E_MIN - 45, E_MAX - 31, E_MAX - 20])
+def test_gradients_of_parameters_are_goldens(lsb):
+    rng = np.random.default_rng(5)
+    for width in (0, 1, 20, 30, 31, 32, 45):
+        found = rng.integers(-(1 << width), (1 << width) + 1, 9)
+        for total in (found, np.append(found, 1 << width), np.append(found, -(1 << width))):
+            for up in (0, 3):
+                got = tensor.parameter_gradient(tensor.sums(torch.from_numpy(total), lsb, up))
+                same(got, tensor_layers.parameter_gradient(total << up, lsb))
+
+
+def test_momenta_add_as_golden():
+    rng = np.random.default_rng(6)
+    rates, zeros = Rates(learning_rate=0.1, momentum=0.9), np.zeros(9)
+    for _ in range(300):
+        kept = Lazy(lazy_update.initial_parameters(zeros, FULL), rates)
+        numbers = (rng.integers(-(1 << bits - 1), 1 << bits - 1, 9) >> rng.integers(bits) for bits in (16, 32))
+        v, g = (whole(m, int(rng.integers(-30, 30)), bits) for m, bits in zip(numbers, (16, 32), strict=True))
+        kept.momentum = tensor.exact(v, torch.empty(0))
+        same(kept._next_momentum(tensor.exact(g, torch.empty(0))), tensor_training.next_momentum(v, g, rates))
+
+
 def compare(old, update: TrainingTensor, counts):
     """Make one update in PyTorch and in golden, compare, and return the new parameters."""
     new = lazy.lazy_update(lazy.from_golden(old), tensor.exact(update, torch.empty(0)), counts[0])

@@ -15,7 +15,7 @@ from concord.golden.lazy.tensor_training import Rates
 from concord.spec.numbers.lazy import LazyFormat, Width
 from concord.train.bfp import lazy_update
 from concord.train.bfp.options import UpdateRule
-from concord.train.bfp.tensor import ExactTensor, exact, requantize
+from concord.train.bfp.tensor import ExactTensor, exact, parameter_gradient, requantize
 from concord.train.bfp.tensor import add as add_tensors
 
 SHORT = LazyFormat(residual=8, shift=7)
@@ -74,7 +74,7 @@ class Lazy:
 
     def update(self, found: ExactTensor):
         """Take a training step, from the exact sums of a gradient."""
-        direction = requantize(found, Width.LINEAR)
+        direction = parameter_gradient(found)
         if self.rates.momentum:
             direction = self.momentum = self._next_momentum(direction)
         self.subtract(requantize(_product(self.learning_rate, direction), Width.LINEAR))
@@ -87,7 +87,8 @@ class Lazy:
         old = self.momentum
         if old is None:
             old = exact(tensor_training.no_momentum(tuple(gradient.shape), self.rates), gradient.values)
-        return add_tensors(_product(self.decay, old), gradient, self.rates.momentum_bits)
+        reach = tensor_training.MOMENTUM_REACH
+        return add_tensors(_product(self.decay, old), gradient, self.rates.momentum_bits, reach=reach)
 
 
 def _product(rate, x: ExactTensor) -> ExactTensor:
@@ -167,7 +168,7 @@ class Master:
 
     def update(self, found: ExactTensor):
         """Take a training step, from the exact sums of a gradient."""
-        gradient = requantize(found, Width.LINEAR)
+        gradient = parameter_gradient(found)
         direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.left_shift)).float()
         if self.rates.momentum:
             self.momentum = direction if self.momentum is None else self.momentum * self.rates.momentum + direction

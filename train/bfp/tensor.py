@@ -129,10 +129,21 @@ def _by_golden(x: ExactTensor, bits: int, top: int) -> ExactTensor:
     return exact(tensor_layers.whole(made.mantissas, exponent, bits), x.values)
 
 
-def add(a: ExactTensor, b: ExactTensor, bits: int, group=Alone) -> ExactTensor:
-    """The exact sum of two branches in `bits` bits: see `golden.lazy.tensor_layers.add` and `add_gradients`."""
+def parameter_gradient(x: ExactTensor) -> ExactTensor:
+    """Exact sums over all processes in 32 bits, in their own unit if they fit: see
+    `golden.lazy.tensor_layers.parameter_gradient`."""
+    top, exponent = largest(x.values) if x.top is None else x.top, x.lsb + Width.LINEAR - 1
+    if top << x.left_shift >= 1 << Width.LINEAR - 1:
+        return requantize(x, Width.LINEAR)
+    if E_MIN <= exponent <= E_MAX:
+        return ExactTensor(x.values.double(), x.lsb, Width.LINEAR, x.left_shift, top)
+    return exact(tensor_layers.parameter_gradient(x.integers(), x.lsb), x.values)
+
+
+def add(a: ExactTensor, b: ExactTensor, bits: int, group=Alone, reach: int = tensor_layers.REACH) -> ExactTensor:
+    """The exact sum of two tensors in `bits` bits: see `golden.lazy.tensor_layers.add_exact`."""
     units = a.lsb, b.lsb
-    low = max(min(units), max(units) - tensor_layers.REACH)
+    low = max(min(units), max(units) - reach)
     shared = min(a.lsb + a.left_shift, b.lsb + b.left_shift)
     shifts = a.lsb + a.left_shift - shared, b.lsb + b.left_shift - shared
     bound = sum(largest(t.values) << s for t, s in zip((a, b), shifts, strict=True))
