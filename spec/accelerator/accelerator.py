@@ -1,0 +1,62 @@
+"""An accelerator: cores under a command processor, which share one memory."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from concord.spec.machine.config import Config
+
+MOST_CORES = 15  #: Most cores: each has a window of registers, and the command processor has one.
+ALIGNED = 64  #: Addresses of commands, but that of a SIGNAL, are multiples of this many bytes.
+PAGE = 4096  #: Dram of a core begins at a multiple of this many bytes.
+SMALLEST = 1 << 12  #: Fewest bytes of memory.
+LARGEST = 1 << 32  #: Most bytes of memory: addresses on its bus have 32 bits.
+QUEUE = 4  #: Commands that a core holds besides the one under way.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """Cores, the memory that they share, and its port.
+
+    Attributes:
+        cores:        Machine of each core, 1 to `MOST_CORES`.
+        memory_bytes: Bytes of the memory, a multiple of `PAGE`.
+        bus:          Bytes of the data bus of its port: 4, 8, 16, 32 or 64. It is the `dram_bus` of cores with Dram,
+            and a multiple of the `message_bytes` of all.
+
+    Raises:
+        ValueError: a sentence that names the attribute.
+    """
+
+    cores: tuple[Config, ...]
+    memory_bytes: int
+    bus: int = 16
+
+    def __post_init__(self):
+        if not 1 <= len(self.cores) <= MOST_CORES:
+            raise ValueError(f"an accelerator has 1 to {MOST_CORES} cores, this one has {len(self.cores)}")
+        if self.bus not in (4, 8, 16, 32, 64):
+            raise ValueError(f"bus = {self.bus} must be 4, 8, 16, 32 or 64 bytes")
+        if self.memory_bytes % PAGE or not SMALLEST <= self.memory_bytes <= LARGEST:
+            raise ValueError(f"memory_bytes = {self.memory_bytes} must be a multiple of {PAGE} in "
+                             f"{SMALLEST}..{LARGEST}")
+        for number, core in enumerate(self.cores):
+            if core.dram_words and core.dram_bus != self.bus:
+                raise ValueError(f"core {number} has dram_bus = {core.dram_bus}, and the memory has bus = {self.bus}: "
+                                 "make them equal")
+            if self.bus % core.message_bytes:
+                raise ValueError(f"message_bytes = {core.message_bytes} of core {number} must divide bus = {self.bus}")
+            if dram_bytes(core) > self.memory_bytes:
+                raise ValueError(f"core {number} has {dram_bytes(core):,} bytes of Dram, and the memory has "
+                                 f"{self.memory_bytes:,}: make memory_bytes larger, or dram_words smaller")
+
+    @cached_property
+    def digest(self) -> int:
+        """32 bits that depend on everything that commands depend on."""
+        text = f"{self.memory_bytes} {self.bus} {' '.join(f'{core.digest:08x}' for core in self.cores)}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+
+def dram_bytes(core: Config) -> int:
+    """Bytes of a core's Dram."""
+    return 2 * core.mfu_lanes * core.dram_words
