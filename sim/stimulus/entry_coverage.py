@@ -9,6 +9,8 @@ from concord.spec.isa.memories import VRFS, Mem
 from concord.spec.machine.config import Config
 
 _MODES = ("block", "integer", "unsigned")
+#: What an address names, by its memory.
+_BASED = {Mem.VECTOR_RF: "entries", Mem.MATRIX_RF: "tiles", Mem.DRAM: "Dram", **dict.fromkeys(VRFS, "words")}
 _SOURCES = ("words", "NetQ", "MvmQ", "product", "product of entries", "entries", "pool of words", "pool of entries")
 _TARGETS = ("words", "NetQ", "VectorRf")
 _SHAPES = (
@@ -28,12 +30,12 @@ def entry_bins(config: Config) -> set[str]:
     """Every bin that `bins_of` may give for this machine."""
     if not config.vector_rf:
         return set()
-    found = set(_SHAPES)
+    found, targets = set(_SHAPES), (*_TARGETS, *("Dram",) * bool(config.dram_words))
     found |= {f"{source} to VectorRf, {mode}" for source in _SOURCES for mode in _MODES}
     found |= {f"{source}, {mode}, to {target}" for source in ("entries", "pool of entries") for mode in _MODES
-              for target in _TARGETS}
-    found |= {f"product of entries, {mode}, to {target}" for mode in _MODES[:2] for target in (*_TARGETS, "MvmQ")}
-    found |= {f"pool of words to {target}" for target in _TARGETS}
+              for target in targets}
+    found |= {f"product of entries, {mode}, to {target}" for mode in _MODES[:2] for target in (*targets, "MvmQ")}
+    found |= {f"pool of words to {target}" for target in targets}
     if config.vector_words == 1:
         found -= {"short last entry"}  # an entry has one word
     if config.matrix_tiles <= config.operand_columns:
@@ -135,8 +137,7 @@ def base_bins(program: list[int], chain: Chain, earlier: dict[int, tuple[Instruc
     """
     body = [decode(program[chain.address + k]) for k in range(len(chain.instructions))]
     for instruction in body:
-        if instruction.base and instruction.mem:
-            kind = "entries" if instruction.mem == Mem.VECTOR_RF else "words"
+        if instruction.base and (kind := _BASED.get(Mem.MATRIX_RF if instruction.op == Op.MV_MUL else instruction.mem)):
             yield f"base: {instruction.op.name.lower()} of {kind}"
         elif instruction.base:
             yield "base: operand"
@@ -146,6 +147,8 @@ def base_bins(program: list[int], chain: Chain, earlier: dict[int, tuple[Instruc
         yield "base: moved by a loop"
         if chain.product:
             yield "base: product moved by a loop"
+        if chain.loads:
+            yield f"base: {'tiles of vectors' if chain.builds else 'packed tiles'} moved by a loop"
         if any(instruction.mem == Mem.VECTOR_RF and instruction.base for instruction in body):
             yield "base: of VectorRf moved by a loop"
     earlier[chain.address] = chain.instructions

@@ -7,6 +7,7 @@ from itertools import pairwise, product
 
 import numpy as np
 from concord.golden.schedule.vectorisation import plan
+from concord.sim.stimulus import dram_coverage
 from concord.sim.stimulus.entry_coverage import BASE_BINS, base_bins, bins_of, entry_bins
 from concord.sim.stimulus.faults import errors
 from concord.sim.stimulus.programs import Case
@@ -32,6 +33,7 @@ NEAR = 4  #: Hazards are looked for between chains that are at most this far apa
 _WRITERS, _READERS = ("mfu", "copy"), ("fetch", "mfu", "copy")
 #: Readers of VectorRf, and its writer.
 _ENTRY_READERS, _ENTRY_WRITER = ("columns", "gather of entries"), "entries"
+_VECTORS = "vectors of tiles"  #: What reads them.
 _WITHIN = ("read after write", "write after read", "write after write", "operand written by its own word")
 _BETWEEN = (Op.LOOP, Op.END_LOOP, Op.END, Op.END_CHAIN)
 _SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
@@ -50,6 +52,7 @@ def bins(case: Case) -> set[str]:
         for chain in sequencer.walk():
             found |= set(base_bins(case.program, chain, last))
             found |= set(_operations(chain)) | set(_shape(case.config, chain))
+            found |= set(dram_coverage.bins_of(case.config, chain))
             uses = _Uses(case.config, chain)
             for earlier in near:
                 found |= set(_hazards(earlier, uses))
@@ -70,12 +73,13 @@ def all_bins(config: Config) -> set[str]:
             if not depth(config, mem):
                 continue
             found.add(f"{op.name.lower()} {MEMORY_NAMES[mem]}")
-            if "inc" in spec.fields and mem in ADDRESSED:
+            if "inc" in spec.fields and mem in (*ADDRESSED, Mem.BIAS_RF):
                 found.add(f"{op.name.lower()}_inc {MEMORY_NAMES[mem]}")
         if spec.operation and not spec.operand:
             found.add(op.name.lower())
     found |= {"mv_mul MatrixRf", "mv_mul BiasRf"} | BASE_BINS | {f"s_add {REGISTER_NAMES[reg]}" for reg in BASES}
-    found |= _hazard_bins(_READERS + ("gather of words",) * bool(config.vector_rf), _WRITERS)
+    readers = _READERS + ("gather of words",) * bool(config.vector_rf) + (_VECTORS,) * bool(config.dram_words)
+    found |= _hazard_bins(readers, _WRITERS) | dram_coverage.dram_bins(config)
     if config.vector_rf:
         found |= _hazard_bins(_ENTRY_READERS, (_ENTRY_WRITER,)) | entry_bins(config) | {"v_pool_max"}
     if config.softmax_words:
@@ -171,6 +175,8 @@ class _Uses:
 def _reader(chain: Chain) -> str | None:
     """The unit that reads the source of a chain, if it is not the pipeline that runs the chain."""
     entries = chain.source.mem == Mem.VECTOR_RF
+    if chain.builds:
+        return _VECTORS
     if chain.product:
         return "columns" if entries else "fetch"
     return f"gather of {'entries' if entries else 'words'}" if chain.gathers else None
@@ -178,7 +184,7 @@ def _reader(chain: Chain) -> str | None:
 
 def _addresses(config, chain):
     """Position, instruction and addresses of every access of a chain to a memory with addresses."""
-    if chain.loads:
+    if chain.loads and not chain.builds:
         return []
     return [(k, i, a) for k, (i, a) in enumerate(zip(chain.instructions, plan(config, chain).addresses, strict=True))
             if a is not None]
