@@ -102,6 +102,7 @@ SAME_NAMES = {
         "AveragePool", "Conv", "Dense", "MaxPool", "Parameters", "Recurrent", "Relu", "Residual"},
     "a name of the Python interface": {"Model"},
     "a name in scripts of twins": {"Curve"},
+    "what an SDRAM chip takes, and what an accelerator takes": {"Command"},
 }
 
 

@@ -1,13 +1,13 @@
 """Commands of 32 bytes, which lie in a ring in the memory, and the rules that they obey.
 
-    byte 0 kind, 1 core, 2..3 zero, then six fields of 4 bytes: first, count, second, room, value, zero
+    byte 0 kind, 1 core, 2..3 zero, then five fields of 4 bytes: first, count, second, room, value, and 8 zero bytes
 
 Fields that a kind does not use are zero. Everything is little-endian.
 
 LOAD and RUN read messages, one behind the other, from `[first, first + count)`. What the core sends goes to `[second,
 second + room)`: a line of `ALIGNED` bytes, which begins with the number of bytes of all messages and the number of
 messages, 32 bits each, and is zero behind them; then the messages. The line is written last, also where the command has
-an error. With `room` 0 there is no line, and the core must not answer.
+an error, and counts what was lost, too. With `room` 0 there is no line, and the core must not answer.
 
 Of several errors of one command the smallest code counts.
 """
@@ -20,7 +20,7 @@ from concord.spec.accelerator.accelerator import ALIGNED, PAGE, Accelerator, dra
 from concord.spec.host.registers import Control, Register
 
 BYTES = 32  #: Bytes of a command.
-PACKED = struct.Struct("<BBHIIIIII")
+PACKED = struct.Struct("<BBHIIIIIQ")
 PROCESSOR = 0xFF  #: Stands for the command processor where a register names a core.
 
 
@@ -51,12 +51,13 @@ class CommandError(IntEnum):
     ALIGNMENT = 3  #: An address, a number of bytes or the room is no multiple of what it must be, or `count` is 0.
     RANGE = 4  #: A range ends beyond the memory, or the two ranges of a COPY meet.
     REGISTER = 5  #: A SET names a register, or a value of it, that commands do not write.
-    ROOM = 6  #: A core has sent more than `room` holds. What does not fit is lost.
+    ROOM = 6  #: A core has sent more than `room` holds. What does not fit is lost, from the first such byte on.
     MESSAGE = 7  #: A message is refused, is of a kind that the command does not take, or ends beyond `count`. It and
     #: later ones have no effect, and a program may run on until a reset of the core.
     PROGRAM = 8  #: The core's program has ended with an error, which CORE_ERROR and ERROR_ADDRESS tell.
     STARVED = 9  #: The core's program waits for a word of NetQ, and all messages have been sent. It runs until a reset.
     MEMORY = 10  #: The memory has answered a burst of the command itself with an error.
+    SURPLUS = 11  #: The core's program has ended, and words of its messages are left, until a reset of the core.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,12 @@ class Command:
     def pack(self) -> bytes:
         """Its 32 bytes."""
         return PACKED.pack(self.kind, self.core, 0, self.first, self.count, self.second, self.room, self.value, 0)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "Command":
+        """The command of 32 bytes that `refused` has let pass."""
+        kind, core, _, *fields, _ = PACKED.unpack(data)
+        return cls(kind=CommandKind(kind), core=core, **dict(zip(_ALL[1:], fields, strict=True)))
 
     @property
     def read(self) -> range:

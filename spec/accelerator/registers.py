@@ -12,6 +12,7 @@ from enum import IntEnum, IntFlag
 
 ADDRESS_BITS = 16  #: Bits of a byte address.
 WINDOW = 4096  #: Bytes of a window.
+LARGEST_RING = 16  #: Logarithm of the largest number of commands of a ring.
 
 
 class AcceleratorRegister(IntEnum):
@@ -21,12 +22,13 @@ class AcceleratorRegister(IntEnum):
     STATUS = 0x04  #: Holds the bits of `AcceleratorStatus`.
     ERROR = 0x08  #: Holds a code of `spec.accelerator.commands.CommandError` until reset.
     ERROR_INDEX = 0x0C  #: Number of the command with the error, as HEAD counts.
-    ERROR_ORIGIN = 0x10  #: Core with the error, or `PROCESSOR`.
+    ERROR_ORIGIN = 0x10  #: Core with the error; `PROCESSOR` for a command that was refused, and for its own.
     CORE_ERROR = 0x14  #: With PROGRAM: code of `spec.isa.instructions.Error`.
     ERROR_ADDRESS = 0x18  #: With PROGRAM: address of the instruction.
     RING = 0x20  #: Byte address of the ring, a multiple of `ALIGNED`. Written while HEAD is TAIL.
     RING_SIZE = 0x24  #: Logarithm of its number of commands, 1 to 16. Written while HEAD is TAIL.
-    HEAD = 0x28  #: Number of commands that were taken since the last reset: executed, or given to a core's queue.
+    HEAD = 0x28  #: Number of commands that were taken since the last reset: executed, or given to a core's queue. It
+    #: stays at a command that was refused before it moved anything.
     TAIL = 0x2C  #: Number of commands that the host has written since the last reset.
     BUSY_CORES = 0x30  #: Mask of cores that have commands under way or in their queue.
     RESET_CORES = 0x34  #: Resets the cores of the mask that is written, whose commands are forgotten; reads as 0.
@@ -48,7 +50,8 @@ _ACCESS = {AcceleratorRegister.CONTROL: "write", AcceleratorRegister.RESET_CORES
 class AcceleratorControl(IntFlag):
     """Commands; writing a 1 runs the command once."""
 
-    RESET = 1  #: Resets command processor and cores: HEAD, TAIL, errors, queues, the interrupt. Memories stay.
+    RESET = 1  #: Resets command processor and cores: HEAD, TAIL, errors, queues, the interrupt. Memories stay, and so
+    #: do RING, RING_SIZE, and the cores' PEER and DRAM_BASE.
     ACKNOWLEDGE = 2  #: Lowers the interrupt.
 
 

@@ -1,0 +1,82 @@
+"""The memory that cores share, and the part of it that is a core's Dram."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from concord.golden.accelerator import ranges
+from concord.spec.machine.config import Config
+
+
+@dataclass(slots=True)
+class Accesses:
+    """Bytes that somebody reads and writes.
+
+    Attributes:
+        read:    Sets of addresses, as `ranges` has them.
+        written: Sets of addresses.
+    """
+
+    read: list[np.ndarray] = field(default_factory=list)
+    written: list[np.ndarray] = field(default_factory=list)
+
+    def taken(self) -> tuple[np.ndarray, np.ndarray]:
+        """The set that was read and the set that was written since the last call."""
+        found = ranges.union(self.read), ranges.union(self.written)
+        self.read, self.written = [], []
+        return found
+
+
+class SharedMemory:
+    """The bytes of the memory, zeros at first. Pages that nobody writes take no room.
+
+    Args:
+        size: Number of bytes.
+    """
+
+    def __init__(self, size: int):
+        self.bytes = np.zeros(size, np.uint8)
+
+    def read(self, address: int, count: int) -> bytes:
+        """`count` bytes from an address up.
+
+        Raises:
+            ValueError: they end beyond the memory.
+        """
+        return self.part(address, count).tobytes()
+
+    def write(self, address: int, data: bytes):
+        """Write bytes from an address up, with the errors of `read`."""
+        self.part(address, len(data))[:] = np.frombuffer(data, np.uint8)
+
+    def part(self, address: int, count: int) -> np.ndarray:
+        """Those bytes of the memory itself, uint8[count], with the errors of `read`."""
+        if not 0 <= address <= address + count <= len(self.bytes):
+            raise ValueError(f"{count:,} bytes at {address:#x} end beyond the memory, which has {len(self.bytes):,}")
+        return self.bytes[address:address + count]
+
+
+class OutsideWords:
+    """Dram of a core: words uint16[words, M] that lie in the shared memory, and a record of those that are used.
+
+    Args:
+        config: The core.
+        memory: The memory.
+        base:   Byte address of word 0.
+    """
+
+    def __init__(self, config: Config, memory: SharedMemory, base: int = 0):
+        self._size, self._base = 2 * config.mfu_lanes, base
+        self._words = memory.part(base, config.dram_words * self._size).view("<u2").reshape(-1, config.mfu_lanes)
+        self.accesses = Accesses()
+
+    def __getitem__(self, words) -> np.ndarray:
+        self.accesses.read.append(self._addresses(words))
+        return self._words[words]
+
+    def __setitem__(self, words, values: np.ndarray):
+        self.accesses.written.append(self._addresses(words))
+        self._words[words] = values
+
+    def _addresses(self, words):
+        found = np.array([[words.start, words.stop]]) if isinstance(words, slice) else ranges.runs(words)
+        return found * self._size + self._base
