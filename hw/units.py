@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
 from concord.hw.host.counters import counted
+from concord.spec.accelerator.accelerator import Accelerator
 from concord.spec.isa.instructions import base_bits
 from concord.spec.machine.config import Config
 from concord.spec.numbers.lazy import LazyFormat
@@ -30,13 +31,21 @@ OPTIONAL = {
                   "pixel_pipeline", "pooling", "vector_rf"),
 }
 
+CORES = 4  #: Cores of the accelerator whose units are measured alone.
 RESULTS = 16  #: Rows of tiles that wait for their totals in a result sequencer that is measured alone.
+
+
+def accelerator(config: Config) -> Accelerator:
+    """An accelerator of a machine, with 1 GB of memory."""
+    return Accelerator(cores=(config,) * CORES, memory_bytes=1 << 30, bus=config.dram_bus or 16)
+
 
 #: Arguments of units that take less than the configuration, or more.
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     **dict.fromkeys(("exponential", "loop_stack", "range_walker"), lambda _: ()),
     **dict.fromkeys(("adder", "multiplier"), lambda config: (config.mfu_registers,)),
     "activation": lambda config: (config.more_functions, config.mfu_registers),
+    "arbiter": lambda config: (config.dram_bus or 16, 1 + CORES + CORES * bool(config.dram_words)),
     "beat_sequencer": lambda config: (config, config.mvmq_words),
     "binary16_rounder": lambda config: (config.sum_bits,),
     "block_queue": lambda config: (8 * config.dram_bus, 512),
@@ -74,7 +83,7 @@ def components() -> Mapping[str, type[Component]]:
 
 
 def in_machines() -> list[str]:
-    """Names of the units that machines hold."""
+    """Names of the units that machines, or accelerators of them, hold."""
     return sorted(components().keys() - BETWEEN_MACHINES)
 
 

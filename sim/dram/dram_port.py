@@ -2,17 +2,17 @@
 """Testbench of hw.dram.dram_port against the memory of cocotbext-axi, with a monitor of the rules of AXI."""
 
 import random
-from collections import deque
 from dataclasses import replace
 
 import cocotb
 from amaranth.lib import data
 from cocotbext.axi import AxiBus, AxiRam
-from concord.hw.dram.axi import EDGE, INCR
+from concord.hw.dram.axi import EDGE
 from concord.hw.dram.burst_reader import LONGEST, words_of_beat
 from concord.hw.dram.dram_port import READERS, DramPort
 from concord.hw.lib.outside import Failure, Range
 from concord.sim.dram.memory_models import group_packer, grouped, known
+from concord.sim.drivers.axi_monitor import AxiMonitor
 from concord.sim.drivers.axi_stream import pauses
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start, until
@@ -46,52 +46,6 @@ RANGE, ERROR = Packer(Range), Packer(Failure)
 OUT, GROUP = Packer(data.StructLayout({"word": 8 * SIZE, "last": 1})), group_packer(UNIT.config)
 BASE, BYTES = 0x40000, 1 << 19
 WRITES = max(512, 4 * EDGE // SIZE)  #: First word of those that are written; words before it are read.
-HELD = {  #: Wires of each channel that stand until the beat is taken.
-    "ar": ("addr", "id", "len", "size", "burst"), "aw": ("addr", "id", "len", "size", "burst"),
-    "w": ("data", "strb", "last")}
-
-
-class Monitor:
-    """Holds what the port gives to the rules of AXI, and counts bursts by ID and bytes that are written."""
-
-    def __init__(self, dut):
-        self.dut, self.held, self.written = dut, dict.fromkeys(HELD), 0
-        self.asked, self.beats, self.lengths = [], deque(), deque()  # IDs of reads; `last` of beats; lengths of writes
-        every_cycle(dut, self.step)
-
-    def _wire(self, name: str) -> int:
-        return int(getattr(self.dut, f"m_axi_{name}").value)
-
-    def step(self):
-        """What happens at a rising edge."""
-        if self.dut.rst.value:
-            return
-        assert self._wire("bready"), "B waits for the machine"
-        for channel, wires in HELD.items():
-            valid, ready = self._wire(f"{channel}valid"), self._wire(f"{channel}ready")
-            now = tuple(self._wire(channel + wire) for wire in wires) if valid else None
-            assert self.held[channel] in (None, now), f"{channel} changed before it was taken"
-            self.held[channel] = None if ready else now
-            if valid and ready:
-                getattr(self, "_beat" if channel == "w" else "_burst")(channel, *now)
-        while self.lengths and len(self.beats) >= self.lengths[0]:
-            length = self.lengths.popleft()
-            assert [self.beats.popleft() for _ in range(length)] == [0] * (length - 1) + [1]
-
-    def _burst(self, channel: str, address: int, id_: int, length: int, size: int, kind: int):
-        assert (1 << size, kind) == (BUS, INCR)
-        assert address % BUS == 0
-        assert length < LONGEST
-        assert address // EDGE == (address + (length + 1) * BUS - 1) // EDGE, "a burst crosses 4 KB"
-        if channel == "ar":
-            self.asked.append(id_)
-        else:
-            assert id_ == 0
-            self.lengths.append(length + 1)
-
-    def _beat(self, _channel: str, _data: int, strobes: int, last: int):
-        self.written += strobes.bit_count()
-        self.beats.append(last)
 
 
 class Bench:
@@ -105,7 +59,7 @@ class Bench:
     def __init__(self, dut, stall: float, into: float):
         dut.base.value = BASE
         self.dut, self.stall, self.random, self.dones = dut, stall, random.Random(cocotb.RANDOM_SEED), 0
-        self.monitor = Monitor(dut)
+        self.monitor = AxiMonitor(dut, BUS)
         self.ram = AxiRam(AxiBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, size=BYTES)
         self.contents = bytearray(self.random.randbytes(BYTES))
         self.ram.write(0, bytes(self.contents))
@@ -194,8 +148,7 @@ async def reads_and_writes_go_together(dut, stall):
     assert dut.idle.value
     assert bench.ram.read(0, BYTES) == bytes(bench.contents)
     assert bench.monitor.written == SIZE * sum(count for _, count in chosen)
-    assert not bench.monitor.lengths
-    assert not bench.monitor.beats
+    assert bench.monitor.ended
     assert not bench.errors
 
 
@@ -256,9 +209,7 @@ async def a_reset_leaves_nothing_behind(dut, stall):
         dut.reset.value = 0
         await clock(dut, 2)
         await until(dut, lambda: dut.idle.value)
-        assert not bench.monitor.lengths
-        assert not bench.monitor.beats
-        assert not any(bench.monitor.held.values())
+        assert bench.monitor.ended
         bench.contents[:] = bench.ram.read(0, BYTES)
         bench.streams(0.3, number)
         expected, bench.dones = {name: bench.read(name, [(5, 3), (70, 30)]) for name in READERS}, 0

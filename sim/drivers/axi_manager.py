@@ -24,7 +24,7 @@ class Burst:
 
 
 class AxiManager:
-    """A manager at the wires `s_axi_*` of a memory.
+    """A manager at the wires of a memory.
 
     Bursts that are under way at once lie in different blocks, so that the memory may order them as it likes.
 
@@ -38,11 +38,14 @@ class AxiManager:
         memory:  What the memory holds, by address; bytes that are not there are 0.
         writes:  Share of bursts that write.
         late:    Probability of a cycle in which W offers nothing new.
+        prefix:  What the names of the wires begin with.
+        refused: Numbers of the blocks whose bursts the memory answers with SLVERR.
     """
 
     def __init__(self, dut, size: int, *, seed: int, stall: float = 0.0, blocks=range(16), shortest: int = 1,
-                 writes: float = 0.5, late: float = 0.0, memory: dict[int, int] | None = None):
-        self.dut, self.size, self.stall, self.late = dut, size, stall, late
+                 writes: float = 0.5, late: float = 0.0, memory: dict[int, int] | None = None,
+                 prefix: str = "s_axi", refused=()):
+        self.dut, self.size, self.stall, self.late, self.prefix, self.refused = dut, size, stall, late, prefix, refused
         self.random, self.blocks, self.shortest, self.writes = random.Random(seed), list(blocks), shortest, writes
         self.memory, self.busy, self.left = {} if memory is None else memory, set(), 0
         self.reads = [deque(), deque()]  # by ID
@@ -67,7 +70,7 @@ class AxiManager:
         return not self.left and not self.busy
 
     def _wire(self, name: str):
-        return getattr(self.dut, f"s_axi_{name}")
+        return getattr(self.dut, f"{self.prefix}_{name}")
 
     def _value(self, name: str) -> int:
         return int(self._wire(name).value)
@@ -148,12 +151,12 @@ class AxiManager:
             (self._beat if channel == "r" else self._done)(*now)
 
     def _beat(self, bits: int, number: int, response: int, last: int):
-        assert response == 0
         assert self.reads[number], f"R has a beat of ID {number} that nobody asked for"
         one = self.reads[number][0]
+        assert response == self._response(one)
         at = one.address + one.given * self.size
         wanted = sum(self.memory.get(at + k, 0) << 8 * k for k in range(self.size))
-        assert bits == wanted, f"beat {one.given} of {one.beats} at {at:#x} is {bits:#x}, not {wanted:#x}"
+        assert response or bits == wanted, f"beat {one.given} of {one.beats} at {at:#x} is {bits:#x}, not {wanted:#x}"
         one.given += 1
         self.beats += 1
         assert last == (one.given == one.beats), f"RLAST is {last} at beat {one.given} of {one.beats}"
@@ -161,16 +164,20 @@ class AxiManager:
             self._end(self.reads[number].popleft())
 
     def _done(self, number: int, response: int):
-        assert (number, response) == (0, 0)
+        assert number == 0
         assert self.written, "B answers a burst that nobody wrote"
         one = self.written.popleft()
+        assert response == self._response(one)
         assert self.accepted > 0, "B comes before AW"
         assert self.complete > 0, "B comes before the last beat of W"
         self.accepted -= 1
         self.complete -= 1
         self.beats += one.beats
-        self.memory |= one.bytes
+        self.memory |= {} if response else one.bytes
         self._end(one)
+
+    def _response(self, one: Burst) -> int:
+        return 2 * (one.address // BLOCK in self.refused)
 
     def _end(self, one: Burst):
         self.ended += 1
