@@ -16,6 +16,8 @@ from concord.spec.numbers.lazy import ACCUMULATOR_BITS, E_MAX, E_MIN, MOST_TERMS
 
 #: A sum's unit is never finer than 2**-REACH of the coarser unit of two terms of up to 16 bits.
 REACH = 24
+#: Most bits by which the unit of a bias is coarser than that of the sums to which it is added.
+BIAS_REACH = ACCUMULATOR_BITS - Width.PARAMETER - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,13 @@ def check_terms(count: int, what: str):
 def _with_bias(sums: np.ndarray, lsb: int, bias: TrainingTensor) -> tuple[np.ndarray, int]:
     """sums + bias (which broadcasts) and their unit: that of the sums, to which the bias is rounded half away.
 
-    The unit of sums more than REACH bits finer than the bias' own becomes 2**-REACH of the latter.
+    Where the bias has a unit more than BIAS_REACH bits coarser, each sum is below one half of it, and the bias stands
+    alone.
     """
-    low = max(lsb, unit(bias) - REACH)
-    return round_shift(sums, low - lsb) + round_shift(bias.mantissas, low - unit(bias)), low
+    apart = unit(bias) - lsb
+    if apart > BIAS_REACH:
+        return np.zeros_like(sums) + bias.mantissas, unit(bias)
+    return sums + round_shift(bias.mantissas, -apart), lsb
 
 
 def add_exact(a: TrainingTensor, b: TrainingTensor, reach: int = REACH) -> tuple[np.ndarray, int]:

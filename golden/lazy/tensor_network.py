@@ -163,7 +163,7 @@ def forward(
     if isinstance(inner[0] if inner else None, Recurrent):
         y, kept = _recurrent(inner[0], parameters, x, lengths)
         tape = [(inner[0], "0", x, kept)]
-    y, found = _branch(tuple(inner[len(tape):]), parameters, y, "", len(tape))
+    y, found = branch(tuple(inner[len(tape):]), parameters, y, "", len(tape))
     tape, name = tape + found, str(len(inner))
     return _linear(last, parameters, y, name, Width.LINEAR), [*tape, (last, name, y, None)]
 
@@ -171,7 +171,7 @@ def forward(
 def backward(parameters: dict[str, Parameters], tape: list, gradient: TrainingTensor) -> dict[str, TrainingTensor]:
     """Gradients of all parameters, by name, 32 bits, from that of the network's output, 16 bits."""
     found = {}
-    _branch_back(parameters, tape, gradient, found, wanted=False)
+    branch_back(parameters, tape, gradient, found, wanted=False)
     return found
 
 
@@ -183,7 +183,14 @@ def _recurrent(layer: Recurrent, parameters, x: TrainingTensor, lengths: np.ndar
     return last.tensor, (tape, last)
 
 
-def _branch(layers, parameters, x, prefix, first=0):
+def branch(layers: tuple[Layer, ...], parameters: dict[str, Parameters], x: TrainingTensor, prefix: str = "",
+           first: int = 0) -> tuple[TrainingTensor, list]:
+    """Run layers that are not the network's last: 8 bits, and what `branch_back` needs.
+
+    Args:
+        layers, parameters, x: As for `forward`.
+        prefix, first: Beginning of the layers' names, and place of the first of them.
+    """
     tape = []
     for place, layer in enumerate(layers, first):
         name, kept = f"{prefix}{place}", None
@@ -197,8 +204,8 @@ def _branch(layers, parameters, x, prefix, first=0):
             case Relu():
                 y = kept = tensor_layers.relu(x)
             case Residual():
-                body, one = _branch(layer.body, parameters, x, f"{name}.body.")
-                shortcut, other = _branch(layer.shortcut, parameters, x, f"{name}.shortcut.")
+                body, one = branch(layer.body, parameters, x, f"{name}.body.")
+                shortcut, other = branch(layer.shortcut, parameters, x, f"{name}.shortcut.")
                 y, kept = tensor_layers.add(body, shortcut), (one, other)
         tape.append((layer, name, x, kept))
         x = y
@@ -212,7 +219,10 @@ def _linear(layer, parameters, x: TrainingTensor, name: str, bits: int) -> Train
     return tensor_layers.convolve(x, weight, bias, layer.stride, layer.padding, bits)
 
 
-def _branch_back(parameters, tape, gradient: TrainingTensor, found: dict, wanted: bool) -> TrainingTensor | None:
+def branch_back(parameters: dict[str, Parameters], tape: list, gradient: TrainingTensor,
+                found: dict[str, TrainingTensor], wanted: bool) -> TrainingTensor | None:
+    """Send a gradient of 16 bits back through layers: that of their input, if it is wanted, and those of parameters, 32
+    bits, into `found`."""
     for place, (layer, name, x, kept) in reversed(list(enumerate(tape))):
         shape = x.mantissas.shape
         match layer:
@@ -230,8 +240,7 @@ def _branch_back(parameters, tape, gradient: TrainingTensor, found: dict, wanted
             case Relu():
                 gradient = tensor_layers.relu_back(gradient, kept)
             case Residual():
-                branches = (_branch_back(parameters, branch, gradient, found, wanted or place > 0) for branch in kept)
-                one, other = branches
+                one, other = (branch_back(parameters, way, gradient, found, wanted or place > 0) for way in kept)
                 gradient = None if one is None or other is None else tensor_layers.add_gradients(one, other)
     return gradient
 

@@ -191,6 +191,15 @@ def test_zero_weights_leave_the_bias():
     assert y.values.tolist() == b.values[None].tolist()
 
 
+@pytest.mark.parametrize("apart", [-9, -1, 0, 30, 39, 40, 60])
+def test_a_bias_and_sums_of_other_magnitude(apart):
+    x, w = whole(np.array([[100, -3], [-128, 127]]), 2, 8), whole(np.array([[-128, 127]]), -1, 8)
+    b, lsb = whole(np.array([-77]), 2 - 7 - 1 - 7 + 7 + apart, 8), Fraction(2) ** (2 - 7 - 1 - 7)
+    sums, bias = real(x) @ real(w).T, np.array([half_away(v / lsb) * lsb for v in real(b)], object)
+    for bits in 8, 32:
+        equal(tensor_layers.dense(x, w, b, bits), requantized((sums if apart < 40 else 0 * sums) + bias, bits))
+
+
 def test_update_and_momentum():
     rng = np.random.default_rng(6)
     rates = tensor_training.Rates(learning_rate=0.01, momentum=0.9)
@@ -198,8 +207,8 @@ def test_update_and_momentum():
     learning_rate, momentum = (Fraction(float(tensor.values[0])) for tensor in tensors)
     assert abs(float(learning_rate) - 0.01) < 0.01 * 2**-14
     v = tensor_training.no_momentum((20,), rates)
-    for exponent in (-3, -3, 4, -9, -2, 40, 0, -40):
-        g = random_block(rng, (20,), 32, exponent)
+    for exponent in (-3, -3, 4, -9, -2, 35, 0, 40, -40):
+        g = whole(random_block(rng, (20,), 32).mantissas * (exponent != 35), exponent, 32)
         kept, units = momentum * real(v), [int(t.lsb.item()) for t in (v, g)]
         units[0] += int(rates.momentum_tensor.lsb.item())
         low = Fraction(2) ** max(min(units), max(units) - 15)  # sums of 48 bits

@@ -37,20 +37,20 @@ class ProductLayer:
         return isinstance(self.layer, tensor_network.Conv)
 
     def linear(self, x: ExactTensor) -> ExactTensor:
-        """Exact sums with the bias, before they are brought to 32 bits."""
+        """Exact sums with the bias, before they are brought to 8 or 32 bits."""
         self.shape, self.unit = x.shape, x.lsb
         values = x.values << x.left_shift if x.left_shift else x.values
         lsb = x.lsb + self.weight.lsb
-        low = max(lsb, self.bias.lsb - tensor_layers.REACH)
-        bias = _rounded(self.bias.mantissas.double(), low - self.bias.lsb)
-        here = bias if low == lsb else torch.zeros_like(bias)
+        alone = self.bias.lsb - lsb > tensor_layers.BIAS_REACH
+        bias = _rounded(self.bias.mantissas.double(), 0 if alone else lsb - self.bias.lsb)
+        here = torch.zeros_like(bias) if alone else bias
         if self.convolution:
             total, self.seen = self.kernels.convolve(
                 values, self.weight.mantissas, here, self.layer.stride, self.layer.padding)
             bias = bias[:, None, None]
         else:
             total, self.seen = self.kernels.dense(values.flatten(1), self.weight.mantissas, here)
-        return ExactTensor(total if low == lsb else _rounded(total.double(), low - lsb) + bias, low)
+        return ExactTensor(torch.zeros_like(total) + bias, self.bias.lsb) if alone else ExactTensor(total, lsb)
 
     def forward(self, x: ExactTensor) -> ExactTensor:
         return requantize(self.linear(x), Width.ACTIVATION, self.group)
