@@ -25,6 +25,9 @@ SLOW = ("tests/net/quantize/test_input_scales.py::test_the_machine_takes_them_as
         "tests/commands/test_integration.py::test_verilator_has_no_warning_of_a_random_machine")
 #: Programs that are sessions: the module below `concord` that runs, and what it does.
 PROGRAMS = {
+    "accelerator_lists": (
+        "campaigns.accelerator_lists",
+        "Random lists of commands for one to four cores, golden beside the gates; `--lists`, `--races`, `--refusals`."),
     "nightly": (
         "campaigns.random_regression",
         "Random programs on the Verilated machine, as many as `--programs` asks for."),
@@ -59,7 +62,7 @@ PROGRAMS = {
         "ResNet-18 of 224 x 224 pixels from PyTorch to a machine: seconds, differing outputs; `--machine`."),
     "bench_lazy": (
         "benchmarks.bench_lazy",
-        "Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."),
+        "Training with the lazy update beside FP32 and others: accuracy, bytes; `--speed`, `--exponents`."),
     "bench_attention": (
         "benchmarks.bench_attention",
         "Transformers from PyTorch to RTL: accuracy, differing bits, cycles; `--network`, `--no-rtl`."),

@@ -1,4 +1,5 @@
-"""Compare training with the lazy update and with other updates: `nox -s bench_lazy`; `--speed` times a training step.
+"""Compare training with the lazy update and with other updates: `nox -s bench_lazy`; `--speed` times a training step,
+`--exponents` counts right guesses of exponents.
 
 A network of convolutions, pooling and relu with 29,083 parameters learns 10,000 images of Fashion-MNIST in 5 epochs of
 plain SGD, and is measured on all 10,000 test images.
@@ -15,6 +16,7 @@ import matplotlib
 import numpy as np
 import torch
 import typer
+from concord.benchmarks.lazy_exponents import report_exponents
 from concord.benchmarks.lazy_sequences import report_sequences
 from concord.benchmarks.speed import report_lazy
 from concord.datasets import dataset
@@ -146,6 +148,8 @@ def picture(runs: list[LazyTraining], path: Path):
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
+    exponents: Annotated[bool, typer.Option(
+        "--exponents", help="Count how often the exponent of a tensor is that of the step before instead.")] = False,
     sequences: Annotated[bool, typer.Option(
         "--sequences", help="Train an LSTM and a GRU on JapaneseVowels instead.")] = False,
     vowels: Annotated[Path | None, typer.Option(
@@ -157,6 +161,9 @@ def main(
     console = Console(width=None if sys.stdout.isatty() else 150)
     if speed:
         report_lazy(console)
+        return
+    if exponents:
+        report_exponents(seeds, console)
         return
     if sequences:
         report_sequences(vowels, seeds, epochs, console)
