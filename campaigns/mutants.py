@@ -96,7 +96,8 @@ def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:
     tree(folder / "tree", mutant)
     words = [sys.executable, "-m", "pytest", "-q", *mutant.words]
     done = subprocess.run(words, cwd=folder / "tree", capture_output=True, text=True,
-                          env=os.environ | {"CONCORD_BUILD": str(folder / "build"), "COLUMNS": "200"}, check=False)
+                          env=os.environ | {"CONCORD_BUILD": str(folder / "build"), "COLUMNS": "200",
+                                            "COCOTB_MAX_FAILURES": "1"}, check=False)
     if done.returncode == 0:
         return "GREEN", ""
     found = assertion(done.stdout)

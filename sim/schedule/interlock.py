@@ -7,6 +7,7 @@ import numpy as np
 from concord.hw.lib.jobs import TICKET, entry_writers, job_shapes
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.interlock import finished, pipes
+from concord.hw.schedule.range_table import CHAINS
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, start
 from concord.sim.reference.pipelines import ReferencePipelines
@@ -55,7 +56,7 @@ class Bench:
         self.sinks = {name: Sink(dut, name, stall=stall) for name in JOBS}
         self.waiting = {name: deque() for name in JOBS}
         self.records = {}
-        self.given = dict.fromkeys(pipes(CONFIG), 0)
+        self.given, self.net_loads = dict.fromkeys(pipes(CONFIG), 0), 0  # the last load of tiles from NetQ
         dut.done.value = dut.start.value = 0
 
     def put(self, chains):
@@ -82,6 +83,7 @@ class Bench:
         job, record = JOBS[name].of(payload), self.records[number]
         if CONFIG.dram_words:
             self.check_alone(number, name)
+            self.check_net(chain, name)
         if name in DRAM_PIPE:
             check_job(name, chain, job)
             self.given[DRAM_PIPE[name]] += name != "tile_words"  # beside its load
@@ -112,6 +114,14 @@ class Bench:
         assert not (under_way if name == "move" else under_way & {"move"}), f"{name} beside a move, or a move beside it"
         older = [queue[0][0] < number for queue in self.waiting.values() if queue]
         assert name != "move" or not any(older), "an older chain has not begun"
+
+    def check_net(self, chain, name: str):
+        """Check that tiles are loaded from NetQ while none is loaded from Dram."""
+        done = self.machine.done
+        if name == "copy" and chain.loads and not chain.builds:
+            assert self.given["load"] == done["load"], "tiles from NetQ beside some from Dram"
+            self.net_loads = self.given["copy"] + 1
+        assert name != "load" or done["copy"] >= self.net_loads, "tiles from Dram beside some from NetQ"
 
     def check_build(self, chain, job, record):
         """Compare the job of the unit that makes tiles of vectors with its chain."""
@@ -157,6 +167,9 @@ class Bench:
         done = self.machine.done
         under_way = {name: self.given[name] - done[name] for name in done}
         assert max(under_way.values()) < 1 << TICKET - 1, "two chains would have the same ticket"
+        if CONFIG.dram_words:
+            most = max(under_way[name] for name in ("reads", "stores", "load", "product"))
+            assert most <= CHAINS, "more chains are under way than their ranges have room"
         self.machine.entries.writers = WRITERS.of(int(self.dut.entry_writers.value))
         self.machine.cycle()
         self.dut.done.value = DONE.join({name: count % (1 << TICKET) for name, count in self.machine.done.items()})
@@ -200,6 +213,18 @@ def tiles_meet(rng: np.random.Generator) -> list:
     return list(Sequencer(CONFIG, assemble(text + "end"), [False] * CONFIG.matrix_tiles).walk())
 
 
+def words_meet(rng: np.random.Generator) -> list:
+    """Chains that read, write and load few words of Dram through all pipelines, and few tiles from there and NetQ."""
+    kinds = {"v_rd Dram, {0}\nv_wr AddSubVrf1, {1}": 3, "v_rd Dram, {0}\nv_relu0\nv_wr MultiplyVrf1, {1}": 3,
+             "v_rd InitialVrf, 0\nv_wr Dram, {0}": 3, "v_rd InitialVrf, 0\nv_relu0\nv_wr Dram, {0}": 3,
+             "m_rd Dram, {0}\nm_wr MatrixRf, {1}, diagonal": 2, "m_rd NetQ\nm_wr MatrixRf, {1}": 0.7,
+             "v_rd NetQ\nmv_mul {1}\nv_wr NetQ": 1}
+    weights, text = np.array(list(kinds.values())), f"s_wr Rows, {3 * CONFIG.mfu_lanes}\n"
+    for kind in rng.choice(list(kinds), 80, p=weights / weights.sum()):
+        text += kind.format(*rng.integers(3, size=2)) + "\nend_chain\n"
+    return list(Sequencer(CONFIG, assemble(text + "end"), [False] * CONFIG.matrix_tiles).walk())
+
+
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def keeps_the_order(dut, stall):
@@ -213,6 +238,7 @@ async def keeps_the_order(dut, stall):
             bench.put(overwritten(rng))
         if CONFIG.dram_words:
             bench.put(tiles_meet(rng))
+            bench.put(words_meet(rng))
         idle = 0
         while any(bench.waiting.values()) or idle < 3:
             under_way = await bench.cycle()
