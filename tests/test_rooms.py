@@ -232,7 +232,8 @@ def test_every_testbench_has_its_unit():
         # the serial line, which tests/host/test_serial.py drives bit by bit, and the top of bitstreams around it
         "board_top", "serial_nnp", "serial_link", "frame_input", "frame_output", "frame_writer", "uart_receiver",
         "uart_sender",
-        "sdram_pads"}  # a part of sdram_controller
+        "sdram_pads",  # a part of sdram_controller
+        "first_error", "processor_registers"}  # parts of command_processor
 
 
 @pytest.mark.parametrize("name", TESTBENCHES)

@@ -22,9 +22,10 @@ def driver_side() -> dict:
 
     Members:
         order: In(stream Order). Commands, one after the other; the next one is taken when the one before has ended.
-        ended: Out({valid, p: Ending}). Pulse: the command under way has ended, and what it and its core wrote is
-            answered.
-        stop: In(1). No later command is to be taken: an error has stopped the dispatch. It stays until `reset`.
+            `valid` also falls when the command is forgotten: with `reset`, or after an error.
+        ended: Out({valid, p: Ending}). Pulse, a cycle after the command was taken at the earliest: it has ended, and
+            what it and its core wrote is answered.
+        stop: In(1). No command will be taken until `reset`: one before them has an error.
         reset: In(1). Pulse: resets the core, and forgets the command under way. Bursts that were given to a port end.
         idle: Out(1). No burst is under way, and no command.
     """
