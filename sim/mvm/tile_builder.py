@@ -15,6 +15,11 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "(vector < job.vectors) & ", "new": ""},
     {"old": "(lane >= job.tail)", "new": "(lane > job.tail)"},
     {"old": "take.eq(self.job.valid & self.i.valid & ~full)", "new": "take.eq(self.job.valid & self.i.valid)"},
+    {"old": "(loads.i.ready | ~first)", "new": "1"},
+    {"old": "place.eq(job.first + number)", "new": "place.eq(number)"},
+    {"old": "rotated(list(self.i.p), -turn)", "new": "rotated(list(self.i.p), turn)", "config": "serial"},
+    {"old": "kept.tile.eq(job.tile + tile)", "new": "kept.tile.eq(job.tile)"},
+    {"old": "(job.tail != 0) & ", "new": ""},
 )
 
 JOB, LOAD = Packer(build_job(CONFIG)), Packer(Load)

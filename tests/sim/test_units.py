@@ -63,3 +63,14 @@ def test_blocks_that_end_early(name):
     config, bench = preset(name), TESTBENCHES["quantizer"]
     dut = Quantizer(config.activations, config.mfu_lanes, config.native_dim, short=True)
     run(dut, bench.module, CONFIG=name, SHORT="True")
+
+
+#: Words as large as a beat, two words in a beat, and two beats to a word; tiles of 4, of 13 and of 17 words.
+WITH_DRAM = {name: replace(preset(name), dram_words=1 << 20, dram_bus=8) for name in ("tiny", "serial", "wide")}
+
+
+@pytest.mark.parametrize("machine", WITH_DRAM)
+@pytest.mark.parametrize("name", ["interlock", "copy"])
+def test_chains_that_name_dram(name, machine):
+    """Chains from and to Dram keep the order of the program, beside all others."""
+    TESTBENCHES[name].run(WITH_DRAM[machine])
