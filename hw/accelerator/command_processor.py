@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out, Signature
-from concord.hw.accelerator.command_check import LATENCY, CommandCheck
+from concord.hw.accelerator.command_check import CommandCheck
 from concord.hw.accelerator.first_error import FirstError
 from concord.hw.accelerator.memory_mover import MemoryMover, Task
 from concord.hw.accelerator.orders import Order, driver_side
@@ -90,27 +90,24 @@ class CommandProcessor(wiring.Component):
     def _core(self, m, number: int):
         """The queue of a core and its way to the driver. Returns the queue's input."""
         driver, errors = self.drivers[number], self.errors
-        reset, forgotten, taken, under_way = (Signal(name=f"{name}_{number}") for name in (
-            "reset", "forgotten", "taken", "under_way"))
+        reset, earlier, forgotten, taken, under_way = (Signal(name=f"{name}_{number}") for name in (
+            "reset", "earlier", "forgotten", "taken", "under_way"))
         m.submodules[f"queue{number}"] = queue = ResetInserter(reset)(Queue(Order, QUEUE))
-        later, ended = Signal(name=f"later_{number}"), driver.ended
         m.d.comb += [
             reset.eq(self.registers.reset | self.registers.reset_cores[number]), driver.reset.eq(reset),
-            later.eq(~(queue.o.p.index - errors.failure.index)[31]), forgotten.eq(errors.failed & later),
-            driver.stop.eq(errors.failed & (later | ~queue.o.valid)), driver.order.p.eq(queue.o.p),
-            # A core whose command has an error takes no other one while the error is not seen.
-            driver.order.valid.eq(queue.o.valid & ~forgotten & ~errors.pending[number]
-                                  & ~(ended.valid & (ended.p.error != CommandError.NONE))),
-            taken.eq(driver.order.valid & driver.order.ready), queue.o.ready.eq(taken | forgotten),
-            errors.ended[number].eq(ended),
+            earlier.eq((queue.o.p.index - errors.failure.index)[31]), forgotten.eq(errors.failed & ~earlier),
+            driver.stop.eq(errors.failed & ~(queue.o.valid & earlier)), driver.order.p.eq(queue.o.p),
+            driver.order.valid.eq(queue.o.valid & ~forgotten), taken.eq(driver.order.valid & driver.order.ready),
+            queue.o.ready.eq(taken | forgotten),
+            errors.ended[number].eq(driver.ended),
             self.busy[number].eq(queue.level.any() | under_way | errors.pending[number])]
-        m.d.sync += under_way.eq((taken | (under_way & ~ended.valid)) & ~reset)
+        m.d.sync += under_way.eq((taken | (under_way & ~driver.ended.valid)) & ~reset)
         return queue.i
 
     def _settle(self, m):
         """After a reset, wait until no burst is under way."""
         self.settled, quiet = Signal(init=1), Signal()
-        m.d.comb += quiet.eq(Cat(driver.idle for driver in self.drivers).all() & self.mover.idle & ~self.memory_busy)
+        m.d.comb += quiet.eq(Cat(driver.idle for driver in self.drivers).all() & ~self.memory_busy)
         m.d.sync += self.settled.eq((self.settled | quiet) & ~self.registers.reset)
 
     def _address(self):
@@ -121,14 +118,13 @@ class CommandProcessor(wiring.Component):
     def _execute(self, m, queues):
         """Take one command after the other."""
         mover, command, state, failed = self.mover, self.command, self.state, self.errors.failed
-        kind, waited, done, fault = command.kind, Signal(range(LATENCY)), Signal(), Signal.like(self.check.error)
+        kind, done, fault = command.kind, Signal(), Signal.like(self.check.error)
         signals = kind == CommandKind.SIGNAL
         job, own = mover.job, self.errors.ended[self.cores]
         m.d.comb += [own.p.index.eq(self.head), own.p.error.eq(fault)]
         for number, queue in enumerate(queues):
             m.d.comb += [queue.p[name].eq(command[name]) for name in Order.members if name != "index"]
-            m.d.comb += [queue.p.index.eq(self.head),
-                         queue.valid.eq((state == State.GIVE) & (command.core == number) & ~failed)]
+            m.d.comb += [queue.p.index.eq(self.head), queue.valid.eq((state == State.GIVE) & (command.core == number))]
         given = Cat(queue.valid & queue.ready for queue in queues).any()
         m.d.comb += [job.p.count.eq(command.count), job.p.second.eq(Mux(signals, command.first, command.second))]
         with m.Switch(state):
@@ -140,10 +136,8 @@ class CommandProcessor(wiring.Component):
             with m.Case(State.FETCH):
                 with m.If(mover.ended):
                     m.d.sync += [state.eq(Mux(mover.error, State.FAIL, State.CHECK)), fault.eq(CommandError.MEMORY)]
-            with m.Case(State.CHECK):
-                m.d.sync += waited.eq(waited + 1)
-                with m.If(waited == LATENCY - 1):
-                    m.d.sync += [waited.eq(0), state.eq(State.JUDGE)]
+            with m.Case(State.CHECK):  # the command stands since the cycle in which the mover ended
+                m.d.sync += state.eq(State.JUDGE)
             with m.Case(State.JUDGE):
                 m.d.sync += [fault.eq(self.check.error), state.eq(self._next())]
             with m.Case(State.GIVE):
@@ -163,8 +157,8 @@ class CommandProcessor(wiring.Component):
                 m.d.sync += fault.eq(CommandError.NONE)
                 with m.If(failed):
                     m.d.sync += state.eq(State.IDLE)
-        # An error of a core ends what has not begun.
-        with m.If(failed & (state != State.MOVE) & (state != State.FAIL) & (state != State.FETCH)):
+        # An error of a core ends what has not begun. What is just given to a queue is forgotten there.
+        with m.If(failed & (state != State.MOVE) & (state != State.FAIL)):
             m.d.sync += state.eq(State.IDLE)
         with m.Elif(done):
             m.d.sync += [self.head.eq(self.head + 1), state.eq(State.IDLE)]
@@ -179,18 +173,17 @@ class CommandProcessor(wiring.Component):
 
     def _tell(self, m):
         """State for the host, and the interrupt: after a SIGNAL, and when all has ended after an error."""
-        registers, told, busy = self.registers, Signal(), Signal()
+        registers, failed, told, busy = self.registers, self.errors.failed, Signal(), Signal()
         m.d.comb += [
-            busy.eq((self.state != State.IDLE) | self.busy.any() | self.errors.pending.any()
-                    | ((self.head != registers.tail) & ~self.errors.failed)),
+            busy.eq((self.state != State.IDLE) | self.busy.any() | ((self.head != registers.tail) & ~failed)),
             registers.head.eq(self.head), registers.busy_cores.eq(self.busy),
             registers.failure.eq(self.errors.failure)]
         # The host never sees that all has ended before it sees the interrupt.
         flags = {
-            AcceleratorStatus.BUSY: busy | (self.errors.failed & ~told), AcceleratorStatus.FAILED: self.errors.failed,
+            AcceleratorStatus.BUSY: busy | (failed & ~told), AcceleratorStatus.FAILED: failed,
             AcceleratorStatus.INTERRUPT: self.interrupt, AcceleratorStatus.MEMORY_BUSY: self.memory_busy}
         m.d.comb += [registers.status[bit.bit_length() - 1].eq(flag) for bit, flag in flags.items()]
-        fails = self.errors.failed & ~busy
+        fails = failed & ~busy
         m.d.sync += [told.eq(fails), self.interrupt.eq(
             (self.interrupt & ~registers.acknowledge) | self.signalled | (fails & ~told))]
         with m.If(registers.reset):

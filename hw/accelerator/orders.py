@@ -24,7 +24,7 @@ def driver_side() -> dict:
         order: In(stream Order). Commands, one after the other; the next one is taken when the one before has ended.
             `valid` also falls when the command is forgotten: with `reset`, or after an error.
         ended: Out({valid, p: Ending}). Pulse, a cycle after the command was taken at the earliest: it has ended, and
-            what it and its core wrote is answered.
+            what it and its core wrote is answered. After an error the driver takes no command until `reset`.
         stop: In(1). No command will be taken until `reset`: one before them has an error.
         reset: In(1). Pulse: resets the core, and forgets the command under way. Bursts that were given to a port end.
         idle: Out(1). No burst is under way, and no command.

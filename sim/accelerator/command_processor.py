@@ -7,7 +7,7 @@ import cocotb
 from concord.hw.accelerator.command_processor import CommandProcessor
 from concord.sim.accelerator.processor_bench import RING, RING_SIZE, Failing, ProcessorBench
 from concord.sim.drivers.bench import CONFIG
-from concord.sim.drivers.stream import clock
+from concord.sim.drivers.stream import clock, start
 from concord.spec.accelerator.accelerator import QUEUE, Accelerator
 from concord.spec.accelerator.commands import BYTES, PROCESSOR, Command, CommandError, CommandKind, refused
 from concord.spec.accelerator.registers import AcceleratorControl, AcceleratorRegister, AcceleratorStatus
@@ -15,6 +15,53 @@ from concord.spec.machine.config import Config
 
 CONFIGURATIONS = ("tiny", "wide")
 TESTED = ("tiny",)
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.mover.reset.eq(reset)", "new": "self.mover.reset.eq(0)"},
+    {"old": "self.errors.reset.eq(reset)", "new": "self.errors.reset.eq(0)"},
+    {"old": "self.registers.reset | self.registers.reset_cores[number]", "new": "self.registers.reset"},
+    {"old": "self.registers.reset | self.registers.reset_cores[number]", "new": "self.registers.reset_cores[number]"},
+    {"old": "errors.failed & ~earlier", "new": "errors.failed"},
+    {"old": "errors.failed & ~earlier", "new": "0"},
+    {"old": "errors.failed & ~(queue.o.valid & earlier)", "new": "errors.failed"},
+    {"old": "queue.o.ready.eq(taken | forgotten)", "new": "queue.o.ready.eq(taken)"},
+    {"old": "under_way | errors.pending[number]", "new": "under_way"},
+    {"old": "queue.level.any() | under_way |", "new": "queue.level.any() |"},
+    {"old": "queue.level.any() | under_way |", "new": "under_way |"},
+    {"old": "(taken | (under_way & ~driver.ended.valid)) & ~reset", "new": "taken | (under_way & ~driver.ended.valid)"},
+    {"old": "all() & ~self.memory_busy", "new": "all()"},
+    {"old": "Cat(driver.idle for driver in self.drivers).all() &", "new": ""},
+    {"old": "bit & (self.registers.size > k)", "new": "bit"},
+    {"old": "own.p.index.eq(self.head)", "new": "own.p.index.eq(0)"},
+    {"old": "queue.p.index.eq(self.head)", "new": "queue.p.index.eq(0)"},
+    {"old": "(self.head != self.registers.tail) & ~failed &", "new": "(self.head != self.registers.tail) &"},
+    {"old": "~failed & self.settled", "new": "~failed"},
+    {"old": "Mux(mover.error, State.FAIL, State.CHECK)", "new": "State.CHECK"},
+    {"old": "(command.value[:self.cores] & self.busy).any()", "new": "self.busy.any()"},
+    {"old": "mover.ended & ~mover.error", "new": "mover.ended"},
+    {"old": "with m.Elif(done):", "new": "with m.If(done):"},
+    {"old": "done & signals", "new": "done"},
+    {"old": "((self.head != registers.tail) & ~failed)", "new": "(self.head != registers.tail)"},
+    {"old": "busy | (failed & ~told)", "new": "busy"},
+    {"old": "(self.interrupt & ~registers.acknowledge)", "new": "self.interrupt"},
+    {"old": "(fails & ~told)", "new": "fails"},
+    {"old": "told.eq(0), self.interrupt.eq(0)", "new": "told.eq(0)"},
+    {"file": "hw/accelerator/first_error.py",
+     "old": "pending.eq(one.p.error != CommandError.NONE)", "new": "pending.eq(1)"},
+    {"file": "hw/accelerator/first_error.py", "old": "seen & (earlier | ~self.failed)", "new": "seen"},
+    {"file": "hw/accelerator/first_error.py", "old": "seen & (earlier | ~self.failed)", "new": "seen & ~self.failed"},
+    {"file": "hw/accelerator/first_error.py",
+     "old": "origin = PROCESSOR if number == self.sources - 1 else number", "new": "origin = number"},
+    {"file": "hw/accelerator/first_error.py",
+     "old": "turn == self.sources - 1, 0", "new": "turn == self.sources - 2, 0"},
+    {"file": "hw/accelerator/processor_registers.py", "old": "& ~self.s_axil_bvalid", "new": ""},
+    {"file": "hw/accelerator/processor_registers.py",
+     "old": "with m.If(self.s_axil_wstrb[k // 8]):", "new": "with m.If(1):"},
+    {"file": "hw/accelerator/processor_registers.py",
+     "old": "Mux(chosen, data & strobes, 0)", "new": "Mux(chosen, data, 0)"},
+    {"file": "hw/accelerator/processor_registers.py", "old": "self.tail.eq(0)", "new": "self.tail.eq(self.tail)"},
+    {"file": "hw/accelerator/processor_registers.py",
+     "old": "self.s_axil_arready.eq(~self.s_axil_rvalid)", "new": "self.s_axil_arready.eq(1)"},
+)
 STATUS, HEAD = AcceleratorRegister.STATUS, AcceleratorRegister.HEAD
 FAILURE = tuple(AcceleratorRegister[name] for name in (
     "ERROR", "ERROR_INDEX", "ERROR_ORIGIN", "CORE_ERROR", "ERROR_ADDRESS"))
@@ -74,17 +121,20 @@ async def lists_are_executed(dut, stall):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def queues_have_room(dut):
-    """A core that takes nothing holds `QUEUE` commands, and then the next one for it stops the list."""
+    """A core that takes nothing holds `QUEUE` commands, and the next one for it stops the list; a WAIT for others does
+    not.
+    """
     bench = await begin(dut)
     bench.cores[1].asleep = True
-    bench.put([Command(kind=CommandKind.SET, core=1, first=0x30)] * (QUEUE + 1)
-              + [Command(kind=CommandKind.SET, core=0, first=0x30)])
+    order = Command(kind=CommandKind.SET, core=1, first=0x30)
+    other = replace(order, core=0)
+    bench.put([*[order] * (QUEUE - 1), Command(kind=CommandKind.WAIT, value=0b101), order, other, order, other])
     await bench.feed()
     await clock(dut, 400)
-    assert await bench.read(HEAD) == QUEUE
+    assert await bench.read(HEAD) == QUEUE + 2
     assert await bench.read(STATUS) == AcceleratorStatus.BUSY
     assert await bench.read(AcceleratorRegister.BUSY_CORES) == 0b010
-    assert not bench.cores[0].taken
+    assert len(bench.cores[0].taken) == 1
     bench.cores[1].asleep = False
     await bench.rest()
     bench.expect(len(bench.listed))
@@ -140,15 +190,16 @@ async def the_earliest_error_stays(dut):
         await bench.feed()
         assert await bench.rest() == AcceleratorStatus.FAILED | AcceleratorStatus.INTERRUPT
         first = min(errors)
-        bench.expect(first, alone=first == 15)
+        bench.expect(first, alone=errors[first].origin == PROCESSOR)
         told = [errors[first].error, first, errors[first].origin, errors[first].core_error, errors[first].address]
         assert await failure(bench) == told
-        if first < 15:  # what is not to be taken: later ones of this core, and all behind a WAIT for it
-            here = errors[first].origin
+        here = errors[first].origin
+        if here != PROCESSOR:  # later ones of this core are not to be taken, and those behind a WAIT for it
             assert max(one["index"] for one in bench.cores[here].taken) == first
-            waits = [index for index, one in enumerate(bench.listed[:15])
-                     if index > first and one.kind == CommandKind.WAIT and one.value >> here & 1]
-            assert all(one["index"] < min(waits, default=16) for core in bench.cores for one in core.taken)
+            waits = (index for index, one in enumerate(bench.listed) if index > first and isinstance(one, Command)
+                     and one.kind == CommandKind.WAIT and one.value >> here & 1)
+            end = min(waits, default=16)
+            assert all(one["index"] < end for core in bench.cores for one in core.taken)
         await bench.write(AcceleratorRegister.RESET_CORES, 0b111)
         assert await failure(bench) == told
         await bench.reset()
@@ -250,3 +301,24 @@ async def registers(dut):
     await bench.reset()
     assert await bench.read(AcceleratorRegister.TAIL) == 0
     assert await bench.read(AcceleratorRegister.RING) == 0x58575640
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def commands_of_the_host_want_their_strobe(dut):
+    """A byte of CONTROL or RESET_CORES whose strobe is low is ignored, whatever its wires hold."""
+    bench = ProcessorBench(dut, MACHINE, 0.0)
+    for wire in ("awprot", "arvalid", "bready"):
+        getattr(dut, f"s_axil_{wire}").value = int(wire == "bready")
+    await start(dut)
+    dut.s_axil_wdata.value = 0xFFFFFFFF
+    for register, strobe in ((register, strobe) for register in (
+            AcceleratorRegister.CONTROL, AcceleratorRegister.RESET_CORES) for strobe in range(16)):
+        dut.s_axil_awaddr.value, dut.s_axil_wstrb.value = register, strobe
+        dut.s_axil_awvalid.value = dut.s_axil_wvalid.value = 1
+        await clock(dut)
+        dut.s_axil_awvalid.value = dut.s_axil_wvalid.value = 0
+        resets = 0
+        for _ in range(4):
+            await clock(dut)
+            resets += sum(int(core.wire("reset").value) for core in bench.cores)
+        assert resets == 3 * (strobe & 1), strobe
