@@ -113,7 +113,7 @@ def firmware_of(case: Case) -> Firmware:
     return Firmware(
         name="random", config=config, data="", classes=(), inputs=case.taken * config.mfu_lanes, outputs=1, loop=None,
         text=case.text, instruction_words=np.array(case.program, np.uint64), sections=(), tiles=tiles, entries=entries,
-        vectors={mem: memory.vectors[mem] for mem in VRFS}, biases=memory.biases.astype(np.int32))
+        vectors=dict(memory.vectors), biases=memory.biases.astype(np.int32))
 
 
 def golden_results(case: Case, pool: np.ndarray, loaded: list[int]) -> dict[str, np.ndarray]:

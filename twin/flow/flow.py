@@ -66,9 +66,10 @@ class FlowStep:
         reads:  Items by index of the instruction that reads. Of a point-wise operand, for each position. Of the source
             for each position and pixel of the pooling window; of the source of a product, [iterations, words] or, from
             VectorRf, [iterations, columns] or [iterations, row tiles, columns], as in
-            `golden.schedule.vectorisation.WordPlan`; of the source of loaded tiles [tiles, words]. Where a chain reads
-            VectorRf as numbers, `item` counts words: word k of item i has the number i * N/M + k. A step that ends or
-            begins inside an iteration of a product has the operand of the whole iteration.
+            `golden.schedule.vectorisation.WordPlan`; of the source of loaded tiles [tiles, words], and of vectors of
+            which tiles are made [iterations, words]. Where a chain reads VectorRf as numbers, `item` counts words: word
+            k of item i has the number i * N/M + k. A step that ends or begins inside an iteration of a product has the
+            operand of the whole iteration.
         tiles:  Tiles of a product [row tiles, columns], otherwise None.
         makes:  Index of the value by index of the instruction that writes. Lanes beyond Rows of the last word of each
             iteration are +0 in it. A value of VectorRf has the entries whose last word the step has; where a step is

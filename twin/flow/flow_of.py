@@ -8,6 +8,7 @@ from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import SPECS, Op
 from concord.spec.isa.memories import QUEUES, Mem, addressed, depth
+from concord.spec.machine.config import Config
 from concord.twin.flow.flow import Flow, FlowStep, FlowValue, Origin, Refs
 from concord.twin.flow.joined import Joined
 
@@ -63,9 +64,6 @@ class _Execution:
         if chain.outside:
             raise ValueError(f"{self._firmware.name}: the chain at instruction {chain.address} takes tiles, entries or "
                              "integers as they are packed in Dram, for which twins have no form")
-        if chain.builds:
-            raise ValueError(f"{self._firmware.name}: the chain at instruction {chain.address} makes tiles of vectors, "
-                             "for which twins have no form")
         if chain.loads:
             self._load(chain, passes)
             return
@@ -88,13 +86,17 @@ class _Execution:
                                         makes=makes))
 
     def _load(self, chain, passes):
-        """Add the step of a chain that loads native tiles."""
-        tiles, words = len(chain.tiles), chain.result_words
-        reads = {0: shaped(self._take(Mem.NET_Q, tiles * words), tiles, words)}
-        place = len(chain.instructions) - 1
+        """Add the step of a chain that loads native tiles, or makes them of vectors."""
+        tiles, words, iterations = len(chain.tiles), chain.result_words, chain.registers.iterations
+        if chain.builds:
+            starts = chain.source.a + np.array([chain.source_offset(t) for t in range(iterations)])
+            source = self._memories[chain.source.mem].read(starts[:, None] + np.arange(words))
+        else:
+            source = shaped(self._take(Mem.NET_Q, iterations * words), iterations, words)
+        reads, place = {0: source}, len(chain.instructions) - 1
         makes = {place: self._made(Mem.MATRIX_RF, place, tiles)}
         self._memories[Mem.MATRIX_RF].write(np.array(chain.tiles), makes[place])
-        self._steps.append(FlowStep(chain=chain, passes=passes, span=(0, tiles * words), reads=reads, tiles=None,
+        self._steps.append(FlowStep(chain=chain, passes=passes, span=(0, iterations * words), reads=reads, tiles=None,
                                     makes=makes))
 
     def _operand(self, chain, addresses, first, last) -> Refs:
@@ -225,3 +227,17 @@ def runs(parts: list[tuple[int, int, int]]) -> Refs:
 def shaped(refs: Refs, *shape: int) -> Refs:
     """The same references in another shape."""
     return Refs(value=refs.value.reshape(shape), item=refs.item.reshape(shape))
+
+
+def built(config: Config, chain: Chain) -> np.ndarray:
+    """Where the elements of the tiles lie that a chain makes of vectors.
+
+    Returns:
+        int64[tiles, N, N], index of each element among those of the words of all iterations; -1 for a zero.
+    """
+    registers, size = chain.registers, config.native_dim
+    count, first = chain.tile_iterations, chain.source.a % config.vector_words * config.mfu_lanes
+    found = np.full((len(chain.tiles), size, size), -1, np.int64)
+    vectors = np.arange(registers.iterations).reshape(-1, count, 1) * chain.result_words * config.mfu_lanes
+    found[:, :count, first:first + registers.rows] = vectors + np.arange(registers.rows)
+    return found.swapaxes(1, 2) if chain.target.transposed else found

@@ -113,7 +113,7 @@ class _Joining:
     def _placed(self, k: int, instruction: Instruction) -> Instruction:
         """An instruction with the addresses of the joined memories."""
         offsets, spec = self._offsets[k], SPECS[instruction.op]
-        if instruction.op in (Op.V_RD, Op.V_WR):
+        if instruction.op in (Op.V_RD, Op.V_WR, Op.M_RD):
             return replace(instruction, a=instruction.a + offsets.get(instruction.mem, 0))
         if instruction.op == Op.MV_MUL:
             bias = instruction.b + offsets[Mem.BIAS_RF] if instruction.bias else 0

@@ -6,8 +6,8 @@ from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 from concord.spec.numbers.softmax import fractions, wholes
 from concord.twin.flow.flow import FlowStep, Refs
-from concord.twin.flow.flow_of import complete_entries, complete_messages
-from concord.twin.generic.items import Items
+from concord.twin.flow.flow_of import built, complete_entries, complete_messages
+from concord.twin.generic.items import INPUT, Items
 from concord.twin.generic.reductions import ReducedWords
 from concord.twin.generic.values import codes, quantized_entries
 
@@ -42,11 +42,16 @@ class StepCalls:
                 self._write(step, place, self._lines.call("canonical", value) if arithmetic else value)
 
     def _load(self, step):
-        """Native tiles that the program takes from NetQ."""
+        """Native tiles that the program takes from NetQ, or makes of vectors."""
         chain, n = step.chain, self._config.native_dim
         (made,) = step.makes.values()
         words = self._items.taken_words(step.reads[0])
-        rows = self._lines.call("reshape", words, shape=(len(chain.tiles), n, n))
+        if chain.builds:
+            index, zero = built(self._config, chain), self._lines.store("zero", np.zeros(1, np.float16))
+            index = np.where(index < 0, step.reads[0].item.size * self._config.mfu_lanes, index)
+            rows = self._lines.take(index, words, self._lines.call("start", INPUT, zero))
+        else:
+            rows = self._lines.call("reshape", words, shape=(len(chain.tiles), n, n))
         self._items.tiles[made] = codes(self._lines, self._config.weights, rows, n, integer=bool(chain.target.integer))
 
     def _source(self, step) -> tuple[str, bool]:
