@@ -40,6 +40,18 @@ class _Tiles:
             self.count += chain.registers.iterations
         self.present |= {tile: self._loaded[key] + k for k, tile in enumerate(chain.tiles)}
 
+    def make(self, chain: Chain) -> int:
+        """Note what a chain makes of vectors; returns the place of its first tile, where no other chain puts any."""
+        key, count = (chain.address,), len(chain.tiles)
+        if key not in self._loaded:
+            self._loaded[key] = self.count
+            self.mantissas.append(np.zeros((count, *self.mantissas[0].shape[1:]), self.mantissas[0].dtype))
+            self.exponents.append(np.full((count, *self.exponents[0].shape[1:]), self.config.weights.e_min, np.int8))
+            self.integer.append(np.zeros(count, bool))
+            self.count += count
+        self.present |= {tile: self._loaded[key] + k for k, tile in enumerate(chain.tiles)}
+        return self._loaded[key]
+
     def all(self) -> Tiles:
         """All tiles."""
         return Tiles(mantissas=np.concatenate(self.mantissas), exponents=np.concatenate(self.exponents),
@@ -50,12 +62,12 @@ def resident(firmware: Firmware) -> Firmware:
     """The same firmware for a machine that holds all tiles: it loads none, and gives the same bits.
 
     Returns:
-        The firmware itself, if it loads no tiles, or makes tiles of vectors, or if what a product multiplies by changes
-        from pass to pass of a loop, or depends on what the program writes to Dram.
+        The firmware itself, if it loads no tiles, or takes some from the host, or if what a product multiplies by
+        changes from pass to pass of a loop, or depends on what the program writes to Dram.
     """
     instructions = [decode(word) for word in firmware.instruction_words.tolist()]
     loads = {k for k, one in enumerate(instructions) if one.op == Op.M_RD and one.mem == Mem.DRAM}
-    others = any(one.op == Op.M_RD and one.mem != Mem.DRAM or one.op == Op.MV_MUL and one.base for one in instructions)
+    others = any(one.op == Op.M_RD and one.mem == Mem.NET_Q or one.op == Op.MV_MUL and one.base for one in instructions)
     if not loads or others:
         return firmware
     writes = any(one.op == Op.V_WR and one.mem == Mem.DRAM for one in instructions)
@@ -66,6 +78,10 @@ def resident(firmware: Firmware) -> Firmware:
             if writes and _end(chain) > firmware.constant_words:
                 return firmware
             tiles.load(chain)
+        elif chain.builds and instructions[chain.address + 1].base:
+            return firmware
+        elif chain.builds:
+            places[chain.address + 1] = tiles.make(chain)
         elif chain.product:
             held = [tiles.present.get(tile, -1) for tile in chain.tiles]
             wanted = list(range(held[0], held[0] + len(held)))
