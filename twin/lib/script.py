@@ -149,8 +149,8 @@ EXACT_ELEMENTS = 1 << 13
 QUANTISERS = ("integers", "floats", "blocks", "float_blocks")
 #: Products whose sums are computed in floats.
 PRODUCTS = ("dense", "convolution")
-#: All products; `accumulated` adds up whole numbers.
-SUMS = (*PRODUCTS, "accumulated")
+#: All products; `accumulated` adds up whole numbers, and `matmul` multiplies two computed tensors.
+SUMS = (*PRODUCTS, "accumulated", "matmul")
 #: Functions that put elements into another order or shape.
 ARRANGING = ("part", "flatten", "reshape", "transpose", "start", "join", "take")
 #: Functions whose results are elements of their arguments, or of the setting `fill`.

@@ -142,6 +142,13 @@ class Functions(OnnxNodes):
         sums = self._product(self._cast(codes, weights.type), weights.array)
         return self._rounded(sums, start, scale, wrap, fraction)
 
+    def matmul(self, codes: OnnxValue, others: OnnxValue, wrap=0, fraction=0) -> OnnxValue:
+        """codes @ others, whose last two axes change places: exact, then rounded once to binary16."""
+        *axes, last = range(1, len(others.shape))
+        right = self.transpose(self._cast(others, DOUBLE), (*axes[:-1], last, axes[-1]))
+        sums = self._op("MatMul", self._cast(codes, DOUBLE), right, shape=(*codes.shape[:-1], right.shape[-1]))
+        return self._rounded(sums, None, 0, wrap, fraction)
+
     def _product(self, x: OnnxValue, matrix: np.ndarray) -> OnnxValue:
         """The sums of a matrix [outputs, elements]."""
         return self._op("MatMul", x, matrix.T, shape=(*x.shape[:-1], len(matrix)))

@@ -76,6 +76,12 @@ def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
     return rounded(cast(codes, weights.dtype) @ weights.T, start, scale, wrap, fraction)
 
 
+def matmul(codes, others, wrap=0, fraction=0):
+    """codes @ others, whose last two axes change places: exact, then rounded once to binary16."""
+    sums = cast(codes, xp.float64) @ cast(others, xp.float64).mT
+    return rounded(sums, None, 0, wrap, fraction)
+
+
 def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),
                 dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
@@ -110,7 +116,7 @@ def accumulated(codes, weights, start=None, scale=0, bits=32, units=(0, 0), shif
     """(weights @ codes + start) * 2**-scale, modulo an accumulator, rounded once to binary16.
 
     Codes and weights are multiples of 2**units[0] and 2**units[1]. A total counts
-    2**(units[0] + units[1] - shift). Weights are [rows, columns], or [batch, rows, columns].
+    2**(units[0] + units[1] - shift). Weights are [rows, columns], or [batch, ..., rows, columns].
     """
     left, right = np.rint(codes * 2.0 ** -units[0]), np.rint(weights * 2.0 ** -units[1])
     most = int(np.abs(left).max(initial=0)), int(np.abs(right).max(initial=0))

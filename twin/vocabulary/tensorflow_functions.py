@@ -91,6 +91,12 @@ def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
     return rounded(sums, start, scale, wrap, fraction)
 
 
+def matmul(codes, others, wrap=0, fraction=0):
+    """codes @ others, whose last two axes change places: exact, then rounded once to binary16."""
+    sums = tf.matmul(tf.cast(codes, tf.float64), tf.cast(others, tf.float64), transpose_b=True)
+    return rounded(sums, None, 0, wrap, fraction)
+
+
 def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
     """The windows of images, [batch, rows, columns, window rows, window columns, channels]."""
     top, bottom, left, right = padding
@@ -110,19 +116,19 @@ def accumulated(codes, weights, start=None, scale=0, bits=32, units=(0, 0), shif
     """(weights @ codes + start) * 2**-scale, modulo an accumulator, rounded once to binary16.
 
     Codes and weights are multiples of 2**units[0] and 2**units[1]. A total counts
-    2**(units[0] + units[1] - shift). Weights are [rows, columns].
+    2**(units[0] + units[1] - shift). Weights are [rows, columns], or [batch, ..., rows, columns].
     """
     if bits > 64:
         raise ValueError(f"TensorFlow has no integers for an accumulator of {bits} bits")
     left = whole_numbers(tf.cast(codes, tf.float64) * 2.0 ** -units[0])
     right = whole_numbers(tf.cast(weights, tf.float64) * 2.0 ** -units[1])
-    totals = tf.tensordot(left, tf.transpose(right), 1) * (1 << shift)
+    totals = tf.matmul(left, right, transpose_b=True) * (1 << shift)
     if start is not None:
         totals = totals + tf.cast(start, tf.int64)
     if bits < 64:
         limit = 1 << bits - 1
         totals = (totals + limit & 2 * limit - 1) - limit
-    smooth = tf.cast(codes, tf.float64) @ tf.transpose(tf.cast(weights, tf.float64))
+    smooth = tf.matmul(tf.cast(codes, tf.float64), tf.cast(weights, tf.float64), transpose_b=True)
     smooth = smooth * 2.0 ** (shift - units[0] - units[1])
     smooth = smooth if start is None else smooth + tf.cast(start, tf.float64)
     return straight(tf.cast(smooth * 2.0**-scale, tf.float32), rounded_total(totals, scale))
@@ -161,6 +167,11 @@ def real_softmax(a):
 def real_dense(x, weights, start=0.0, scale=0):
     """(weights @ x + start) * 2**-scale."""
     return (tf.tensordot(x, weights, [[-1], [-1]]) + start) * 2.0**-scale
+
+
+def real_matmul(x, others):
+    """x @ others, whose last two axes change places."""
+    return tf.matmul(x, others, transpose_b=True)
 
 
 def real_convolution(x, weights, start=0.0, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),

@@ -131,7 +131,7 @@ def accumulated(codes, weights, start=None, scale=0, bits=32, units=(0, 0), shif
     """(weights @ codes + start) * 2**-scale, modulo an accumulator, rounded once to binary16.
 
     Codes and weights are multiples of 2**units[0] and 2**units[1]. A total counts
-    2**(units[0] + units[1] - shift). Weights are [rows, columns], or [batch, rows, columns].
+    2**(units[0] + units[1] - shift). Weights are [rows, columns], or [batch, ..., rows, columns].
     """
     if bits > 64:
         raise ValueError(f"PyTorch has no integers for an accumulator of {bits} bits")

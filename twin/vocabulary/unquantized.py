@@ -70,6 +70,11 @@ def dense(x, weights, start=0.0, scale=0):
     return (x @ weights.T + start) * 2.0**-scale
 
 
+def matmul(x, others):
+    """x @ others, whose last two axes change places."""
+    return x @ others.mT
+
+
 def convolution(x, weights, start=0.0, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),
                 dilation=(1, 1), groups=1, fill=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from concord.firmware.firmware import Firmware
 from concord.twin.lib.script import ARRANGING, QUANTISERS, SUMS
-from concord.twin.recovery.tensors.drafts import Constant, Draft, DraftValue, LoopDraft
+from concord.twin.recovery.tensors.drafts import RESULTS, Constant, Draft, DraftValue, LoopDraft
 
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.
 BEFORE = (*QUANTISERS, *ARRANGING, "clip", "patches", "image", "numbers")
@@ -37,13 +37,20 @@ def _products(drafts: list[Draft], users, count: Counter) -> dict[Draft, str]:
     found: dict[Draft, str] = {}
     for draft in drafts:
         before = [found.get(value.draft, "") for value in draft.reads if value.draft is not None]
-        if draft.function in SUMS:
-            kind = "convolution" if draft.function == "convolution" else "dense"
+        if multiplies(draft) and draft.result.heads == RESULTS:
+            found[draft] = before[0]  # that of the scores
+        elif draft.function in SUMS:
+            kind = "attention" if multiplies(draft) else "convolution" if draft.function == "convolution" else "dense"
             count[kind] += 1
             found[draft] = f"{kind}{count[kind]}"
         else:
             found[draft] = next((each for each in reversed(before) if each), "")
     return found
+
+
+def multiplies(draft: Draft) -> bool:
+    """Whether a draft is a product of two computed tensors."""
+    return draft.function in SUMS and isinstance(draft.arguments[1], DraftValue)
 
 
 def _cells(drafts: list[Draft], loop: LoopDraft, count: Counter) -> dict[Draft, str]:
@@ -105,13 +112,24 @@ def _forward(drafts, users, found):
 
 def _quantizers(drafts, users, found):
     """Quantisers, and the scale in front of them, belong to the layer that reads the codes."""
+    for draft in drafts:
+        if draft.function in ARRANGING and _of_heads(draft.reads[0]):
+            found[draft] = found[draft.reads[0].draft]
     for draft in reversed(drafts):
+        if draft.function in ARRANGING and _of_heads(draft.reads[0]):
+            continue
         readers = users.get(draft.result, [])
         layers = {found[user] for user in readers}
         if len(layers) != 1 or layers == {found[draft]}:
             continue
         if draft.function in BEFORE or (is_scaling(draft) and all(_before_quantizer(user) for user in readers)):
             found[draft] = layers.pop()
+
+
+def _of_heads(value: DraftValue) -> bool:
+    """Whether a value holds heads, or what arranges them."""
+    draft = value.draft
+    return value.heads > 0 or (draft is not None and draft.function in ARRANGING and any(map(_of_heads, draft.reads)))
 
 
 def _before_quantizer(draft: Draft) -> bool:

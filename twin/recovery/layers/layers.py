@@ -7,9 +7,9 @@ from concord.firmware.firmware import Firmware
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.machine.config import preset_name
 from concord.twin.lib.script import ARRANGING, SUMS, Call, Line, Routine, Script, SequenceLoop, Stored
-from concord.twin.recovery.layers.labels import cell_kind, free, labels, routine_name
+from concord.twin.recovery.layers.labels import cell_kind, free, labels, multiplies, routine_name
 from concord.twin.recovery.layers.naming import Locals, Tensors, reserved, sources
-from concord.twin.recovery.layers.routines import LayerCut, cuts, sorted_drafts, title
+from concord.twin.recovery.layers.routines import LayerCut, cuts, roles, sorted_drafts, title
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.tensors.drafts import Draft, DraftValue, LoopDraft, needed
 from concord.twin.recovery.tensors.program import DraftProgram
@@ -121,13 +121,14 @@ class _Layers:
         drafts, hints = sorted_drafts(cut.drafts), self.hints
         curves = Counter(draft.function for draft in drafts)
         kind = _kind(self.firmware, cut.layer) or cell_kind(curves) if step else next(
-            (draft.function for draft in drafts if draft.function in SUMS), "layer")
+            ("attention" if multiplies(draft) else draft.function for draft in drafts if draft.function in SUMS),
+            "layer")
         name = routine_name(cut.layer, kind, {each.name for each in self.routines}, reserved)
         takes = sorted(cut.takes, key=lambda value: value in old)
         results = sorted(cut.results, key=lambda value: (value not in states, states.get(value, "") != "h"))
         inside = Locals(name, self.tensors, hints, {value: text for value, text in states.items()
                                                     if value in takes or value in cut.results})
-        parameters = inside.parameters(takes)
+        parameters = inside.parameters(takes, roles(drafts, takes))
         body = inside.calls(drafts, results)
         self.routines.append(Routine(
             name=name, title=title(drafts, kind, step), parameters=parameters,

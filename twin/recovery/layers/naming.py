@@ -4,8 +4,8 @@ import keyword
 from collections.abc import Mapping
 
 from concord.twin.lib.script import QUANTISERS, SUMS, Argument, Call, Stored, StoredTensor
-from concord.twin.recovery.layers.labels import is_scaling
-from concord.twin.recovery.tensors.drafts import Constant, Draft, DraftValue
+from concord.twin.recovery.layers.labels import is_scaling, multiplies
+from concord.twin.recovery.tensors.drafts import SCORES, Constant, Draft, DraftValue
 from concord.twin.vocabulary import word_functions
 
 #: What an object of `torch.nn.Module` has, and the twin in PyTorch beside it.
@@ -67,12 +67,12 @@ class Locals:
         self._held: dict[str, DraftValue] = {}
         self._inside: set[Draft] = set()
 
-    def parameters(self, takes: list[DraftValue]) -> tuple[str, ...]:
-        """Names of the parameters."""
-        others = [value for value in takes if value not in self._states]
+    def parameters(self, takes: list[DraftValue], roles: Mapping[DraftValue, str]) -> tuple[str, ...]:
+        """Names of the parameters; those of states, and `roles` of others, are known."""
+        known = {**roles, **self._states}
+        others = [value for value in takes if value not in known]
         plain = iter("xyz" if len(others) <= 3 else [f"x{number}" for number in range(1, len(others) + 1)])
-        return tuple(self._set(value, self._states[value] if value in self._states else next(plain))
-                     for value in takes)
+        return tuple(self._set(value, known[value] if value in known else next(plain)) for value in takes)
 
     def calls(self, drafts: list[Draft], results: list[DraftValue]) -> tuple[Call, ...]:
         """The lines of the routine."""
@@ -103,8 +103,12 @@ class Locals:
         hint = self._hints.get(draft.address)
         if hint:
             return hint
+        if multiplies(draft):
+            return "scores" if draft.result.heads == SCORES else "y"
         if draft.function in SUMS:
             return "sums"
+        if draft.function == "exp" and draft.result.heads == SCORES:
+            return "powers"
         first = draft.reads[0]
         base = self._bases.get(first, "y")
         kept = last.get(first, -1) == number and base not in ("codes", "sums") and first not in self._states

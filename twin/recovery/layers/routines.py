@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from concord.spec.isa.operations import ACTIVATIONS
 from concord.twin.lib.script import ARRANGING
+from concord.twin.recovery.layers.labels import multiplies
 from concord.twin.recovery.tensors.drafts import Draft, DraftValue, LoopDraft, makes, reads
 
 
@@ -107,8 +108,25 @@ def sorted_drafts(drafts: list[Draft]) -> list[Draft]:
     return done
 
 
+def roles(drafts: list[Draft], takes: list[DraftValue]) -> dict[DraftValue, str]:
+    """Names of the three values that an attention takes; empty for other layers, or where one value has two roles."""
+    products, found = [draft for draft in drafts if multiplies(draft)], {}
+    if len(products) != 2:
+        return {}
+    (queries, keys), (_, values) = (draft.arguments for draft in products)
+    for name, value in ("queries", queries), ("keys", keys), ("values", values):
+        while value not in takes:
+            value = value.draft.reads[0]
+        found[value] = name
+    return found if len(found) == len(takes) == 3 else {}
+
+
 def title(drafts: list[Draft], kind: str, step: bool) -> str:
     """First line of the documentation of a routine."""
+    attention = [draft for draft in drafts if multiplies(draft)]
+    if attention:
+        heads, queries, keys = attention[0].result.shape
+        return f"Attention of {heads} head{'s' * (heads > 1)}, {queries} queries and {keys} keys."
     products = [draft for draft in drafts if draft.function in ("dense", "accumulated")]
     convolutions = [draft for draft in drafts if draft.function == "convolution"]
     if step and products:

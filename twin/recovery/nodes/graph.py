@@ -3,8 +3,11 @@
 import numpy as np
 from concord.spec.isa.instructions import SPECS, Op
 from concord.spec.isa.memories import Mem
+from concord.spec.isa.operations import Operation
 from concord.twin.flow.flow import Flow, FlowStep, Origin, Refs
 from concord.twin.lib.script import EXACT_ELEMENTS
+from concord.twin.recovery.nodes.computed import ComputedProducts
+from concord.twin.recovery.nodes.copies import copied
 from concord.twin.recovery.nodes.elements import ZERO, Constants, RealConstants, Unrecognised, is_constant, refs
 from concord.twin.recovery.nodes.nodes import ProgramNode
 from concord.twin.recovery.nodes.quantizers import Clips, Quantizers
@@ -75,6 +78,7 @@ class Chains:
     def __init__(self, graph: NodeRegions):
         self._graph, self._flow, self._config = graph, graph.flow, graph.config
         self._constants, self._quantizers = graph.constants, graph.quantizers
+        self._computed = ComputedProducts(graph)
 
     def step(self, step: FlowStep, tables: dict[int, Refs]):
         """Add the nodes of one step.
@@ -84,6 +88,9 @@ class Chains:
             tables: What each of its instructions reads.
         """
         chain, lanes = step.chain, self._config.mfu_lanes
+        if chain.builds:
+            self._computed.build(step, tables[0])
+            return
         if chain.loads:
             raise Unrecognised("the program loads weights from the host")
         if step.span[0] % chain.result_words or step.span[1] % chain.result_words:
@@ -127,9 +134,11 @@ class Chains:
         else:
             words = self._graph.look(tables[0], config.mfu_lanes)
             table = self._quantizers.codes(words.reshape(places, -1, size), product, chain.address)
-        tiles = step.tiles
+        tiles, width = step.tiles, chain.result_words * config.mfu_lanes
         if any(self._flow.values[value].origin is not Origin.IMAGE for value in np.unique(tiles.value)):
-            raise Unrecognised("the program loads weights from the host")
+            found = np.full((places, width), ZERO, np.int64)
+            found[:, :rows] = self._computed.product(chain, tiles, table)
+            return found
         row_tiles, columns = tiles.item.shape
         inside = np.arange(size * size).reshape(size, size)
         index = tiles.item.astype(np.int64)[:, None, :, None] * size**2 + inside[:, None]
@@ -138,7 +147,6 @@ class Chains:
             spread = np.full((rows, row_tiles, columns * size), -1, np.int64)
             spread[np.arange(rows), np.arange(rows) // size] = weights
             weights = spread.reshape(rows, -1)
-        width = chain.result_words * config.mfu_lanes
         known = np.full((places, width), -1, np.int64)
         known[:, rows:] = ZERO
         if is_constant(table).all():
@@ -159,9 +167,12 @@ class Chains:
             known[fixed] = self._constants.computed(operation, *(each[fixed] for each in operands))
         chain = step.chain
         reads = operands[::-1] if operation.swapped else operands
-        return self._graph.node(ProgramNode(op=operation.function, places=value.shape[0], width=value.shape[1],
-                                            reads=reads, address=chain.address + place,
-                                            across=chain.registers.iterations_x), known)
+        found = self._graph.node(ProgramNode(op=operation.function, places=value.shape[0], width=value.shape[1],
+                                             reads=reads, address=chain.address + place,
+                                             across=chain.registers.iterations_x), known)
+        # Lanes with one number, as reductions leave it, have one result.
+        copies = np.all([(each[:, 1:] == each[:, :-1]).all(0) for each in operands], 0)
+        return found[:, np.maximum.accumulate(np.append(0, np.arange(1, found.shape[1]) * ~copies))]
 
     def _reduction(self, step, place, operation, value) -> np.ndarray:
         """The largest element, or the sum, of each place in all lanes of its last word; nobody may read the others."""
@@ -170,7 +181,9 @@ class Chains:
                                               "across": chain.registers.iterations_x}
         if rows > EXACT_ELEMENTS:
             raise Unrecognised(f"software adds at most {EXACT_ELEMENTS} elements exactly")
-        made = self._graph.node(ProgramNode(op=operation.function, width=1, reads=(value[:, :rows],), **common))
+        only = copied(self._graph.nodes, self._constants, value[:, :rows]) if operation is Operation.V_LARGEST else None
+        made = only[:, None] if only is not None else self._graph.node(
+            ProgramNode(op=operation.function, width=1, reads=(value[:, :rows],), **common))
         before = self._graph.node(ProgramNode(op="running", width=1, reads=(value[:, :1],), **common))
         return np.where(np.arange(value.shape[1]) < value.shape[1] - lanes, before, made)
 

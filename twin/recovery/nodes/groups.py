@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of, read_by
-from concord.twin.recovery.nodes.nodes import Body, ProgramNode, ProgramNodes
+from concord.twin.recovery.nodes.nodes import PRODUCTS, REDUCTIONS, Body, ProgramNode, ProgramNodes
 
 
 class Signatures:
@@ -47,7 +47,9 @@ class Signatures:
         if not node.reads:
             return self._number(index, ("leaf", index), 0)
         above = [self._above(table) for table in node.reads]
-        parameters = [self._parameters(table) for table in node.reads] if node.op != "product" else ()
+        # What is added to scores may be other numbers for each head.
+        heads = any(self._nodes[one].op == "matmul" for table in node.reads for one in read_by(table))
+        parameters = [self._parameters(table, heads) for table in node.reads] if node.op not in PRODUCTS else ()
         weights = None if node.weights is None else node.weights.tobytes()
         start = None if node.start is None else node.start.tobytes()
         elements = map(self._elements, node.reads) if self._gates else ()
@@ -70,15 +72,15 @@ class Signatures:
             is_constant(first), node_of(first), strict=True)])
         return np.where(vector, element_of(first), 0).tobytes()
 
-    def _parameters(self, table) -> tuple:
-        """The constants of an operand: one for each element, or a mark where they differ from place to place."""
+    def _parameters(self, table, differ: bool) -> tuple:
+        """The constants of an operand: one for each element, or a mark where they may differ from place to place."""
         if table.ndim > 2:
             return ()
         fixed = is_constant(table).all(0)
         if not fixed.any() or (node_of(table[:, fixed]) != 0).any():
             return (fixed.tobytes(),)
         bits = self._constants.bits(table[:, fixed])
-        return fixed.tobytes(), bits[0].tobytes() if (bits == bits[0]).all() else "map"
+        return fixed.tobytes(), bits[0].tobytes() if (bits == bits[0]).all() and not differ else "map"
 
 
 def liveness(lowered: ProgramNodes, groups: list[list[list[int]]]) -> dict[int, np.ndarray]:
@@ -136,11 +138,13 @@ class _Liveness:
         if node.op == "product":
             used = (node.weights[live.any(0)[:len(node.weights)]] >= 0).any(0)
             return live.any(1)[:, None] & used
+        if node.op == "matmul":
+            return np.broadcast_to(live.any(1 if table is node.reads[0] else 0)[:, None], table.shape)
         if node.op == "blocks":
             size = node.settings[0]
             whole = np.pad(live, ((0, 0), (0, -live.shape[1] % size))).reshape(len(live), -1, size).any(2)
             return np.repeat(whole, size, 1)[:, :table.shape[1]]
-        if node.op in ("softmax", "largest", "total", "running"):
+        if node.op in REDUCTIONS:
             return np.broadcast_to(live.any(1)[:, None], table.shape)
         return live if table.ndim == 2 else np.broadcast_to(live[..., None], table.shape)
 

@@ -5,18 +5,24 @@ from dataclasses import dataclass, field
 import numpy as np
 from concord.twin.recovery.nodes.elements import Constants
 
+PRODUCTS = ("product", "matmul")  #: Operations of nodes that are products.
+#: Operations of which each result depends on more elements than that of its number.
+REDUCTIONS = ("softmax", "largest", "total", "running")
+WHOLE = ("max_pool", *REDUCTIONS)
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class ProgramNode:
     """One operation on elements, as one step of the program computes it.
 
     Attributes:
-        op:       Function of the vocabulary; `product` for `dense` and `convolution`; or the kind of a leaf: `input`,
-            `item`, `state`, `final`, `collected`.
+        op:       Function of the vocabulary; `product` for `dense` and `convolution`, `matmul` for a product of two
+            computed tensors; or the kind of a leaf: `input`, `item`, `state`, `final`, `collected`.
         places:   Number of places: iterations, or time steps.
         width:    Elements of each place.
-        reads:    References int64[places, n] of each operand; of a pool [places, n, pixels].
-        settings: Settings of the function; of a quantiser, a `Quantizer`.
+        reads:    References int64[places, n] of each operand; of a pool [places, n, pixels]; of `matmul` those to codes
+            [places, n], and to the numbers [width, zeros + n] that become rows of tiles, with zeros that begin a block.
+        settings: Settings of the function; of a quantiser, a `QuantizerCall`; of `matmul` that of its rows, or None.
         out:      References int64[places * width]: an element of this node, or the constant that it always is.
         address:  Address of the instruction; -1 for leaves.
         across:   IterationsX of its chain.

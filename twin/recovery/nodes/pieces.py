@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by
-from concord.twin.recovery.nodes.nodes import Body, ProgramNode, ProgramNodes
+from concord.twin.recovery.nodes.nodes import WHOLE, Body, ProgramNode, ProgramNodes
 
 
 class Pieces:
@@ -119,7 +119,9 @@ class Pieces:
             return self.bodies.get(one) is not None and self.bodies.get(one) is self.bodies.get(other)
         if self._depends(other, one) or self._depends(one, other):
             return False
-        if a.op in ("blocks", "max_pool"):
+        if a.op == "matmul":  # rows of one head; other heads read other operands
+            return np.array_equal(a.reads[0], b.reads[0])
+        if a.op in ("blocks", *WHOLE):
             return a.op == "blocks" and self.size(a) % a.settings[0] == 0
         layers = [self._firmware.layer_at(node.address) for node in (a, b)]
         return layers[0] == layers[1] if layers[0] else self._origins(one) == self._origins(other)

@@ -58,6 +58,8 @@ class _Widening:
             whole.reads = (np.concatenate([node.reads[0] for node in nodes], 1),)
             whole.weights = _diagonal([node.weights for node in nodes])
             whole.start = None if first.start is None else np.concatenate([node.start for node in nodes])
+        elif first.op == "matmul":
+            whole.reads = (first.reads[0], np.concatenate([node.reads[1] for node in nodes]))
         elif first.reads:
             whole.reads = tuple(np.concatenate([node.reads[number][:, :size] for node, size in
                                                 zip(nodes, sizes, strict=True)], 1)

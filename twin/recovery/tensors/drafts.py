@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+SCORES, RESULTS = 1, 2  #: Products of queries and keys, and what is made of them; products of those and values.
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class DraftValue:
@@ -16,6 +18,7 @@ class DraftValue:
         zero:  What is subtracted from codes before they are multiplied; weights' start values hold it.
         limit: Largest magnitude of codes, less `zero`.
         draft: What makes it; None for values from outside.
+        heads: What its axes are: those of `SCORES` and `RESULTS` of an attention are heads, places and elements.
     """
 
     shape: tuple[int, ...]
@@ -23,6 +26,7 @@ class DraftValue:
     zero: int = 0
     limit: float = 0
     draft: "Draft | None" = None
+    heads: int = 0
 
     @property
     def size(self) -> int:

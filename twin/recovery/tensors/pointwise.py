@@ -1,16 +1,17 @@
 """Operations on all of a tensor, or on elements as they lie: point-wise ones, and quantisers of blocks."""
 
 import numpy as np
-from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, refs
-from concord.twin.recovery.nodes.nodes import ProgramNode, across_of, shape_of
+from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by, refs
+from concord.twin.recovery.nodes.nodes import ProgramNode, across_of
 from concord.twin.recovery.nodes.quantizers import QUANTISING
-from concord.twin.recovery.tensors.drafts import Constant, DraftValue
+from concord.twin.recovery.tensors.drafts import RESULTS, SCORES, Constant, DraftValue
 from concord.twin.recovery.tensors.views import NUMBERS as PLAIN
 from concord.twin.recovery.tensors.views import Maker
 from concord.twin.recovery.tensors.windows import find_window, window_settings
 
 #: Roles of the constants of operations.
 ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
+SCORE_ROLES = {**ROLES, "add": "mask", "multiply": "share"}
 
 
 class PointwiseCalls(Maker):
@@ -37,7 +38,12 @@ class PointwiseCalls(Maker):
         covered, first = np.unique(element, return_index=True)
         if len(covered) < source.size and not self._enough(source, covered):
             return None
-        arguments = []
+        others = {number for k, other in enumerate(tables) if k != main for number in read_by(other)}
+        if source.heads == RESULTS and not any(self._views.values[number].heads for number in others):
+            table = self._views.merged(table)
+            source, element = self._views.values[int(node_of(table[0]))], element_of(table)
+            covered, first = np.unique(element, return_index=True)
+        arguments, role = [], (SCORE_ROLES if source.heads == SCORES else ROLES).get(node.op, "")
         for k, other in enumerate(tables):
             if k == main:
                 arguments.append(source)
@@ -47,7 +53,7 @@ class PointwiseCalls(Maker):
             if (spread[element] != self._constants.plain(other)).any():
                 return None
             spread[covered] = other[first]
-            argument = self._operand(node, spread.reshape(source.shape), ROLES.get(node.op, ""))
+            argument = self._operand(node, spread.reshape(source.shape), role)
             if argument is None:
                 return None
             arguments.append(argument)
@@ -70,6 +76,9 @@ class PointwiseCalls(Maker):
                 return None
             same = table.shape[-1] > 1 and (table == table[..., :1]).all()
             return self._views.view(table[..., :1] if same else table, node.address)
+        if role == "mask":
+            heads = self._constants.plain(table)
+            return Constant(values=self._constants.values(table if (heads != heads[:1]).any() else table[0]), role=role)
         rows = table.reshape(-1, table.shape[-1])
         first = rows[(rows >= 0).argmax(0), np.arange(rows.shape[1])]
         plain = self._constants.plain
@@ -96,12 +105,7 @@ class PointwiseCalls(Maker):
             strict: Not used: there is always a value.
         """
         node = nodes[0]
-        shape = shape_of(nodes, *tables[0].shape)
-        for table in tables:  # Elements that lie in an image keep its shape.
-            sources = np.unique(node_of(table))
-            value = self._views.values[int(sources[0])] if len(sources) == 1 else None
-            if value is not None and len(value.shape) == 3 and len(table) == value.shape[0] * value.shape[1]:
-                shape = (*value.shape[:2], table.shape[1])
+        shape = self._views.shape(nodes, tables)
         arguments = [self._operand(node, table.reshape(shape), ROLES.get(node.op, "")) for table in tables]
         return self._call(node, arguments, shape)
 
@@ -130,16 +134,14 @@ class BlockCalls(Maker):
             *value.shape[:-1], -1), node.address)
 
     def _source(self, nodes, table) -> DraftValue:
+        table = self._views.merged(table)
         sources = np.unique(node_of(table[~is_constant(table)]))
         source = self._views.values[int(sources[0])]
         if len(sources) == 1 and len(source.shape) == 3:
             patches = self._patches(nodes, table, source)
             if patches is not None:
                 return patches
-        shape = shape_of(nodes, *table.shape)
-        if len(source.shape) == 3 and len(table) == source.shape[0] * source.shape[1]:
-            shape = (*source.shape[:2], table.shape[1])
-        return self._views.view(table.reshape(shape), nodes[0].address)
+        return self._views.view(table.reshape(self._views.shape(nodes, [table])), nodes[0].address)
 
     def _patches(self, nodes, table, source) -> DraftValue | None:
         """The windows of an image, one after the other, as they are quantised together."""

@@ -31,7 +31,7 @@ class ProductCalls:
         node = nodes[0]
         weights = node.weights[np.flatnonzero(live)]
         used = (self._mantissas[weights] != 0).any(0)
-        table, weights = self._distinct(table[:, used], weights[:, used])
+        table, weights = self._distinct(self._views.merged(table[:, used]), weights[:, used])
         like = self._weights.like(table, "integers" if node.settings[0] else "blocks")
         start, positions = self._weights.start(node, live, weights, like)
         fixed = is_constant(table).all(0)

@@ -6,11 +6,13 @@ from concord.spec.isa.operations import Operation
 from concord.spec.numbers.softmax import fractions, wholes
 from concord.twin.recovery.nodes.elements import RealConstants, Unrecognised, element_of, is_constant, node_of, read_by
 from concord.twin.recovery.nodes.nodes import ProgramNodes, across_of, shape_of
+from concord.twin.recovery.tensors.computed import ComputedCalls
 from concord.twin.recovery.tensors.drafts import Constant, DraftValue
+from concord.twin.recovery.tensors.heads import HeadViews
 from concord.twin.recovery.tensors.pointwise import BlockCalls, PointwiseCalls
 from concord.twin.recovery.tensors.pools import Pools, even, pool_order
 from concord.twin.recovery.tensors.products import ProductCalls
-from concord.twin.recovery.tensors.views import Views
+from concord.twin.recovery.tensors.views import reading_order
 from concord.twin.recovery.tensors.weights import FirmwareWeights, RealWeights
 
 #: Functions of single elements.
@@ -29,13 +31,14 @@ class Statements:
 
     def __init__(self, firmware: Firmware, lowered: ProgramNodes, live: dict[int, np.ndarray]):
         self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, live
-        self.views = Views(lowered.constants)
+        self.views = HeadViews(lowered.constants)
         self._where: dict[int, np.ndarray] = {}
         self._unquantized = isinstance(lowered.constants, RealConstants)
         self._points = PointwiseCalls(self.views)
         self._blocks, self._pools = BlockCalls(self.views), Pools(self.views)
         weights = (RealWeights if self._unquantized else FirmwareWeights)(firmware, self.views)
         self._products = ProductCalls(weights, self.views)
+        self._computed = ComputedCalls(self.views, firmware.config)
 
     def bind(self, node: int, value: DraftValue):
         """Let a node be a value that has its elements in the same order."""
@@ -63,6 +66,9 @@ class Statements:
             return
         if first.op in _POINTWISE:
             at = self._pointwise(nodes, live)
+        elif first.op == "matmul":
+            at = self._computed.emit(nodes, [(self.mapped(node.reads[0]), self.mapped(node.reads[1][live]))
+                                             for node in nodes])
         else:
             function = {"product": self._product, "max_pool": self._pools.emit, "blocks": self._blocks.emit,
                         "softmax": self._softmax, "largest": self._reduced, "total": self._reduced,
@@ -108,23 +114,13 @@ class Statements:
         for strict, choice in [*((True, each) for each in choices), (False, choices[0])]:
             first, where = choice
             other = order and order(self.views.values, tables[0][first])
-            chosen = self._order(rows, first) if other is None else first[other]
+            chosen = reading_order(rows, first) if other is None else first[other]
             value = function(nodes, live, [table[chosen] for table in tables], strict)
             if value is not None:
                 break
         number = np.empty(len(rows), np.int64)
         number[chosen] = np.arange(len(chosen))
         return self.views.all(value).reshape(len(chosen), -1)[number[where]]
-
-    @staticmethod
-    def _order(rows, first):
-        """The order of places: that of the elements in a column without constants, as they lie in an image."""
-        steady = ~is_constant(rows[first]).any(0)
-        moving = steady & (rows[first] != rows[first[:1]]).any(0)
-        if not moving.any():
-            return first
-        column = rows[first, moving.argmax()]
-        return first[np.argsort(column, kind="stable")]
 
     def _softmax(self, nodes, live, tables, strict) -> DraftValue:
         """The softmax of the elements of each place."""
@@ -136,7 +132,7 @@ class Statements:
 
     def _reduced(self, nodes, live, tables, strict) -> DraftValue:
         """The largest element, or the sum, of the elements of each place."""
-        source = self.views.view(tables[0].reshape(shape_of(nodes, *tables[0].shape)), nodes[0].address)
+        source = self.views.view(tables[0].reshape(self.views.shape(nodes, tables)), nodes[0].address)
         return self.views.call(nodes[0].op, [source], (*source.shape[:-1], 1), nodes[0].address)
 
     @staticmethod

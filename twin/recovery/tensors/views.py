@@ -3,8 +3,9 @@
 from itertools import permutations
 
 import numpy as np
-from concord.twin.lib.script import QuantizerCall
+from concord.twin.lib.script import ARRANGING, QuantizerCall
 from concord.twin.recovery.nodes.elements import CODES, Constants, element_of, is_constant, node_of, read_by, refs
+from concord.twin.recovery.nodes.nodes import ProgramNode, shape_of
 from concord.twin.recovery.tensors.drafts import Constant, Draft, DraftValue
 
 NUMBERS = DraftValue(shape=())  #: A value that holds numbers.
@@ -61,6 +62,8 @@ class Views:
                                  address=address)
             self.drafts.append(result.draft)
             self._made[key] = result
+            first = next(iter(result.draft.reads), NUMBERS)
+            result.heads = first.heads * (function not in ARRANGING and shape[:-1] == first.shape[:-1])
         return self._made[key]
 
     def codes(self, made: QuantizerCall, source: DraftValue, shape: tuple[int, ...], address: int) -> DraftValue:
@@ -199,6 +202,15 @@ class Views:
             values.append(value)
         return table, sources, values
 
+    def shape(self, nodes: list[ProgramNode], tables: list[np.ndarray]) -> tuple[int, ...]:
+        """Shape of a result of the size of tables [places, elements]; elements that lie in an image keep its shape."""
+        for table in tables:
+            sources = np.unique(node_of(table[~is_constant(table)]))
+            value = self.values[int(sources[0])] if len(sources) == 1 else None
+            if value is not None and len(value.shape) == 3 and len(table) == value.shape[0] * value.shape[1]:
+                return *value.shape[:2], table.shape[1]
+        return shape_of(nodes, *tables[0].shape)
+
     def started(self, table, like: DraftValue, address: int, role: str, codes: DraftValue) -> DraftValue:
         """Constants as a value.
 
@@ -217,6 +229,21 @@ class Views:
         if like.codes == "blocks":
             return self.constants.reals(table)
         return self.constants.mantissas(table).astype(np.float64) + like.zero
+
+
+def reading_order(rows: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """The order of places: that of the elements in a column without constants, as they lie in an image.
+
+    Args:
+        rows:  References [places, elements].
+        first: Indices of places that differ.
+    """
+    steady = ~is_constant(rows[first]).any(0)
+    moving = steady & (rows[first] != rows[first[:1]]).any(0)
+    if not moving.any():
+        return first
+    column = rows[first, moving.argmax()]
+    return first[np.argsort(column, kind="stable")]
 
 
 class Maker:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.firmware.firmware import Firmware
+from concord.spec.machine.config import Config
 from concord.twin.recovery.nodes.elements import Unrecognised, read_by
 from concord.twin.recovery.nodes.nodes import ProgramNode
 from concord.twin.recovery.tensors.drafts import Constant, DraftValue
@@ -123,22 +124,36 @@ class FirmwareWeights:
     def _wrap(self, made, reals) -> dict:
         """The width of the accumulator, if a sum may not fit it."""
         integer, like = made.node.settings[0], made.like
-        # The last bits of the accumulator that all products leave at 0 need no room.
-        unused = 0 if integer else self._config.alignment
-        fraction, width = 0 if integer else self._config.acc_frac - unused, self._config.sum_bits - unused
         axes = tuple(range(1, reals.ndim))
         magnitudes = np.abs(reals.astype(np.float64))
         sums = magnitudes.sum(axes)
         signed = made.start + like.zero * reals.astype(np.float64).sum(axes) if integer else made.start
-        bound = float(np.ldexp(sums * like.limit + np.abs(signed), fraction).max(initial=0))
-        inner = float(np.ldexp(sums * (like.limit + like.zero) + np.abs(made.start), fraction).max(initial=0))
-        if inner >= 2.0**_EXACT:
-            raise TooWide
-        if bound < 2.0 ** (width - 1):
-            return {}
-        if width < 2:
-            raise TooWide
-        return {"wrap": width} | ({"fraction": fraction} if fraction else {})
+        bound, inner = sums * like.limit + np.abs(signed), sums * (like.limit + like.zero) + np.abs(made.start)
+        return wrapping(self._config, float(bound.max(initial=0)), float(inner.max(initial=0)), integer=integer)
+
+
+def wrapping(config: Config, bound: float, inner: float, *, integer: bool) -> dict:
+    """The width of the accumulator as settings, if a sum may not fit it.
+
+    Args:
+        config:  The machine.
+        bound:   Largest magnitude of a sum on the machine.
+        inner:   Largest magnitude of a sum of the twin.
+        integer: Whether the product is in integer mode.
+
+    Raises:
+        TooWide: float64 does not hold the sums.
+    """
+    # The last bits of the accumulator that all products leave at 0 need no room.
+    unused = 0 if integer else config.alignment
+    fraction, width = 0 if integer else config.acc_frac - unused, config.sum_bits - unused
+    if inner * 2.0**fraction >= 2.0**_EXACT:
+        raise TooWide
+    if bound * 2.0**fraction < 2.0 ** (width - 1):
+        return {}
+    if width < 2:
+        raise TooWide
+    return {"wrap": width} | ({"fraction": fraction} if fraction else {})
 
 
 class RealWeights(FirmwareWeights):
