@@ -1,9 +1,9 @@
 """Twins of every kind of network beside golden, bit by bit: `nox -s twin_networks`.
 
 Shipped networks; recurrent networks of every cell; convolutional networks of three styles; networks of floats and of
-powers of two; the networks of MLPerf Tiny with random weights and, with `--models FOLDER`, as they are published.
-Integers and block floating point. Each firmware becomes a twin in every framework that is installed, with its hints and
-without them, and each of them runs the same samples as golden.
+powers of two; transformers; the networks of MLPerf Tiny with random weights and, with `--models FOLDER`, as they are
+published. Integers and block floating point. Each firmware becomes a twin in every framework that is installed, with
+its hints and without them, and each of them runs the same samples as golden.
 """
 
 import os
@@ -35,11 +35,13 @@ def networks(
         return
     import torch
     from concord.campaigns import twin_made_cases as made
+    from concord.campaigns.twin_attention import attention_networks
     from concord.campaigns.twin_made_cases import float_networks
 
     torch.set_num_threads(1)
     yield from made.random_networks(OUT)
     yield from float_networks(OUT)
+    yield from attention_networks(OUT)
     if models is None:
         say(f"published networks of MLPerf Tiny are {NOT_RUN}: name the folder of their files by --models FOLDER")
     else:
