@@ -50,10 +50,11 @@ class Core(wiring.Component):
         running, done, error, error_address, wait_input, wait_output, invalid_vector, invalid_matrix: Out. State for
             the control port.
         events: Out. Increment of each counter in this cycle; for an excess, its value.
+        unused: Out(1). NetQ holds words, in a core that is `watched`.
     """
 
-    def __init__(self, config: Config):
-        self.config, items = config, message_payloads.items(config)
+    def __init__(self, config: Config, *, watched: bool = False):
+        self.config, self.watched, items = config, watched, message_payloads.items(config)
         entries = {
             "entry_write": In(stream.Signature(items["entry_write"])),
             "entry_reply": Out(stream.Signature(message_payloads.entry_reply(config)))} if config.vector_rf else {}
@@ -67,7 +68,7 @@ class Core(wiring.Component):
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
             "error_address": Out(END_BITS), "wait_input": Out(1), "wait_output": Out(1),
             "invalid_vector": Out(1), "invalid_matrix": Out(1),
-            **(self._port_side(config) if config.dram_words else {}),
+            **(self._port_side(config) if config.dram_words else {}), **({"unused": Out(1)} if watched else {}),
             "events": Out(data.StructLayout({c.name.lower(): bits for c, bits in counted(config).items()})), **entries})
 
     @staticmethod
@@ -245,6 +246,8 @@ class Core(wiring.Component):
         for consumer in consumers:  # the interlock lets only one of them read at a time
             m.d.comb += [consumer.valid.eq(self.net_in.o.valid), consumer.payload.eq(self.net_in.o.payload)]
         m.d.comb += self.net_in.o.ready.eq(Cat(consumer.ready for consumer in consumers).any())
+        if self.watched:
+            m.d.comb += self.unused.eq(self.net_in.level.any())
 
         room = Signal(range(self.net_out.depth + 1), init=self.net_out.depth)
         left = self.net_out.o.valid & self.net_out.o.ready

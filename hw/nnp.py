@@ -11,6 +11,7 @@ from concord.hw.host.control import BUS, Control
 from concord.hw.host.counters import EventCounters
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_output import MessageOutput
+from concord.hw.host.watch import Watch
 from concord.hw.lib.reset_domain import reset_too
 from concord.spec.host.registers import Status
 from concord.spec.machine.config import Config
@@ -24,30 +25,37 @@ def ports(config: Config) -> dict[str, Member]:
             **outside}
 
 
+def core_ports(config: Config) -> dict[str, Member]:
+    """The wires of a machine that is a core of an accelerator: `watch` is what its driver sees besides."""
+    return {**ports(config), "watch": Out(Watch)}
+
+
 class NNP(wiring.Component):
     """A block floating point neural network processor.
 
     Args:
         config: The machine. Its dimensions are powers of two.
+        watched: The machine is a core of an accelerator, whose driver watches it.
 
     Members:
         s_axis_*: AXI4-Stream, messages from the host.
         m_axis_*: AXI4-Stream, messages to the host.
         s_axil_*: AXI4-Lite, the registers of `spec.host.registers`.
         m_axi_*: AXI4, the memory outside the chip, on machines with Dram.
+        watch: Out(`hw.host.watch.Watch`), with `watched`.
 
     Raises:
         ValueError: hardware is not generated for such a machine.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, *, watched: bool = False):
         config.require_hardware()
-        self.config = config
-        super().__init__(ports(config))
+        self.config, self.watched = config, watched
+        super().__init__(core_ports(config) if watched else ports(config))
 
     def elaborate(self, platform):
         m = Module()
-        config, control, core = self.config, Control(self.config), Core(self.config)
+        config, control, core = self.config, Control(self.config), Core(self.config, watched=self.watched)
         m.submodules.control = control
         m.submodules.message_input = inward = MessageInput(config)
         m.submodules.message_output = outward = MessageOutput(config)
@@ -92,6 +100,11 @@ class NNP(wiring.Component):
                      counters.clear.eq(control.clear), counters.add.eq(core.events)]
         wiring.connect(m, control.counter, counters.counter)
         m.d.comb += control.count.eq(counters.count)
+        if self.watched:
+            lands = inward.busy | ~core.settled | busy if config.dram_words else inward.busy
+            m.d.comb += self.watch.eq(Cat(
+                core.running | starting, refused, core.wait_input, core.unused, outward.busy, lands, core.error,
+                core.error_address))
         return m
 
     def _outside(self, m, core, control):

@@ -42,15 +42,16 @@ def accelerator(config: Config) -> Accelerator:
 
 #: Arguments of units that take less than the configuration, or more.
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
-    **dict.fromkeys(("exponential", "loop_stack", "range_walker"), lambda _: ()),
+    **dict.fromkeys(("core_port", "exponential", "loop_stack", "range_walker"), lambda _: ()),
     **dict.fromkeys(("adder", "multiplier"), lambda config: (config.mfu_registers,)),
     "activation": lambda config: (config.more_functions, config.mfu_registers),
     "arbiter": lambda config: (config.dram_bus or 16, 1 + CORES + CORES * bool(config.dram_words)),
     "beat_sequencer": lambda config: (config, config.mvmq_words),
     "binary16_rounder": lambda config: (config.sum_bits,),
     "block_queue": lambda config: (8 * config.dram_bus, 512),
-    **dict.fromkeys(("command_check", "command_processor", "processor_registers"),
+    **dict.fromkeys(("accelerator", "command_check", "command_processor", "processor_registers"),
                     lambda config: (accelerator(config),)),
+    **dict.fromkeys(("answer_writer", "driver", "message_reader"), lambda config: (config, config.dram_bus or 16)),
     "counters": lambda config: (counted(config),),
     "crc": lambda config: (8 * config.message_bytes,),
     "dequantizer": lambda config: (config.activations, config.mfu_lanes),

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
-from concord.hw.dram.axi import ADDRESS, EDGE, burst, failed, read_beat
+from concord.hw.dram.axi import ADDRESS, EDGE, BusWords, burst, failed, read_beat
 from concord.hw.dram.block_queue import BlockQueue
 from concord.hw.lib.outside import WORDS, Failure, Range
 from concord.hw.lib.payloads import word
@@ -17,12 +17,12 @@ LONGEST = 64  #: Most beats of a burst.
 BURSTS = 32  #: Bursts under way.
 
 
-def words_of_beat(config: Config) -> int:
+def words_of_beat(config: Config | BusWords) -> int:
     """Number of words of a beat; 1 where a word has several beats."""
     return max(1, config.dram_bus // (2 * config.mfu_lanes))
 
 
-def group(config: Config) -> data.StructLayout:
+def group(config: Config | BusWords) -> data.StructLayout:
     """The first `count` of `words`, one at least; what stands in the others means nothing."""
     count = words_of_beat(config)
     return data.StructLayout({"words": data.ArrayLayout(word(config), count), "count": range(count + 1), "last": 1})
@@ -44,7 +44,7 @@ class BurstReader(wiring.Component):
     has too few beats, zeros take their place; beats beyond the end are dropped.
 
     Args:
-        config: The machine.
+        config: The machine, or the words that are moved and the bus.
         groups: The output has all words of a beat at once.
 
     Members:
@@ -62,7 +62,7 @@ class BurstReader(wiring.Component):
         each burst 3, in which earlier ones go on.
     """
 
-    def __init__(self, config: Config, groups: bool = False):
+    def __init__(self, config: Config | BusWords, groups: bool = False):
         self.config, self.bus, self.size, self.groups = config, config.dram_bus, 2 * config.mfu_lanes, groups
         super().__init__({
             "base": In(ADDRESS), "range": In(stream.Signature(Range)), "ar": Out(stream.Signature(burst())),

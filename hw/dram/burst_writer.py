@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
-from concord.hw.dram.axi import ADDRESS, EDGE, Answer, burst, failed, write_beat
+from concord.hw.dram.axi import ADDRESS, EDGE, Answer, BusWords, burst, failed, write_beat
 from concord.hw.dram.block_queue import BlockQueue
 from concord.hw.dram.burst_reader import BURSTS, LONGEST
 from concord.hw.lib.outside import WORDS, Failure, Range
@@ -34,7 +34,7 @@ class BurstWriter(wiring.Component):
     a multiple of the greatest length of a burst, or with its range.
 
     Args:
-        config: The machine.
+        config: The machine, or the words that are moved and the bus.
 
     Members:
         base: In(32). Address in bytes of word 0, a multiple of 4096; it changes only while idle.
@@ -55,7 +55,7 @@ class BurstWriter(wiring.Component):
         earlier ones go on. `done` and `error` come one cycle after the response.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config | BusWords):
         self.config, self.bus, self.size = config, config.dram_bus, 2 * config.mfu_lanes
         super().__init__({
             "base": In(ADDRESS), "range": In(stream.Signature(Range)), "i": In(stream.Signature(word(config))),
