@@ -89,11 +89,11 @@ public:
     // Number of bursts whose response has not ended.
     uint64_t owed() const { return reads[0].size() + reads[1].size() + writes.size() + answers.size(); }
 
-    // Whether it owes a response that will come.
-    bool busy() const {
+    // Whether it will take what the port offers, or owes a response that will come: not behind one that does not.
+    template <class Top> bool busy(const Top& top) const {
+        if (stall < 65536 && (top.m_axi_arvalid || top.m_axi_awvalid || top.m_axi_wvalid)) return true;
         for (auto* queue : {&reads[0], &reads[1], &answers})
-            for (const Burst& burst : *queue)
-                if (burst.fault != Fault::SILENT) return true;
+            if (!queue->empty() && queue->front().fault != Fault::SILENT) return true;
         return false;
     }
 

@@ -148,7 +148,7 @@ struct Machine : Stage {
         bool moves = took || came;
 #ifdef DRAM
         if (!resetting) dram.watch(*top);
-        moves |= dram.busy();
+        moves |= dram.busy(*top);
 #endif
         quiet = moves ? 0 : quiet + 1;
         top->clk = 1;
