@@ -52,14 +52,14 @@ def record(net: TensorNetwork) -> dict[str, list[int]]:
 
 
 def train_watched(name: str, seed: int) -> tuple[str, dict[str, list[int]], int]:
-    """Train a network for STEPS steps: its name, exponents by tensor, and changes of parameters' exponents."""
+    """Train a network for an epoch of STEPS steps: name, exponents by tensor, and changes of parameters' exponents."""
     reproducible(seed)
     layers, size = NETWORKS[name]
     net = network(layers, UpdateRule.LAZY, RATES, seed=seed)
-    samples = data.fashion_mnist()
+    samples = data.fashion_mnist().first(STEPS * size)
     x = inputs(tensor_fit.images(samples))
-    found, order = record(net), batches(len(samples.labels), size, torch.Generator().manual_seed(seed))
-    for index in order[:STEPS]:
+    found = record(net)
+    for index in batches(len(samples.labels), size, torch.Generator().manual_seed(seed)):
         net.step(batch(x, index), samples.labels[index.numpy()])
         for part, kept in net.parameters.items():
             found[f"momentum {part}"].append(kept.momentum.lsb)
