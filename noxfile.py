@@ -28,6 +28,9 @@ PROGRAMS = {
     "accelerator_lists": (
         "campaigns.accelerator_lists",
         "Random lists of commands for one to four cores, golden beside the gates; `--lists`, `--races`, `--refusals`."),
+    "accelerator_streams": (
+        "campaigns.accelerator_streams",
+        "Inputs longer than NetQ through four cores, random stalls: all end, and no core rests; `--seeds`."),
     "nightly": (
         "campaigns.random_regression",
         "Random programs on the Verilated machine, as many as `--programs` asks for."),
@@ -66,6 +69,9 @@ PROGRAMS = {
     "bench_attention": (
         "benchmarks.bench_attention",
         "Transformers from PyTorch to RTL: accuracy, differing bits, cycles; `--network`, `--no-rtl`."),
+    "bench_accelerator": (
+        "benchmarks.bench_accelerator",
+        "Several cores before one memory: images a second beside one core's; `--cores`, `--model`."),
     "bench_dram": (
         "benchmarks.bench_dram",
         "Memory outside the chip: bytes a cycle, overlap, networks; `--stream`, `--overlap`, `--model`, `--sdram`."),

@@ -88,7 +88,7 @@ public:
         }
         if (top.m_axi_awvalid && top.m_axi_awready) {
             burst(top.m_axi_awaddr, top.m_axi_awlen + 1u, top.m_axi_awsize, top.m_axi_awburst);
-            require(top.m_axi_awid == 0, WRITE_ID);
+            require(top.m_axi_awid % 2 == 0, WRITE_ID);  // Above is the number of a manager.
             writes++;
         }
         if (top.m_axi_wvalid && top.m_axi_wready && !owed.empty()) {

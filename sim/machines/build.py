@@ -78,8 +78,9 @@ def named_signals(text: str) -> str:
     return text.replace("\\$", "\\_$")
 
 
-def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: str = OPTIMISE) -> None:
-    """Verilate `sources` in `where` with prefix Vtop and make `target`.
+def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: str = OPTIMISE,
+             prefix: str = "Vtop") -> None:
+    """Verilate `sources` in `where` with a prefix and make `target`.
 
     Verilator's run-time library and its headers are most of a small build; they are compiled once for each set of
     `flags`.
@@ -89,15 +90,16 @@ def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: 
     parts = ["verilated", *["verilated_dpi", "verilated_vpi"] * ("--vpi" in flags)]
     key = shlex.join([*FLAGS, *flags, *options, *parts])
     runtime = cached("runtime", key, lambda shared: _make_runtime(shared, flags, options, parts))
-    command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", "Vtop", *sources], where)
+    command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", prefix, *sources], where)
     for made in runtime.glob("verilated*.o"):
         shutil.copy(made, where)  # it is newer than its source, so that make leaves it
-    if "VM_PARALLEL_BUILDS = 0" in (where / "Vtop_classes.mk").read_text():  # a large build precompiles its own headers
+    parallel = "VM_PARALLEL_BUILDS = 0" not in (where / f"{prefix}_classes.mk").read_text()
+    if not parallel:  # a large build precompiles its own headers
         headers = cached("headers", key, lambda shared: _make_headers(shared, flags, options, parts))
         for made in HEADERS, f"{HEADERS}.gch":
             (where / made).symlink_to(headers / made)
         options[0] += f" -include {HEADERS}"
-    command(["make", "-j2", "-f", "Vtop.mk", *options, target], where)
+    command(["make", "-j2", "-f", f"{prefix}.mk", *options, target], where)
 
 
 def _verilate_nothing(where: Path, flags: list) -> None:
@@ -157,12 +159,50 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False,
     return cached(name, text + shlex.join(parts), make)
 
 
-def _link_library(where: Path, shim: Path, defines: list[str], name: str) -> None:
-    """Compile `shim`, and link it with the objects of a build to a shared library."""
+def _link_library(where: Path, shim: Path, defines: list[str], name: str, models: Sequence[Path] = ()) -> None:
+    """Compile `shim`, and link it with the objects of a build to a shared library.
+
+    The objects are those of `models`, from `model`, or else of the build in `where`.
+    """
     include = PACKAGES / "verilator" / "include"
     options = [*SHARED.split(), *OPTIMISE.split(), "-std=gnu++17", "-shared", "-Wl,-Bsymbolic"]
-    parts = [shim, "Vtop__ALL.a", *where.glob("verilated*.o"), "-lpthread"]
-    command(["g++", *options, *defines, "-I.", f"-I{include}", f"-I{include}/vltstd", *parts, "-o", name], where)
+    folders = list(models) or [where]
+    objects = [each for folder in folders for each in sorted(folder.glob("*__ALL.a"))]
+    parts = [shim, *objects, *sorted(folders[0].glob("verilated*.o")), "-lpthread"]
+    paths = [f"-I{path}" for path in (where, *folders, include, include / "vltstd")]
+    command(["g++", *options, *defines, *paths, *parts, "-o", name], where)
+
+
+def model(text: str, name: str, prefix: str, *, waves: bool = False) -> Path:
+    """Verilate Verilog `text` with top module `name` for a shared library of several models: `link_models` makes it.
+
+    Returns:
+        The folder that holds the headers of the class `prefix`, and its objects.
+    """
+    text = named_signals(text) if waves else text
+    flags = ["--top-module", name, *["--trace-vcd"] * waves, "-CFLAGS", SHARED]
+
+    def make(where: Path) -> None:
+        (where / f"{name}.v").write_text(lean(text))
+        verilate(where, [f"{name}.v"], flags, target=f"{prefix}__ALL.a", prefix=prefix)
+        keep_only(where, {path.name for suffix in ("h", "a", "o") for path in where.glob(f"*.{suffix}")
+                          if suffix != "o" or path.name.startswith("verilated")})
+
+    return cached(prefix, text + shlex.join([*FLAGS, OPTIMISE, *flags]), make)
+
+
+def link_models(models: Sequence[Path], shim: Path, files: Mapping[str, str], *, waves: bool = False,
+                defines: Sequence[str] = ()) -> Path:
+    """A shared library of `shim`, of the objects of models, and of generated `files` that it includes."""
+    def make(where: Path) -> None:
+        for name, text in files.items():
+            (where / name).write_text(text)
+        _link_library(where, shim, [*defines, f"-DVM_TRACE={int(waves)}"], "models.so", models)
+
+    sources = [shim, *sorted(shim.parent.glob("*.h"))]
+    parts = [*SHARED.split(), OPTIMISE, *defines, *map(str, models), *files.values(),
+             *(source.read_text() for source in sources)]
+    return cached("models", shlex.join(parts), make) / "models.so"
 
 
 def simulate(built: Path, name: str, testbench: str, *, seed: int = 1, waves: bool = False,

@@ -1,6 +1,7 @@
 // The memory outside the chip, at the machine's AXI4 port, with a latency and stalls, and a monitor of the protocol.
-// DRAM is the width of the data bus in bytes. A read takes its bytes when they leave, a write puts them in when it is
-// answered: a machine that orders accesses to the same bytes too late gets wrong ones.
+// DRAM is the width of the data bus in bytes, and IDS the number of IDs, 2 for each manager. A read takes its bytes when
+// they leave, a write puts them in when it is answered: a machine that orders accesses to the same bytes too late gets
+// wrong ones.
 
 #pragma once
 
@@ -12,9 +13,13 @@
 
 #include "axi_monitor.h"
 
+#ifndef IDS
+#define IDS 2
+#endif
+
 enum class Fault : uint32_t { NONE, SLVERR, DECERR, EARLY, LATE, SILENT };  // sim.machines.library
 
-enum class Access : uint32_t { WORDS, TILES, WRITE, ANY };  // Reads by their ID.
+enum class Access : uint32_t { WORDS, TILES, WRITE, ANY };  // Reads by the low bit of their ID.
 
 class Dram {
     struct Burst {
@@ -26,7 +31,7 @@ class Dram {
     };
 
     std::unordered_map<uint32_t, std::vector<uint8_t>> pages;
-    std::deque<Burst> reads[2], writes, answers;  // Reads by their ID.
+    std::deque<Burst> reads[IDS], writes, answers;  // Reads by their ID.
     uint64_t now = 0, state = 1;
     bool r_valid = false, b_valid = false;
     uint32_t r_id = 0;
@@ -81,20 +86,28 @@ public:
     }
 
     void forget_silence() {  // A response that never comes: what the memory answers after a reset.
-        for (auto* queue : {&reads[0], &reads[1], &answers, &writes})
-            for (Burst& burst : *queue)
+        auto forget = [](std::deque<Burst>& queue) {
+            for (Burst& burst : queue)
                 if (burst.fault == Fault::SILENT) burst.fault = Fault::NONE;
+        };
+        for (auto& queue : reads) forget(queue);
+        forget(answers), forget(writes);
     }
 
     // Number of bursts whose response has not ended.
-    uint64_t owed() const { return reads[0].size() + reads[1].size() + writes.size() + answers.size(); }
+    uint64_t owed() const {
+        uint64_t sum = writes.size() + answers.size();
+        for (auto& queue : reads) sum += queue.size();
+        return sum;
+    }
 
     // Whether it will take what the port offers, or owes a response that will come: not behind one that does not.
     template <class Top> bool busy(const Top& top) const {
         if (stall < 65536 && (top.m_axi_arvalid || top.m_axi_awvalid || top.m_axi_wvalid)) return true;
-        for (auto* queue : {&reads[0], &reads[1], &answers})
-            if (!queue->empty() && queue->front().fault != Fault::SILENT) return true;
-        return false;
+        auto comes = [](const std::deque<Burst>& queue) {
+            return !queue.empty() && queue.front().fault != Fault::SILENT;
+        };
+        return comes(answers) || std::any_of(std::begin(reads), std::end(reads), comes);
     }
 
     // Drive the inputs of the port for the present cycle.
@@ -152,9 +165,9 @@ public:
             b_valid = false;
         }
         if (top.m_axi_arvalid && top.m_axi_arready) {
-            uint32_t id = top.m_axi_arid & 1, beats = top.m_axi_arlen + 1u;
-            reads[id].push_back({top.m_axi_araddr, id, beats, now + latency,
-                                 fault_of(top.m_axi_araddr, beats, Access(id))});
+            uint32_t id = top.m_axi_arid, beats = top.m_axi_arlen + 1u;
+            reads[id % IDS].push_back({top.m_axi_araddr, id, beats, now + latency,
+                                       fault_of(top.m_axi_araddr, beats, Access(id & 1))});
         }
         if (top.m_axi_wvalid && top.m_axi_wready) {
             Burst& burst = writes.front();
@@ -175,11 +188,20 @@ public:
     }
 
 private:
+    // The ID of the burst under way, or else of the oldest one where there are several managers.
+    uint32_t present() const {
+        uint32_t id = r_id;
+        if (IDS == 2 || mixed || (!reads[id].empty() && reads[id].front().moved)) return id;
+        for (uint32_t k = 0; k < IDS; k++)
+            if (!reads[k].empty() && (reads[id].empty() || reads[k].front().due < reads[id].front().due)) id = k;
+        return id;
+    }
+
     // Find the next beat to read, of the burst under way or of one whose time has come.
     void choose() {
-        for (uint32_t k = 0; k < 2; k++) {
-            uint32_t id = mixed && roll(32768) ? 1 - r_id : r_id;
-            if (k) id = 1 - r_id;
+        r_id = present();
+        for (uint32_t k = 0; k < IDS; k++) {
+            uint32_t id = (mixed && roll(32768)) || k ? (r_id + (k ? k : 1)) % IDS : r_id;
             bool inside = !reads[r_id].empty() && reads[r_id].front().moved;
             if (inside && !mixed) id = r_id;
             if (reads[id].empty() || reads[id].front().due > now || reads[id].front().fault == Fault::SILENT) continue;

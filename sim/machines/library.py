@@ -33,7 +33,7 @@ _OF_DRAM = {  # Those of machines with Dram.
     "dram": (None, (_LONG, _WORD, _WORD, _WORD)), "dram_fault": (None, (_LONG, _WORD, _WORD)),
     "dram_answer": (None, ()), "dram_bytes": (_LONG, (_WORD,)), "dram_bursts": (_LONG, (_WORD,)),
     "dram_failed": (None, (_POINTER,)), "dram_owed": (_LONG, ()), "dram_rule": (ctypes.c_char_p, ())}
-_FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
+FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
            "an assertion of the hardware failed", "the port of Dram broke a rule of AXI4")
 #: Hash of the Python sources of hardware, taken when they are imported: what a process makes after somebody has edited
 #: them is still Verilog of the sources that it began with.
@@ -166,8 +166,8 @@ class Library:
     def _check(self) -> None:
         faults = self._call("faults")
         if faults:
-            texts = [text for bit, text in enumerate(_FAULTS) if faults >> bit & 1]
-            if texts[-1] == _FAULTS[-1]:
+            texts = [text for bit, text in enumerate(FAULTS) if faults >> bit & 1]
+            if texts[-1] == FAULTS[-1]:
                 texts[-1] += f": {self._call('dram_rule').decode()}"
             raise AssertionError("; ".join(texts))
 

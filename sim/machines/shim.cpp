@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "control_port.h"
 #ifdef DRAM
 #include "dram.h"
 #endif
@@ -58,7 +59,8 @@ struct Machine : Stage {
     std::deque<std::vector<uint8_t>> output;  // The last one is still coming in.
     std::vector<uint8_t> held;                // A beat that was offered and not taken, with its TLAST.
     uint64_t trace_from = 0;                  // Cycle at which the waveform begins.
-    uint64_t cycles = 0, quiet = 0, overruns = 0;
+    uint64_t cycles = 0, quiet = 0;
+    ControlPort port;
     Dice dice{1};
 #ifdef DRAM
     Dram dram;
@@ -182,49 +184,10 @@ struct Machine : Stage {
         if (bytes[BEAT]) output.emplace_back();
     }
 
-    uint32_t read(uint32_t address) {
-        top->s_axil_araddr = address;
-        top->s_axil_arvalid = 1;
-        top->s_axil_rready = 1;
-        for (int k = 0; k < 1000; k++) {
-            bool taken = settle() && top->s_axil_arvalid && top->s_axil_arready;
-            bool answered = top->s_axil_rvalid;
-            uint32_t value = top->s_axil_rdata;
-            cycle();
-            if (taken) top->s_axil_arvalid = 0;
-            if (answered) {
-                top->s_axil_rready = 0;
-                return value;
-            }
-        }
-        overruns++;
-        return 0;
-    }
-
-    void write(uint32_t address, uint32_t value) {
-        top->s_axil_awaddr = address;
-        top->s_axil_wdata = value;
-        top->s_axil_wstrb = 15;
-        top->s_axil_awvalid = top->s_axil_wvalid = top->s_axil_bready = 1;
-        for (int k = 0; k < 1000; k++) {
-            settle();
-            bool address_taken = top->s_axil_awready, data_taken = top->s_axil_wready, answered = top->s_axil_bvalid;
-            cycle();
-            if (address_taken) top->s_axil_awvalid = 0;
-            if (data_taken) top->s_axil_wvalid = 0;
-            if (answered) {
-                top->s_axil_bready = 0;
-                return;
-            }
-        }
-        overruns++;
-    }
-
     // Outputs of the control port after a change of its inputs.
-    bool settle() {
+    void settle() {
         top->clk = 0;
         top->eval();
-        return true;
     }
 };
 
@@ -284,9 +247,9 @@ void nnp_receive(Machine* machine, uint8_t* bytes) {
 // Bytes of a message that has not ended.
 uint64_t nnp_partial(Machine* machine) { return machine->output.back().size(); }
 
-uint32_t nnp_read(Machine* machine, uint32_t address) { return machine->read(address); }
+uint32_t nnp_read(Machine* machine, uint32_t address) { return machine->port.read(*machine, address); }
 
-void nnp_write(Machine* machine, uint32_t address, uint32_t value) { machine->write(address, value); }
+void nnp_write(Machine* machine, uint32_t address, uint32_t value) { machine->port.write(*machine, address, value); }
 
 void nnp_step(Machine* machine, uint64_t cycles) {
     while (cycles--) machine->cycle();
@@ -308,7 +271,7 @@ uint32_t nnp_run(Machine* machine, uint64_t most) {
     constexpr uint32_t status = 4, running = 1, wait_input = 4;  // spec.registers
     machine->quiet = 0;
     for (uint64_t end = machine->cycles + most;;) {
-        uint32_t got = machine->read(status);
+        uint32_t got = machine->port.read(*machine, status);
         bool starved = got & wait_input && machine->input.empty() && machine->quiet > 256;
         if (!(got & running) || starved || machine->cycles >= end) return got;
         nnp_step(machine, 8);
@@ -331,7 +294,7 @@ int nnp_faults(Machine* machine) {
 #ifdef DRAM
     violated = machine->dram.monitor.violations() > 0;
 #endif
-    return machine->broken + 2 * (machine->overruns > 0) + 4 * machine->context.gotError() + 8 * violated;
+    return machine->broken + 2 * (machine->port.overruns > 0) + 4 * machine->context.gotError() + 8 * violated;
 }
 
 #ifdef DRAM
