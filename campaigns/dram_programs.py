@@ -31,12 +31,15 @@ MACHINES: dict[str, Config] = {name: replace(preset(name), dram_words=words, dra
 MEMORIES = (Memory(latency=1, stall=0.3, mixed=True), Memory(latency=40), Memory(latency=400, stall=0.1))
 CHUNK = 25  #: Programs that one process runs.
 FAULTY = 5  #: One program in FAULTY stops with an error.
+TILES = (0, 2)  #: Of FAULTY programs, those with loops that make tiles of vectors.
 
 
 def case(name: str, seed: int, number: int) -> Case:
     """A random program."""
     rng = np.random.default_rng([seed, number])
-    return (random_illegal if number % FAULTY == FAULTY - 1 else random_program)(MACHINES[name], rng)
+    if number % FAULTY == FAULTY - 1:
+        return random_illegal(MACHINES[name], rng)
+    return random_program(MACHINES[name], rng, tiles=number % FAULTY in TILES)
 
 
 def hazards(name: str, seed: int, numbers: Iterable[int]) -> Counter[tuple[str, str, str]]:

@@ -31,7 +31,7 @@ class DramChains:
     def kinds(self) -> dict[Callable[[], list[int]], int]:
         """Functions that make the words of a chain, with their weights."""
         entries = bool(self.config.vector_rf)
-        return {self._words: 3, self._load: 3, self._build: 4, self._multiply: 3 * bool(self._built),
+        return {self._words: 3, self.load: 3, self.build: 4, self.multiply: 3 * bool(self._built),
                 self._entries_in: 2 * entries, self._entries_out: 2 * entries, self._biases: 1}
 
     def _words(self) -> list[int]:
@@ -42,7 +42,7 @@ class DramChains:
         operations = [] if copies else generator.operations(shape)
         return generator.whole(shape, [source], operations, entries=1 if copies else 3)
 
-    def _load(self) -> list[int]:
+    def load(self) -> list[int]:
         """Packed tiles, one in each iteration."""
         config, rng = self.config, self.rng
         shape = self.place.shape(1)
@@ -57,7 +57,7 @@ class DramChains:
             Instruction(op=Op.M_RD, mem=Mem.DRAM, a=address, inc=inc),
             Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=integer, diagonal=diagonal)])
 
-    def _build(self) -> list[int]:
+    def build(self) -> list[int]:
         """Tiles of vectors: whole ones or less, in memories that other chains read and write."""
         config, rng, size = self.config, self.rng, self.config.vector_words
         vectors = config.native_dim if rng.random() < 0.5 else int(rng.integers(1, config.native_dim + 1))
@@ -79,7 +79,7 @@ class DramChains:
             Instruction(op=Op.M_RD, mem=mem, a=address, inc=inc),
             Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=integer, transposed=transposed)])
 
-    def _multiply(self) -> list[int]:
+    def multiply(self) -> list[int]:
         """A product of the last tile that was made of vectors."""
         size, product = self.config.vector_words, self._built
         shape = changed(self.place.shape(size, size), columns=1)

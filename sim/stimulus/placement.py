@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from concord.sim.stimulus.dram_region import DramRegion
 from concord.spec.isa.chain import Chain, Registers
-from concord.spec.isa.instructions import BASES, REGISTER_BITS, SPECS, Instruction, Op
+from concord.spec.isa.instructions import BASES, REGISTER_BITS, SPECS, Instruction, Op, decode, increment_fields
 from concord.spec.isa.memories import QUEUES, Mem, depth, present
 from concord.spec.machine.config import Config
 
@@ -109,6 +109,13 @@ class Placement:
             return replace(instruction, inc=inc, a=self.outside.address(length, avoid=avoid))
         return replace(instruction, inc=inc, a=self._address(size - length, length, step, avoid))
 
+    def steps(self, instructions: list[Instruction]) -> list[Instruction]:
+        """Instructions that move the base registers of these by a tile, or by native vectors."""
+        size, rng = self.config.vector_words, self.rng
+        moves = {i.base: 1 if i.op == Op.M_WR else size * int(rng.choice((1, 1, 2, -1))) for i in instructions[::-1]}
+        return [Instruction(op=Op.S_ADD, mem=BASES[base - 1], **increment_fields(step))
+                for base, step in moves.items()]
+
     def _length(self, shape, instruction, follower):
         """Number of words or entries from the first to the last that an instruction uses."""
         if instruction.op == Op.V_RD:
@@ -127,6 +134,11 @@ class Placement:
         if rng.random() < 0.08:
             return room * step
         return step * int(rng.integers((min(room, _HOT // step) if rng.random() < 0.7 else room) + 1))
+
+
+def based(words: list[int]) -> list[Instruction]:
+    """The loads of tiles and reads of their vectors, among instruction words, that name base registers."""
+    return [i for i in map(decode, words) if i.op in (Op.M_RD, Op.M_WR) and i.base]
 
 
 def movement(rng: np.random.Generator) -> Instruction:

@@ -1,11 +1,12 @@
 """Generates random legal programs, one chain or loop at a time."""
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
 from concord.sim.stimulus.dram_chains import DramChains
-from concord.sim.stimulus.placement import Placement, changed, movement, with_base
+from concord.sim.stimulus.placement import Placement, based, changed, movement, with_base
 from concord.spec.isa.chain import Registers
 from concord.spec.isa.check import Sequencer, WalkState
 from concord.spec.isa.instructions import LOOP_DEPTH, REGISTER_BITS, STAGES, Instruction, Op, Reg, encode, specs
@@ -82,13 +83,33 @@ class ProgramGenerator:
             self._checked, self._before = walked.at(len(program)), moved
         return True
 
-    def _loop(self):
+    def extend_with_tiles(self):
+        """Try to append a loop that makes tiles of vectors where base registers say, and loads and multiplies others.
+
+        The machine has Dram.
+        """
+        chains = self._outside
+
+        def body():
+            words = next((words for words in (chains.build() for _ in range(4)) if based(words)), [])
+            self._append(words)
+            self._append([encode(move) for move in self.place.steps(based(words))])
+            for make in self.rng.permutation([chains.load, chains.multiply, self._product])[:2]:
+                self._append(make())
+
+        if self._open < LOOP_DEPTH and not self.state().held:
+            self._loop(body)
+
+    def _extend_often(self):
+        for _ in range(int(self.rng.integers(1, 5))):
+            self.extend()
+
+    def _loop(self, fill: Callable[[], None] | None = None):
         before = self.program
         self._open += 1
         if self._append([encode(Instruction(op=Op.LOOP, a=int(self.rng.integers(1, 5))))]):
             body = self.program
-            for _ in range(int(self.rng.integers(1, 5))):
-                self.extend()
+            (fill or self._extend_often)()
             empty = self.program is body
             self._open -= 1
             if empty or not self._append([encode(Instruction(op=Op.END_LOOP))]):

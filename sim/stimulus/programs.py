@@ -102,16 +102,19 @@ def taken(config: Config, program: tuple[int, ...], modes: tuple[bool, ...]) -> 
 
 
 def random_program(config: Config, rng: np.random.Generator, *, length: int | None = None,
-                   budget: int = BUDGET) -> Case:
+                   budget: int = BUDGET, tiles: bool = False) -> Case:
     """A random legal program.
 
     Args:
         length: Number of attempts to append a chain or loop; random if left out.
         budget: Largest number of words that the chains of the program move.
+        tiles:  Whether one part in four is a loop that makes tiles of vectors, on a machine with Dram.
     """
     modes = random_values.modes(config, rng)
     generator = ProgramGenerator(config, rng, modes, budget)
     for _ in range(int(rng.integers(3, 30)) if length is None else length):
+        if tiles and rng.random() < 0.25:
+            generator.extend_with_tiles()
         generator.extend()
     return _case(config, rng, modes, generator.end(), generator.place.outside)
 
