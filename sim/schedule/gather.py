@@ -20,6 +20,10 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "step.eq(~from_entries | last_part)", "new": "step.eq(1)"},
     {"old": "(self.room | ~now[\"first\"])", "new": "self.room"},
     {"file": "hw/lib/lookahead.py", "old": "reads & ~(older - writer.ticket)[TICKET - 1]", "new": "reads"},
+    {"file": "hw/lib/lookahead.py", "old": "(address >= writer.lo)", "new": "(address > writer.lo)"},
+    {"file": "hw/lib/lookahead.py", "old": "self._first[k].eq(left.all())", "new": "self._first[k].eq(0)"},
+    {"file": "hw/lib/lookahead.py", "old": "left[-1] & ~left.all()", "new": "0"},
+    {"file": "hw/lib/lookahead.py", "old": "(here & self._later).any() |", "new": ""},
 )
 
 LATE = 2  #: Most cycles for which the present pixel waits while it may be read.

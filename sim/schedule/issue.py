@@ -22,6 +22,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "- due[k] - 1)", "new": "- due[k] - 2)"},
     {"old": "| no_room |", "new": "|"},
     {"old": "done[\"product\"] = self.product", "new": "pass"},
+    {"file": "hw/lib/lookahead.py", "old": "Mux(ahead.begins, access.lo, following)", "new": "following"},
 )
 
 LATENCY, DUE = timing.mfu_pipeline(CONFIG), timing.operands_due(CONFIG)

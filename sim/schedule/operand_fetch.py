@@ -11,6 +11,12 @@ from concord.sim.stimulus.chains import fields, pipelines, random_chains
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "self.mfu.iteration >= iteration", "new": "self.mfu.iteration + 1 >= iteration"},
+    {"file": "hw/lib/lookahead.py", "old": "chosen = Mux(known, Value.cast(coming), Value.cast(present))",
+     "new": "chosen = Value.cast(present)"},
+    {"file": "hw/lib/lookahead.py", "old": "(address < dependency.hi)", "new": "(address + 1 < dependency.hi)"},
+    {"file": "hw/lib/lookahead.py", "old": "Mux(self.last, self._single, self.number == self._limit)",
+     "new": "self.number == self._limit"},
+    {"file": "hw/lib/lookahead.py", "old": "self.m.If(self.advance & self.begins)", "new": "self.m.If(self.advance)"},
 )
 
 JOB, OPERAND = Packer(fetch_job(CONFIG)), Packer(operand_word(CONFIG.mfu_lanes))
