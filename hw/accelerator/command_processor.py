@@ -5,7 +5,7 @@ from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out, Signature
 from concord.hw.accelerator.command_check import CommandCheck
 from concord.hw.accelerator.first_error import FirstError
-from concord.hw.accelerator.memory_mover import MemoryMover, Task
+from concord.hw.accelerator.memory_mover import MemoryMover, MoverTask
 from concord.hw.accelerator.orders import Order, driver_side
 from concord.hw.accelerator.processor_registers import ProcessorRegisters
 from concord.hw.dram.axi import wires
@@ -121,7 +121,8 @@ class CommandProcessor(wiring.Component):
         kind, done, fault = command.kind, Signal(), Signal.like(self.check.error)
         signals = kind == CommandKind.SIGNAL
         job, own = mover.job, self.errors.ended[self.cores]
-        m.d.comb += [own.p.index.eq(self.head), own.p.error.eq(fault)]
+        fails = (state == State.FAIL) & (fault != CommandError.NONE)
+        m.d.comb += Value.cast(own).eq(Cat(fails, fault, self.head))  # `valid`, `error`, `index`
         for number, queue in enumerate(queues):
             m.d.comb += [queue.p[name].eq(command[name]) for name in Order.members if name != "index"]
             m.d.comb += [queue.p.index.eq(self.head), queue.valid.eq((state == State.GIVE) & (command.core == number))]
@@ -129,7 +130,7 @@ class CommandProcessor(wiring.Component):
         m.d.comb += [job.p.count.eq(command.count), job.p.second.eq(Mux(signals, command.first, command.second))]
         with m.Switch(state):
             with m.Case(State.IDLE):
-                m.d.comb += [job.p.task.eq(Task.FETCH), job.p.first.eq(self._address()),
+                m.d.comb += [job.p.task.eq(MoverTask.FETCH), job.p.first.eq(self._address()),
                              job.valid.eq((self.head != self.registers.tail) & ~failed & self.settled)]
                 with m.If(job.valid & job.ready):
                     m.d.sync += state.eq(State.FETCH)
@@ -145,7 +146,7 @@ class CommandProcessor(wiring.Component):
             with m.Case(State.WAIT):
                 m.d.comb += done.eq(~(command.value[:self.cores] & self.busy).any())
             with m.Case(State.BEGIN):
-                m.d.comb += [job.p.task.eq(Mux(signals, Task.SIGNAL, Task.COPY)),
+                m.d.comb += [job.p.task.eq(Mux(signals, MoverTask.SIGNAL, MoverTask.COPY)),
                              job.p.first.eq(Mux(signals, command.value, command.first)), job.valid.eq(~failed)]
                 m.d.sync += state.eq(State.MOVE)
             with m.Case(State.MOVE):
@@ -153,7 +154,6 @@ class CommandProcessor(wiring.Component):
                 with m.If(mover.ended & mover.error):
                     m.d.sync += [state.eq(State.FAIL), fault.eq(CommandError.MEMORY)]
             with m.Case(State.FAIL):
-                m.d.comb += own.valid.eq(fault != CommandError.NONE)
                 m.d.sync += fault.eq(CommandError.NONE)
                 with m.If(failed):
                     m.d.sync += state.eq(State.IDLE)

@@ -14,7 +14,7 @@ from concord.spec.accelerator.commands import BYTES
 BEATS = 64  #: Beats of the buffer, thus most beats of a burst.
 
 
-class Task(enum.Enum):
+class MoverTask(enum.Enum):
     """What is to be done."""
 
     FETCH = 0  #: Reads the command at `first`.
@@ -23,7 +23,7 @@ class Task(enum.Enum):
 
 
 #: One task. Its fields are those of a command of that kind, but for SIGNAL.
-MoverJob = data.StructLayout({"task": range(len(Task)), "first": ADDRESS, "second": ADDRESS, "count": ADDRESS})
+MoverJob = data.StructLayout({"task": range(len(MoverTask)), "first": ADDRESS, "second": ADDRESS, "count": ADDRESS})
 
 
 class State(enum.Enum):
@@ -70,7 +70,7 @@ class MemoryMover(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self.state, self.lost, self.task = Signal(State), Signal(), Signal(Task)  # `lost`: the task is forgotten
+        self.state, self.lost, self.task = Signal(State), Signal(), Signal(MoverTask)  # `lost`: the task is forgotten
         self.source, self.target = Signal(ADDRESS), Signal(ADDRESS)
         self.left = Signal(ADDRESS - exact_log2(ALIGNED))  # of the copy, in units of ALIGNED bytes
         self.piece = Signal(range(self.size + 1))  # units of the present burst; the buffer holds `size` of them
@@ -103,12 +103,12 @@ class MemoryMover(wiring.Component):
         m.d.sync += [
             self.lost.eq(0), self.wrong.eq(0), self.count.eq(0), self.task.eq(job.task), self.source.eq(job.first),
             self.target.eq(job.second), self.left.eq(job.count >> exact_log2(ALIGNED)),
-            self.last.eq(Mux(job.task == Task.FETCH, max(1, BYTES // self.size) - 1, 0))]
+            self.last.eq(Mux(job.task == MoverTask.FETCH, max(1, BYTES // self.size) - 1, 0))]
         with m.If(self.job.valid & self.job.ready):
             with m.Switch(job.task):
-                with m.Case(Task.FETCH):
+                with m.Case(MoverTask.FETCH):
                     m.d.sync += self.state.eq(State.ASK)
-                with m.Case(Task.COPY):
+                with m.Case(MoverTask.COPY):
                     m.d.sync += self.state.eq(State.MEASURE)
                 with m.Default():
                     m.d.sync += self.state.eq(State.PUSH)
@@ -137,15 +137,15 @@ class MemoryMover(wiring.Component):
         """Take beats up to RLAST; those beyond the burst are lost."""
         ends, over = self.count == self.last, Signal()
         with m.If(self.m_axi_rvalid):
-            m.d.comb += self.buffer.i.valid.eq((self.task == Task.COPY) & ~over)
+            m.d.comb += self.buffer.i.valid.eq((self.task == MoverTask.COPY) & ~over)
             m.d.sync += [self.count.eq(self.count + 1), over.eq(over | ends),
                          self.wrong.eq(self.wrong | failed(self.m_axi_rresp) | over | (self.m_axi_rlast != ends))]
-            with m.If((self.task == Task.FETCH) & ~over):
+            with m.If((self.task == MoverTask.FETCH) & ~over):
                 m.d.sync += Value.cast(self.command).eq(self._fetched())
             with m.If(self.m_axi_rlast):
                 bad = self.wrong | failed(self.m_axi_rresp) | over | ~ends
                 m.d.sync += [self.count.eq(0), over.eq(0)]
-                self._go(m, Mux((self.task == Task.FETCH) | bad, State.END, State.WRITE))
+                self._go(m, Mux((self.task == MoverTask.FETCH) | bad, State.END, State.WRITE))
 
     def _fetched(self):
         """The command after one more beat."""
@@ -185,7 +185,7 @@ class MemoryMover(wiring.Component):
     def _data(self, m):
         """Addresses of beats, data and strobes."""
         low, word = exact_log2(self.size), self.source
-        signals = self.task == Task.SIGNAL
+        signals = self.task == MoverTask.SIGNAL
         lane = self.target[2:low]
         strobes = Signal(self.size)
         m.d.comb += [

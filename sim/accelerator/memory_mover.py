@@ -4,7 +4,7 @@
 import random
 
 import cocotb
-from concord.hw.accelerator.memory_mover import BEATS, MemoryMover, MoverJob, Task
+from concord.hw.accelerator.memory_mover import BEATS, MemoryMover, MoverJob, MoverTask
 from concord.sim.drivers.axi_memory import AxiMemory
 from concord.sim.drivers.axi_monitor import AxiMonitor
 from concord.sim.drivers.bench import CONFIG, Packer
@@ -24,8 +24,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "Mux(source > target, source, target)", "new": "source"},
     {"old": "Mux(source > target, source, target)", "new": "target"},
     {"old": "Mux(self.left < self.piece, self.left, self.piece)", "new": "self.piece"},
-    {"old": "(self.task == Task.COPY) & ~over", "new": "self.task == Task.COPY"},
-    {"old": "with m.If((self.task == Task.FETCH) & ~over):", "new": "with m.If(self.task == Task.FETCH):"},
+    {"old": "(self.task == MoverTask.COPY) & ~over", "new": "self.task == MoverTask.COPY"},
+    {"old": "with m.If((self.task == MoverTask.FETCH) & ~over):", "new": "with m.If(self.task == MoverTask.FETCH):"},
     {"old": "bad = self.wrong | failed(self.m_axi_rresp) | over | ~ends", "new": "bad = self.wrong | over | ~ends"},
     {"old": "bad = self.wrong | failed(self.m_axi_rresp) | over | ~ends",
      "new": "bad = self.wrong | failed(self.m_axi_rresp) | over"},
@@ -75,7 +75,7 @@ class Bench:
             if abs(first - second) >= count:
                 return first, second, count
 
-    def put(self, task: Task, first: int, second: int = 0, count: int = 0):
+    def put(self, task: MoverTask, first: int, second: int = 0, count: int = 0):
         """Queue a task."""
         self.jobs.put(JOB.join({"task": task.value, "first": first, "second": second, "count": count}))
 
@@ -91,7 +91,7 @@ class Bench:
 
     async def copy(self, first: int, second: int, count: int) -> bool:
         """Copy, and compare all of the memory. Returns whether there was an error."""
-        self.put(Task.COPY, first, second, count)
+        self.put(MoverTask.COPY, first, second, count)
         error = await self.done()
         if not error:
             self.contents[second:second + count] = self.contents[first:first + count]
@@ -100,7 +100,7 @@ class Bench:
 
     async def fetch(self, address: int) -> bool:
         """Read a command. Returns whether there was an error."""
-        self.put(Task.FETCH, address)
+        self.put(MoverTask.FETCH, address)
         error = await self.done()
         found = int(self.dut.command.value).to_bytes(BYTES, "little")
         assert error or found == self.contents[address:address + BYTES]
@@ -109,7 +109,7 @@ class Bench:
     async def signal(self, address: int) -> bool:
         """Write a word. Returns whether there was an error."""
         value = self.random.getrandbits(32)
-        self.put(Task.SIGNAL, value, address)
+        self.put(MoverTask.SIGNAL, value, address)
         error = await self.done()
         if not error:
             self.contents[address:address + 4] = value.to_bytes(4, "little")
@@ -191,8 +191,8 @@ async def a_reset_leaves_nothing_behind(dut, stall):
     await start(dut)
     for _ in range(60):
         first, second, count = bench.drawn(2 * BEATS)
-        task = bench.random.choice(list(Task))
-        bench.put(task, *{Task.FETCH: (first,), Task.SIGNAL: (5, second), Task.COPY: (first, second, count)}[task])
+        task = bench.random.choice(list(MoverTask))
+        bench.put(task, *{MoverTask.FETCH: (first,), MoverTask.SIGNAL: (5, second)}.get(task, (first, second, count)))
         await bench.jobs.drain()
         await clock(dut, bench.random.choice((1, 2, 3, 4, bench.random.randrange(1, 200))))
         before = len(bench.ended)
@@ -205,9 +205,9 @@ async def a_reset_leaves_nothing_behind(dut, stall):
         assert bench.memory.idle
         assert bench.monitor.ended
         written = bench.memory.contents[second:second + count]
-        if task == Task.COPY:
+        if task == MoverTask.COPY:
             bench.contents[second:second + count] = written
-        elif task == Task.SIGNAL:
+        elif task == MoverTask.SIGNAL:
             bench.contents[second:second + 4] = written[:4]
         assert bench.contents == bench.memory.contents
         if bench.random.random() < 0.2:
