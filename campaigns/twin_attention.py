@@ -6,14 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from concord.benchmarks.bench_attention import ARITHMETICS, MACHINE, Transformer, entering, in_eight_bits
+from concord.benchmarks.bench_attention import ARITHMETICS, MACHINE
 from concord.campaigns.twin_comparison import ComparedNetwork
+from concord.campaigns.twin_made_cases import CALIBRATION, COMMAND, WEIGHTS_SEED
 from concord.campaigns.zoo import transformers
-from concord.frontends.onnx.read import Imported, read
+from concord.firmware.firmware import Firmware
+from concord.frontends.onnx.read import read_network
 from concord.golden.lib.float16 import to_bits
 from concord.net.model import Model
+from concord.net.quantize.options import QuantizationOptions
+from concord.net.quantize.run import opened, quantize
+from concord.net.quantize.widths import NetworkArithmetic
 
-SEED, CALIBRATION = 7, 64  #: Seed of weights and inputs, and number of samples for calibration.
 #: Networks, and the shapes of their samples: one head and several; heads that share native vectors, or fill several;
 #: no mask, or a causal one; one block, or two.
 NETWORKS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
@@ -32,34 +36,26 @@ def attention_networks(out: Path) -> Iterator[ComparedNetwork]:
     Args:
         out: Folder of the files that come up.
     """
-    machine = out / "attention.toml"
+    machine, seed = out / "attention.toml", f"seed {WEIGHTS_SEED}"
     machine.write_text(MACHINE)
     for name, (build, shape) in NETWORKS.items():
         for arithmetic in ARITHMETICS:
             yield ComparedNetwork(
-                name=f"{name}, attention, {arithmetic}", preset=str(machine), weights=f"seed {SEED}",
-                calibration=f"seed {SEED}", inputs=f"seed {SEED}",
-                make=partial(_model, _file(name, out), build, shape, arithmetic, str(machine)),
-                samples=partial(_samples, _file(name, out), shape))
+                name=f"{name}, attention, {arithmetic}", preset=str(machine), weights=seed, calibration=seed,
+                make=partial(_model, out / name.replace(" ", "_"), build, shape, arithmetic, str(machine)),
+                inputs=seed, samples=_samples)
 
 
-def _file(name: str, out: Path) -> Path:
-    return out / f"{name.replace(' ', '_')}.onnx"
-
-
-def _model(path: Path, build: Callable[[], torch.nn.Module], shape: tuple[int, ...], arithmetic: str,
+def _model(stem: Path, build: Callable[[], torch.nn.Module], shape: tuple[int, ...], arithmetic: str,
            machine: str) -> Model:
-    torch.manual_seed(SEED)
-    module, x = build(), _inputs(shape, CALIBRATION)
-    transformers.written(path, make=lambda _: module, shape=shape, dynamo=False)
-    return in_eight_bits(read(path), Transformer(module=module, train=x, test=x), arithmetic, machine)
+    torch.manual_seed(WEIGHTS_SEED)
+    module, calibration = build(), stem.with_suffix(".npy")
+    onnx, made = stem.with_suffix(".onnx"), stem.with_name(f"{stem.name}_{arithmetic}.safetensors")
+    transformers.written(onnx, make=lambda _: module, shape=shape, dynamo=False)
+    np.save(calibration, np.random.default_rng(WEIGHTS_SEED).normal(size=(CALIBRATION, *shape)).astype(np.float32))
+    choices = QuantizationOptions(preset=machine, arithmetic=NetworkArithmetic(arithmetic)).choices()
+    return quantize(made, opened(read_network(onnx), None, choices, calibration), choices, command=COMMAND)
 
 
-def _inputs(shape: tuple[int, ...], count: int) -> np.ndarray:
-    """float32[count, *shape], which binary16 holds."""
-    return np.random.default_rng(SEED).normal(size=(count, *shape)).astype(np.float16).astype(np.float32)
-
-
-def _samples(path: Path, shape: tuple[int, ...], _, count: int) -> list[np.ndarray]:
-    found: Imported = read(path)
-    return list(to_bits(entering(found, _inputs(shape, count)).reshape(count, -1)))
+def _samples(firmware: Firmware, count: int) -> list[np.ndarray]:
+    return list(to_bits(np.random.default_rng(WEIGHTS_SEED + 1).normal(size=(count, firmware.inputs))))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.twin_programs import differences, firmware_of
-from concord.campaigns.twin_random import calls
+from concord.campaigns.twin_random import calls, results
 from concord.golden.lib.float16 import to_bits
 from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.sim.stimulus.programs import written_program
 from concord.spec.machine.config import PRESETS
-from concord.tests.twin.recovered import agree
+from concord.tests.twin.recovered import agree, golden
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover
 
@@ -55,3 +55,16 @@ def test_reductions_of_parts_of_a_vector_have_no_form():
     with pytest.raises(Unrecognised, match="the program reads reductions of parts of a vector"):
         recover(replace(firmware_of(case), outputs=6))
     assert not differences(case, 0)
+
+
+def test_a_number_that_is_spread_over_all_lanes_is_one_number():
+    """The last word has a lane that no element has; the largest element of its copies and that zero is the number."""
+    spread = "".join(f"v_rd MultiplyVrf0, 2\nv_largest0\nv_wr MultiplyVrf0, {word}\nend_chain\n" for word in (8, 9, 10))
+    words = ("s_wr Rows, 5\nv_rd NetQ\nv_exp0\nv_wr InitialVrf, 0\nv_sum1\nv_recip1\nv_wr MultiplyVrf0, 0\nend_chain\n"
+             f"s_wr Rows, 2\n{spread}s_wr Rows, 5\nv_rd InitialVrf, 0\nvv_mul0 8\nv_wr NetQ\nend_chain\nend")
+    case = written_program(VECTOR, np.random.default_rng(0), words, integer=True)
+    firmware = replace(firmware_of(case), inputs=5, input_words=3, outputs=5)
+    script = recover(firmware)
+    assert [call.function for call in calls(script)][:-1] == ["exp", "total", "reciprocal", "multiply"]
+    samples = networks.inputs(np.random.default_rng(1), 4, 5)
+    np.testing.assert_array_equal(results(script, samples), golden(firmware, samples))
