@@ -29,7 +29,7 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
     "run": (ctypes.c_int, (_LONG,)), "interrupt": (_WORD, ()), "cycles": (_LONG, ()), "pause": (_LONG, (_WORD,)),
     "faults": (ctypes.c_int, ()), "dram": (None, (_LONG, _WORD, _WORD, _WORD)),
     "dram_fault": (None, (_LONG, _WORD, _WORD)), "dram_move": (None, (_WORD, _POINTER, _LONG, _WORD)),
-    "dram_bytes": (_LONG, (_WORD,)), "dram_bursts": (_LONG, ()), "dram_owed": (_LONG, ()),
+    "dram_bytes": (_LONG, (_WORD,)), "dram_bursts": (_LONG, (_WORD,)), "dram_owed": (_LONG, ()),
     "dram_rule": (ctypes.c_char_p, ())}
 
 
@@ -171,10 +171,9 @@ class AcceleratorLibrary(AcceleratorMachine):
         """Let the response to burst `number` of this access, counted from power-up, have the `fault`."""
         self._call("dram_fault", number, fault, access)
 
-    @property
-    def bursts(self) -> int:
-        """Number of bursts since power-up."""
-        return self._call("dram_bursts")
+    def bursts(self, access: Access) -> int:
+        """Number of bursts of an access since power-up. Readers have the low bit of their ID, 0 in drivers."""
+        return self._call("dram_bursts", access)
 
     @property
     def owed(self) -> int:

@@ -85,7 +85,7 @@ struct Chip {
     void beat(uint32_t id) {
         uint32_t manager = id / 2;
         if (manager >= moved.size()) return;
-        pause[manager] = std::max(pause[manager], cycles - moved[manager]);
+        if (moved[manager]) pause[manager] = std::max(pause[manager], cycles - moved[manager]);
         moved[manager] = cycles;
     }
 
@@ -150,9 +150,8 @@ uint64_t nnp_dram_bytes(Chip* chip, uint32_t written) {
     return written ? chip->dram.bytes_written : chip->dram.bytes_read;
 }
 
-uint64_t nnp_dram_bursts(Chip* chip) {
-    return chip->dram.bursts[0] + chip->dram.bursts[1] + chip->dram.bursts[2];
-}
+// Number of bursts of an access since power-up.
+uint64_t nnp_dram_bursts(Chip* chip, uint32_t access) { return chip->dram.bursts[access]; }
 
 uint64_t nnp_dram_owed(Chip* chip) { return chip->dram.owed(); }
 
@@ -178,11 +177,11 @@ int nnp_run(Chip* chip, uint64_t most) {
     return 0;
 }
 
-// Longest time since the last call, in cycles, in which a manager had no answer of the memory between two answers.
+// Longest time, in cycles, between two answers of the memory to a manager since the last call.
 uint64_t nnp_pause(Chip* chip, uint32_t manager) {
     uint64_t found = chip->pause[manager];
     chip->pause[manager] = 0;
-    chip->moved[manager] = chip->cycles;
+    chip->moved[manager] = 0;
     return found;
 }
 

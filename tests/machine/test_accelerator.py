@@ -1,0 +1,75 @@
+"""The Verilated accelerator beside golden: random lists of commands, errors of cores, resets at any moment."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from concord.sim.machines.accelerator_library import AcceleratorLibrary
+from concord.sim.machines.accelerator_scoreboard import begin, compare
+from concord.sim.machines.accelerators import GoldenAccelerator
+from concord.sim.machines.library import Access, Fault, Memory
+from concord.sim.stimulus.command_faults import IN_CORES, failing_list
+from concord.sim.stimulus.command_lists import ACCELERATORS, CommandList, random_list
+from concord.spec.accelerator.commands import CommandError
+from concord.spec.accelerator.registers import AcceleratorRegister, AcceleratorStatus
+
+ONE = ACCELERATORS["one"]
+
+
+@pytest.fixture(scope="module")
+def gates() -> Iterator[AcceleratorLibrary]:
+    """An accelerator of one core with Dram, whose memory stalls."""
+    with AcceleratorLibrary(ONE, seed=3, memory=Memory(stall=0.2, mixed=True)) as made:
+        yield made
+
+
+def assert_equal(one: CommandList, gates: AcceleratorLibrary):
+    wrong = compare(one, GoldenAccelerator(ONE), gates)
+    assert not wrong, wrong.text
+
+
+def test_lists_have_the_bytes_of_golden(gates):
+    for seed in range(3):
+        assert_equal(random_list(ONE, np.random.default_rng([7, seed])), gates)
+
+
+@pytest.mark.parametrize("error", IN_CORES, ids=lambda error: error.name)
+def test_errors_of_cores_are_those_of_golden(gates, error):
+    """A list that ends well follows: nothing is left behind."""
+    rng = np.random.default_rng(error)
+    one = failing_list(ONE, rng, error)
+    assert_equal(one, gates)
+    assert (gates.error(), gates.read_register(AcceleratorRegister.ERROR_INDEX)) == (error, one.index)
+    assert_equal(random_list(ONE, rng), gates)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_reset_at_any_moment_leaves_nothing_behind(gates, whole):
+    """A reset of the accelerator, or of its core alone."""
+    rng = np.random.default_rng(whole)
+    for _ in range(4):
+        one = random_list(ONE, rng)
+        begin(one, gates)
+        gates.submit(one.commands[:1 << one.ring_size])
+        gates.step(int(rng.integers(4000)))
+        if whole:
+            gates.reset()
+        else:
+            gates.write_register(AcceleratorRegister.RESET_CORES, 1)
+        assert not gates.run() & (AcceleratorStatus.BUSY | AcceleratorStatus.MEMORY_BUSY)
+        assert not gates.owed
+        assert_equal(random_list(ONE, rng), gates)
+
+
+@pytest.mark.parametrize("access", [Access.WORDS, Access.WRITE])
+@pytest.mark.parametrize("fault", [Fault.SLVERR, Fault.DECERR])
+def test_a_wrong_answer_of_the_memory_ends_a_list(gates, access, fault):
+    """The command with the error is one of those that had begun; after a reset all is as ever."""
+    rng = np.random.default_rng(access)
+    one = random_list(ONE, rng)
+    begin(one, gates)
+    gates.fail(gates.bursts(access) + int(rng.integers(20)), fault, access)
+    gates.submit(one.commands[:1 << one.ring_size])
+    assert gates.run() & AcceleratorStatus.FAILED
+    assert gates.error() in (CommandError.MEMORY, CommandError.MESSAGE, CommandError.PROGRAM)
+    assert_equal(random_list(ONE, rng), gates)
