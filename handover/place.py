@@ -97,19 +97,42 @@ def place(netlist: Path, options: list[str], *, target: float, seed: int, name: 
              "--placer", placer, "--seed", str(seed), "--report", f"{name}.report.json", "--textcfg", f"{name}.config",
              "--timing-allow-fail"]
     log = folder / f"{name}.log"
-    with log.open("w") as stream:
-        done = subprocess.run(words, cwd=folder, stdout=stream, stderr=subprocess.STDOUT, check=False)
-    if done.returncode:
+    if _run(words, log):
         raise RuntimeError(f"nextpnr failed: {failure(log.read_text(errors='replace'))}; all of it is in {log}")
     return replace(read_report(folder / f"{name}.report.json"), tool=nextpnr_version())
+
+
+def _run(words: list[str], log: Path) -> int:
+    """Run nextpnr in the folder of its log, and stop it where the chip has too few cells: placers go on for hours.
+
+    Returns:
+        Its exit status; not 0 where it was stopped.
+    """
+    with log.open("w") as stream, subprocess.Popen(
+            words, cwd=log.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            bufsize=1) as running:
+        try:
+            for line in running.stdout or ():
+                stream.write(line)
+                stream.flush()
+                if line.startswith("Info:") and _beyond(line):
+                    running.kill()
+        except BaseException:
+            running.kill()
+            raise
+    return running.returncode
+
+
+def _beyond(log: str) -> list[tuple[str, int, int]]:
+    """Cells of which a log of nextpnr names more than there are: their title, how many are used, and are there."""
+    return [(title, int(used), int(there)) for kind, title in CELLS.items()
+            for used, there in re.findall(rf"\b{kind}: +(\d+)/ *(\d+)", log) if int(used) > int(there)]
 
 
 def failure(log: str) -> str:
     """What a log of nextpnr says of its end."""
     errors = re.findall(r"^ERROR: (.*)$", log, re.MULTILINE)
-    full = [(title, int(used), int(there)) for kind, title in CELLS.items()
-            for used, there in re.findall(rf"{kind}: +(\d+)/ *(\d+)", log) if int(used) > int(there)]
-    if full:
+    if full := _beyond(log):
         return "the machine does not fit the chip: " + ", ".join(
             f"{used:,} {title} of {there:,}" for title, used, there in full)
     return errors[-1] if errors else log[-1000:]

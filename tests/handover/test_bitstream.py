@@ -205,6 +205,16 @@ def test_why_nextpnr_failed():
     assert place.failure("ERROR: cannot parse\n") == "cannot parse"
 
 
+def test_nextpnr_is_stopped_where_cells_are_missing(tmp_path, monkeypatch):
+    """Its placers go on for hours then."""
+    own = tmp_path / "nextpnr"
+    own.write_text("#!/bin/sh\necho 'Info: \t TRELLIS_COMB:   85563/  83640   102%'\nexec sleep 600\n")
+    own.chmod(0o755)
+    monkeypatch.setenv("NEXTPNR_ECP5", str(own))
+    with pytest.raises(RuntimeError, match="the machine does not fit the chip: 85,563 COMB of 83,640"):
+        place.place(tmp_path / "top.json", [], target=25, seed=1, name="x")
+
+
 def test_a_clock_too_slow_for_the_serial_port():
     with pytest.raises(ValueError, match="a line of 3,000,000 baud must take four .* at least 12 MHz"):
         clock_on(BOARD, 11)
