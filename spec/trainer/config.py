@@ -1,0 +1,62 @@
+"""A trainer: the sizes of a core that computes steps of training on tensors in block floating point."""
+
+import hashlib
+from dataclasses import asdict, dataclass
+
+LANES = 16  #: Bytes of a word on the chip and in server memory, rows and columns of a block, lanes of all engines.
+NONE = 31  #: Number of a view or base that means "none".
+LOOP_DEPTH = 4  #: Largest number of loops inside each other.
+MOST_PASSES = 8  #: Most times that `repeat` goes back in a row: more than that is a fault.
+PLAIN_LANE = LANES  #: Lane of the accumulators that holds plain sums of a gradient, for biases.
+
+_LIMITS = {
+    "words": (256, 1 << 16),
+    "accumulator_rows": (16, 512),
+    "views": (1, NONE),
+    "bases": (2, NONE),
+    "exponents": (16, 64),
+    "instructions": (16, 1 << 12),
+}
+_MULTIPLES = {"words": 16 * LANES, "accumulator_rows": LANES, "exponents": LANES}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainerConfig:
+    """Sizes of a trainer.
+
+    Attributes:
+        words:            Words of 16 bytes of the on-chip memory, in four memories of equal size; a multiple of 256.
+        accumulator_rows: Rows of the accumulators, a multiple of 16; a row has 16 lanes and the plain lane.
+        views:            Number of views, V0 up.
+        bases:            Number of base registers, R0 up.
+        exponents:        Number of exponents, X0 up; a multiple of 16.
+        instructions:     Words of 128 bits of the instruction buffer.
+
+    Raises:
+        ValueError: a sentence that names the attribute.
+    """
+
+    words: int = 8192
+    accumulator_rows: int = 512
+    views: int = NONE
+    bases: int = NONE
+    exponents: int = 64
+    instructions: int = 2048
+
+    def __post_init__(self):
+        for name, (low, high) in _LIMITS.items():
+            value, step = getattr(self, name), _MULTIPLES.get(name, 1)
+            if not low <= value <= high or value % step:
+                multiple = f"a multiple of {step} " if step > 1 else ""
+                raise ValueError(f"{name} = {value} of a trainer must be {multiple}in {low}..{high}")
+
+    @property
+    def products(self) -> int:
+        """Number of products of 8 x 8 bits in one cycle."""
+        return LANES * LANES
+
+    @property
+    def digest(self) -> int:
+        """32 bits that depend on every size."""
+        text = f"trainer {asdict(self)}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
