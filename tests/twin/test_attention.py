@@ -72,6 +72,15 @@ def test_masks_are_stored_once_and_not_trained(masks):
     assert "a.mask" not in trained
 
 
+def test_a_mask_that_is_nothing_for_one_head():
+    model = model_of(attention(2, 8, masks=2), VISION)
+    layer = model.node("a")
+    other = replace(layer, mask=layer.mask * np.array([1, 0], np.uint16)[:, None, None])
+    model = replace(model, layers=tuple(other if each is layer else each for each in model.layers))
+    (routine,) = attentions(agree(VISION, model, samples_of(model)))
+    assert functions(routine).count("matmul") == 2
+
+
 @pytest.mark.parametrize("framework", Framework)
 def test_frameworks(framework, tmp_path):
     if not installed(framework):

@@ -68,3 +68,12 @@ def test_a_number_that_is_spread_over_all_lanes_is_one_number():
     assert [call.function for call in calls(script)][:-1] == ["exp", "total", "reciprocal", "multiply"]
     samples = networks.inputs(np.random.default_rng(1), 4, 5)
     np.testing.assert_array_equal(results(script, samples), golden(firmware, samples))
+
+
+def test_sums_side_by_side_stay_two():
+    sums = "".join(f"v_rd NetQ\nv_sum0\nv_wr InitialVrf, {word}\nend_chain\n" for word in range(2))
+    words = f"s_wr Rows, 2\n{sums}s_wr Rows, 4\nv_rd InitialVrf, 0\nv_wr NetQ\nend_chain\nend"
+    case = written_program(VECTOR, np.random.default_rng(0), words, integer=True)
+    firmware = replace(firmware_of(case), inputs=4, input_words=2, outputs=4)
+    samples = networks.inputs(np.random.default_rng(1), 4, 4)
+    np.testing.assert_array_equal(results(recover(firmware), samples), golden(firmware, samples))
