@@ -18,11 +18,12 @@ from concord.compiler.graph.wiring import BACKWARD, wired
 from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.program import Place
-from concord.compiler.plan.addresses import place_numbers
+from concord.compiler.plan.addresses import overlaps, place_numbers
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.planner import Planner
 from concord.compiler.plan.room import settle
-from concord.compiler.plan.streams import PassStream, brings, feeder
+from concord.compiler.plan.streams import PassStream, brings, feeder, set_lifetimes
+from concord.compiler.plan.waves import waves_of
 from concord.compiler.support import kind_of
 from concord.firmware.firmware import Entries, ReadDirection
 from concord.firmware.layout import Layout
@@ -43,6 +44,7 @@ class Compilation:
     Attributes:
         demands: What consumers need of each tensor.
         streams: The passes that run strip by strip together.
+        waves:   The passes that take turns.
         sent:    Names of the tensors that leave the machine, in order.
         host:    Fields of the firmware on how the host sends inputs and receives results, and on the borders that it
             brings.
@@ -56,12 +58,20 @@ class Compilation:
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
         planner = Planner(build, self.demands, whole=neighbours.whole)
         self._passes, self.sent = planner.passes, planner.sent
+        turns = build.waves and any(node.kind.takes_turns for node in self._network.nodes)
+        self.waves = waves_of(self._passes) if turns else []
+        if self.waves:
+            set_lifetimes(self._passes, self.waves)
 
     def arrange(self):
         """Choose all places."""
         build, config, maps = self._build, self._config, self.demands.maps
         codes = build.allocator.used(Mem.VECTOR_RF)  # of products of recurrent layers
         over, self.streams = settle(config, maps, self._passes, codes)
+        self._crowded = bool(over or self.streams)
+        if self.waves:  # room that is found by other lifetimes is none
+            set_lifetimes(self._passes, self.waves)
+            self._crowded |= overlaps([one.buffer for one in maps])
         self._around = borders.Borders(config, maps, self._passes, over)
         self._constants = {
             one: build.allocator.constant(
@@ -73,6 +83,13 @@ class Compilation:
         build.reserve_tiles()
         build.shortages += place_numbers(config, build.allocator, self.demands, self._passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=codes) - codes, "maps")
+
+    @property
+    def fits(self) -> bool:
+        """Whether all has room; where passes take turns, without strips that write over others."""
+        build = self._build
+        return not (self._crowded or build.shortages or build.allocator.shortages()) and len(
+            build.program.instructions) <= self._config.instructions
 
     @property
     def words(self) -> int:
@@ -96,6 +113,10 @@ class Compilation:
                 self._emit_border(one, made, borders.runs(one))
             stream = next((stream for stream in self.streams if made in stream.passes), None)
             if any(feeder(stream, self._passes) is made for stream in self.streams):
+                continue
+            if wave := next((wave for wave in self.waves if made in wave.passes), None):
+                if made is wave.passes[-1]:
+                    wave.emit(config, build.program)
                 continue
             if stream is None and (not build.short or isinstance(made, TimeLoop)):
                 made.emit(config, build.program)
@@ -165,18 +186,13 @@ class Compilation:
         (low, high), made, one = rows, stream.passes[index], (*stream.maps, None)[index]
         if index == 0 and (input_pass := feeder(stream, self._passes)):
             for entering in (*[0] * (number == 0), number + 1):  # one strip ahead
-                self._emit_strip_of(input_pass, *stream.entered(entering))
+                input_pass.emit_rows(self._config, self._build.program, *stream.entered(entering))
         first, stop = max(low, 0), min(high, made.value.shape[1])
         if one and (low < high or number == 0):
             one.origin = low
             self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
         if first < stop:
             made.emit_strip(self._config, self._build.program, first, stop - first)
-
-    def _emit_strip_of(self, made: LayerPass, first: int, stop: int):
-        """Emit some rows of a pass, as many at a time as it takes."""
-        for row in range(first, stop, made.rows):
-            made.emit_strip(self._config, self._build.program, row, min(made.rows, stop - row))
 
 
 def gaps(config: Config, numbers: TensorNumbers) -> list[range]:

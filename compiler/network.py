@@ -68,7 +68,9 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
     if config.dram_words and _tiles(model, config, neighbours) > config.matrix_tiles:
         build, plan = _with_loads(model, config, neighbours)
     else:
-        build, plan = _emitted(model, config, neighbours)
+        build, plan = _emitted(model, config, neighbours, waves=True)
+        if plan.waves and not plan.fits:
+            build, plan = _emitted(model, config, neighbours)
         if len(build.program.instructions) > config.instructions:
             build, plan = _emitted(model, config, neighbours, short=True)
     build.shortages += come_near(build.program)
@@ -136,8 +138,8 @@ def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = Me
         raise ValueError(f"{firmware.name} loads tiles from Dram, which full precision does not know: compile the "
                          "model for a machine whose matrix_tiles hold it")
     real, words = layers_of(model, numbers), firmware.instruction_words.tolist()
-    for short in (False, True):
-        build, plan = _emitted(model, firmware.config, ALONE, short=short, real=real)
+    for waves, short in ((True, False), (False, False), (False, True)):
+        build, plan = _emitted(model, firmware.config, ALONE, short=short, real=real, waves=waves)
         come_near(build.program)
         if build.program.instruction_words() == words:
             return FullPrecision(
@@ -148,19 +150,21 @@ def full_precision(model: Model, firmware: Firmware, numbers: MemoryNumbers = Me
 
 def _emitted(
     model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
-    real: Mapping[str, Layer] | None = None, loads: int = 0,
+    real: Mapping[str, Layer] | None = None, loads: int = 0, waves: bool = False,
 ) -> tuple[ModelBuild, Compilation]:
-    """The whole program of a model; a short one has strips of images in loops. For `real` see `ModelBuild`.
+    """The whole program of a model; a short one has strips of images in loops. For others see `ModelBuild`.
 
     Where memories of the chip are too small, tensors go to Dram, one after the other.
     """
     def planned(far: frozenset[str]) -> tuple[ModelBuild, Compilation]:
-        build = ModelBuild(config, short=short, real=real, loads=loads, far=far)
+        build = ModelBuild(config, short=short, real=real, loads=loads, far=far, waves=waves)
         plan = Compilation(build, model, neighbours)
         plan.arrange()
         return build, plan
 
-    build, plan = spilled(planned) if config.dram_words else planned(frozenset())
+    found = build, plan = planned(frozenset())
+    if config.dram_words and not plan.waves:
+        build, plan = spilled(lambda far: planned(far) if far else found)
     plan.emit()
     build.program.end()
     return build, plan

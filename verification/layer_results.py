@@ -11,8 +11,11 @@ from concord.golden.lib.float16 import to_real
 from concord.net.layers.rows import IntegerRows
 from concord.net.model import Model
 from concord.spec.isa.chain import Chain
-from concord.spec.isa.instructions import SPECS
+from concord.spec.isa.instructions import SPECS, opcode
+from concord.spec.isa.operations import Operation
 
+#: Opcodes of the largest element.
+_LARGEST = {opcode(Operation.V_LARGEST, mfu) for mfu in range(2)}
 #: Step and offset of a unit: real = step * value + offset.
 Unit = tuple[float, float]
 
@@ -33,12 +36,13 @@ class Writes:
         first = next((i.a for i in chain.instructions if SPECS[i.op].operand), None)
         kind = (*((i.op, i.mem) for i in chain.instructions), product and (product.a, first), chain.registers.rows)
         self._kinds.setdefault(kind, []).append(words)
-        self._rows[kind] = product is not None, chain.registers.rows, chain.result_words
+        scores = any(i.op in _LARGEST for i in chain.instructions)
+        self._rows[kind] = product is not None and not scores, chain.registers.rows, chain.result_words
 
     def tensors(self, outputs: int) -> list[np.ndarray]:
         """Tensors float64[outputs] that have been written whole, in the order of channel, row, column.
 
-        Several products write some channels each; those of an attention come after products of its scores. Of a
+        Several products write some channels each; products of scores end with their largest one. Of a
         sequence, it is the vector of the last time step.
         """
         found, parts = [], []
@@ -50,8 +54,8 @@ class Writes:
                 places = places[-1:]
             found.append(places)
             parts += [places] * product
-        found += [np.concatenate(parts[first:], axis=1) for first in range(len(parts))
-                  if len({len(part) for part in parts[first:]}) == 1]
+        if len({len(part) for part in parts}) == 1:
+            found.append(np.concatenate(parts, axis=1))
         return [places.T.ravel() for places in found if places.size == outputs]
 
 

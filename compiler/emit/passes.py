@@ -91,6 +91,8 @@ class LayerPass:
         strips:  Numbers that hold one strip at a time.
         rows:    Rows of a strip.
         most:    Most rows that a strip may have; 0 for any number.
+        flat:    Whether the places of its single row count as rows here.
+        whole:   Whether it takes no turns with others: its chains take turns, in long strips.
     """
 
     time: int
@@ -99,6 +101,13 @@ class LayerPass:
     strips: list[TensorNumbers] = field(default_factory=list)
     rows: int = 0
     most: int = 0
+    flat: bool = False
+    whole: bool = False
+
+    @property
+    def length(self) -> int:
+        """Number of rows that strips are made of."""
+        return self.value.shape[2 if self.flat else 1]
 
     def buffers(self) -> list[Buffer]:
         """All buffers that the pass reads or writes."""
@@ -133,16 +142,22 @@ class LayerPass:
     @property
     def firsts(self) -> range:
         """The first row of each strip."""
-        return range(0, self.value.shape[1], self.rows)
+        return range(0, self.length, self.rows)
 
     def emit_strip_at(self, config: Config, program: ProgramBuilder, first: int):
         """Add the chains of the strip that begins with a row to a program."""
-        self.emit_strip(config, program, first, min(self.rows, self.value.shape[1] - first))
+        self.emit_strip(config, program, first, min(self.rows, self.length - first))
+
+    def emit_rows(self, config: Config, program: ProgramBuilder, first: int, stop: int):
+        """Add the chains of some rows to a program, as many at a time as it takes."""
+        for row in range(first, stop, self.rows):
+            self.emit_strip(config, program, row, min(self.rows, stop - row))
 
     def emit_strip(self, config: Config, program: ProgramBuilder, first: int, rows: int):
         """Add the chains of some rows to a program."""
         columns = self.value.shape[2]
-        strip = Region(row=first, rows=rows, column=0, columns=columns, width=columns, strip=first)
+        strip = Region(row=0, rows=1, column=first, columns=rows, width=columns, strip=first) if self.flat else Region(
+            row=first, rows=rows, column=0, columns=columns, width=columns, strip=first * columns)
         for planned in self.chains:
             with program.section(planned.layer or "network input", planned.layer):
                 for part in planned.parts:

@@ -24,7 +24,7 @@ class Region:
         row, rows:       First row and number of rows.
         column, columns: First column and number of columns.
         width:           Columns of the whole tensor of places.
-        strip:           First row of the present strip.
+        strip:           First place of the present strip.
         bases:           In a loop over time steps, in which the region is the first pixel: the base register that
             holds how far the pixel of the present step is away, by the distance from one pixel to the next.
     """
@@ -53,7 +53,7 @@ class Region:
 
     def pixel(self, numbers: TensorNumbers) -> int:
         """Number of the first place among the pixels that a vector memory holds."""
-        return (self.row - self.strip * numbers.strip) * self.width + self.column
+        return self.row * self.width + self.column - self.strip * numbers.strip
 
 
 def moved_by(view: NumbersView | CodesView) -> int | None:

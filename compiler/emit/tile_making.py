@@ -37,7 +37,7 @@ class TileLoad:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Building(OpenChain):
-    """The chains that make tiles of the numbers of a tensor.
+    """The chains that make tiles of the numbers of a tensor, which stand in the first strip of a pass.
 
     Attributes:
         loads: These chains.
@@ -47,7 +47,7 @@ class Building(OpenChain):
 
     def emit(self, config: Config, program: ProgramBuilder, region: Region, part: RowPart):
         view = self.source.view
-        for one in self.loads:
+        for one in self.loads if region.strip == 0 else ():
             program.chain(
                 Instruction(op=Op.M_RD, mem=view.buffer.mem, a=view.address(0) + one.word, inc=1),
                 Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=one.tile, transposed=int(one.transposed)), rows=one.rows,

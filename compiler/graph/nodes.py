@@ -155,7 +155,13 @@ def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
 
 
 class CompiledKind:
-    """What the compiler knows of a kind of layers; by default, of one that disappears before chains are made."""
+    """What the compiler knows of a kind of layers; by default, of one that disappears before chains are made.
+
+    Attributes:
+        takes_turns: Whether passes of networks with such a layer take turns where there is room, see `plan.waves`.
+    """
+
+    takes_turns = False
 
     def limits(self, layer: Layer, config: Config, *, images: bool) -> list[Reason]:
         """Each reason why a machine cannot run a layer, wherever it stands in a network with or without images."""

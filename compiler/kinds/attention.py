@@ -1,12 +1,13 @@
 """Attention.
 
 One pass makes tiles of all keys and values. The next one computes, head by head, the scores of all queries and their
-softmax, whose weights go to VectorRf, the weights of all heads side by side. At the end come products of these weights
-and the values: for each native vector of the result, of all heads that have a part of it. The tiles of a head are zero
-outside its channels, so that their sum is exact.
+exponentials, which go to VectorRf, those of all heads side by side, and the reciprocals of the sums. For each native
+vector of the result follows the product of these exponentials and the values, of all heads that have a part of it,
+times the reciprocals. The tiles of a head are zero outside its channels, so that their sum is exact.
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from concord.compiler.emit.chains import OpenChain
@@ -15,18 +16,19 @@ from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, NumbersVie
 from concord.compiler.emit.tile_making import Building, TileLoad, together
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
-from concord.compiler.kinds.reductions import exponentials, shares
+from concord.compiler.kinds.reductions import exponentials, reciprocals
 from concord.compiler.lib import limits, tiling
 from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.tiling import RowPart
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
+from concord.golden.lib.float16 import to_bits
 from concord.net.arithmetic.native_vectors import adjacent, joined
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.attention import BlockAttention
 from concord.spec.isa.instructions import Instruction, Op
 from concord.spec.isa.memories import OPERAND_MEMORIES, VRFS, Mem, depth
-from concord.spec.isa.operations import Operation, Stage
+from concord.spec.isa.operations import Operation, Stage, position
 from concord.spec.machine.config import Config
 
 _ADDED, _MULTIPLIED = OPERAND_MEMORIES[Stage.ADD], OPERAND_MEMORIES[Stage.MUL]
@@ -63,6 +65,16 @@ class Heads:
         n = self.config.native_dim
         return range(max(head * self.size, vector * n), min((head + 1) * self.size, (vector + 1) * n))
 
+    def words(self, head: int) -> range:
+        """The words of a pixel in which a head has channels."""
+        lanes = self.config.mfu_lanes
+        return range(head * self.size // lanes, -(-(head + 1) * self.size // lanes))
+
+    def groups(self) -> list[range]:
+        """Neighbouring heads that share native vectors."""
+        begins = [head for head in range(self.count) if head * self.size % self.config.native_dim == 0]
+        return [range(*ends) for ends in pairwise([*begins, self.count])]
+
     def runs(self) -> list[tuple[range, range]]:
         """Runs of native vectors that have channels of the same heads, each with these heads."""
         found: list[tuple[range, range]] = []
@@ -81,16 +93,19 @@ class AttentionReading(Reading):
     """What an attention reads: the codes of its queries (`map`), its keys (`view`), and
 
     Attributes:
-        values:  Numbers of its values.
-        weights: Codes of the weights of all heads, each of which begins a native vector.
+        values: Numbers of its values.
+        powers: For each head, its group and the codes of the exponentials of this group side by side, of which those of
+            each head begin a native vector.
     """
 
     values: NumbersView
-    weights: CodeMap
+    powers: list[tuple[range, CodeMap]]
 
 
 class AttentionKind(CompiledKind):
     """Attention, on machines that make tiles of what they compute."""
+
+    takes_turns = True
 
     def limits(self, layer: BlockAttention, config, *, images):
         found = limits.reductions(config) + limits.block_operands(layer, config)
@@ -116,42 +131,91 @@ class AttentionKind(CompiledKind):
                                        "weights between it and a concatenation")
         return network.new(layer)
 
+    def computed(self, network: PlannedNetwork, node):
+        return position(Stage.MUL, 0)
+
     def demand(self, demands: Demands, node):
         config, layer, (queries, keys, values) = demands.config, node.layer, node.sources
         codes = TensorCodes(integer=False)
-        weights = Value(
-            name=f"{node.name}, weights", shape=(layer.heads * layer.places, *node.value.shape[1:]),
-            places=joined([adjacent(layer.places)] * layer.heads, config.native_dim))
-        one = CodeMap.of(config, weights, codes)
-        one.read_by(_PIXEL, False)
-        demands.maps.append(one)
+        powers = []
+        for group in Heads(config=config, count=layer.heads, size=layer.values[0] // layer.heads).groups():
+            one = CodeMap.of(config, Value(
+                name=f"{node.name}, powers", shape=(len(group) * layer.places, *node.value.shape[1:]),
+                places=joined([adjacent(layer.places)] * len(group), config.native_dim)), codes)
+            one.read_by(_PIXEL, False)
+            demands.maps.append(one)
+            powers += [(group, one)] * len(group)
         demands.readings[node.name] = AttentionReading(
-            map=demands.codes_of(queries, codes, _PIXEL, False), weights=one,
+            map=demands.codes_of(queries, codes, _PIXEL, False), powers=powers,
             view=_whole_vectors(demands, keys, _KEYS), values=_whole_vectors(demands, values, _VALUES))
 
     def plan(self, planner: Planner, node):
         config, layer, reading = planner.build.config, node.layer, planner.demands.readings[node.name]
         keys, values = (Heads(config=config, count=layer.heads, size=shape[0] // layer.heads)
                         for shape in (layer.keys, layer.values))
-        planner.begin_pass(replace(node.sources[1], shape=(layer.keys[0], 1, 1)))
-        first = [self._keys(planner, node, keys, head) for head in range(layer.heads)]
-        parts = self._values(planner, node, values)
+        tiles = [self._keys(planner, node, keys, head) for head in range(layer.heads)]
+        products = [(own, *self._values(planner, node, values, vectors, own)) for vectors, own in values.runs()]
+        parts = {one.part: one for _, one, _ in products}
+        spacious = _spacious(config, layer)
+        if not spacious:
+            planner.begin_pass(replace(node.sources[1], shape=(layer.keys[0], 1, 1)))
+            for *_, building in tiles + products:
+                planner.append(node, building)
 
         scores = FromProduct(map=reading.map, window=_PIXEL, parts={}, out_scale=None)
         planner.bring(OpenChain(source=scores))
         planner.begin_pass(node.value)
-        mask = _mask(planner, node)
-        rooms = _rooms(planner, node)
-        for head, tile in enumerate(first):
-            source = replace(scores, parts=_scored(keys, head, layer.places, tile))
-            self._weights(planner, node, source, head, mask, rooms[head % len(rooms)])
-        source = FromProduct(map=reading.weights, window=_PIXEL, parts=parts, out_scale=None)
-        planner.complete(node, OpenChain(source=source), tuple(parts))
+        factors, mask = planner.strip_in(_MULTIPLIED[0], node.value), _mask(planner, node)
+        rooms = [_room(planner, node) for _ in range(min(layer.heads, 1 + spacious))]
+        result = OpenChain(source=FromProduct(map=reading.powers[0][1], window=_PIXEL, parts=parts, out_scale=None))
+        result.apply(Operation.VV_MUL, 0, factors)
+        planner.complete(node, result, tuple(parts))
+        made = planner.passes[-1]
+        made.whole = True
+        spread = any(len(own) > 1 for own, *_ in products) or any(  # a held operand moves as other words of its chain
+            isinstance(step.at, NumbersView) for step in result.steps[1:])
+        unused = [room[-1].numbers for room in rooms[1:]] if spread else [factors.numbers]
+        made.strips = [strip for strip in made.strips if strip not in unused]
+        if spread:  # the reciprocals of one head at a time lie anywhere, until they are spread
+            rooms = [(*room[:-1], rooms[0][-1]) for room in rooms]
+            rooms[0][-1].numbers.avoid = frozenset()
+        at = next(number for number, one in enumerate(made.chains) if one.chain is result)
+        results, after = made.chains[at], made.chains[at + 1:]
+        del made.chains[at:]
+
+        def load(head: int):
+            """Add the chains that make tiles for the results whose last head is this one."""
+            for own, _, building in products:
+                if spacious and own.stop == head + 1:
+                    planner.append(node, building)
+
+        def finish(head: int):
+            """Add the results whose last head is this one."""
+            chain = result if spread else _held(result, rooms[head % len(rooms)][-1])
+            chain = replace(chain, source=replace(result.source, map=reading.powers[head][1]))
+            made.chains.extend(replace(results, chain=chain, parts=(one.part,)) for own, one, _ in products
+                               if own.stop == head + 1)
+
+        late = len(rooms) - 1
+        for head, (tile, building) in enumerate(tiles):
+            source, room = replace(scores, parts=_scored(keys, head, layer.places, tile)), rooms[head % len(rooms)]
+            if spacious:
+                planner.append(node, building)
+            self._scores(planner, node, source, head, mask, room)
+            load(head - late)
+            self._powers(planner, node, source, head, room)
+            if spread:
+                _spread(planner, node, values.words(head), room[-1], factors)
+            finish(head - late)
+        if late:
+            load(layer.heads - 1)
+            finish(layer.heads - 1)
+        made.chains += after
         planner.build.bounds += _bounds(config, node, keys)
 
     @staticmethod
-    def _keys(planner: Planner, node: PlannedNode, heads: Heads, head: int) -> int:
-        """Let chains make tiles of the keys of a head, whose rows are positions; returns the first tile."""
+    def _keys(planner: Planner, node: PlannedNode, heads: Heads, head: int) -> tuple[int, Building]:
+        """The first tile of the keys of a head, whose rows are positions, and the chains that make their tiles."""
         config, places, view = heads.config, node.layer.places, planner.demands.readings[node.name].view
         n, vectors = config.native_dim, heads.vectors(head)
         tile = _tiles(planner, f"{node.name}, keys of head {head}", places, len(vectors))
@@ -160,50 +224,53 @@ class AttentionKind(CompiledKind):
                      rows=len(lanes), vectors=min(n, places - row * n), tiles=1, step=0, transposed=False)
             for row in range(-(-places // n)) for column, vector in enumerate(vectors)
             for lanes in [heads.lanes(head, vector)]]
-        planner.append(node, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words)))
-        return tile
+        return tile, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words))
 
     @staticmethod
-    def _values(planner: Planner, node: PlannedNode, heads: Heads) -> dict[RowPart, Multiplied]:
-        """Let chains make tiles of all values, whose rows are channels; returns the parts of their product."""
-        config, layer, view = heads.config, node.layer, planner.demands.readings[node.name].values
-        n, each, found, loads = config.native_dim, -(-layer.places // config.native_dim), {}, []
-        for vectors, own in heads.runs():
-            columns = len(own) * each
-            rows = min(len(vectors) * n, layer.values[0] - vectors.start * n)
-            tile = _tiles(planner, f"{node.name}, values of heads {own.start} to {own.stop - 1}", rows, columns)
-            loads += [
-                TileLoad(tile=tile + row * columns + (head - own.start) * each + column,
-                         word=column * n * view.stride + _word(config, lanes), rows=len(lanes),
-                         vectors=min(n, layer.places - column * n), tiles=1, step=0, transposed=True)
-                for row, vector in enumerate(vectors) for head in own for lanes in [heads.lanes(head, vector)]
-                for column in range(each)]
-            part = RowPart(row=vectors.start * n, rows=rows)
-            found[part] = Multiplied(part=part, vector=own.start * each, vectors=columns,
-                                     product=Instruction(op=Op.MV_MUL, a=tile, window=1))
-        planner.append(node, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words)))
-        return found
+    def _values(planner: Planner, node: PlannedNode, heads: Heads, vectors: range, own: range
+                ) -> tuple[Multiplied, Building]:
+        """The product of the values in some native vectors, whose rows are channels, and the chains for its tiles."""
+        config, layer, reading = heads.config, node.layer, planner.demands.readings[node.name]
+        n, each, view = config.native_dim, config.vectors_of(layer.places), reading.values
+        columns = len(own) * each
+        rows = min(len(vectors) * n, layer.values[0] - vectors.start * n)
+        tile = _tiles(planner, f"{node.name}, values of heads {own.start} to {own.stop - 1}", rows, columns)
+        loads = [
+            TileLoad(tile=tile + row * columns + (head - own.start) * each + column,
+                     word=column * n * view.stride + _word(config, lanes), rows=len(lanes),
+                     vectors=min(n, layer.places - column * n), tiles=1, step=0, transposed=True)
+            for row, vector in enumerate(vectors) for head in own for lanes in [heads.lanes(head, vector)]
+            for column in range(each)]
+        first = (own.start - reading.powers[own.start][0].start) * each
+        product = Multiplied(part=RowPart(row=vectors.start * n, rows=rows), vector=first, vectors=columns,
+                             product=Instruction(op=Op.MV_MUL, a=tile, window=1))
+        return product, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words))
 
     @staticmethod
-    def _weights(planner: Planner, node: PlannedNode, source: FromProduct, head: int, mask: NumbersView | None,
-                 room: tuple[NumbersView, ...]):
-        """The chains of the scores of a head, of their exponentials, and of the weights."""
-        layer, reading, (part,) = node.layer, planner.demands.readings[node.name], source.parts
-        scores, largest, powers, factor = room
-        chain = OpenChain(source=source)
+    def _scores(planner: Planner, node: PlannedNode, source: FromProduct, head: int, mask: NumbersView | None,
+                room: tuple[NumbersView, ...]):
+        """The chain of the scores of a head, and of the largest one of each query."""
+        layer, (scores, largest, _), chain = node.layer, room, OpenChain(source=source)
         if mask is not None:
             chain.apply(Operation.VV_ADD, 0, mask if len(layer.mask) == 1 else replace(
                 mask, word=head * layer.positions * mask.numbers.words))
         chain.write(scores)
         chain.apply(Operation.V_LARGEST, 0 if mask is None else 1)
         chain.write(largest)
-        planner.append(node, chain, (part,))
+        planner.append(node, chain, tuple(source.parts))
 
-        planner.append(node, exponentials(scores, largest, powers, factor), (part,))
-        chain = shares(powers, factor)
-        vector = head * planner.build.config.vectors_of(layer.places)
-        chain.write(CodesView(codes=reading.weights.codes, map=reading.weights, vector=vector))
-        planner.append(node, chain, (part,))
+    @staticmethod
+    def _powers(planner: Planner, node: PlannedNode, source: FromProduct, head: int, room: tuple[NumbersView, ...]):
+        """The chain of the exponentials of a head, and of the reciprocals of their sums."""
+        layer, reading, (scores, largest, factor) = node.layer, planner.demands.readings[node.name], room
+        chain, share = exponentials(scores, largest), np.array([layer.share])
+        planner.hold(chain, Operation.VV_MUL, to_bits(share), share if planner.build.real else to_bits(share),
+                     f"{node.name}, share")
+        group, one = reading.powers[head]
+        vector = (head - group.start) * planner.build.config.vectors_of(layer.places)
+        chain.write(CodesView(codes=one.codes, map=one, vector=vector))
+        reciprocals(chain, factor)
+        planner.append(node, chain, tuple(source.parts))
 
 
 def _whole_vectors(demands: Demands, value: Value, mem: Mem | None) -> NumbersView:
@@ -244,6 +311,24 @@ def _scored(heads: Heads, head: int, places: int, tile: int) -> dict[RowPart, Mu
                              product=Instruction(op=Op.MV_MUL, a=tile, window=1))}
 
 
+def _spread(planner: Planner, node: PlannedNode, words: range, factor: NumbersView, factors: NumbersView):
+    """Chains that write the reciprocals of a head to all lanes of its channels.
+
+    They are positive, and zeros stand in lanes of their word that no key has.
+    """
+    for word in words:
+        chain = OpenChain(source=FromNumbers(view=replace(factor, word=factor.numbers.words - 1)))
+        chain.apply(Operation.V_LARGEST, 0)
+        chain.write(replace(factors, word=word))
+        planner.append(node, chain, (RowPart(row=0, rows=planner.build.config.mfu_lanes),))
+
+
+def _held(result: OpenChain, factor: NumbersView) -> OpenChain:
+    """The chain of the result of a head, whose words are all multiplied by one number of each position."""
+    first = replace(result.steps[0], at=replace(factor, held=True))
+    return replace(result, steps=[first, *result.steps[1:]], stride=factor.stride)
+
+
 def _mask(planner: Planner, node: PlannedNode) -> NumbersView | None:
     """The numbers that are added to the scores, query by query, and head by head if heads have their own."""
     layer, config = node.layer, planner.build.config
@@ -257,23 +342,22 @@ def _mask(planner: Planner, node: PlannedNode) -> NumbersView | None:
         mem=place.mem, address=place.address, size=place.words, name=f"{node.name}, mask", kept=True)))
 
 
-def _rooms(planner: Planner, node: PlannedNode) -> list[tuple[NumbersView, ...]]:
-    """Numbers for scores, their largest one, exponentials, and the reciprocals of their sums, of one head.
+def _spacious(config: Config, layer: BlockAttention) -> bool:
+    """Whether memories have room for two heads, which take turns: one is multiplied while the other is a softmax."""
+    return _SPACIOUS * layer.positions * config.words_of(layer.places) <= min(depth(config, mem) for mem in VRFS)
 
-    If there is room for two heads, they take turns, so that one is multiplied while the softmax of the other runs.
-    """
-    config, layer = planner.build.config, node.layer
-    value = Value.of(f"{node.name}, scores", (layer.places, *node.value.shape[1:]))
-    spacious = _SPACIOUS * layer.positions * config.words_of(layer.places) <= min(depth(config, mem) for mem in VRFS)
-    return [(planner.strip(value, frozenset(_ADDED[:1])), planner.strip_in(_ADDED[0], value),
-             planner.strip(value, frozenset({_MULTIPLIED[0]})), planner.strip_in(_MULTIPLIED[0], value))
-            for _ in range(min(layer.heads, 1 + spacious))]
+
+def _room(planner: Planner, node: PlannedNode) -> tuple[NumbersView, ...]:
+    """Numbers for scores, their largest one, and the reciprocals of the sums of exponentials, of one head."""
+    value = Value.of(f"{node.name}, scores", (node.layer.places, *node.value.shape[1:]))
+    return (planner.strip(value, frozenset(_ADDED[:1])), planner.strip_in(_ADDED[0], value),
+            planner.strip_in(_MULTIPLIED[0], value))
 
 
 def _bounds(config: Config, node: PlannedNode, heads: Heads) -> list[tiling.Bound]:
     """Bounds of the sums of both products, for tiles of the largest mantissas and exponents.
 
-    Weights of values are 1 at most, whose exponent is 1.
+    Powers are 1 at most, whose exponent is 1.
     """
     weights, found = config.weights, []
     for what, columns, least in (

@@ -51,8 +51,13 @@ class SoftmaxInsideKind(ReducingKind):
 
         powers = planner.strip(node.value, frozenset({_MULTIPLIED[0]}))
         factor = planner.strip_in(_MULTIPLIED[0], node.value)
-        planner.append(node, exponentials(x, largest, powers, factor))
-        planner.complete(node, shares(powers, factor))
+        chain = exponentials(x, largest)
+        chain.write(powers)
+        reciprocals(chain, factor)
+        planner.append(node, chain)
+        chain = OpenChain(source=FromNumbers(view=powers))
+        chain.apply(Operation.VV_MUL, 0, replace(factor, held=True))
+        planner.complete(node, chain)
 
 
 class VectorNormKind(ReducingKind):
@@ -113,23 +118,19 @@ class VectorNormKind(ReducingKind):
         planner.operate(chain, operation, node, getattr(node.layer, name), name, getattr(content, name))
 
 
-def exponentials(x: NumbersView, largest: NumbersView, powers: NumbersView, factor: NumbersView) -> OpenChain:
-    """The chain of a softmax that writes exp(x - largest), and the reciprocals of their sums as `factor`."""
+def exponentials(x: NumbersView, largest: NumbersView) -> OpenChain:
+    """The beginning of a chain that computes exp(x - largest)."""
     chain = OpenChain(source=FromNumbers(view=x))
     chain.apply(Operation.VV_A_SUB_B, 0, replace(largest, held=True))
     chain.activate(Activation.EXP)
-    chain.write(powers)
+    return chain
+
+
+def reciprocals(chain: OpenChain, factor: NumbersView):
+    """The end of a chain that writes the reciprocals of the sums of what it has computed."""
     chain.apply(Operation.V_SUM, 1)
     chain.activate(Activation.RECIPROCAL)
     chain.write(factor)
-    return chain
-
-
-def shares(powers: NumbersView, factor: NumbersView) -> OpenChain:
-    """The chain of a softmax after `exponentials`, to which what takes its results is added."""
-    chain = OpenChain(source=FromNumbers(view=powers))
-    chain.apply(Operation.VV_MUL, 0, replace(factor, held=True))
-    return chain
 
 
 def _end(planner: Planner, node: PlannedNode, chain: OpenChain, target: NumbersView):

@@ -104,11 +104,12 @@ class ModelBuild:
             in full precision. All else is decided by the layers of the model, so that the program is the same.
         loads:  Number of products that fit MatrixRf at once, as tiles are loaded from Dram; 0 where none are.
         far:    Names of tensors that lie in Dram.
+        waves:  Whether passes may take turns.
     """
 
     def __init__(self, config: Config, *, short: bool = False, real: Mapping[str, Layer] | None = None,
-                 loads: int = 0, far: frozenset[str] = frozenset()):
-        self.config, self.short, self.loads, self.far = config, short, loads, far
+                 loads: int = 0, far: frozenset[str] = frozenset(), waves: bool = False):
+        self.config, self.short, self.loads, self.far, self.waves = config, short, loads, far, waves
         self.program = ProgramBuilder()
         self.allocator = Allocator(config, real=real is not None)
         self._real = None if real is None else dict(real)

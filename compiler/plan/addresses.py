@@ -6,6 +6,7 @@ overlap: who ties them knows that they never use the same word at once.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from concord.compiler.emit.passes import LayerPass
 from concord.compiler.emit.storage import ANY, Buffer
@@ -88,7 +89,7 @@ def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes
 def _place_strips(config: Config, made: LayerPass, starts: dict[Mem, int],
                   placed: dict[Mem, list[Buffer]]) -> list[Reason]:
     """Choose the rows of a pass's strips, and place what a strip leaves for later chains."""
-    _, rows, columns = made.value.shape
+    rows, columns = made.length, 1 if made.flat else made.value.shape[2]
     made.rows = min(made.most or rows, rows, max(1, LARGEST // columns))
     if len(made.chains) > 1 and rows >= 2 * STRIPS:
         made.rows = min(made.rows, -(-rows // STRIPS))
@@ -132,6 +133,12 @@ def place(buffers: Iterable[Buffer], start: int, placed: list[Buffer], ties: Seq
         for buffer, at in group:
             buffer.address = base + at
             placed.append(buffer)
+
+
+def overlaps(buffers: Sequence[Buffer]) -> bool:
+    """Whether two buffers of a memory have words in common at the same time."""
+    return any(one.meets(other) and one.address < other.end and other.address < one.end
+               for one, other in combinations(buffers, 2))
 
 
 def _tied(buffers: list[Buffer], ties: Sequence[Tie]) -> list[list[tuple[Buffer, int]]]:

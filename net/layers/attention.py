@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 from concord.golden.lib import float16
+from concord.golden.lib.float16 import to_bits
 from concord.golden.mfu.multifunction import activate
 from concord.net.arithmetic.integer import IntegerProduct
 from concord.net.arithmetic.native_vectors import computed_product
@@ -21,6 +22,8 @@ from concord.spec.numbers.formats import Format
 
 #: Rough number of scores that are computed at once.
 TOGETHER = 1 << 20
+#: Largest sum of the powers of a query.
+MOST = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -28,10 +31,14 @@ class BlockAttention(Layer):
     """Each head adds up values, weighted by how well their keys fit its query; see `net.ops.attention.Attention`.
 
     For each head, its keys become rows of tiles, in blocks of neighbouring channels, and its values become tiles whose
-    rows are channels, in blocks of neighbouring positions. Vectors of queries and of weights are multiplied by them:
+    rows are channels, in blocks of neighbouring positions. Vectors of queries and of powers are multiplied by them:
 
-        score = binary16(query . keys) + mask           power = exp(score - largest score)
-        weight = power * (1 / sum of powers)            y = binary16(weights . values)
+        score = binary16(query . keys) + mask           power = exp(score - largest score) * share
+        factor = 1 / sum of powers                      y = binary16(powers . values) * factor
+
+    The weight of a value is power * factor. The largest power of a query is `share`: a power of two, so that the sum of
+    powers is at most `MOST` and the product with values overflows only where these are beyond 65504 / `MOST`; times the
+    largest mantissa, so that a block makes use of all mantissas.
 
     Blocks lie along the channels of a pixel, one after the other. Of keys and values, a block holds the channels of one
     head alone, with zeros in place of others; a block of queries holds whatever channels lie there.
@@ -43,7 +50,7 @@ class BlockAttention(Layer):
         values:         Channels, rows and columns of the image of values.
         heads:          Number of heads.
         weights_format: Format of keys and values in tiles.
-        input_format:   Format that queries and exponentials are quantised to.
+        input_format:   Format that queries and powers are quantised to.
         block:          Number of elements of a block, the native dimension.
         mask:           uint16[1 or heads, queries, keys], what is added to scores; None for nothing.
     """
@@ -85,6 +92,12 @@ class BlockAttention(Layer):
         return prod(self.keys[1:])
 
     @property
+    def share(self) -> float:
+        """What exponentials are multiplied by, before it is rounded to binary16."""
+        fmt = self.input_format
+        return fmt.highest * 2.0 ** -(fmt.bits - 1 + (-(-self.places // MOST) - 1).bit_length())
+
+    @property
     def inputs(self) -> int:
         return prod(self.queries)
 
@@ -123,8 +136,9 @@ class BlockAttention(Layer):
         if self.mask is not None:
             scores = float16.add(scores, np.broadcast_to(self.mask, scores.shape))
         powers = activate(Activation.EXP, float16.sub(scores, spread(Operation.V_LARGEST, scores)))
+        powers = float16.mul(powers, to_bits(np.full_like(powers, self.share, float)))
         factor = activate(Activation.RECIPROCAL, spread(Operation.V_SUM, powers))
-        made = computed_product(values.swapaxes(-1, -2), float16.mul(powers, factor), *formats)
+        made = float16.mul(computed_product(values.swapaxes(-1, -2), powers, *formats), factor)
         return made.swapaxes(-1, -2).reshape(len(made), -1)
 
     def _scores(self, queries: np.ndarray, keys: np.ndarray, formats) -> np.ndarray:
