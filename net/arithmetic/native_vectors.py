@@ -35,6 +35,17 @@ def flattened(channels: np.ndarray, pixels: int, block: int) -> np.ndarray:
     return (channels[:, None] + adjacent(pixels) * np.int32(apart)).ravel()
 
 
+def cut_by_heads(channels: int, heads: int, block: int) -> np.ndarray:
+    """Places of channels that follow each other, where a block holds the channels of one head alone.
+
+    Each part of a head that lies in one native vector begins a native vector of its own here.
+    """
+    channel = adjacent(channels)
+    begins = (channel % block == 0) | (channel % (channels // heads) == 0)
+    part = np.cumsum(begins, dtype=np.int32) - 1
+    return part * np.int32(block) + channel - channel[begins][part]
+
+
 def spread(x: np.ndarray, places: np.ndarray | None) -> np.ndarray:
     """Elements [..., elements] at their places, with zeros between them; None for elements that follow each other."""
     if places is None:

@@ -95,7 +95,7 @@ class Blocks:
     def layers(self, part: Part) -> tuple[Layer, ...]:
         """The layer of the quantised model, or the layers of both directions."""
         if isinstance(part.op, Attention):
-            return (attention_layer(part, self._formats(part)),)
+            return (attention_layer(part, self.formats(part)),)
         made = self._lowered(part, self.trained.get(part.name, part.op))
         if part.name not in self.trained or not isinstance(part.op, (*WEIGHTED, Recurrence)):
             return made
@@ -130,7 +130,7 @@ class Blocks:
         weights_format, input_format = self.recipe.formats(part.name)
         op = part.op
         if isinstance(op, Attention):
-            return simulated_attention(part, self._formats(part))
+            return simulated_attention(part, self.formats(part))
         if isinstance(op, Recurrence):
             def codes(x: np.ndarray) -> np.ndarray:
                 return real_blocks(x, input_format, self.recipe.block)
@@ -145,7 +145,7 @@ class Blocks:
             return PatchConvolution(weight=op.weight, bias=op.bias, window=op.window, codes=self._entering(part))
         return Enters(inner=op, codes=self._entering(part))
 
-    def _formats(self, part: Part) -> BlockFormats:
+    def formats(self, part: Part) -> BlockFormats:
         """The formats of a part in block floating point."""
         weights, inputs = self.recipe.formats(part.name)
         return BlockFormats(weights=weights, inputs=inputs, block=self.recipe.block)

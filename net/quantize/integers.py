@@ -20,7 +20,7 @@ from concord.net.ops.reshape import Concatenation, Flatten, ToImage
 from concord.net.quantize import codes, tensors
 from concord.net.quantize.apart import narrowed
 from concord.net.quantize.attention import attention_layer, simulated_attention
-from concord.net.quantize.choices import Choices
+from concord.net.quantize.choices import BlockFormats, Choices
 from concord.net.quantize.codes import InputCodes, Loss
 from concord.net.quantize.divided import channels_of, divided, divides
 from concord.net.quantize.gated import Gated, lost_weights
@@ -82,8 +82,7 @@ class Integers:
 
     def __init__(self, plan: Plan, choices: Choices, *, machine: bool = True):
         self.plan, self.recipe, self.gates, self.machine = plan, choices.recipe, choices.gates, machine
-        #: Formats of products of two computed tensors, which are in block floating point.
-        self.products = choices.products
+        self._products = choices.products
         if plan.graph.has(Recurrence):
             self.weights_format, self.input_format = choices.formats
         self.rows: dict[str, Rows] = {}
@@ -234,10 +233,14 @@ class Integers:
         clips = inputs is not None and inputs.unsigned and (inputs.positive or Activation.RELU not in functions)
         return users[0] if clips else None
 
+    def formats(self, part: Part) -> BlockFormats:
+        """The formats of a product of two computed tensors, which is in block floating point."""
+        return self._products
+
     def layers(self, part: Part) -> tuple[Layer, ...]:
         """The layer of the quantised model, or the layers of both directions."""
         if isinstance(part.op, Attention):
-            return (attention_layer(part, self.products),)
+            return (attention_layer(part, self.formats(part)),)
         if isinstance(part.op, Recurrence):
             fmt = self.gates.travels_as(self.weights_format)
             return tuple(found.layer(part.name, op, fmt, self.gates)
@@ -267,7 +270,7 @@ class Integers:
     def simulated(self, part: Part) -> Operator:
         """The operator of a layer in real numbers, with the numbers that its integers stand for."""
         if isinstance(part.op, Attention):
-            return simulated_attention(part, self.products)
+            return simulated_attention(part, self.formats(part))
         if isinstance(part.op, Recurrence):
             found, *_ = every = self.gated[part.name]
             return simulated_recurrence(part.op, [one.real for one in every], found.inputs.quantized,

@@ -9,9 +9,8 @@ from concord.datasets.samples import DataSet, Samples, Task
 from concord.net import network as golden
 from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
-from concord.net.graph import INPUT, Graph
+from concord.net.graph import Graph
 from concord.net.layers.recurrent import Recurrent
-from concord.net.ops.attention import Attention
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Relu
 from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Affine
@@ -73,16 +72,6 @@ def quantized(found: NetworkWithData, choices: Choices, *shown) -> QuantizedNetw
     arithmetic = prepared(found.network, choices, found.steps)
     calibrate(arithmetic, found.numbers(found.calibration), found.calibration.lengths, *shown)
     return QuantizedNetwork(arithmetic)
-
-
-def test_attention_is_refused():
-    chain = Chain((4, 1, 5))
-    for name in "qkv":
-        chain.conv(name, 4, 4, (1, 1), sources=(INPUT,))
-    chain.add(Attention(), "heads", ("q", "k", "v"))
-    with pytest.raises(Unsupported, match="'heads': an attention is not trained with quantisers; train the network in "
-                                          "float, and quantise it without training"):
-        quantized(given(chain.network()), Choices())
 
 
 def assert_golden(found: NetworkWithData, net):

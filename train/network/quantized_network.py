@@ -17,12 +17,13 @@ from concord.net.ops.recurrent import Recurrence
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.integers import Integers
-from concord.net.quantize.plan import AVERAGES, Part, Unsupported
+from concord.net.quantize.plan import AVERAGES, Part
 from concord.net.quantize.quantized import CALIBRATED, calibrate, model_layers, prepared
 from concord.net.quantize.recipe import Recipe
 from concord.net.quantize.staged import StagedIntegers, check_staged
 from concord.train.lib.observer import Progress, silent
 from concord.train.network import operations
+from concord.train.network.attention import attention
 from concord.train.qat.block_layer import BlockAverageLayer, BlockLayer
 from concord.train.qat.layer import QuantizedAverage, QuantizedLayer
 from concord.train.recurrent.directions import Directions, last
@@ -44,9 +45,6 @@ class QuantizedNetwork(nn.Module):
         arithmetic: The plan of the network with the numbers from which training starts, see
             `net.quantize.quantized.calibrate`. It is not changed.
 
-    Raises:
-        Unsupported: an operation of the network is not trained.
-
     Attributes:
         plan:   The layers of the network.
         layers: Layers with quantisers, by name.
@@ -57,9 +55,6 @@ class QuantizedNetwork(nn.Module):
         super().__init__()
         self.arithmetic, self.plan, self.recipe = arithmetic, arithmetic.plan, arithmetic.recipe
         self.layers = Layers()
-        if attention := [part.name for part in self.plan.parts if isinstance(part.op, Attention)]:
-            raise Unsupported(f"{attention[0]!r}: an attention is not trained with quantisers; train the network in "
-                              "float, and quantise it without training (nnp quantize)")
         for part in self.plan.parts:
             if isinstance(part.op, CALIBRATED):
                 self.layers[part.name] = module_of(part, arithmetic)
@@ -96,6 +91,8 @@ class QuantizedNetwork(nn.Module):
             times[part.name] = self._times(part, times[part.sources[0]])
             if part.name in self.layers:
                 made[part.name] = self.layers[part.name](*entering, times[part.name], lowered=lowered)
+            elif isinstance(part.op, Attention):
+                made[part.name] = attention(part, entering, self.arithmetic.formats(part), lowered=lowered)
             else:
                 made[part.name] = operations.result(part, entering, times[part.sources[0]], lowered=lowered)
         return made, times

@@ -10,14 +10,20 @@ from concord.train.lib.straight_through import binary16
 
 
 def softmax(op: SoftmaxInside, x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
-    """The softmax of vectors float32[samples, elements]; the machine's with `lowered`."""
-    if x.dim() == 4:
-        return softmax(op, x.movedim(1, -1).flatten(1, 2), lowered=lowered).movedim(-1, 1).unflatten(2, x.shape[2:])
+    """The softmax of vectors float32[samples, elements], or of the channels of images; the machine's with `lowered`."""
     if not lowered:
-        return torch.softmax(x, -1)
-    # The largest element cancels in exact arithmetic, so that no gradient goes through it.
-    powers = curve(Activation.EXP, True)(binary16(x - x.detach().amax(-1, keepdim=True)))
-    return binary16(powers * curve(Activation.RECIPROCAL, True)(_total(powers)))
+        return torch.softmax(x, 1)
+    powers = exponentials(x.movedim(1, -1), lowered=True)
+    return binary16(powers * curve(Activation.RECIPROCAL, True)(total(powers, lowered=True))).movedim(-1, 1)
+
+
+def exponentials(x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
+    """exp(x - largest) along the last axis; the machine's with `lowered`.
+
+    The largest element cancels in what is divided by the sum, so that no gradient goes through it.
+    """
+    less = x - x.detach().amax(-1, keepdim=True)
+    return curve(Activation.EXP, lowered)(binary16(less) if lowered else less)
 
 
 def norm(op: FeatureNorm, x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
@@ -33,12 +39,12 @@ def norm(op: FeatureNorm, x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
     mean, share, floor, root = (
         torch.from_numpy(to_bits([number]).view("float16")).float() for number in layer.numbers.values())
     weight, bias = (torch.from_numpy(bits.view("float16")).float() for bits in (layer.weight, layer.bias))
-    d = binary16(x + binary16(_total(x) * mean)) if op.centred else x
-    total = _total(binary16(binary16(d * share) * d))
-    factor = binary16(curve(Activation.RSQRT, True)(binary16(total + floor)) * root)
+    d = binary16(x + binary16(total(x, lowered=True) * mean)) if op.centred else x
+    squares = total(binary16(binary16(d * share) * d), lowered=True)
+    factor = binary16(curve(Activation.RSQRT, True)(binary16(squares + floor)) * root)
     return binary16(binary16(binary16(d * weight) * factor) + bias)
 
 
-def _total(x: torch.Tensor) -> torch.Tensor:
-    """The exact sum of the elements of vectors, rounded once: float64 holds that of 8,192 binary16 numbers."""
-    return binary16(x.double().sum(-1, keepdim=True) + 0.0)
+def total(x: torch.Tensor, *, lowered: bool) -> torch.Tensor:
+    """The sum along the last axis; exact, and rounded once, with `lowered`: float64 holds 8,192 binary16 numbers."""
+    return binary16(x.double().sum(-1, keepdim=True) + 0.0) if lowered else x.sum(-1, keepdim=True)

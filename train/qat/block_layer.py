@@ -17,14 +17,11 @@ from concord.net.quantize.plan import Part
 from concord.spec.numbers.formats import Format
 from concord.train.lib.curves import curve
 from concord.train.lib.straight_through import binary16
-from concord.train.qat.block_quantizer import BlocksFunction
+from concord.train.qat.block_quantizer import check_sums, placed_blocks
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.weights import keep_structure
 from torch import nn
 from torch.nn import functional
-
-#: Integers below this are exact in float64.
-FLOAT64_EXACT = 1 << 53
 
 
 class BlockLayer(nn.Module):
@@ -80,7 +77,8 @@ class BlockLayer(nn.Module):
             y = self._real(x)
             return curve(self.activation, False)(y)
         weights = self._weights()
-        self._check(weights)
+        check_sums(f"layer {self.name!r}", [weights.flatten(1)], 2.0**self.input_format.e_max,
+                   (self.weights_format, self.input_format))
         y = self._finished(binary16(self._product(x.double(), weights.double(), None) + 0.0))
         return curve(self.activation, True)(y)
 
@@ -93,12 +91,8 @@ class BlockLayer(nn.Module):
         return binary16(y + binary16(self.bias).view(-1, *[1] * (y.dim() - 2)) + 0.0)  # -0 becomes +0
 
     def _blocks(self, x, fmt: Format, stops: bool = True):
-        """The tensor, quantised in the native vectors along axis 1 in which its elements lie; see `BlocksFunction`."""
-        if self.places is None:
-            return BlocksFunction.apply(x, fmt, self.block, 1, stops)
-        at = torch.from_numpy(self.places).long()
-        whole = x.new_zeros(len(x), int(at.max()) + 1, *x.shape[2:]).index_copy(1, at, x)
-        return BlocksFunction.apply(whole, fmt, self.block, 1, stops).index_select(1, at)
+        """The tensor, quantised in the native vectors of its places; see `placed_blocks`."""
+        return placed_blocks(x, fmt, self.block, self.places, stops)
 
     def _vectors(self, x):
         """The input with the elements of a block along axis 1."""
@@ -130,15 +124,6 @@ class BlockLayer(nn.Module):
         if self.patch:
             return functional.conv2d(x, weights, constant)
         return self.geometry.product(x, weights, constant, 0.0)
-
-    def _check(self, weights):
-        """Refuse layers whose sums float64 may not hold, for the largest inputs and the smallest units."""
-        unit = sum(fmt.e_min - (fmt.bits - 1) for fmt in (self.weights_format, self.input_format))
-        with torch.no_grad():
-            largest = weights.double().abs().flatten(1).sum(1).max().item() * 2.0**self.input_format.e_max
-        if largest * 2.0**-unit >= FLOAT64_EXACT:
-            raise ValueError(f"layer {self.name!r}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
-                             "float64; use fewer bits or a smaller range of exponents")
 
 
 class BlockAverageLayer(BlockLayer):

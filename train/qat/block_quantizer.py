@@ -3,6 +3,9 @@
 Source: numerics.md of the specification, block floating point.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from concord.spec.numbers.formats import Format, Rule
 from concord.train.lib.straight_through import passed
@@ -13,6 +16,7 @@ from torch.nn import functional
 SIGNIFICAND = 23  #: Number of bits of a float32 below its exponent field.
 FIELD = 0xFF << SIGNIFICAND
 FIELD_OF_ONE = 127
+FLOAT64_EXACT = 1 << 53  #: Integers below this are exact in float64.
 WIDEST = 11  #: Most bits of a mantissa for which the largest binary16 and an infinity give the same.
 
 
@@ -126,6 +130,39 @@ def _ends(fmt: Format) -> tuple[float, float]:
     """The numbers beyond which a mantissa clips; what only rounds to an end of the range does not."""
     beyond = 2.0 ** (fmt.bits - 2 - fmt.precision) if fmt.precision else 0
     return fmt.lowest - beyond, fmt.highest + beyond
+
+
+def placed_blocks(x: torch.Tensor, fmt: Format, block: int, at: np.ndarray | None, stops: bool = True) -> torch.Tensor:
+    """A tensor, quantised in the native vectors along axis 1 in which its elements lie; see `BlocksFunction`.
+
+    Args:
+        at: Places of the elements, see `net.arithmetic.native_vectors`; None for elements that follow each other.
+    """
+    if at is None:
+        return BlocksFunction.apply(x, fmt, block, 1, stops)
+    places = torch.from_numpy(at).long()
+    whole = x.new_zeros(len(x), int(places.max()) + 1, *x.shape[2:]).index_copy(1, places, x)
+    return BlocksFunction.apply(whole, fmt, block, 1, stops).index_select(1, places)
+
+
+@torch.no_grad()
+def check_sums(named: str, rows: Sequence[torch.Tensor], largest: float, formats: tuple[Format, Format]):
+    """Refuse sums of products that float64 may not hold in the smallest unit.
+
+    Args:
+        named:   What has the sums.
+        rows:    Quantised weights or tiles [..., columns] each, whose products with inputs are added.
+        largest: Largest magnitude of an input.
+        formats: Formats of both.
+
+    Raises:
+        ValueError: sums may not be exact.
+    """
+    unit = sum(fmt.e_min - (fmt.bits - 1) for fmt in formats)
+    total = sum(one.double().abs().sum(-1) for one in rows).max().item() * largest
+    if total * 2.0**-unit >= FLOAT64_EXACT:
+        raise ValueError(f"{named}: sums up to {total:.3g} in units of 2**{unit} are not exact in float64; use fewer "
+                         "bits or a smaller range of exponents")
 
 
 class BlocksFunction(Function):

@@ -16,7 +16,7 @@ from concord.net.quantize.gates import IntegerScale
 from concord.net.quantize.recipe import Gates
 from concord.spec.numbers.formats import Format
 from concord.train.lib.straight_through import LoweredProduct, Round, binary16, plain
-from concord.train.qat.block_quantizer import BlocksFunction
+from concord.train.qat.block_quantizer import BlocksFunction, check_sums
 from concord.train.recurrent.operations import (
     TorchBlockOperations,
     TorchOperations,
@@ -176,10 +176,6 @@ class RoundedOutputs:
         return Round.apply(y / one.step, one.lowest, one.highest) * one.step + 0.0
 
 
-#: Integers below this are exact in float64.
-FLOAT64_EXACT = 1 << 53
-
-
 class BlockQuantizedRecurrent(nn.Module):
     """One direction of a recurrent layer in block floating point; each pass brings its real weights to blocks.
 
@@ -213,7 +209,8 @@ class BlockQuantizedRecurrent(nn.Module):
         matrices = [BlocksFunction.apply(binary16(weights), self.weights_format, self.block, 2)
                     for weights in (self.input_weights, self.recurrent_weights)]
         if lowered:
-            self._check(matrices)
+            formats = self.weights_format, self.input_format
+            check_sums(self.cell.title, matrices, 2.0**self.input_format.e_max, formats)
             matrices = [matrix.double() for matrix in matrices]
         w, r = (matrix.flatten(0, 1).T for matrix in matrices)
 
@@ -227,16 +224,6 @@ class BlockQuantizedRecurrent(nn.Module):
             self.cell, lambda operand: product(operand, r, 1), self.vectors, self.bias, lowered=lowered,
             results=results if self.quantized_results else plain, outputs=self.gate_output)
         return unroll(ops, self.cell, product(x, w, 2).unflatten(2, self.bias.shape), lengths, self.first)
-
-    def _check(self, matrices):
-        """Refuse sums that float64 may not hold: of the largest inputs, in the smallest units."""
-        unit = sum(fmt.e_min - (fmt.bits - 1) for fmt in (self.weights_format, self.input_format))
-        with torch.no_grad():
-            rows = sum(matrix.double().abs().sum(2) for matrix in matrices)
-        largest = rows.max().item() * 2.0**self.input_format.e_max
-        if largest * 2.0**-unit >= FLOAT64_EXACT:
-            raise ValueError(f"{self.cell.title}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
-                             "float64; use fewer bits or a smaller range of exponents")
 
     def direction(self) -> Direction:
         """The direction with the numbers that training has found."""
