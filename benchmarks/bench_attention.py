@@ -30,6 +30,7 @@ from concord.net import network
 from concord.net.layers.attention import BlockAttention
 from concord.net.layers.layer import Layer
 from concord.net.model import Model, Provenance
+from concord.net.quantize.choices import Choices
 from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.quantized import prepared, quantized
 from concord.net.quantize.widths import NetworkArithmetic
@@ -60,12 +61,14 @@ class Transformer:
         train:   float32[samples, ...], samples that calibrate.
         test:    float32[samples, ...].
         labels:  int[samples], classes of the test samples; None where there are none.
+        learnt:  int[samples], classes of the training samples; None where there are none.
     """
 
     module: torch.nn.Module
     train: np.ndarray
     test: np.ndarray
     labels: np.ndarray | None = None
+    learnt: np.ndarray | None = None
 
 
 def vision(epochs: int, console: Console) -> Transformer:
@@ -87,7 +90,8 @@ def vision(epochs: int, console: Console) -> Transformer:
             optimizer.step()
             schedule.step()
     console.print(f"vision: {epochs} epochs of {TRAINED:,} digits in {time.perf_counter() - began:.0f} s")
-    return Transformer(module=module, train=x[:TRAINED], test=x[TRAINED:], labels=y[TRAINED:])
+    return Transformer(module=module, train=x[:TRAINED], test=x[TRAINED:], labels=y[TRAINED:],
+                       learnt=y[:TRAINED])
 
 
 def _blocks(make: Callable[[], torch.nn.Module], positions: int, width: int) -> Transformer:
@@ -118,9 +122,8 @@ def exported(name: str, found: Transformer) -> Imported:
     return read(path)
 
 
-def in_eight_bits(imported: Imported, found: Transformer, arithmetic: str, machine: str) -> Model:
-    """The network in 8 bits without training."""
-    choices = QuantizationOptions(preset=machine, arithmetic=NetworkArithmetic(arithmetic)).choices()
+def without_training(imported: Imported, found: Transformer, choices: Choices) -> Model:
+    """The quantised network without training."""
     x = entering(imported, found.train[:CALIBRATION])
     made = quantized(prepared(imported.network, choices, scales_apart=True), x)
     return Model(name=imported.network.name, data="", preprocessing="", classes=(), layers=made.layers,
@@ -134,6 +137,11 @@ def entering(imported: Imported, samples: np.ndarray) -> np.ndarray:
     """Samples of the file, float32[samples, ...], in the order of the network."""
     axes = imported.network.axes
     return samples.transpose(0, *(1 + axis for axis in axes)) if len(axes) == samples.ndim - 1 else samples
+
+
+def decibels(real: np.ndarray, golden: np.ndarray) -> float:
+    """Signal-to-noise ratio of outputs beside those of the float network."""
+    return 10 * np.log10(np.square(real).sum() / np.square(real - golden).sum())
 
 
 def bounds(made: Measurement | None, model: Model, config: Config, layers: tuple[type[Layer], ...] = (Layer,)
@@ -152,7 +160,7 @@ def row(name: str, arithmetic: str, imported: Imported, found: Transformer, mode
     bits = to_bits(x.reshape(len(x), -1))
     real = imported.network.run(x).reshape(len(x), -1)
     golden = network.outputs(model, bits).view(np.float16).astype(np.float64)
-    noise = 10 * np.log10(np.square(real).sum() / np.square(real - golden).sum())
+    noise = decibels(real, golden)
     accuracies = ["-"] * 2 if found.labels is None else [
         f"{(made.argmax(1) == found.labels).mean():.1%}" for made in (real, golden)]
     measured = None
@@ -204,7 +212,8 @@ def main(
         imported = exported(name, found)
         imported = replace(imported, network=replace(imported.network, name=name))
         for arithmetic in ARITHMETICS:
-            model = in_eight_bits(imported, found, arithmetic, machine)
+            choices = QuantizationOptions(preset=machine, arithmetic=NetworkArithmetic(arithmetic)).choices()
+            model = without_training(imported, found, choices)
             cells, bits = row(name, arithmetic, imported, found, model, config, samples, rtl)
             results.add_row(*cells)
             differing += bits
