@@ -12,7 +12,8 @@ from concord.sim.drivers.axi_monitor import AxiMonitor
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import clock, every_cycle, start, until
 
-CONFIGURATIONS = TESTED = ("tiny", "wide")
+CONFIGURATIONS = ("tiny", "wide")
+TESTED = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "chosen & room & (~valid | ready)", "new": "chosen & room"},
     {"old": "chosen & room & (~valid | ready)", "new": "chosen & (~valid | ready)"},
@@ -80,7 +81,7 @@ class Bench:
         return cycles
 
 
-@cocotb.test(timeout_time=200, timeout_unit="us")
+@cocotb.test(timeout_time=30, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def bytes_find_their_way(dut, stall):
     """Reads and writes of all managers, mixed and refused answers, pauses: each byte, response and ID is right."""
@@ -92,7 +93,7 @@ async def bytes_find_their_way(dut, stall):
     assert numbers == (set(range(UNIT.count)),) * 2
 
 
-@cocotb.test(timeout_time=200, timeout_unit="us")
+@cocotb.test(timeout_time=30, timeout_unit="us")
 @cocotb.parametrize(writes=[0.0, 1.0])
 async def turns_are_fair(dut, writes):
     """While all have bursts, each is served as often as the others, and the bus of writes has no pause."""
@@ -105,7 +106,7 @@ async def turns_are_fair(dut, writes):
     assert not writes or cycles < 1.05 * sum(manager.beats for manager in bench.managers) + 80
 
 
-@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.test(timeout_time=30, timeout_unit="us")
 async def surplus_answers_do_no_harm(dut):
     """Answers to nobody, and to a manager that waits for none, are lost; `busy` stays right."""
     for channel in ("ar", "aw"):
@@ -133,7 +134,7 @@ async def surplus_answers_do_no_harm(dut):
     assert not dut.busy.value
 
 
-@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.test(timeout_time=30, timeout_unit="us")
 async def busy_from_the_offer_to_the_last_answer(dut):
     """A burst that waits for the port, and one that waits for its answer, are under way."""
     bench = Bench(dut, 0.0, writes=0.5)

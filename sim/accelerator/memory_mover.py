@@ -13,7 +13,7 @@ from concord.spec.accelerator.accelerator import ALIGNED
 from concord.spec.accelerator.commands import BYTES
 
 CONFIGURATIONS = ("tiny", "serial", "wide")
-TESTED = ("tiny", "wide")
+TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "ResetInserter(self.state == State.FREE)(BlockQueue(8 * self.size, BEATS))",
      "new": "BlockQueue(8 * self.size, BEATS)"},
@@ -36,7 +36,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "more, units = self.left.any() & ~failed(self.m_axi_bresp)", "new": "more, units = self.left.any()"},
     {"old": "self.wrong.eq(failed(self.m_axi_bresp))", "new": "self.wrong.eq(0)"},
     {"old": "self.ended.eq(~self.lost & ~self.reset)", "new": "self.ended.eq(~self.lost)"},
-    {"old": "Mux(signals, strobes, -1)", "new": "-1"},
+    {"old": "Mux(signals, strobes, -1)", "new": "-1", "config": "serial"},
 )
 SIZES = {4: 4, 8: 16, 16: 64}  #: Bytes of the bus, by the bytes of a beat of messages.
 MEMORY = 1 << 16
@@ -124,7 +124,7 @@ class Bench:
         assert not await self.copy(first, second, count)
 
 
-@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.test(timeout_time=30, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def bytes_are_right(dut, stall):
     """Copies of all lengths and places, commands and words."""
@@ -137,7 +137,7 @@ async def bytes_are_right(dut, stall):
     assert not await bench.copy(MEMORY // 2 - ALIGNED, 0, 2 * full)
 
 
-@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.test(timeout_time=30, timeout_unit="us")
 async def a_copy_has_long_bursts(dut):
     """Ranges that begin together are cut into bursts of the whole buffer."""
     bench = Bench(dut, 0.0, latency=1)
@@ -152,7 +152,7 @@ async def a_copy_has_long_bursts(dut):
     assert cycles <= 3 * (2 * BEATS + 9 + 4) + 8
 
 
-@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.test(timeout_time=30, timeout_unit="us")
 async def wrong_answers_are_errors(dut):
     """Of reads and writes, to any burst of a copy; responses of a wrong length; then all is right again."""
     bench = Bench(dut, 0.2)
@@ -183,7 +183,7 @@ async def wrong_answers_are_errors(dut):
         await bench.everything()
 
 
-@cocotb.test(timeout_time=200, timeout_unit="us")
+@cocotb.test(timeout_time=30, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def a_reset_leaves_nothing_behind(dut, stall):
     """At any moment: no end is told, the burst under way ends, and then all tasks are right."""

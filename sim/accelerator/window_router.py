@@ -46,7 +46,7 @@ async def begin(dut, stall: float) -> tuple:
     return lite_master(dut, "s_axil", cocotb.RANDOM_SEED, stall), windows
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=20, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def accesses_reach_their_window(dut, stall):
     """Random reads and writes of all windows, side by side; absent windows read 0."""
