@@ -56,12 +56,13 @@ def messages(config: Config, data: bytes, kinds: frozenset[MessageKind]) -> tupl
     return found, True
 
 
-def message_bytes(config: Config, data: bytes) -> int:
+def message_bytes(config: Config, data: bytes, *, to_machine: bool = True) -> int:
     """Number of bytes of the message that `data` begins with, after its header; 0 for one of no kind, or cut off."""
     if len(data) < HEADER.size or data[0] not in list(MessageKind):
         return 0
     kind, memory, _, _, _, count, _ = HEADER.unpack_from(data)
-    beat, payload = config.message_bytes, 0 if kind == MessageKind.READ else count * item_bytes(config, kind, memory)
+    asks = kind == MessageKind.READ and to_machine
+    beat, payload = config.message_bytes, 0 if asks else count * item_bytes(config, MessageKind(kind), memory)
     size = HEADER.size + payload + -payload % beat + beat
     return size if size <= len(data) else 0
 

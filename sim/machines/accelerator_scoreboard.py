@@ -104,7 +104,7 @@ def compare(one: CommandList, golden: AcceleratorMachine, other: AcceleratorMach
     """Run a list on two machines.
 
     After an error, bytes and registers that depend on time are left out: commands behind it, which may have been
-    executed or not, and a program to which a message was refused.
+    executed or not, and a program that a refused or missing message has left in the middle.
     """
     return difference(one, play(one, golden), play(one, other))
 
@@ -148,7 +148,7 @@ def unspecified(one: CommandList, golden: ListOutcome) -> tuple[list[range], set
     for command in _behind(one, index, origin):
         parts.append(command.written)
         cores |= {command.core} if command.kind.of_core else set()
-    if error == CommandError.MESSAGE:
+    if error in (CommandError.MESSAGE, CommandError.STARVED):
         parts.append(failed.written)
         cores.add(origin)
     for core in cores:

@@ -105,8 +105,9 @@ class AcceleratorMachine(ABC):
         size, count = struct.unpack("<II", self.read_memory(command.second, 8))
         data, found = self.read_memory(command.second + ALIGNED, min(size, command.room - ALIGNED)), []
         for _ in range(count):
-            found.append(data[:message_bytes(self.accelerator.cores[command.core], data)])
-            data = data[len(found[-1]):]
+            size = message_bytes(self.accelerator.cores[command.core], data, to_machine=False)
+            found.append(data[:size])
+            data = data[size:]
         return found
 
     def __enter__(self) -> Self:
@@ -147,6 +148,17 @@ class GoldenAccelerator(AcceleratorMachine):
 ACCELERATOR_KINDS = ("golden", "library")
 
 
+def check_kind(kind: str) -> None:
+    """Refuse a kind of machine of which there are no accelerators.
+
+    Raises:
+        ValueError: a sentence that names those that there are.
+    """
+    if kind not in ACCELERATOR_KINDS:
+        raise ValueError(f"cores that share a memory run on machine {' or '.join(ACCELERATOR_KINDS)}, not on {kind}: "
+                         "choose one of these, or leave out --cores")
+
+
 def accelerator_machine(kind: str, accelerator: Accelerator, **options) -> AcceleratorMachine:
     """Make an accelerator of a kind.
 
@@ -158,8 +170,7 @@ def accelerator_machine(kind: str, accelerator: Accelerator, **options) -> Accel
     Raises:
         ValueError: there is no such kind, or the packages of its extra are not installed.
     """
-    if kind not in ACCELERATOR_KINDS:
-        raise ValueError(f"there is no accelerator on machine {kind!r}: choose {' or '.join(ACCELERATOR_KINDS)}")
+    check_kind(kind)
     if kind == "golden":
         return GoldenAccelerator(accelerator)
     require("sim")

@@ -63,12 +63,14 @@ class Place:
         size:    Number of bytes.
         read:    Cores that have read it.
         written: Cores that have written it.
+        kept:    Whether a later command is to read it.
     """
 
     first: int
     size: int
     read: set[int] = field(default_factory=set)
     written: set[int] = field(default_factory=set)
+    kept: bool = False
 
 
 class ListMaker:
@@ -116,6 +118,13 @@ class ListMaker:
         assert self._next <= self.accelerator.memory_bytes - ALIGNED, "the list is too long for the memory"
         self.places.append(found)
         return found
+
+    def used(self, size: int) -> Place:
+        """A place of at least `size` bytes that may be written: sometimes one that commands have used before."""
+        free = [one for one in self.places if one.size >= size and not one.kept]
+        if free and self.rng.random() < 0.3:
+            return free[int(self.rng.integers(len(free)))]
+        return self.place(size)
 
     def add(self, command: Command, read: tuple[Place, ...] = (), written: tuple[Place, ...] = ()) -> None:
         """Add a command that uses places, after a WAIT for all cores that it would meet there."""
@@ -168,15 +177,17 @@ class ListMaker:
     def _sent(self, kind, core, data, room):
         """Add a LOAD or RUN whose messages may be copied to their place by a COPY before it."""
         source = self.place(len(data), data)
+        source.kept = True
         if data and self.rng.random() < 0.3:
-            copied = self.place(source.size)
+            copied = self.used(source.size)
             self.copy(source, copied)
-            source = copied
-        answers = self.place(ALIGNED + room) if room or self.rng.random() < 0.5 else None
+            source.kept, copied.kept, source = False, True, copied
+        answers = self.used(ALIGNED + room) if room or self.rng.random() < 0.5 else None
         outside = (self.dram[core],) if core in self.dram else ()
         second = {"second": answers.first, "room": answers.size} if answers else {}
         self.add(Command(kind=kind, core=core, first=source.first, count=len(data), **second), (source, *outside),
                  (answers, *outside) if answers else outside)
+        source.kept = False
         return answers
 
 
@@ -217,10 +228,13 @@ def _episode(maker: ListMaker, core: int) -> Iterator[None]:
     sent = answers_of(case, peer)
     room = ALIGNED * int(rng.integers(4)) + len(b"".join(sent))
     answers = maker.run(core, case.inputs, room)
-    yield
     if peer and taker not in maker.busy and sent and all(message[0] == MessageKind.INPUT for message in sent):
-        _pass_on(maker, taker, answers, sent)
+        answers.kept = True
         yield
+        if taker not in maker.busy:
+            _pass_on(maker, taker, answers, sent)
+        answers.kept = False
+    yield
     maker.load(core, case.reads, memory_room(case))
     yield
 
@@ -274,9 +288,11 @@ def _of_processor(maker: ListMaker) -> None:
     rng, kind = maker.rng, maker.rng.random()
     if kind < 0.4 and maker.places:
         source = maker.places[int(rng.integers(len(maker.places)))]
-        maker.copy(source, maker.place(min(source.size, ALIGNED * int(rng.integers(1, 130)))))
+        target = maker.used(min(source.size, ALIGNED * int(rng.integers(1, 130))))
+        if target is not source:
+            maker.copy(source, target)
     elif kind < 0.7:
-        where = maker.place(ALIGNED)
+        where = maker.used(ALIGNED)
         value = int(rng.integers(1 << 32))
         first = where.first + 4 * int(rng.integers(ALIGNED // 4))
         maker.add(Command(kind=CommandKind.SIGNAL, first=first, value=value), (), (where,))

@@ -21,12 +21,10 @@ def raced_list(accelerator: Accelerator, rng: np.random.Generator, number: int) 
     """A random list with a race of one of the kinds of `RACES`, each in turn by `number`."""
     maker = ListMaker(accelerator, rng, smallest_ring=_RING)
     extend(maker, int(rng.integers(2)))
-    plants, first = [plant for plant, possible in RACES.items() if possible(accelerator)], len(maker.commands)
+    while len(maker.commands) % (1 << maker.ring_size):
+        maker.commands.append(_NOTHING)  # The host waits for all commands of a ring before it sends more.
+    plants = [plant for plant, possible in RACES.items() if possible(accelerator)]
     plants[number % len(plants)](maker, *_two(accelerator, rng))
-    while first >> maker.ring_size != len(maker.commands) - 1 >> maker.ring_size:
-        # The host waits for all commands of a ring before it sends more.
-        maker.commands.insert(first, _NOTHING)
-        first += 1
     extend(maker, int(rng.integers(2)))
     return maker.made()
 
@@ -152,9 +150,7 @@ def _own_dram(maker, _, other):
 def _ring(maker, one, _):
     """A command writes where a later one lies."""
     rng, size = maker.rng, 1 << maker.ring_size
-    while len(maker.commands) % size == size - 1:
-        maker.commands.append(_NOTHING)
-    ahead = int(rng.integers(1, size - len(maker.commands) % size))
+    ahead = int(rng.integers(1, size))
     slot = maker.ring + (len(maker.commands) + ahead) % size * BYTES
     if rng.random() < 0.5 or slot % ALIGNED:
         maker.commands.append(Command(kind=CommandKind.SIGNAL, first=slot + 4 * int(rng.integers(8)), value=1))
