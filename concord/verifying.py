@@ -95,6 +95,7 @@ def verify(
     errors: bool = False,
     clock: float | None = None,
     batch: int = 1,
+    cores: int = 1,
     quiet: bool = True,
 ) -> Verification:
     """Run a network on golden and on the simulated machine, and compare every bit, as `nnp verify` does.
@@ -121,6 +122,8 @@ def verify(
         clock:      Clock in MHz at which tables and report also give times; without it, that which the machine reached
                     on a board, if it was measured there, or else they give cycles alone.
         batch:      Number of samples that the machine takes at once, in networks of vectors.
+        cores:      Number of machines that share one memory; each runs the whole network, and they take samples in
+            turns.
         quiet:      Whether to print no steps.
 
     Raises:
@@ -160,7 +163,8 @@ def verify(
     request = Request(
         path=Path(place), place=place, source=source, preset=preset, kind=MachineKind(machine),
         jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
-        anew=anew, equalize=equalize, split=errors, clock=clock, wish=Wish(batch=batch), command="concord.verify")
+        anew=anew, equalize=equalize, split=errors, clock=clock, wish=Wish(batch=batch, cores=cores),
+        command="concord.verify")
     console = Console(quiet=quiet)
     prepared = ready([_job(given, request)], console)
     said(note for one in prepared for note in one.inputs.notes if read is None or note not in read.notes)

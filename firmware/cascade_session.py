@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Self
 
 import numpy as np
+from concord.firmware.accelerator_session import AcceleratorSession, accelerator_session
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware import Firmware
 from concord.firmware.session import Session
@@ -165,6 +166,11 @@ def _results(firmware: Firmware, received: Sequence[bytes], count: int) -> np.nd
     return np.stack([firmware.output(received[k * each:(k + 1) * each]) for k in range(count)])
 
 
-def session_of(firmware: Cascade, kind: str, **options) -> CascadeSession:
-    """A session on machines of a kind, which are made with these options of `sim.machines.host.machine`."""
+def session_of(firmware: Cascade, kind: str, cores: int = 1, **options) -> CascadeSession | AcceleratorSession:
+    """A session on machines of a kind, which are made with these options of `sim.machines.host.machine`.
+
+    Several `cores` share a memory, and take samples in turns; they have no options.
+    """
+    if cores > 1:
+        return accelerator_session(firmware.first, kind, cores)
     return CascadeSession(rows.cascade(kind, [part.config for part in firmware.parts], **options), firmware.parts)

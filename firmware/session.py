@@ -113,11 +113,8 @@ class Session:
 
         These are uint16[words, M] for a vector memory, and uint16[entries, N + 1] for VectorRf.
         """
-        sizes = {mem: len(image) for mem, image in self.firmware.vectors.items()}
-        if self.firmware.uses_entries:
-            sizes[Mem.VECTOR_RF] = self.machine.config.vector_rf
         result = {}
-        for mem, size in sizes.items():
+        for mem, size in used_memories(self.firmware).items():
             self.machine.send(read_message(self.machine.config, mem, size))
             (answer,) = self.machine.receive()
             result[mem] = self._contents(answer)
@@ -145,11 +142,7 @@ class Session:
         """Bring the machine and its memories to their initial state."""
         self.machine.reset()
         self.machine.clear()
-        config, size = self.machine.config, self.machine.config.vector_rf
-        if self.firmware.uses_entries:  # entries that no chain writes are compared, too
-            zeros = np.zeros((size, config.native_dim), np.int16)
-            self.machine.send(entries_message(config, zeros, np.zeros(size, np.int64)))
-        self.machine.send(*self.firmware.memory_messages())
+        self.machine.send(*first_messages(self.firmware))
 
     def _load(self, program: list[int], first: int = 0):
         """Load a program into the machine; its first instruction is the one at address `first` of the firmware."""
@@ -177,6 +170,20 @@ class Session:
 
     def _contents(self, message: bytes) -> np.ndarray:
         return contents_of(self.machine.config, unpack(self.machine.config, message, to_machine=False))
+
+
+def first_messages(firmware: Firmware) -> list[bytes]:
+    """The messages that bring the memories of a machine to their initial state."""
+    config, size, sent = firmware.config, firmware.config.vector_rf, []
+    if firmware.uses_entries:  # entries that no chain writes are compared, too
+        sent = [entries_message(config, np.zeros((size, config.native_dim), np.int16), np.zeros(size, np.int64))]
+    return sent + firmware.memory_messages()
+
+
+def used_memories(firmware: Firmware) -> dict[Mem, int]:
+    """Number of words, or entries, of each memory that firmware uses."""
+    sizes = {mem: len(image) for mem, image in firmware.vectors.items()}
+    return sizes | ({Mem.VECTOR_RF: firmware.config.vector_rf} if firmware.uses_entries else {})
 
 
 def outputs_of(kind: str, firmware: Firmware, samples: Iterable[np.ndarray]) -> np.ndarray:

@@ -7,10 +7,12 @@ from typing import Self
 
 import numpy as np
 from concord.datasets.samples import Samples
+from concord.firmware.accelerator_session import accelerator_of
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import CascadeSession, session_of
 from concord.lib.processes import calls, workers
 from concord.lib.progress import Show
+from concord.sim.machines.accelerators import accelerator_machine
 from concord.sim.machines.cache import under_way
 from concord.sim.machines.cascade import cascade
 from concord.sim.machines.kinds import MachineKind
@@ -34,27 +36,30 @@ class Outcome:
         counters: For each machine, the increase of each counter.
         memories: For each batch by its first sample, and each machine, the contents of each memory in use after the
             batch, see `Session.memories`.
+        cycles:   Clock cycles that all samples took together, on cores that share a memory.
     """
 
     outputs: np.ndarray
     counters: tuple[dict[Counter, int], ...]
     memories: dict[int, tuple[dict[Mem, np.ndarray], ...]]
+    cycles: int = 0
 
 
-def run_batch(kind: str, samples: list[np.ndarray], first: int, keep_state: bool = False) -> Outcome:
+def run_batch(kind: str, samples: list[np.ndarray], first: int, keep_state: bool = False, cores: int = 1) -> Outcome:
     """Run a batch of samples in this worker process, as parts of one sequence if states are kept."""
     if kind not in _sessions:
-        _sessions[kind] = session_of(_firmware, kind)
+        _sessions[kind] = session_of(_firmware, kind, cores)
     session = _sessions[kind]
     session.counters()
     outputs = np.stack([session.infer(sample, keep_state=place > 0) for place, sample in enumerate(samples)]
                        ) if keep_state else session.infer_all(samples)
-    return Outcome(outputs=outputs, counters=session.counters(), memories={first: session.memories()})
+    return Outcome(outputs=outputs, counters=session.counters(), memories={first: session.memories()},
+                   cycles=session.cycles if cores > 1 else 0)
 
 
 def run_all(
     firmware: Cascade, samples: Samples, kinds: list[str], *, jobs: int, progress: Callable[[str, int], None],
-    keep_state: bool = False,
+    keep_state: bool = False, cores: int = 1,
 ) -> dict[str, Outcome]:
     """Run all samples on every kind of machine.
 
@@ -65,15 +70,16 @@ def run_all(
         jobs:     Number of worker processes.
         progress: Called with a kind and the number of its samples that were done since the last call.
         keep_state: Whether samples are parts of one sequence; they are one batch.
+        cores:    Number of cores that share a memory; all samples are one batch then.
     """
     count = len(samples)
     size, batch = min(50, -(-count // 4)), firmware.first.batch
-    size = count if keep_state else -(-size // batch) * batch
+    size = count if keep_state or cores > 1 else -(-size // batch) * batch
     parts = [(first, list(samples.part(slice(first, first + size)))) for first in range(0, count, size)]
     batches = {kind: [] for kind in kinds}
     for (kind, *_), batch in calls(
-            run_batch, [(kind, part, first, keep_state) for first, part in parts for kind in kinds], jobs, _begin,
-            (firmware,)):
+            run_batch, [(kind, part, first, keep_state, cores) for first, part in parts for kind in kinds], jobs,
+            _begin, (firmware,)):
         batches[kind].append(batch)
         progress(kind, len(batch.outputs))
     return {kind: _joined(sorted(done, key=lambda batch: min(batch.memories))) for kind, done in batches.items()}
@@ -125,7 +131,8 @@ def _joined(batches: list[Outcome]) -> Outcome:
         {counter: (max if counter in LARGEST else sum)(one[counter] for one in machine) for counter in machine[0]}
         for machine in zip(*(batch.counters for batch in batches), strict=True))
     return Outcome(outputs=np.concatenate([batch.outputs for batch in batches]), counters=counters,
-                   memories={first: held for batch in batches for first, held in batch.memories.items()})
+                   memories={first: held for batch in batches for first, held in batch.memories.items()},
+                   cycles=sum(batch.cycles for batch in batches))
 
 
 SECONDS = 2  #: Seconds between two looks at the builds that are under way.
@@ -140,13 +147,14 @@ class Builds:
     Args:
         kind:    Kind of machine, by its name in `sim.machines.host.machine`.
         rows:    Configurations of the machines of each pipeline; equal ones are built once.
+        cores:   Number of cores that share a memory.
     """
 
-    def __init__(self, kind: str, rows: Iterable[Sequence[Config]]):
+    def __init__(self, kind: str, rows: Iterable[Sequence[Config]], cores: int = 1):
         distinct = [] if kind == MachineKind.GOLDEN or MachineKind(kind).port else list(dict.fromkeys(map(tuple, rows)))
         self._pool = workers(max(1, len(distinct)))
         self._done: dict[tuple[Config, ...], Future] = {
-            configs: self._pool.submit(build, kind, configs) for configs in distinct}
+            configs: self._pool.submit(build, kind, configs, cores) for configs in distinct}
 
     def wait(self, configs: Sequence[Config], show: Show):
         """Wait until the machines are built, and show how far the builds are.
@@ -174,6 +182,7 @@ class Builds:
         self._pool.shutdown(wait=error is None, cancel_futures=True)
 
 
-def build(kind: str, configs: Sequence[Config]):
+def build(kind: str, configs: Sequence[Config], cores: int = 1):
     """Build machines by starting and closing them, as the start makes whatever is missing."""
-    cascade(kind, configs).close()
+    made = accelerator_machine(kind, accelerator_of(configs[0], cores)) if cores > 1 else cascade(kind, configs)
+    made.close()

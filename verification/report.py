@@ -7,7 +7,7 @@ import platform
 import shlex
 from collections import Counter as Tally
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -111,6 +111,8 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "mvm_utilisation": verified.utilisation if verified.compared else None,
         "counters": {name: value if verified.compared or counter not in TIMES else None
                      for name, (counter, value) in verified.counters.items()},
+        "cores": verified.cores,
+        "cycles_of_all": verified.other.cycles or None,
         "cuts": list(verified.compiled.cascade.cuts),
         "cycles_between_results": verified.streamed.interval if verified.streamed else None,
         "layer_error": dict(verified.errors),
@@ -151,12 +153,13 @@ def commands(verified: Verified) -> list[str]:
     """The command lines that lead from training to this report."""
     request = verified.request
     # A machine is named by the path of its TOML file; firmware holds its machines.
-    preset = ["--preset", request.preset or verified.preset, *request.wish.words] if verified.model else []
-    verify = ["nnp", "verify", request.place, *preset, "--machine", str(request.kind),
+    preset = ["--preset", request.preset or verified.preset] if verified.model else []
+    verify = ["nnp", "verify", request.place, *preset, *request.wish.words, "--machine", str(request.kind),
               *(["--clock", f"{request.clock:g}"] if request.clock else []), *request.source.words, *request.kept]
     shown = verified.first, len(verified.samples)
     made = [] if verified.model is None else [
-        verified.model.provenance.command, shlex.join(["nnp", "compile", request.place, *preset])]
+        verified.model.provenance.command, shlex.join(
+            ["nnp", "compile", request.place, *preset, *replace(request.wish, cores=1).words])]
     return [*filter(None, made),
             shlex.join([*verify, "--first", str(shown[0]), "--samples", str(shown[1])])]
 

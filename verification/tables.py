@@ -97,7 +97,7 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
     lines |= {
         "MVM utilisation": lambda v: _percent(v.utilisation) if v.cycles else "none on golden",
         "overflows in total (partial, product, output)": _overflows,
-    } | (SEVERAL if any(len(v.parts) > 1 for v in done) else {})
+    } | (SEVERAL if any(len(v.parts) > 1 for v in done) else {}) | (SHARED if any(v.cores > 1 for v in done) else {})
     return {name: [line(verified) for verified in done] for name, line in lines.items()}
 
 
@@ -160,6 +160,8 @@ def costs_reason(verified: Verified) -> str:
     """Why there are no costs of layers."""
     if verified.bits:
         return "bits of the machine differ from golden"
+    if verified.cores > 1:
+        return "each sample runs beside those of other cores"
     return "they are shared by several machines" if verified.streamed else "the golden machine has no clock"
 
 
@@ -180,7 +182,7 @@ def faults(done: list[Verified]) -> list[str]:
         if fault is not None:
             lines.append(f"{name}: {fault.difference}")
             lines.append(f"waveform: {fault.waves or 'none'}; reproduce with: {fault.command}")
-        elif verified.bits and len(verified.parts) > 1:
+        elif verified.bits and len(verified.parts) * verified.cores > 1:
             lines.append(f"{name}: each machine alone agrees with golden: the difference arises between the machines")
         lines += [
             f"{name}: event counter {verified.counter_name(*key)} is {golden} in golden and {other} in the machine"
@@ -221,7 +223,9 @@ def _overflows(verified: Verified) -> str:
 
 
 def _count(verified: Verified) -> str:
-    """The number of machines, if there are several."""
+    """The number of machines or cores, if there are several."""
+    if verified.cores > 1:
+        return f"{verified.cores} cores, "
     return f"{len(verified.parts)} x " if len(verified.parts) > 1 else ""
 
 
@@ -240,6 +244,20 @@ SEVERAL = {
     "one machine, cycles from result to result": _clocked(lambda v: f"{v.single.interval:,.0f}" if v.single else ""),
     "throughput beside one machine": _clocked(
         lambda v: f"{v.single.interval / v.streamed.interval:.2f} times" if v.single else ""),
+}
+
+
+def _on_cores(line: Callable[[Verified], str]) -> Callable[[Verified], str]:
+    """A line of the table for cores that have a clock."""
+    return lambda v: line(v) if v.other.cycles else "none on golden"
+
+
+#: Further lines of the table if cores share a memory.
+SHARED = {
+    "cycles of each core": _on_cores(
+        lambda v: ", ".join(f"{counters[Counter.CYCLES]:,}" for counters in v.other.counters)),
+    "cycles of all samples": _on_cores(lambda v: f"{v.other.cycles:,}"),
+    "cycles from result to result": _on_cores(lambda v: f"{v.other.cycles / len(v.samples):,.0f}"),
 }
 
 

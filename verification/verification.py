@@ -1,20 +1,23 @@
 """The steps of `nnp verify` for one model, or for firmware."""
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from concord.compiler.cascade import CompiledCascade
 from concord.compiler.network import without_loads
 from concord.datasets.samples import Samples
+from concord.firmware.accelerator_session import accelerator_of
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import Streamed, session_of
 from concord.firmware.firmware_file import load_cascade
 from concord.lib.progress import Steps, shown
 from concord.net import network
 from concord.net.model import Model
+from concord.sim.machines.accelerators import check_kind
 from concord.sim.machines.kinds import MachineKind
-from concord.spec.machine.config import preset_name
+from concord.spec.machine.config import Config, preset_name
 from concord.verification import batches, sample_results
 from concord.verification.batches import Builds, Outcome
 from concord.verification.inputs import Inputs, read
@@ -61,6 +64,7 @@ def prepare(request: Request, console: Console, steps: Steps | None = None) -> P
     with steps.step("compile") as note:
         preset, compiled = compile_cascade(model, request.preset, request.wish, request.place)
         config, several = compiled.cascade.first.config, len(compiled.parts) > 1
+        _check_cores(request, config)
         single = whole(model, config) if several else None
         large = (single or fitted(model, config)) if several else None
         images = _images(model, compiled) if request.split else {}
@@ -79,7 +83,7 @@ def _images(model: Model, compiled: CompiledCascade) -> "dict[MemoryNumbers, Ful
 
 def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
     """Read firmware, which is compared on its machines without its model."""
-    if request.preset or request.wish != Wish():
+    if request.preset or replace(request.wish, cores=1) != Wish():
         raise ValueError(f"{request.place}: firmware holds its machines, its cut and its batch: leave out --machines, "
                          "--cut, --batch and --preset")
     if request.split:
@@ -89,10 +93,30 @@ def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
         cascade = load_cascade(request.path)
         inputs = read(cascade, request.source)
         count = len(cascade.parts)
+        _check_cores(request, *(part.config for part in cascade.parts))
         note.text = f"{count} machine{'s' * (count > 1)}, {len(inputs.samples)} samples of {inputs.name}"
     names = dict.fromkeys(preset_name(part.config) or f"{part.config.digest:08x}" for part in cascade.parts)
     return Prepared(request=request, model=None, inputs=inputs, preset=", ".join(names),
                     compiled=CompiledCascade(cascade=cascade), steps=steps)
+
+
+def _check_cores(request: Request, *configs: Config) -> None:
+    """Refuse cores that share a memory, and whatever they do not take.
+
+    Raises:
+        ValueError: a sentence that names the option.
+    """
+    if request.wish.cores == 1:
+        return
+    cores, kind = f"--cores {request.wish.cores}", request.kind
+    if len(configs) > 1:
+        raise ValueError(f"{request.place}: this is firmware of {len(configs)} machines, and each core runs a whole "
+                         "network: leave out --cores")
+    for option, given in (("--keep-state", request.keep_state), ("--errors", request.split)):
+        if given:
+            raise ValueError(f"{option} is for one machine: leave it out, or {cores}")
+    check_kind(kind)
+    accelerator_of(configs[0], request.wish.cores)
 
 
 def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verified:
@@ -137,7 +161,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         note.text = described(measures["golden"]) if measures else "no labels, so nothing to compare with"
     with steps.step("measure layers" if len(cascade.parts) == 1 else "measure the throughput") as note:
         costs, streamed, single = (), None, None
-        if clocked and len(cascade.parts) > 1:
+        if clocked and request.wish.cores > 1:
+            note.text = f"{other.cycles:,} cycles for all samples"
+        elif clocked and len(cascade.parts) > 1:
             streamed, single = _throughput(prepared)
             bits += batches.count_bits(streamed.outputs, golden.outputs[streamed_samples(samples)])
             note.text = f"{streamed.interval:,.0f} cycles from result to result"
@@ -208,7 +234,7 @@ def _run(cascade: Cascade, samples: Samples, request: Request, console: Console)
         tasks = {kind: bars.add_task(kind, total=len(samples)) for kind in kinds}
         jobs = 1 if request.kind.port else request.jobs  # one program at a time has the port
         return batches.run_all(cascade, samples, kinds, jobs=jobs, keep_state=request.keep_state,
-                               progress=lambda kind, count: bars.advance(tasks[kind], count))
+                               cores=request.wish.cores, progress=lambda kind, count: bars.advance(tasks[kind], count))
 
 
 def _fault(prepared: Prepared, index: int, console: Console) -> WrongBits | None:

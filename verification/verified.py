@@ -192,14 +192,24 @@ class Verified:
         return {self.counter_name(k, counter): (counter, value)
                 for k, counters in enumerate(self.other.counters) for counter, value in counters.items()}
 
+    @property
+    def cores(self) -> int:
+        """Number of cores that share a memory."""
+        return self.request.wish.cores
+
     def counter_name(self, machine: int, counter: Counter) -> str:
-        """Name of a counter in reports, with the number of its machine if there are several."""
+        """Name of a counter in reports, with the number of its machine or core if there are several."""
+        if self.cores > 1:
+            return f"core {machine}: {counter.name}"
         return f"machine {machine + 1}: {counter.name}" if len(self.parts) > 1 else counter.name
 
     @property
     def cycles(self) -> float:
         """Clock cycles per inference, through all machines; 0 on golden, which has no clock."""
-        return self.streamed.latency if self.streamed else self.other.counters[0][Counter.CYCLES] / len(self.samples)
+        if self.streamed:
+            return self.streamed.latency
+        counted = self.other.counters[:self.cores]  # of the first machine, or of all cores
+        return sum(counters[Counter.CYCLES] for counters in counted) / len(self.samples)
 
     @property
     def clock(self) -> float | None:
@@ -215,6 +225,6 @@ class Verified:
     @property
     def utilisation(self) -> float:
         """Share of the tile engines' cycles in which they multiply."""
-        pairs = list(zip(self.parts, self.other.counters, strict=True))
+        pairs = list(zip(self.parts * self.cores, self.other.counters, strict=True))
         cycles = sum(counters[Counter.CYCLES] * part.config.tile_engines for part, counters in pairs)
         return sum(counters[Counter.BEATS] for _, counters in pairs) / cycles if cycles else 0.0

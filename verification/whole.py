@@ -72,7 +72,8 @@ def verify_all(prepared: Sequence[Prepared], console: Console) -> WholeVerificat
         RuntimeError: a machine stopped with an error, or could not be built.
     """
     request = prepared[0].request
-    with Builds(request.kind, [[part.config for part in one.compiled.cascade.parts] for one in prepared]) as builds:
+    with Builds(request.kind, [[part.config for part in one.compiled.cascade.parts] for one in prepared],
+                request.wish.cores) as builds:
         done = [verify_model(one, builds, console) for one in prepared]
     return WholeVerification(done=tuple(done), files=tuple(write_report(done, request.folder)))
 

@@ -10,6 +10,7 @@ from concord.compiler.network import Compiled, compile_network
 from concord.firmware.cascade import Cascade
 from concord.machines.fit import fit
 from concord.net.model import Model
+from concord.spec.accelerator.accelerator import MOST_CORES
 from concord.spec.machine.config import Config
 from concord.spec.machine.machine_file import find_config, machine_name
 from concord.workflows.presets import compile_for, smallest_first
@@ -26,16 +27,23 @@ class Wish:
         machines: Number of machines.
         cut:      Names of the layers after which to cut, with commas between them; empty for the best cut.
         batch:    Number of samples that one machine takes at once.
+        cores:    Number of machines that share a memory, and take samples in turns.
 
     Raises:
-        ValueError: the number of machines or of cuts is wrong.
+        ValueError: the number of machines, of cuts or of cores is wrong.
     """
 
     machines: int = 1
     cut: str = ""
     batch: int = 1
+    cores: int = 1
 
     def __post_init__(self):
+        if not 1 <= self.cores <= MOST_CORES:
+            raise ValueError(f"--cores {self.cores}: 1 to {MOST_CORES} cores share a memory")
+        if self.cores > 1 and self.machines > 1:
+            raise ValueError(f"--cores {self.cores}: each core runs the whole network, and --machines cuts it: leave "
+                             "out one of them")
         if not 1 <= self.machines <= MOST:
             raise ValueError(f"--machines {self.machines}: 1 to {MOST} machines work on a network")
         if self.batch < 1:
@@ -54,7 +62,7 @@ class Wish:
     def words(self) -> list[str]:
         """The options, as words of a command line; none for one machine."""
         given = [("--machines", str(self.machines))] * (self.machines > 1) + [("--cut", self.cut)] * bool(self.cut) + [
-            ("--batch", str(self.batch))] * (self.batch > 1)
+            ("--batch", str(self.batch))] * (self.batch > 1) + [("--cores", str(self.cores))] * (self.cores > 1)
         return [word for pair in given for word in pair]
 
     @property

@@ -4,7 +4,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from concord.nnp.lib.options import OUTPUTS, AxesOrder, First, Inputs, KeepState, Machine, Quiet, Samples, TestData
+from concord.nnp.lib.options import (
+    OUTPUTS,
+    AxesOrder,
+    Cores,
+    First,
+    Inputs,
+    KeepState,
+    Machine,
+    Quiet,
+    Samples,
+    TestData,
+)
 from concord.sim.machines.kinds import MachineKind
 
 if TYPE_CHECKING:
@@ -30,6 +41,7 @@ def run(
         "--out", "-o", help=OUTPUTS)] = None,
     waves: Annotated[Path | None, typer.Option("--waves", help="File to write a waveform to (VCD).")] = None,
     keep_state: KeepState = False,
+    cores: Cores = 1,
     unquantized: Annotated[
         bool, typer.Option(
             "--unquantized", "--unquantised",
@@ -65,6 +77,8 @@ def run(
             check_writable(path)
     loaded = load_cascade(firmware, find_config(preset) if preset else None)
     _check(loaded, firmware, machine, keep_state=keep_state, waves=waves, twin=twin, unquantized=unquantized)
+    _check_cores(loaded, firmware, machine, cores, {
+        "--keep-state": keep_state, "--waves": waves, "--twin": twin, "--unquantised": unquantized})
     check = TwinCheck(loaded, load_cascade(twin)) if twin else None
     real = UnquantizedMachine(loaded.first) if unquantized else None
     given = read(loaded, source)
@@ -75,9 +89,9 @@ def run(
     results, parts = [], []
     announced = "; ".join(filter(None, (machine, machine.building)))
     with steps.step("open the machine" if machine.port else "build the machine", announce=announced):
-        session = session_of(loaded, machine, **({"trace": waves} if waves else {}))
+        session = session_of(loaded, machine, cores, **({"trace": waves} if waves else {}))
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
-        together = session.infer_all([sample for _, sample in given]) if loaded.first.batch > 1 else None
+        together = session.infer_all([sample for _, sample in given]) if loaded.first.batch * cores > 1 else None
         for place, (index, sample) in enumerate(given):
             results.append(
                 real.infer(sample) if real else together[place] if together is not None else
@@ -103,6 +117,26 @@ def run(
     if check and check.differing:
         typer.echo(f"nnp: {fault or KEPT}", err=True)
         raise typer.Exit(1)
+
+
+def _check_cores(loaded: "Cascade", place: Path, machine: MachineKind, cores: int, given: dict[str, object]):
+    """Refuse what cores that share a memory do not take.
+
+    Raises:
+        ValueError: a sentence that names the option, the machine or the file.
+    """
+    from concord.sim.machines.accelerators import check_kind
+    from concord.workflows.cascades import Wish
+
+    if Wish(cores=cores).cores == 1:
+        return
+    if len(loaded.parts) > 1:
+        raise ValueError(f"{place} is firmware of several machines, and each core runs a whole network: leave out "
+                         "--cores")
+    for option in given:
+        if given[option]:
+            raise ValueError(f"{option} is for one machine: leave it out, or --cores")
+    check_kind(machine)
 
 
 def _check(

@@ -11,6 +11,7 @@ from concord.nnp.lib.options import (
     Anew,
     AxesOrder,
     Batch,
+    Cores,
     Cut,
     First,
     Inputs,
@@ -76,6 +77,7 @@ def verify(
     machines: Machines = 1,
     cut: Cut = "",
     batch: Batch = 1,
+    cores: Cores = 1,
     keep_state: KeepState = False,
 ):
     """Run networks on golden and on the simulated machine, and compare every bit.
@@ -84,7 +86,8 @@ def verify(
     for the smallest one that takes it. Its quantised model is kept beside the report.
 
     With --machines, one model is cut over several machines; so is firmware of `nnp compile --machines`. The table then
-    tells the throughput, with samples in all machines, beside that of one machine.
+    tells the throughput, with samples in all machines, beside that of one machine. With --cores, several machines
+    share one memory and take samples in turns (docs/accelerator.md).
 
     The exit code is 1 if a bit or an event counter differs.
     """
@@ -105,7 +108,9 @@ def verify(
         raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
     with ExitStack() as files:
         paths = [files.enter_context(fetched(place)) for place in places]
-        wish = Wish(machines=machines, cut=cut, batch=batch)
+        wish = Wish(machines=machines, cut=cut, batch=batch, cores=cores)
+        if cores > 1 and (layers or waves):
+            raise ValueError(f"{'--layers' if layers else '--waves'} is for one machine: leave it out, or --cores")
         if machines > 1 or any(kind_of(path) is FileKind.CASCADE for path in paths):
             _check_several(paths, {
                 "--errors": errors, "--layers": layers, "--waves": waves, "--keep-state": keep_state})

@@ -41,6 +41,9 @@ Machines = Annotated[int, typer.Option(
 Cut = Annotated[str, typer.Option(
     "--cut", metavar="LAYER", show_default="where the machines share the work best",
     help="Layers after which the network is cut, with commas between them: one less than machines.")]
+Cores = Annotated[int, typer.Option(
+    "--cores", help="Number of machines that share one memory; each runs the whole network, and they take samples in "
+                    "turns.")]
 Batch = Annotated[int, typer.Option(
     "--batch", help="Number of samples that the machine takes at once, so that they share each tile that comes from "
                     "memory outside the chip; for networks of vectors.")]
