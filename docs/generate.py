@@ -10,6 +10,8 @@ from concord.machines.estimate import MACHINE, UNITS, estimate, read_measured, u
 from concord.machines.machine_text import meanings, shown
 from concord.net.model_file import load_model
 from concord.net.quantize import recipe as methods
+from concord.spec.accelerator import accelerator, commands
+from concord.spec.accelerator import registers as accelerator_registers
 from concord.spec.host import messages, registers, serial
 from concord.spec.isa import dram, memories
 from concord.spec.isa import instructions as isa
@@ -21,11 +23,25 @@ from concord.twin.source.writer import module_name, source
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
-PAGES = ("isa.md", "host.md", "presets.md")
+PAGES = ("isa.md", "host.md", "presets.md", "accelerator.md")
 #: Pages written by hand, in which a comment with the name of a table of methods stands before that table.
 PAGES_WITH_METHODS = ("quantisation.md",)
 #: Pages written by hand, in which a comment with a shipped model and a preset stands before the source of its twin.
 PAGES_WITH_SOURCES = ("twins.md",)
+
+
+def _accelerator() -> dict[str, object]:
+    """What the page of accelerators says of commands and registers."""
+    named = accelerator_registers.AcceleratorRegister
+    return {
+        "most_cores": accelerator.MOST_CORES, "queue": accelerator.QUEUE, "aligned": accelerator.ALIGNED,
+        "command_bytes": commands.BYTES, "commands": described(commands.CommandKind),
+        "command_fields": {kind.name: ", ".join(fields) for kind, fields in commands.FIELDS.items()},
+        "command_errors": described(commands.CommandError)[1:],
+        "accelerator_registers": described(named), "access": {register.name: register.access for register in named},
+        "accelerator_control": described(accelerator_registers.AcceleratorControl),
+        "accelerator_status": described(accelerator_registers.AcceleratorStatus),
+        "example": (HERE / "templates" / "accelerator_example.py").read_text()}
 
 
 def pages() -> dict[str, str]:
@@ -53,6 +69,7 @@ def pages() -> dict[str, str]:
         "measured": [(row.machine, estimate(row.config), estimate(row.config, row.machine), row.cells)
                      for row in read_measured() if row.unit == MACHINE],
         "unit_errors": _unit_errors(),
+        **_accelerator(),
         "clocks": _clocks(),
     }
     made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}

@@ -22,10 +22,10 @@ class AcceleratorRegister(IntEnum):
     STATUS = 0x04  #: Holds the bits of `AcceleratorStatus`.
     ERROR = 0x08  #: Holds a code of `spec.accelerator.commands.CommandError` until reset.
     ERROR_INDEX = 0x0C  #: Number of the command with the error, as HEAD counts.
-    ERROR_ORIGIN = 0x10  #: Core with the error; `PROCESSOR` for a command that was refused, and for its own.
+    ERROR_ORIGIN = 0x10  #: Core with the error; `PROCESSOR` (255) for a command that was refused, and for its own.
     CORE_ERROR = 0x14  #: With PROGRAM: code of `spec.isa.instructions.Error`.
     ERROR_ADDRESS = 0x18  #: With PROGRAM: address of the instruction.
-    RING = 0x20  #: Byte address of the ring, a multiple of `ALIGNED`. Written while HEAD is TAIL.
+    RING = 0x20  #: Byte address of the ring, a multiple of 64. Written while HEAD is TAIL.
     RING_SIZE = 0x24  #: Logarithm of its number of commands, 1 to 16. Written while HEAD is TAIL.
     HEAD = 0x28  #: Number of commands that were taken since the last reset: executed, or given to a core's queue. It
     #: stays at a command that was refused before it moved anything.
@@ -59,7 +59,7 @@ class AcceleratorStatus(IntFlag):
     """State of the accelerator."""
 
     BUSY = 1  #: HEAD is not TAIL and no error has stopped the dispatch, or a command is under way.
-    FAILED = 2  #: A command has an error. No later one is taken; cores end that under way and forget later ones.
+    FAILED = 2  #: A command has an error. No later one is begun; those before it, and those under way, end.
     INTERRUPT = 4  #: The interrupt is up: after a SIGNAL, and when the accelerator has failed and is no longer busy.
     MEMORY_BUSY = 8  #: Bursts are under way; what is taken after a reset waits for them.
 

@@ -6,14 +6,19 @@ from enum import IntEnum, IntFlag
 
 
 def comments(enum: type) -> dict[str, str]:
-    """The `#:` comment beside each member; a member without one continues the member before it."""
-    result, text = {}, ""
-    for line in inspect.getsource(enum).splitlines():
-        name, equals, rest = line.strip().partition(" = ")
-        if equals and name in enum.__members__:
+    """The `#:` comment beside each member, and in lines below it; a member without one has that of the one before."""
+    result, text, name = {}, "", ""
+    for line in map(str.strip, inspect.getsource(enum).splitlines()):
+        if line.startswith("#: ") and name:
+            text += f" {line[3:]}"
+        else:
+            name, equals, rest = line.partition(" = ")
+            if not equals or name not in enum.__members__:
+                name = ""
+                continue
             _, marked, comment = rest.partition("#: ")
             text = comment if marked else text
-            result[name] = text.replace("|", "\\|")
+        result[name] = text.replace("|", "\\|")
     return result
 
 
