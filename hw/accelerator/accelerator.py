@@ -48,7 +48,7 @@ class Accelerator(wiring.Component):
     Members:
         s_axil_*: AXI4-Lite, the registers of `spec.accelerator.registers`, with addresses of 16 bits.
         m_axi_*: AXI4, the memory.
-        interrupt: Out(1). The interrupt.
+        irq: Out(1). The interrupt.
 
     Raises:
         ValueError: hardware is not generated for a core.
@@ -60,7 +60,7 @@ class Accelerator(wiring.Component):
             config.require_hardware()
         memory = wires(accelerator.bus, id_bits(accelerator))
         super().__init__({
-            **BUS, "s_axil_awaddr": In(ADDRESS_BITS), "s_axil_araddr": In(ADDRESS_BITS), "interrupt": Out(1),
+            **BUS, "s_axil_awaddr": In(ADDRESS_BITS), "s_axil_araddr": In(ADDRESS_BITS), "irq": Out(1),
             **{f"m_axi_{name}": member for name, member in memory.items()}, **more})
 
     def elaborate(self, platform):
@@ -73,7 +73,7 @@ class Accelerator(wiring.Component):
         _join(m, router, "window0_", processor, "s_axil_", LITE)
         _join(m, arbiter, "m_axi_", self, "m_axi_", {name: member.flip() for name, member in bus.items()})
         _join(m, arbiter, "manager0_", processor, "m_axi_", bus)
-        m.d.comb += [self.interrupt.eq(processor.interrupt), processor.memory_busy.eq(arbiter.busy)]
+        m.d.comb += [self.irq.eq(processor.interrupt), processor.memory_busy.eq(arbiter.busy)]
         manager = 1
         for number, config in enumerate(self.accelerator.cores):
             m.submodules[f"driver{number}"] = driver = Driver(config, self.accelerator.bus)

@@ -69,6 +69,7 @@ class AnswerWriter(wiring.Component):
         self.whole = Signal(ADDRESS)  # beats of its whole messages
         self.pending = Signal(range(ROOM + 2))  # beats that no range has yet
         self.mute = Signal()  # the command has no room at all, not even for a line
+        self.placed = Signal()  # the range of the line is given
         m.d.comb += [self.done.eq(self.state == State.FREE), self.writer.reset.eq(self.reset),
                      self.idle.eq(self.writer.idle), self.failed.eq(self.writer.error.valid)]
         stored = Signal()
@@ -123,28 +124,28 @@ class AnswerWriter(wiring.Component):
             m.d.sync += self.state.eq(State.FLUSH)
 
     def _give(self, m, stored):
-        """Give the range of the beats that have none: as many as make a long burst, or the last ones."""
-        o, given, flush = self.writer.range, Signal(), self.state == State.FLUSH
-        with m.If((self.state == State.STORE) | flush):
-            m.d.comb += [o.valid.eq(Mux(flush, self.pending.any(), self.pending >= CHUNK)), o.p.first.eq(self.at),
-                         o.p.count.eq(self.pending), given.eq(o.valid & o.ready)]
+        """Give the range of beats that have none, as many as make a long burst, or the last ones; and the line's."""
+        o, given, line = self.writer.range, Signal(), self.state == State.LINE
+        enough = (self.state == State.STORE) & (self.pending >= CHUNK)
+        m.d.comb += [
+            o.valid.eq(enough | (self.state == State.FLUSH) & self.pending.any() | line & ~self.placed),
+            o.p.first.eq(Mux(line, self.line, self.at)), o.p.count.eq(Mux(line, self.lines, self.pending)),
+            o.p.last.eq(line), given.eq(o.valid & o.ready)]
+        with m.If((self.state == State.STORE) | (self.state == State.FLUSH)):
             m.d.sync += [self.pending.eq(Mux(given, 0, self.pending) + stored),
                          self.at.eq(self.at + Mux(given, self.pending, 0))]
+        with m.Else():
+            m.d.sync += self.placed.eq(line & (self.placed | given))
 
     def _write_line(self, m):
         """Write the line: the number of bytes, that of messages, and zeros."""
-        writer, placed, beat = self.writer, Signal(), Signal(range(self.lines))
+        writer, beat = self.writer, Signal(range(self.lines))
         bits, shift = 8 * self.config.message_bytes, exact_log2(self.config.message_bytes)
         line = Cat(Const(0, shift), self.whole[:32 - shift], self.messages, Const(0, 8 * ALIGNED - 64))
-        m.d.comb += [
-            writer.range.valid.eq(~placed), writer.range.p.first.eq(self.line), writer.range.p.count.eq(self.lines),
-            writer.range.p.last.eq(1), writer.i.valid.eq(placed),
-            Value.cast(writer.i.p).eq(line.word_select(beat, bits))]
-        with m.If(writer.range.ready):
-            m.d.sync += placed.eq(1)
-        with m.If(placed & writer.i.ready):
+        m.d.comb += [writer.i.valid.eq(self.placed), Value.cast(writer.i.p).eq(line.word_select(beat, bits))]
+        with m.If(self.placed & writer.i.ready):
             m.d.sync += beat.eq(beat + 1)
             with m.If(beat == self.lines - 1):
-                m.d.sync += [placed.eq(0), beat.eq(0), self.state.eq(State.ANSWER)]
+                m.d.sync += [beat.eq(0), self.state.eq(State.ANSWER)]
         with m.If(self.reset):
-            m.d.sync += [placed.eq(0), beat.eq(0)]
+            m.d.sync += beat.eq(0)

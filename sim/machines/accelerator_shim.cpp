@@ -91,7 +91,7 @@ struct Chip {
 
     bool interrupt() {
         settle();
-        return top->__SYM__interrupt;  // Verilator gives words of some compilers this prefix.
+        return top->irq;
     }
 };
 
