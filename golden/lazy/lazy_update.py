@@ -52,6 +52,9 @@ class Pass:
         steps:  Mantissas that moved.
         rounded: Joint values that a change of the exponent rounded.
         saturations: Elements whose update or mantissa was limited.
+        ends:    Smallest and largest joint value before a change of the exponent, with 0.
+        largest: Largest magnitude of the mantissas before they are limited.
+        inside:  Whether no mantissa was limited.
     """
 
     mantissas: np.ndarray
@@ -61,6 +64,9 @@ class Pass:
     steps: int
     rounded: int
     saturations: int
+    ends: tuple[int, int]
+    largest: int
+    inside: bool
 
 
 @dataclass(slots=True)
@@ -113,15 +119,16 @@ def one_pass(old: Parameters, update, update_exponent: int, change: int = 0) -> 
         mantissas, residuals = old.mantissas - step, total - (step << fmt.shift)
     inside = (mantissas >= fmt.lowest) & (mantissas <= fmt.highest)
     repeat, wanted = Repeat(0), 0
+    ends = int(joint.min(initial=0)), int(joint.max(initial=0))
+    largest = int(np.abs(mantissas).max(initial=0))
     if not change:
-        ends = int(joint.min(initial=0)), int(joint.max(initial=0))
-        wanted = next_change(*ends, int(np.abs(mantissas).max(initial=0)), bool(inside.all()), old.exponent, fmt)
+        wanted = next_change(*ends, largest, bool(inside.all()), old.exponent, fmt)
         repeat |= Repeat.CHANGE if wanted else Repeat(0)
         fresh = not old.mantissas.any() and not old.residuals.any() and np.asarray(update).any()
         repeat |= Repeat.FRESH if fresh and update_exponent != old.exponent else Repeat(0)
     clipped = np.clip(mantissas, fmt.lowest, fmt.highest)
     return Pass(clipped, np.where(inside, residuals, 0), repeat, wanted, int((clipped != old.mantissas).sum()), rounded,
-                int((limited | ~inside).sum()))
+                int((limited | ~inside).sum()), ends, largest, bool(inside.all()))
 
 
 def next_change(lowest: int, highest: int, largest: int, inside: bool, exponent: int, fmt: LazyFormat) -> int:

@@ -62,7 +62,7 @@ def check_terms(count: int, what: str):
                          f"{MOST_TERMS:,} of 16 x 8 bits; use smaller batches")
 
 
-def _with_bias(sums: np.ndarray, lsb: int, bias: TrainingTensor) -> tuple[np.ndarray, int]:
+def with_bias(sums: np.ndarray, lsb: int, bias: TrainingTensor) -> tuple[np.ndarray, int]:
     """sums + bias (which broadcasts) and their unit: that of the sums, to which the bias is rounded half away.
 
     Where the bias has a unit more than BIAS_REACH bits coarser, each sum is below one half of it, and the bias stands
@@ -111,7 +111,7 @@ def parameter_gradient(sums: np.ndarray, lsb: int) -> TrainingTensor:
 def dense(x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor, bits: int = Width.LINEAR
           ) -> TrainingTensor:
     """Result[samples, outputs] of x[samples, inputs], weight[outputs, inputs] and bias[outputs], in `bits` bits."""
-    return requantize(*_with_bias(x.mantissas @ weight.mantissas.T, unit(x) + unit(weight), bias), bits)
+    return requantize(*with_bias(x.mantissas @ weight.mantissas.T, unit(x) + unit(weight), bias), bits)
 
 
 def dense_back(x: TrainingTensor, weight: TrainingTensor, gradient: TrainingTensor, wanted: bool = True) -> Gradients:
@@ -150,7 +150,7 @@ def convolve(
     seen = windows(x.mantissas, weight.mantissas.shape[2:], stride, padding)
     sums = np.einsum("nchwij,ocij->nohw", seen, weight.mantissas)
     column = whole(bias.mantissas[:, None, None], bias.exponent.item(), bias.bits)
-    return requantize(*_with_bias(sums, unit(x) + unit(weight), column), bits)
+    return requantize(*with_bias(sums, unit(x) + unit(weight), column), bits)
 
 
 def convolve_back(

@@ -233,6 +233,7 @@ def _product_rules(i):
     rest = i["bias"] != NONE or i["mask"] != NONE or bool(i["relu"])
     yield not drained and rest, "bias, mask and relu need a y"
     yield bool(i["mode"]) and (drained or bool(i["turned"])), "mode columns takes neither y nor turned"
+    yield bool(i["sum"]) and i["ey"] == i["ebias"], "sums and plain sums have different units: ey and ebias differ"
     yield not i["mode"] and bool(i["sum"] or i["outputs"]), "sum and outputs belong to mode columns"
 
 
@@ -242,8 +243,14 @@ def _pool_rules(i):
     yield i.op == TrainerOp.POOL_BACK and not i["mean"] and i["chosen"] == NONE, "a maximum needs `chosen`"
 
 
+def _update_rules(i):
+    yield len({i["ew"], i["ev"], i["eg"]}) < 3, "ew, ev and eg differ"
+
+
 def _measure_rules(i):
     yield i["kind"] not in list(MeasureKind), "there is no such kind of measure"
+    alike = len({i["e"], i["ew"], i["eg"]}) < 3
+    yield i["kind"] == MeasureKind.UPDATE and alike, "e, ew and eg of an update differ"
     yield i["kind"] != MeasureKind.UPDATE and bool(i["ew"] or i["eg"]), "ew and eg belong to the kind update"
 
 
@@ -252,5 +259,6 @@ _RULES = {
     TrainerOp.PRODUCT: _product_rules,
     TrainerOp.POOL: _pool_rules,
     TrainerOp.POOL_BACK: _pool_rules,
+    TrainerOp.UPDATE: _update_rules,
     TrainerOp.MEASURE: _measure_rules,
 }
