@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.accelerator import ranges
-from concord.golden.accelerator.driver import Driver, Ending
+from concord.golden.accelerator.driver import CommandEnd, Driver
 from concord.golden.accelerator.memory import SharedMemory
 from concord.golden.accelerator.races import Races, check_within, own, together
 from concord.spec.accelerator.accelerator import ALIGNED, Accelerator
@@ -96,7 +96,7 @@ class AcceleratorModel:
         """Execute the command at HEAD."""
         index, error = self._head, refused(self.accelerator, data)
         if error != CommandError.NONE:
-            self._fail(index, PROCESSOR, Ending(error=error))
+            self._fail(index, PROCESSOR, CommandEnd(error=error))
             return
         command = Command.unpack(data)
         waiting = self._slots(index + 1, (self._tail - index - 1) % _COUNTED)
@@ -161,4 +161,4 @@ class AcceleratorModel:
     def _forget(self):
         """Bring the command processor to its first state."""
         self._head = self._tail = self._index = self._origin = 0
-        self._ending, self.interrupt = Ending(), False
+        self._ending, self.interrupt = CommandEnd(), False

@@ -21,7 +21,7 @@ TAKEN = {CommandKind.LOAD: frozenset(MessageKind) - {MessageKind.INPUT, MessageK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class CommandEnd:
     """How a command has ended.
 
     Attributes:
@@ -108,18 +108,18 @@ class Driver:
         else:
             self.machine.write_register(address, value)
 
-    def execute(self, command: Command) -> Ending:
+    def execute(self, command: Command) -> CommandEnd:
         """Execute a LOAD, RUN or SET that `commands.refused` has let pass."""
         if command.kind == CommandKind.SET:
             self.write_register(command.first, command.value)
-            return Ending()
+            return CommandEnd()
         self.accesses.read.append(ranges.of(command.read))
         data = self._memory.read(command.first, command.count)
         errors = [self._run(data) if command.kind == CommandKind.RUN else self._load(data), self._store(command)]
         error = min(filter(None, errors), default=CommandError.NONE)
         if error != CommandError.PROGRAM:
-            return Ending(error=error)
-        return Ending(error=error, core_error=Error(self.machine.read_register(Register.ERROR)),
+            return CommandEnd(error=error)
+        return CommandEnd(error=error, core_error=Error(self.machine.read_register(Register.ERROR)),
                      address=self.machine.read_register(Register.ERROR_ADDRESS))
 
     def outside(self) -> tuple[np.ndarray, np.ndarray]:

@@ -55,7 +55,7 @@ class CommandList:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class MemoryPart:
     """A part of the memory, and the cores that have used it since the last WAIT for them.
 
     Attributes:
@@ -92,13 +92,13 @@ class ListMaker:
         self.accelerator, self.rng = accelerator, rng
         self.memory = bytearray(rng.bytes(accelerator.memory_bytes))
         self.commands: list[Command] = []
-        self.places: list[Place] = []
+        self.places: list[MemoryPart] = []
         self.busy: set[int] = set()
         self.ring_size = int(rng.integers(smallest_ring, 7))
         self._next = PAGE * int(rng.integers(4))
         self.ring = self.place(BYTES << self.ring_size).first
         self.places.clear()
-        self.dram: dict[int, Place] = {}
+        self.dram: dict[int, MemoryPart] = {}
         for core, config in enumerate(accelerator.cores):
             if config.dram_words:
                 self._next += -self._next % PAGE
@@ -110,23 +110,23 @@ class ListMaker:
         return CommandList(accelerator=self.accelerator, image=bytes(self.memory), ring=self.ring,
                            ring_size=self.ring_size, commands=tuple(one.pack() for one in self.commands), **fields)
 
-    def place(self, size: int, data: bytes = b"") -> Place:
+    def place(self, size: int, data: bytes = b"") -> MemoryPart:
         """A new place of at least `size` bytes, which holds `data` at first."""
-        found = Place(first=self._next, size=max(size + -size % ALIGNED, ALIGNED))
+        found = MemoryPart(first=self._next, size=max(size + -size % ALIGNED, ALIGNED))
         self._next += found.size + ALIGNED * int(self.rng.integers(3))
         self.memory[found.first:found.first + len(data)] = data
         assert self._next <= self.accelerator.memory_bytes - ALIGNED, "the list is too long for the memory"
         self.places.append(found)
         return found
 
-    def used(self, size: int) -> Place:
+    def used(self, size: int) -> MemoryPart:
         """A place of at least `size` bytes that may be written: sometimes one that commands have used before."""
         free = [one for one in self.places if one.size >= size and not one.kept]
         if free and self.rng.random() < 0.3:
             return free[int(self.rng.integers(len(free)))]
         return self.place(size)
 
-    def add(self, command: Command, read: tuple[Place, ...] = (), written: tuple[Place, ...] = ()) -> None:
+    def add(self, command: Command, read: tuple[MemoryPart, ...] = (), written: tuple[MemoryPart, ...] = ()) -> None:
         """Add a command that uses places, after a WAIT for all cores that it would meet there."""
         core = {command.core} if command.kind.of_core else set()
         met = set().union(*(one.written for one in (*read, *written)), *(one.read for one in written)) - core
@@ -153,15 +153,15 @@ class ListMaker:
             base = self.dram[core].first
             self.add(Command(kind=CommandKind.SET, core=core, first=Register.DRAM_BASE, value=base))
 
-    def load(self, core: int, messages: list[bytes], room: int = 0) -> Place:
+    def load(self, core: int, messages: list[bytes], room: int = 0) -> MemoryPart:
         """Add a LOAD of messages, whose answers need `room` bytes; returns their place."""
         return self._sent(CommandKind.LOAD, core, b"".join(messages), room)
 
-    def run(self, core: int, messages: list[bytes], room: int) -> Place:
+    def run(self, core: int, messages: list[bytes], room: int) -> MemoryPart:
         """Add a RUN on messages, whose answers need `room` bytes; returns their place."""
         return self._sent(CommandKind.RUN, core, b"".join(messages), room)
 
-    def run_on(self, core: int, source: Place, count: int, room: int) -> Place:
+    def run_on(self, core: int, source: MemoryPart, count: int, room: int) -> MemoryPart:
         """Add a RUN on the `count` bytes of messages that another core has stored at a place."""
         answers = self.place(ALIGNED + room)
         outside = (self.dram[core],) if core in self.dram else ()
@@ -169,7 +169,7 @@ class ListMaker:
                          second=answers.first, room=answers.size), (source, *outside), (answers, *outside))
         return answers
 
-    def copy(self, source: Place, target: Place) -> None:
+    def copy(self, source: MemoryPart, target: MemoryPart) -> None:
         """Add a COPY of the first bytes of a place."""
         self.add(Command(kind=CommandKind.COPY, first=source.first, count=min(source.size, target.size),
                          second=target.first), (source,), (target,))
@@ -253,7 +253,7 @@ def _settings(maker: ListMaker, core: int, peer: Config | None) -> Iterator[None
             yield
 
 
-def _pass_on(maker: ListMaker, core: int, answers: Place, sent: list[bytes]) -> None:
+def _pass_on(maker: ListMaker, core: int, answers: MemoryPart, sent: list[bytes]) -> None:
     """Let a core read what another one has sent, as its input."""
     config, data = maker.accelerator.cores[core], b"".join(sent)
     words = sum(int.from_bytes(message[8:12], "little") for message in sent)

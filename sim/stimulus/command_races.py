@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.golden.host.messages import read_message, write_message
-from concord.sim.stimulus.command_lists import CommandList, ListMaker, Place, extend
+from concord.sim.stimulus.command_lists import CommandList, ListMaker, MemoryPart, extend
 from concord.spec.accelerator.accelerator import ALIGNED, PAGE, Accelerator, dram_bytes
 from concord.spec.accelerator.commands import BYTES, Command, CommandKind
 from concord.spec.host.registers import Register
@@ -36,7 +36,7 @@ def _two(accelerator, rng) -> tuple[int, int]:
     return int(rng.choice([core for core in cores if core != second] or [second])), second
 
 
-def _reading(maker: ListMaker, core: int) -> tuple[Command, Place, Place]:
+def _reading(maker: ListMaker, core: int) -> tuple[Command, MemoryPart, MemoryPart]:
     """A LOAD that reads some words of a core's memory, with the places of its message and of the answer."""
     config = maker.accelerator.cores[core]
     data = read_message(config, Mem.INITIAL_VRF, _WORDS)
@@ -50,7 +50,7 @@ def _sent(config: Config) -> int:
     return len(write_message(config, Mem.INITIAL_VRF, np.zeros((_WORDS, config.mfu_lanes), np.uint16)))
 
 
-def _touched(maker: ListMaker, source: Place, answers: Place, core: int) -> list[range]:
+def _touched(maker: ListMaker, source: MemoryPart, answers: MemoryPart, core: int) -> list[range]:
     """What a LOAD of `_reading` reads, and what it writes, of its answer without the padding of the last line."""
     sent = _sent(maker.accelerator.cores[core])
     return [range(source.first, source.first + ALIGNED), range(answers.first, answers.first + ALIGNED + sent)]
