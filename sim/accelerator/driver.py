@@ -9,7 +9,7 @@ import numpy as np
 from amaranth import Module, Value
 from amaranth.lib.wiring import Component, In, Out, Signature, connect, flipped
 from concord.golden.accelerator.driver import Driver as GoldenDriver
-from concord.golden.accelerator.driver import Ending as GoldenEnding
+from concord.golden.accelerator.driver import CommandEnd as GoldenEnding
 from concord.golden.accelerator.memory import SharedMemory
 from concord.golden.host.messages import input_message
 from concord.hw.accelerator.driver import Driver
