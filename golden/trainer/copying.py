@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from concord.golden.trainer.core import SUM_PLANES, Core, check_apart, check_equal, refuse, wrapped
+from concord.golden.trainer.core import SUM_PLANES, TrainerCore, check_apart, check_equal, refuse, wrapped
 from concord.golden.trainer.memory import Seen, joined, planes_of, read_parts, write_parts
 from concord.spec.trainer.config import LANES, PLAIN_LANE
 from concord.spec.trainer.instructions import Space, TrainerError, TrainerInstruction
@@ -19,7 +19,7 @@ _PLANES = {
 _PIXEL_BYTES = LANES - 1  #: Most bytes of one row of a patch: more would meet in a bank.
 
 
-def copy(core: Core, i: TrainerInstruction):
+def copy(core: TrainerCore, i: TrainerInstruction):
     """Execute a `copy`."""
     to, source = _seen(core, i["to"], "to"), None if i["zeros"] else _seen(core, i["source"], "source")
     if i["patches"]:
@@ -40,7 +40,7 @@ def copy(core: Core, i: TrainerInstruction):
     _write(core, to, parts, i["add"])
 
 
-def _seen(core: Core, number: int, name: str) -> Seen:
+def _seen(core: TrainerCore, number: int, name: str) -> Seen:
     seen = core.seen(number, (1, 2, 4, 5, SUM_PLANES), name)
     view = seen.view
     refuse(
@@ -52,7 +52,7 @@ def _seen(core: Core, number: int, name: str) -> Seen:
     return seen
 
 
-def _read(core: Core, seen: Seen) -> np.ndarray:
+def _read(core: TrainerCore, seen: Seen) -> np.ndarray:
     """The bytes of a view of any memory, uint8[planes, blocks, rows, 16]."""
     if seen.view.space != Space.ACCUMULATORS:
         return read_parts(core.words(seen.view.space), seen)
@@ -63,7 +63,7 @@ def _read(core: Core, seen: Seen) -> np.ndarray:
     return planes_of(found[: seen.view.blocks], SUM_PLANES)
 
 
-def _write(core: Core, to: Seen, parts: np.ndarray, added: int):
+def _write(core: TrainerCore, to: Seen, parts: np.ndarray, added: int):
     """Write the bytes of a view of any memory; with `added`, add them to accumulators."""
     if to.view.space != Space.ACCUMULATORS:
         write_parts(core.words(to.view.space), to, parts)
@@ -74,7 +74,7 @@ def _write(core: Core, to: Seen, parts: np.ndarray, added: int):
         core.accumulators[rows, lanes] = wrapped((core.accumulators[rows, lanes] if added else 0) + block)
 
 
-def _patches(core: Core, i: TrainerInstruction, to: Seen, source: Seen | None):
+def _patches(core: TrainerCore, i: TrainerInstruction, to: Seen, source: Seen | None):
     """What a convolution over few channels sees, as words: `golden.lazy.tensor_layers.windows`."""
     assert source is not None
     size, channels, view = i["size"], i["channels"], source.view
@@ -112,7 +112,7 @@ def _patches(core: Core, i: TrainerInstruction, to: Seen, source: Seen | None):
     write_parts(core.words(to.view.space), to, found[None, None])
 
 
-def shares(core: Core, i: TrainerInstruction) -> list[Seen]:
+def shares(core: TrainerCore, i: TrainerInstruction) -> list[Seen]:
     """The places of all members of a `sum` in server memory, after its checks."""
     x, members = core.seen(i["x"], (SUM_PLANES,), "x"), i["cores"].bit_count()
     refuse(
@@ -125,7 +125,7 @@ def shares(core: Core, i: TrainerInstruction) -> list[Seen]:
     return [Seen(replace(x.view, n0=1, offset=x.view.offset + k * x.view.s0), x.base) for k in range(members)]
 
 
-def exchanged(core: Core, i: TrainerInstruction, share: Seen, added: bool):
+def exchanged(core: TrainerCore, i: TrainerInstruction, share: Seen, added: bool):
     """Store the rows of a `sum` to a place, or add those that lie there."""
     view = replace(
         share.view,

@@ -19,7 +19,7 @@ PARAMETER_PLANES = 5
 SUM_PLANES = ACCUMULATOR_BITS // 8
 
 
-class Refused(Exception):
+class RefusedInstruction(Exception):
     """An instruction is refused, before it has moved anything.
 
     Attributes:
@@ -34,11 +34,11 @@ class Refused(Exception):
 def refuse(wrong: object, error: TrainerError, why: str):
     """Stop with an error where something is wrong."""
     if wrong:
-        raise Refused(error, why)
+        raise RefusedInstruction(error, why)
 
 
 @dataclass(slots=True, kw_only=True)
-class Core:
+class TrainerCore:
     """State of a trainer.
 
     Attributes:
@@ -82,8 +82,8 @@ class Core:
         """A view as an instruction finds it.
 
         Raises:
-            Refused: SIZE, where the view is not written in this run, has a count of 0, or planes that are none of
-                `planes`.
+            RefusedInstruction: SIZE, where the view is not written in this run, has a count of 0, or planes that are
+                none of `planes`.
         """
         view = self.views.get(number)
         refuse(view is None, TrainerError.SIZE, f"V{number}, which is {name}, is not written in this run")
@@ -116,8 +116,8 @@ class Core:
         """The extent of a view, all of it unless another one is given.
 
         Raises:
-            Refused: RANGE, where it leaves its memory, lies in a memory that is none of `spaces`, or is written and has
-                limits.
+            RefusedInstruction: RANGE, where it leaves its memory, lies in a memory that is none of `spaces`, or is
+                written and has limits.
         """
         view = seen.view
         found = view.whole(seen.base) if extent is None else extent

@@ -3,12 +3,12 @@
 import numpy as np
 from concord.golden.lazy.tensor import TrainingTensor
 from concord.golden.lazy.tensor_layers import add_exact, max_pool, spread, whole
-from concord.golden.trainer.core import Core, check_apart, check_equal, masked, refuse
+from concord.golden.trainer.core import TrainerCore, check_apart, check_equal, masked, refuse
 from concord.golden.trainer.memory import Seen, planes_of, write_parts
 from concord.spec.trainer.instructions import TrainerError, TrainerInstruction
 
 
-def pool(core: Core, i: TrainerInstruction):
+def pool(core: TrainerCore, i: TrainerInstruction):
     """Execute a `pool`: the rows of y are places of windows, whose upper left corners are rows of x."""
     y, x, chosen = (
         core.seen(i["y"], (1,), "y"),
@@ -36,7 +36,7 @@ def pool(core: Core, i: TrainerInstruction):
     write_parts(core.chip, y, planes_of(masked(found, None, i["relu"]), 1))
 
 
-def pool_back(core: Core, i: TrainerInstruction):
+def pool_back(core: TrainerCore, i: TrainerInstruction):
     """Execute a `pool_back`: every pixel of y gets what the windows that hold it send, and 0 where none does."""
     y, x = core.seen(i["y"], (2,), "y"), core.seen(i["x"], (2,), "x")
     chosen, mask = core.optional(i["chosen"], (1,), "chosen"), core.optional(i["mask"], (1,), "mask")
@@ -73,7 +73,7 @@ def _spread(parts: np.ndarray, x: Seen, y: Seen, size: int, stride: int) -> np.n
     return total.reshape(blocks, n0, lanes, -1).swapaxes(2, 3).reshape(blocks, y.view.rows, lanes)
 
 
-def add(core: Core, i: TrainerInstruction):
+def add(core: TrainerCore, i: TrainerInstruction):
     """Execute an `add`: the exact sum of two tensors, in the planes that both have."""
     y = core.seen(i["y"], (1, 2), "y")
     a, b = (core.seen(i[name], (y.view.planes,), name) for name in ("a", "b"))
@@ -94,7 +94,7 @@ def add(core: Core, i: TrainerInstruction):
     write_parts(core.chip, y, planes_of(masked(found, live, i["relu"]), y.view.planes))
 
 
-def _check_written(core: Core, y: Seen, other: Seen | None, reads: list[range]):
+def _check_written(core: TrainerCore, y: Seen, other: Seen | None, reads: list[range]):
     """Check the views that are written, which meet neither each other nor what is read."""
     written = core.check(y, "y", written=True)
     if other:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.golden.lazy.tensor_layers import whole, with_bias
-from concord.golden.trainer.core import Core, check_apart, masked, refuse, wrapped
+from concord.golden.trainer.core import TrainerCore, check_apart, masked, refuse, wrapped
 from concord.golden.trainer.memory import Seen, joined, planes_of, read_parts, write_parts
 from concord.spec.numbers.lazy import Width
 from concord.spec.trainer.config import LANES, PLAIN_LANE
@@ -12,14 +12,14 @@ from concord.spec.trainer.instructions import TrainerError, TrainerInstruction
 from concord.spec.trainer.views import TrainerView
 
 
-def product(core: Core, i: TrainerInstruction):
+def product(core: TrainerCore, i: TrainerInstruction):
     """Execute a `product`, in one of its two modes."""
     a, b = core.seen(i["a"], (1, 2), "a"), core.seen(i["b"], (1,), "b")
     refuse(not i["n0"] * i["n1"] * i["n2"], TrainerError.SIZE, "n0, n1 or n2 is 0")
     (_columns if i["mode"] else _rows)(core, i, a, b)
 
 
-def _rows(core: Core, i: TrainerInstruction, a: Seen, b: Seen):
+def _rows(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen):
     y = core.optional(i["y"], (1, 2, 4), "y")
     mask, bias = core.optional(i["mask"], (1,), "mask"), core.optional(i["bias"], (1,), "bias")
     for name, seen in ("y", y), ("mask", mask):
@@ -52,7 +52,7 @@ def _rows(core: Core, i: TrainerInstruction, a: Seen, b: Seen):
         write_parts(core.chip, _first_block(y), planes_of(masked(found, live, i["relu"])[None], y.view.planes))
 
 
-def _check_rows(core: Core, i: TrainerInstruction, a: Seen, b: Seen) -> list[range]:
+def _check_rows(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen) -> list[range]:
     """Ranges that are read in mode rows; refuses others."""
     core.check_rows(i["acc"], a.view.rows)
     taps = i["n1"], i["n2"]
@@ -71,7 +71,7 @@ def _blocks(i: TrainerInstruction, view: TrainerView) -> TrainerView:
     return replace(view, n0=i["n0"], n1=i["n1"], n2=i["n2"], blocks=1, planes=1)
 
 
-def _row_sums(core: Core, i: TrainerInstruction, a: Seen, b: Seen) -> np.ndarray:
+def _row_sums(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen) -> np.ndarray:
     """int64[rows, 16]: sums over c0, c1, c2 and the 16 numbers of a word."""
     first = Seen(_blocks(i, b.view), b.base).rows()[0].reshape(i["n0"], i["n1"], i["n2"])
     total = np.zeros((a.view.rows, LANES))
@@ -86,7 +86,7 @@ def _row_sums(core: Core, i: TrainerInstruction, a: Seen, b: Seen) -> np.ndarray
     return total.astype(np.int64)
 
 
-def _columns(core: Core, i: TrainerInstruction, a: Seen, b: Seen):
+def _columns(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen):
     refuse(not i["outputs"], TrainerError.SIZE, "outputs is 0")
     n0, n1, n2, outputs = (i[name] for name in ("n0", "n1", "n2", "outputs"))
     places, rows, blocks = n0 * n1 * n2, b.view.rows, -(-outputs // LANES)
@@ -138,7 +138,7 @@ def _keep(place: np.ndarray, sums: np.ndarray, keep: int):
     place[:] = wrapped((place if keep else 0) + sums.astype(np.int64))
 
 
-def _unit_of(core: Core, number: int, lsb: int):
+def _unit_of(core: TrainerCore, number: int, lsb: int):
     """Tell an exponent the unit of sums that stay in the accumulators."""
     core.exponents[number].lsb, core.exponents[number].written = lsb, True
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.trainer.copying import copy, exchanged, shares
-from concord.golden.trainer.core import Core, Refused, refuse
+from concord.golden.trainer.core import RefusedInstruction, TrainerCore, refuse
 from concord.golden.trainer.pooling import add, pool, pool_back
 from concord.golden.trainer.product import product
 from concord.golden.trainer.summary import Summary, together
@@ -25,7 +25,7 @@ from concord.spec.trainer.instructions import (
 from concord.spec.trainer.registers import MANTISSA_BITS, TrainerCounter, TrainerRegister, rate_bits, rate_of
 from concord.spec.trainer.views import TrainerView
 
-_ENGINES: dict[TrainerOp, Callable[[Core, TrainerInstruction], None]] = {
+_ENGINES: dict[TrainerOp, Callable[[TrainerCore, TrainerInstruction], None]] = {
     TrainerOp.COPY: copy,
     TrainerOp.PRODUCT: product,
     TrainerOp.POOL: pool,
@@ -73,7 +73,7 @@ class Trainer:
     """
 
     def __init__(self, config: TrainerConfig, server: np.ndarray, number: int = 0):
-        self.config, self.core, self.number = config, Core(config=config, server=server), number
+        self.config, self.core, self.number = config, TrainerCore(config=config, server=server), number
         self._program: list[int] = []
         self.error, self.address = TrainerError.NONE, 0
         self.instructions = self.repeats = 0
@@ -142,7 +142,7 @@ class Trainer:
         try:
             while not self._ended:
                 yield from self._step()
-        except Refused as refused:
+        except RefusedInstruction as refused:
             self.error = refused.error
 
     def _forget(self):
@@ -157,7 +157,7 @@ class Trainer:
         try:
             found = decode(self._program, self._next)
         except IndexError:
-            raise Refused(TrainerError.END, "a view runs past the end of the instruction buffer") from None
+            raise RefusedInstruction(TrainerError.END, "a view runs past the end of the instruction buffer") from None
         refuse(found is None, TrainerError.ILLEGAL, "there is no such instruction")
         assert found is not None
         wrong = broken_rule(found, self.config)

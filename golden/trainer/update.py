@@ -16,7 +16,7 @@ from concord.golden.lazy.lazy_update import Parameters, one_pass
 from concord.golden.lazy.tensor import TrainingTensor, requantize
 from concord.golden.lazy.tensor_layers import add_exact, unit, whole
 from concord.golden.lazy.tensor_training import MOMENTUM_REACH, product
-from concord.golden.trainer.core import PARAMETER_PLANES, Core, check_apart, refuse
+from concord.golden.trainer.core import PARAMETER_PLANES, TrainerCore, check_apart, refuse
 from concord.golden.trainer.exponents import Exponent, length
 from concord.golden.trainer.memory import joined, planes_of, read_parts, write_parts
 from concord.golden.trainer.summary import FORMAT, Summary
@@ -28,7 +28,7 @@ from concord.spec.trainer.instructions import MeasureKind, TrainerError, Trainer
 _SAFE = E_MIN + FORMAT.bits + FORMAT.shift
 
 
-def update(core: Core, i: TrainerInstruction):
+def update(core: TrainerCore, i: TrainerInstruction):
     """Execute an `update`: rows of accumulators and of the old parameter to rows of the new one."""
     old, new = core.seen(i["old"], (PARAMETER_PLANES,), "old"), core.seen(i["new"], (PARAMETER_PLANES,), "new")
     rows = old.view.rows
@@ -68,7 +68,7 @@ def update(core: Core, i: TrainerInstruction):
     write_parts(core.chip, new, np.concatenate(planes)[:, None])
 
 
-def _sums(core: Core, i: TrainerInstruction, rows: int) -> np.ndarray:
+def _sums(core: TrainerCore, i: TrainerInstruction, rows: int) -> np.ndarray:
     """int64[rows, 16]: the exact gradients, of which those of a bias lie in the plain lane, 16 rows for each word."""
     if i["bias"]:
         return core.accumulators[i["acc"] : i["acc"] + LANES * rows, PLAIN_LANE].reshape(rows, LANES)
@@ -88,7 +88,7 @@ def _meet(summary: Summary, numbers: tuple[int, int, int], exact: TrainingTensor
     summary.saturations += done.saturations
 
 
-def measure(core: Core, i: TrainerInstruction, summary: Summary) -> bool:
+def measure(core: TrainerCore, i: TrainerInstruction, summary: Summary) -> bool:
     """Execute a `measure`, whose lengths are those of all cores already.
 
     Args:
@@ -110,7 +110,7 @@ def measure(core: Core, i: TrainerInstruction, summary: Summary) -> bool:
     return again
 
 
-def check_measure(core: Core, i: TrainerInstruction):
+def check_measure(core: TrainerCore, i: TrainerInstruction):
     """Refuse a `measure` of the kind update whose summary is of other exponents."""
     named = core.summary.exponents
     refuse(
@@ -120,7 +120,7 @@ def check_measure(core: Core, i: TrainerInstruction):
     )
 
 
-def check_underflow(core: Core, i: TrainerInstruction, summary: Summary):
+def check_underflow(core: TrainerCore, i: TrainerInstruction, summary: Summary):
     """Refuse an update that golden would round twice, once its momenta stand."""
     if i["kind"] != MeasureKind.UPDATE or not summary.length:
         return
@@ -143,12 +143,12 @@ def _stands(exponent: Exponent, kind: int) -> bool:
     return found == exponent.next
 
 
-def _update_unit(core: Core, ev: Exponent) -> int:
+def _update_unit(core: TrainerCore, ev: Exponent) -> int:
     """Exponent of one unit of P under the guess of the momenta."""
     return unit(core.rate) + ev.next - (Width.GRADIENT - 1)
 
 
-def _measure_update(core: Core, ew: Exponent, ev: Exponent, eg: Exponent, summary: Summary) -> bool:
+def _measure_update(core: TrainerCore, ew: Exponent, ev: Exponent, eg: Exponent, summary: Summary) -> bool:
     """The first of these that is wrong is made right, and the pass repeated: Eg, Ev, Ew of zeros, the change of Ew."""
     gradient, momenta = eg.take(eg.length)[1], ev.take(ev.length)[0]
     if gradient != eg.next:
