@@ -9,6 +9,7 @@ from pathlib import Path
 from amaranth.hdl import Value
 from amaranth.lib.wiring import Component, In
 from concord.handover.registers import register_files, rendered
+from concord.hw.accelerator.accelerator import Accelerator, modules
 from concord.hw.cascade import Cascade
 from concord.hw.host.axi_streams import AxiStreams, fields, streams
 from concord.hw.nnp import NNP
@@ -156,7 +157,7 @@ def verilog_files(unit: Component, name: str, machine: str, config: Config) -> d
     """The text of each file, by its name.
 
     Args:
-        unit:    The unit, the whole machine, or a pipeline of machines.
+        unit:    The unit, the whole machine, a pipeline of machines, or an accelerator.
         name:    Name of the unit; "nnp" is the machine, and "cascade" are several, which have registers, too.
         machine: Name of the machine.
         config:  Its configuration.
@@ -168,4 +169,7 @@ def verilog_files(unit: Component, name: str, machine: str, config: Config) -> d
     files = package(unit, name, machine, config)
     if isinstance(unit, Cascade):
         files[f"{name}.v"] += "".join("\n" + verilog(NNP(each), module) for each, module in unit.modules.items())
+    if isinstance(unit, Accelerator):
+        files[f"{name}.v"] += "".join("\n" + verilog(NNP(each, watched=True), module)
+                                      for each, module in modules(unit.accelerator).items())
     return files | (register_files(config) if name in MACHINES else {})

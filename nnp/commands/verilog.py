@@ -15,13 +15,18 @@ def verilog(
         "--out", "-o", help="Folder to write to; build/verilog/PRESET-UNIT if not given.")] = None,
     machines: Annotated[int, typer.Option(
         "--machines", help="Number of machines in a pipeline, each of which sends its results to the next one.")] = 1,
+    cores: Annotated[int, typer.Option(
+        "--cores", help="Number of machines under a command processor, which share one memory.",
+        show_default="one machine without a command processor")] = 0,
 ):
     """Write Verilog, and the files that an integrator needs beside it.
 
     These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
     machine's register map as a page, in SystemRDL, in IP-XACT and as a C header.
     """
+    from concord.firmware.accelerator_session import accelerator_of
     from concord.handover.integration import MACHINES, verilog_files
+    from concord.hw.accelerator.accelerator import Accelerator
     from concord.hw.cascade import Cascade
     from concord.hw.units import component, in_machines
     from concord.lib.extras import require
@@ -39,12 +44,15 @@ def verilog(
     if machines < 1 or several and unit != "nnp":
         raise ValueError(f"--machines {machines}: there is one machine at least, and a unit stands in one: leave out "
                          "--machines or --unit")
-    unit = "cascade" if several else unit
-    if unit in MACHINES:
+    if cores and (several or unit != "nnp"):
+        raise ValueError(f"--cores {cores}: an accelerator is a top of its own: leave out --machines or --unit")
+    unit = "cascade" if several else "accelerator" if cores else unit
+    if unit in MACHINES or cores:
         chosen.require_hardware()
     output = output or Path("build/verilog") / f"{machine}-{unit}"
     check_writable(output, folder=True)
-    made = Cascade([chosen] * machines) if several else component(unit, chosen)
+    made = (Cascade([chosen] * machines) if several else Accelerator(accelerator_of(chosen, cores)) if cores
+            else component(unit, chosen))
     with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {machine}; a large machine takes minutes"):
         files = verilog_files(made, unit, machine, chosen)
     write_all(output, files)

@@ -9,7 +9,8 @@ second + room)`: a line of `ALIGNED` bytes, which begins with the number of byte
 messages, 32 bits each, and is zero behind them; then the messages. The line is written last, also where the command has
 an error, and counts what was lost, too. With `room` 0 there is no line, and the core must not answer.
 
-Of several errors of one command the smallest code counts.
+Of several errors of one command the smallest code counts; but a program that ends with an error takes no more messages,
+so that a wrong one behind that may not be found.
 """
 
 import struct
