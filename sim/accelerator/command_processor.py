@@ -203,6 +203,12 @@ async def the_earliest_error_stays(dut):
         await bench.write(AcceleratorRegister.RESET_CORES, 0b111)
         assert await failure(bench) == told
         await bench.reset()
+    for _ in range(12):  # the host never sees that all has ended before it sees the error
+        bench.put(bench.drawn(1, OF_CORES))
+        bench.cores[bench.listed[0].core].failing[0] = Failing(error=CommandError.STARVED)
+        await bench.feed()
+        assert await bench.rest() == AcceleratorStatus.FAILED | AcceleratorStatus.INTERRUPT
+        await bench.reset()
     await works(bench)
 
 
