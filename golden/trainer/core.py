@@ -72,7 +72,7 @@ class TrainerCore:
         self.clear()
 
     def clear(self):
-        """Forget bases, exponents and views, as a LOAD and a reset do."""
+        """Forget bases, exponents and views, as a reset does."""
         self.bases = [0] * self.config.bases
         self.exponents = [Exponent() for _ in range(self.config.exponents)]
         self.views.clear()

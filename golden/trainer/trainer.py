@@ -80,7 +80,7 @@ class Trainer:
         self._forget()
 
     def load(self, program: Sequence[int]):
-        """Take a program, and clear bases, exponents and views.
+        """Take a program. Bases and exponents stay, so that the programs of a step may follow each other.
 
         Raises:
             ValueError: it has more words than the instruction buffer.
@@ -90,7 +90,12 @@ class Trainer:
                 f"the program has {len(program)} words, and the instruction buffer holds {self.config.instructions}"
             )
         self._program = [*program, *[0] * (self.config.instructions - len(program))]
+
+    def reset(self):
+        """Clear bases, exponents, the error and the sequencer; memories and rates stay."""
         self.core.clear()
+        self._forget()
+        self.error, self.address = TrainerError.NONE, 0
 
     def write_register(self, register: TrainerRegister, value: int):
         """Write RATE or DECAY; the rest of the control port belongs to whoever drives the core."""
