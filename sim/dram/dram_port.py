@@ -26,6 +26,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "w.ready.eq(self.m_axi_wready)", "new": "w.ready.eq(1)"},
     {"old": "kind.eq(INCR)", "new": "kind.eq(0)"},
     {"old": "unit.error.valid & (~one.valid | free)", "new": "unit.error.valid & ~self.error.valid"},
+    {"old": "late, self.error.valid, *(one.valid for one in kept)", "new": "late, self.error.valid"},
     {"old": "for one in units).all()", "new": "for one in units).any()"},
     {"old": "[one.base.eq(self.base), one.reset.eq(self.reset)]", "new": "one.base.eq(self.base)"},
 )
@@ -69,7 +70,7 @@ class Bench:
         channels = (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel)
         for number, channel in enumerate(channels if stall else (), cocotb.RANDOM_SEED):
             channel.set_pause_generator(pauses(number, stall))
-        self.errors = []
+        self.errors, self.idle = [], False
         self.streams(into)
         every_cycle(dut, self._pulses)
 
@@ -82,6 +83,8 @@ class Bench:
     def _pulses(self):
         error = ERROR.of(int(self.dut.error.value))
         self.errors += [error["tag"]] * error["valid"]
+        idle, self.idle = self.idle, bool(self.dut.idle.value)
+        assert not (error["valid"] and (idle or self.idle)), "the port is idle before it has given its errors"
         self.dones += int(self.dut.write_done.value)
 
     def drawn(self, count: int, below: int) -> list[tuple[int, int]]:
