@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.golden.lazy import tensor_layers
-from concord.golden.lazy.tensor import TrainingTensor
+from concord.golden.lazy.tensor import TrainingTensor, requantize
 from concord.golden.trainer.memory import Seen, write_parts
 from concord.spec.trainer.config import NONE
 from concord.spec.trainer.instructions import Space, TrainerError, TrainerOp
@@ -72,6 +72,25 @@ def test_maxima(seed, relu):
     assert (to_images(bench.get(back, channels), sent.mantissas.shape) == sent.mantissas).all()
     if one.stride < one.size:
         assert bench.core.exponents[ey].now == int(sent.exponent.item())
+
+
+def test_large_windows_that_end_beyond_the_image():
+    bench, size = Bench(seed=1), 12
+    gradient = bench.rng.integers(-99, 100, (1, 3, 2, 2))
+    chosen = bench.rng.integers(size * size - 24, size * size, (1, 3, 2, 2))
+    views = {
+        "x": image(bench.put(to_rows(gradient), 2), (1, 2, 2)),
+        "chosen": image(bench.put(to_rows(chosen), 1), (1, 2, 2)),
+    }
+    y = image(bench.room(12 * 12, 3, 2), (1, 12, 12))
+    views = {name: bench.view(view) for name, view in (views | {"y": y}).items()}
+    bench.do(TrainerOp.POOL_BACK, **views, size=size, stride=12)
+    bench.do(TrainerOp.POOL_BACK, **views, size=size, stride=1, ey=bench.exponent(20))
+    assert bench.run() == TrainerError.NONE
+    parts = np.where(np.arange(size * size) == chosen[..., None], gradient[..., None], 0)
+    total = tensor_layers.spread(parts.reshape(*chosen.shape, size, size), (1, 3, 13, 13), 1)[:, :, :12, :12]
+    wanted = requantize(total, -126 - 15, 16, exponent=20).mantissas
+    assert (to_images(bench.get(y, 3), wanted.shape) == wanted).all()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -59,7 +59,9 @@ class Convolution:
         """The input as the places of the kernel see it."""
         view = image(self.x_view, (self.samples, self.rows, self.columns))
         pads = {"origin1": -self.padding, "origin2": -self.padding, "limit1": self.rows, "limit2": self.columns}
-        return replace(view, n1=self.places[0], n2=self.places[1], step1=self.stride, step2=self.stride, **pads)
+        return replace(
+            view, n1=self.places[0], n2=self.places[1], step1=self.stride, step2=self.stride, block=0, **pads
+        )
 
     def taps(self, offset: int, block: int, first=(0, 0), step: int = 1) -> TrainerView:
         """Blocks of the weights: `block` words from c0 to c0 + 1, taps from `first` on."""
@@ -79,24 +81,15 @@ def test_forward(seed):
         b = bench.view(one.taps(16 * block, 16 * one.output_blocks))
         out = bench.view(replace(y, offset=y.offset + block * y.block))
         bias = bench.view(replace(one.b_view, offset=one.b_view.offset + block * one.b_view.block))
-        bench.do(
-            TrainerOp.PRODUCT,
-            a=a,
-            b=b,
-            y=out,
-            bias=bias,
-            relu=relu,
-            turned=1,
-            ea=one.ex,
-            eb=one.ew,
-            ebias=one.eb,
-            ey=ey,
-            n0=one.input_blocks,
-            n1=one.size,
-            n2=one.size,
-            a_s0=one.x_view.block,
-            acc=7,
-        )
+        shared = {"turned": 1, "ea": one.ex, "eb": one.ew, "n1": one.size, "n2": one.size, "acc": 7}
+        drain = {"y": out, "bias": bias, "relu": relu, "ey": ey, "ebias": one.eb}
+        if one.input_blocks > 1:  # the blocks but the last one, and then the last one on top of them
+            last = bench.view(one.taps(16 * block + 16 * one.output_blocks * (one.input_blocks - 1), 0))
+            end = bench.view(replace(one.seen, offset=one.seen.offset + (one.input_blocks - 1) * one.x_view.block))
+            bench.do(TrainerOp.PRODUCT, a=a, b=b, n0=one.input_blocks - 1, a_s0=one.x_view.block, **shared)
+            bench.do(TrainerOp.PRODUCT, a=end, b=last, n0=1, keep=1, **shared, **drain)
+        else:
+            bench.do(TrainerOp.PRODUCT, a=a, b=b, n0=1, **shared, **drain)
     bench.repeated(begin, e=ey)
     assert bench.run() == TrainerError.NONE
     wanted = tensor_layers.convolve(one.x, one.weight, one.bias, one.stride, one.padding, 8 * planes)
