@@ -57,11 +57,19 @@ def step_by_step(one: BlockAttention, x: list[np.ndarray], sample: int, head: in
         if one.mask is not None:
             score = to_bits(real(score) + real(one.mask[head if len(one.mask) > 1 else 0, position, place]))
         scores.append(score)
-    powers = activate(Activation.EXP, to_bits(real(scores) - real(scores).max()))
+    share = real(to_bits(one.share))
+    powers = to_bits(real(activate(Activation.EXP, to_bits(real(scores) - real(scores).max()))) * share)
     factor = activate(Activation.RECIPROCAL, to_bits(real(powers).sum()))
-    weights = blocks(to_bits(real(powers) * real(factor)), one.input_format, one.block)
-    return np.array([to_bits(blocks(values[head * width + c], one.weights_format, one.block) @ weights)
-                     for c in range(width)])
+    total = [to_bits(blocks(values[head * width + c], one.weights_format, one.block) @ blocks(
+        powers, one.input_format, one.block)) for c in range(width)]
+    return to_bits(real(total) * real(factor))
+
+
+@pytest.mark.parametrize(("places", "share"), [(1, 127 / 128), (16, 127 / 128), (17, 127 / 256), (197, 127 / 2048)])
+def test_the_largest_power_is_the_largest_mantissa_and_powers_add_up_to_16_at_most(places, share):
+    one = layer(places=places, mask=False)
+    assert one.share == share * (one.input_format.highest / 127)
+    assert one.share * places <= 16
 
 
 @pytest.mark.parametrize("options", [
