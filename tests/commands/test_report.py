@@ -161,8 +161,9 @@ def cost(*layers: str, **counters: int) -> LayerCost:
 
 def with_costs(*costs: LayerCost, bits: int = 0) -> SimpleNamespace:
     """A verification with these costs."""
+    request = SimpleNamespace(path=SimpleNamespace(stem="net"))
     return SimpleNamespace(costs=costs, bits=bits, streamed=None, cores=1, first=6,
-                           parts=(SimpleNamespace(config=CONFIG),), request=SimpleNamespace(path=SimpleNamespace(stem="net")))
+                           parts=(SimpleNamespace(config=CONFIG),), request=request)
 
 
 COSTED = with_costs(cost(CYCLES=100, MFU_WAIT_OPERAND=20), cost("a", CYCLES=300, BEATS=300, MFU_WAIT_OPERAND=30),
