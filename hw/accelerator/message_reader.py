@@ -12,6 +12,9 @@ from concord.spec.host.messages import HEADER, MessageKind, item_bytes
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
+#: Beats that are read ahead: enough for a latency of 256 cycles, and few enough that drivers which begin do not keep
+#: the memory from others for long.
+AHEAD = 256
 UNIT = 4  #: Every item is a multiple of so many bytes.
 
 
@@ -68,7 +71,8 @@ class MessageReader(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         size = self.config.message_bytes
-        m.submodules.reader = reader = BurstReader(BusWords(dram_bus=self.bus, mfu_lanes=size // 2))
+        m.submodules.reader = reader = BurstReader(
+            BusWords(dram_bus=self.bus, mfu_lanes=size // 2), beats=AHEAD)
         wiring.connect(m, reader.ar, wiring.flipped(self.ar))
         wiring.connect(m, wiring.flipped(self.r), reader.r)
         self.beats = max(1, HEADER.size // size)  # of a header

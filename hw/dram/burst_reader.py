@@ -46,6 +46,7 @@ class BurstReader(wiring.Component):
     Args:
         config: The machine, or the words that are moved and the bus.
         groups: The output has all words of a beat at once.
+        beats:  Beats that are under way or wait, a power of two and two long bursts at least.
 
     Members:
         base: In(32). Address in bytes of word 0, a multiple of 4096; it changes only while idle.
@@ -62,8 +63,9 @@ class BurstReader(wiring.Component):
         each burst 3, in which earlier ones go on.
     """
 
-    def __init__(self, config: Config | BusWords, groups: bool = False):
+    def __init__(self, config: Config | BusWords, groups: bool = False, beats: int = BEATS):
         self.config, self.bus, self.size, self.groups = config, config.dram_bus, 2 * config.mfu_lanes, groups
+        self.depth = beats
         super().__init__({
             "base": In(ADDRESS), "range": In(stream.Signature(Range)), "ar": Out(stream.Signature(burst())),
             "r": In(stream.Signature(read_beat(self.bus))),
@@ -78,7 +80,7 @@ class BurstReader(wiring.Component):
         place = exact_log2(words_of_beat(self.config))
         marks = {"skip": place, "end": place, "last": 1}
         self.beat = data.StructLayout({"data": 8 * self.bus, **marks})
-        m.submodules.beats = self.beats = ResetInserter(self.reset)(BlockQueue(self.beat.size, BEATS))
+        m.submodules.beats = self.beats = ResetInserter(self.reset)(BlockQueue(self.beat.size, self.depth))
         m.submodules.bursts = self.bursts = Queue(
             data.StructLayout({"beats": range(LONGEST), "tag": ADDRESS_BITS, **marks}), BURSTS)
         self.draining = Signal()  # responses are lost
@@ -99,12 +101,12 @@ class BurstReader(wiring.Component):
         at, left, tag, last = Signal(WORDS), Signal(WORDS), Signal(ADDRESS_BITS), Signal()  # beats; of the range
         skip, end = Signal(place), Signal(place)  # of its next burst; of its last one
         edge, length, final = EDGE // self.bus, Signal(range(LONGEST + 1)), Signal()  # `final`: the range's last burst
-        held, room, asked = Signal(range(BEATS + 1)), Signal(), Signal()  # beats that have their room
+        held, room, asked = Signal(range(self.depth + 1)), Signal(), Signal()  # beats that have their room
         most, fits = Signal(range(LONGEST + 1)), Signal()
         before_edge, longest = edge - at[:exact_log2(edge)], min(LONGEST, edge)
         m.d.comb += [
-            self.range.ready.eq((state == State.FREE) & ~self.draining & ~self.reset), room.eq(held + length <= BEATS),
-            fits.eq(~left[len(most):].any() & (left[:len(most)] <= most)),
+            self.range.ready.eq((state == State.FREE) & ~self.draining & ~self.reset),
+            room.eq(held + length <= self.depth), fits.eq(~left[len(most):].any() & (left[:len(most)] <= most)),
             asked.eq((state == State.ASK) & room & one.ready & (~ar.valid | ar.ready) & ~self.reset),
             one.valid.eq(asked), one.p.beats.eq(length - 1), one.p.tag.eq(tag), one.p.last.eq(last & final),
             one.p.skip.eq(skip), one.p.end.eq(Mux(final, end, 0))]

@@ -4,14 +4,19 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from concord.golden.host.messages import program_message
 from concord.sim.machines.accelerator_library import AcceleratorLibrary
 from concord.sim.machines.accelerator_scoreboard import begin, compare
 from concord.sim.machines.accelerators import GoldenAccelerator
 from concord.sim.machines.library import Access, Fault, Memory
 from concord.sim.stimulus.command_faults import IN_CORES, failing_list
-from concord.sim.stimulus.command_lists import ACCELERATORS, CommandList, random_list
+from concord.sim.stimulus.command_lists import ACCELERATORS, CommandList, ListMaker, random_list
+from concord.sim.stimulus.message_cases import message
+from concord.spec.accelerator.accelerator import ALIGNED
 from concord.spec.accelerator.commands import CommandError
 from concord.spec.accelerator.registers import AcceleratorRegister, AcceleratorStatus
+from concord.spec.host.messages import MessageKind, pack
+from concord.spec.isa.assembler import assemble
 
 ONE = ACCELERATORS["one"]
 
@@ -41,6 +46,18 @@ def test_errors_of_cores_are_those_of_golden(gates, error):
     assert_equal(one, gates)
     assert (gates.error(), gates.read_register(AcceleratorRegister.ERROR_INDEX)) == (error, one.index)
     assert_equal(random_list(ONE, rng), gates)
+
+
+@pytest.mark.parametrize(("command", "kind"), [
+    (ListMaker.load, MessageKind.INPUT), (ListMaker.run, MessageKind.READ), (ListMaker.run, MessageKind.PROGRAM)])
+def test_commands_take_messages_of_their_kinds_alone(gates, command, kind):
+    rng = np.random.default_rng(kind)
+    maker = ListMaker(ONE, rng)
+    maker.load(0, [program_message(ONE.cores[0], assemble("end"))])
+    command(maker, 0, [pack(ONE.cores[0], message(ONE.cores[0], rng, kind))], 64 * ALIGNED)
+    one = maker.made(error=CommandError.MESSAGE, index=1)
+    assert_equal(one, gates)
+    assert gates.error() == one.error
 
 
 @pytest.mark.parametrize("whole", [True, False])
