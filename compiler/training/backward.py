@@ -1,0 +1,131 @@
+"""The backward program: gradients from the output to the first layer, and new parameters.
+
+A layer sends the gradient of its input back before it changes its weights, as both read the old ones. Whatever makes
+the gradient of a value that came out of a relu masks it.
+"""
+
+from concord.compiler.training.arrivals import pool_back
+from concord.compiler.training.emitter import Emitter
+from concord.compiler.training.forward import add_tiles, cut, outside
+from concord.compiler.training.graph import Add, Operation, Pool, Product, Split, Value, Windows
+from concord.compiler.training.inputs import Inputs
+from concord.compiler.training.memory_map import MemoryMap, gradient_place
+from concord.compiler.training.regions import Chip, Region
+from concord.compiler.training.tiles import Tiles, choose
+from concord.compiler.training.updates import Updates
+from concord.spec.trainer.config import TrainerConfig
+
+
+class Backward:
+    """Emits the backward program.
+
+    Args:
+        places: Where everything lies; gradients get places as they come.
+        config: The core.
+        output: The value whose gradient the host gives.
+    """
+
+    def __init__(self, places: MemoryMap, config: TrainerConfig, output: Value):
+        self.places, self.config, self.emitter = places, config, Emitter()
+        gradient_place(places, output)
+
+    def operation(self, number: int, operation: Operation):
+        """Emit one operation; its successors are done."""
+        match operation:
+            case Product():
+                if operation.x.wanted:
+                    gradient_place(self.places, operation.x)
+                    self.emitter.part(operation.name, "gradient of inputs")
+                    with self.emitter.repeated(e=self.places.gradient_scales[operation.x]):
+                        Inputs(self.places, self.config, self.emitter, operation).emit()
+                Updates(self.places, self.config, self.emitter, operation).emit()
+            case Pool() if operation.x.wanted:
+                self.emitter.part(f"pool {number}", "gradient of inputs")
+                self._pool(operation)
+            case Add():
+                self.emitter.part(f"add {number}", "gradient of inputs")
+                for value in operation.a, operation.b:
+                    if value.wanted:
+                        self._pass(operation.y, value)
+            case Split() if operation.x.wanted:
+                self.emitter.part(f"add {number}", "gradient of inputs")
+                self._split(operation)
+
+    def _alias(self, y: Value, x: Value):
+        """Let the gradient of y be that of x."""
+        self.places.gradients[x] = self.places.gradients[y]
+        self.places.gradient_scales[x] = self.places.gradient_scales[y]
+
+    def _pass(self, y: Value, x: Value):
+        """Send the gradient of a sum to a term."""
+        if not x.relu:
+            self._alias(y, x)
+            return
+        gradient_place(self.places, x, self.places.gradient_scales[y])
+        self._windows(y, x, Windows(1, 1), None)
+
+    def _pool(self, operation: Pool):
+        x, y, windows = operation.x, operation.y, operation.windows
+        if windows.size == 1:
+            self._alias(y, x)  # a relu: whoever made it has masked it
+            return
+        chosen = self.places.chosen.get(operation)
+        if windows.passes:
+            gradient_place(self.places, x, self.places.gradient_scales[y])
+            self._windows(y, x, windows, chosen)
+            return
+        gradient_place(self.places, x)
+        with self.emitter.repeated(e=self.places.gradient_scales[x]):
+            self._windows(y, x, windows, chosen)
+
+    def _windows(self, y: Value, x: Value, windows: Windows, chosen: Region | None):
+        """Send the gradient of y through windows to x, with the mask of x; windows of one pixel choose number 0."""
+        places, source, to = self.places, self.places.gradients[y], self.places.gradients[x]
+
+        def chip(tiles: Tiles) -> tuple[int, list]:
+            found = Chip()
+            seen, made = ((tiles.samples, each.height, each.width, tiles.blocks) for each in (source, to))
+            ways = [
+                (found.images(*made, 2), found.images(*seen, 2), found.images(*seen), found.images(*made))
+                for _ in range(tiles.inner)
+            ]
+            return found.used, ways
+
+        tiles = choose(
+            "the gradient of a pooling",
+            self.config,
+            (x.blocks, places.batch),
+            lambda each: chip(each)[0],
+            lambda each: 0,
+            lambda each: 1,
+        )
+        ways = chip(tiles)[1]
+        for blocks, _ in self.emitter.spans(x.blocks, tiles.blocks):
+            for samples, way in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
+                made, seen, which, mask = (cut(each, blocks, samples) for each in ways[way])
+                self.emitter.copy(seen.operand(), outside(source, blocks, samples).operand())
+                if not windows.mean:
+                    self.emitter.copy(which.operand(), outside(chosen, blocks, samples).operand() if chosen else None)
+                if x.relu:
+                    self.emitter.copy(mask.operand(), outside(places.values[x], blocks, samples).operand())
+                pool_back(
+                    self.emitter,
+                    windows,
+                    made,
+                    seen,
+                    which,
+                    mask if x.relu else None,
+                    ex=places.gradient_scales[y],
+                    ey=places.gradient_scales[x],
+                )
+                self.emitter.copy(outside(to, blocks, samples).operand(), made.operand())
+
+    def _split(self, operation: Split):
+        places, x = self.places, operation.x
+        gradient_place(places, x)
+        regions = [places.gradients[each] for each in (x, operation.a, operation.b)]
+        scales = {
+            name: places.gradient_scales[each] for name, each in (("ey", x), ("ea", operation.a), ("eb", operation.b))
+        }
+        with self.emitter.repeated(e=scales["ey"]):
+            add_tiles(self.emitter, places, self.config, regions, places.values[x] if x.relu else None, **scales)

@@ -1,0 +1,261 @@
+"""The gradient of a layer's inputs: weights of some inputs stay while samples pass."""
+
+from dataclasses import replace
+
+from concord.compiler.training.arrivals import Arrivals
+from concord.compiler.training.emitter import OLD, Emitter, Span
+from concord.compiler.training.forward import cut, outside
+from concord.compiler.training.graph import Product
+from concord.compiler.training.memory_map import MemoryMap, weights
+from concord.compiler.training.regions import Chip, Region
+from concord.compiler.training.tiles import Axis, Piece, Tiles, block_cycles, choose, pieces, windows_of
+from concord.spec.trainer.config import TrainerConfig
+from concord.spec.trainer.instructions import TrainerOp
+
+
+class Inputs:
+    """Emits the gradient of a layer's inputs: weights of some inputs stay while samples pass.
+
+    The inputs of a convolution go by blocks of channels. Those of a dense layer behind images go by pixels.
+    """
+
+    def __init__(self, places: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
+        self.layer, self.places, self.emitter = layer, places, emitter
+        self.records, self.config = places.records[layer.name], config
+        self.half, self.by_pixels = config.accumulator_rows // 2, layer.dense and layer.x.pixels > 1
+        self.units = layer.x.pixels if self.by_pixels else layer.x.blocks
+        self.tiles = choose(
+            f"layer {layer.name!r}, gradient of inputs,",
+            self.config,
+            (self.units, self.places.batch),
+            lambda each: self._chip(each).used,
+            self._cost,
+            self._count,
+        )
+        self._chip(self.tiles)
+
+    def _chip(self, tiles: Tiles) -> Chip:
+        layer, x, found = self.layer, self.layer.x, Chip()
+        if self.by_pixels:
+            size = (tiles.samples, 1, tiles.blocks, x.blocks)
+            held = (tiles.blocks, x.blocks, layer.padded, 1)
+        else:
+            size = (tiles.samples, x.height, x.width, tiles.blocks)
+            held = (layer.taps, tiles.blocks, layer.padded, 1)
+        self.weights = [found.images(*held) for _ in range(tiles.outer)]
+        self.arrivals = [Arrivals(self.places, layer, found, tiles.samples) for _ in range(tiles.inner)]
+        self.results = [(found.images(*size, 2), found.images(*size)) for _ in range(max(tiles.outer, tiles.inner))]
+        return found
+
+    def _cost(self, tiles: Tiles) -> int:
+        """Words that are loaded, or cycles of products where these are more."""
+        layer, groups, batch = self.layer, -(-self.units // tiles.blocks), self.places.batch
+        times = 1 if tiles.samples == batch else groups
+        moved = layer.weight_words + batch * (
+            times * 2 * layer.blocks * layer.pixels + 3 * layer.x.blocks * layer.x.pixels
+        )
+        blocks = layer.taps * layer.x.blocks * layer.blocks
+        if layer.dense:
+            cycles = block_cycles(blocks, min(tiles.samples, self.half), 2)
+            return max(moved, cycles * -(-batch // min(tiles.samples, self.half)))
+        rows = (
+            sum(
+                block_cycles(blocks, piece.samples * piece.rows * -(-layer.x.width // layer.stride), 2)
+                for piece in self._pieces(tiles.samples, 0)
+            )
+            // 1
+        )
+        return max(moved, rows * -(-batch // tiles.samples))
+
+    def _count(self, tiles: Tiles) -> int:
+        if self.layer.dense:
+            return 1
+        return (
+            tiles.blocks
+            * sum(len(self._pieces(tiles.samples, rest)) for rest in range(self.layer.stride))
+            * (self.layer.stride)
+        )
+
+    def _pieces(self, samples: int, rest: int) -> list[Piece]:
+        """Pieces of rows `rest`, `rest` + stride, ... of the input."""
+        layer, x = self.layer, self.layer.x
+        if layer.dense:
+            return list(pieces(samples, 1, 1, self.half, f"layer {layer.name!r}"))
+        height, width = -(-(x.height - rest) // layer.stride), -(-x.width // layer.stride)
+        return list(pieces(samples, height, width, self.half, f"layer {layer.name!r}")) if height > 0 else []
+
+    def emit(self):
+        layer, tiles, places = self.layer, self.tiles, self.places
+        resident = tiles.samples == places.batch
+        sums = self.arrivals[0].load(self.emitter, Span(0, places.batch)) if resident else None
+        for group, outer in self.emitter.spans(self.units, tiles.blocks, tiles.outer):
+            held = self._load_weights(self.weights[outer], group)
+            for samples, inner in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
+                seen = self.arrivals[inner].load(self.emitter, samples) if sums is None else sums
+                made, mask = (self._cut(each, group, samples) for each in self.results[max(outer, inner)])
+                y, value = (self._outside(each[layer.x], group, samples) for each in (places.gradients, places.values))
+                if layer.x.relu:
+                    self.emitter.copy(mask.operand(), value.operand())
+                self._tile(held, seen, made, mask if layer.x.relu else None)
+                self.emitter.copy(y.operand(), made.operand())
+
+    def _load_weights(self, held: Region, group: Span) -> Region:
+        source = weights(self.records, self.layer, OLD)
+        if self.by_pixels:
+            held, source = replace(held, samples=group.count), source.sampled(group)
+        else:
+            held = replace(held, height=group.count)
+            source = source.moved(0, group, source.width)
+        counts = {"n0": held.samples, "n1": held.height}
+        self.emitter.copy(
+            held.operand(s0=self._tap(held), **counts), source.operand(s0=source.width * self.layer.x.blocks, **counts)
+        )
+        return held
+
+    def _tap(self, held: Region) -> int:
+        """Words from one tap to the next on the chip."""
+        return held.width * (self.layer.x.blocks if self.by_pixels else held.height)
+
+    def _cut(self, region: Region, group: Span, samples: Span) -> Region:
+        if self.by_pixels:
+            return replace(cut(region, Span(0, self.layer.x.blocks), samples), width=group.count)
+        return cut(region, group, samples)
+
+    def _outside(self, region: Region, group: Span, samples: Span) -> Region:
+        """A group of a region of server memory; a view of some pixels keeps the pitch of samples."""
+        if not self.by_pixels:
+            return outside(region, group, samples)
+        return replace(region.sampled(samples).moved(0, group, 1), height=1, width=group.count, apart=region.pixels)
+
+    def _tile(self, held: Region, seen: Region, made: Region, mask: Region | None):
+        layer, half = self.layer, 0
+        if layer.dense:
+            self._dense(held, seen, made, mask)
+            return
+        stride = layer.stride
+        for first in range(stride):
+            for second in range(stride):
+                columns = -(-(made.width - second) // stride)
+                if columns <= 0:
+                    continue
+                axes = [
+                    self._axis(rest, size, kernel)
+                    for rest, size, kernel in ((first, layer.height, layer.rows), (second, layer.width, layer.columns))
+                ]
+                for piece in self._pieces(made.samples, first):
+                    for block in range(made.blocks):
+                        self._product(
+                            held,
+                            seen,
+                            made.column(block),
+                            mask and mask.column(block),
+                            block,
+                            piece,
+                            (first, second),
+                            columns,
+                            axes,
+                            half,
+                        )
+                        half ^= self.half
+
+    def _axis(self, rest: int, limit: int, kernel: int) -> tuple[Axis, int, int]:
+        """How inputs `rest`, `rest` + stride, ... see the gradient; the number of taps, and the tap seen first."""
+        stride = self.layer.stride
+        first = (rest + self.layer.padding) % stride
+        count = len(range(first, kernel, stride))
+        origin = (rest + self.layer.padding - first) // stride - (count - 1)
+        return Axis(1, origin, limit), count, first + stride * (count - 1)
+
+    def _product(
+        self,
+        held: Region,
+        seen: Region,
+        made: Region,
+        mask: Region | None,
+        block: int,
+        piece: Piece,
+        rest: tuple[int, int],
+        columns: int,
+        axes: list,
+        acc: int,
+    ):
+        layer, stride = self.layer, self.layer.stride
+        (rows, n1, last1), (cells, n2, last2) = axes
+
+        def some(region: Region):
+            row = rest[0] + stride * piece.row
+            return region.operand(
+                offset=piece.sample * region.pixels + row * region.width + rest[1],
+                n0=piece.samples,
+                n1=piece.rows,
+                pitch1=stride * region.width,
+                n2=columns,
+                pitch2=stride,
+            )
+
+        if not n1 * n2:
+            self.emitter.copy(some(made))
+            return
+        tap = self._tap(held)
+        blocks = held.operand(
+            offset=block * held.width + (last1 * layer.columns + last2) * tap,
+            n0=1,
+            s0=16,
+            n1=1,
+            pitch1=-stride * layer.columns * tap,
+            n2=1,
+            pitch2=-stride * tap,
+        )
+        scales = self.places.gradient_scales
+        self.emitter.emit(
+            TrainerOp.PRODUCT,
+            {
+                "a": windows_of(seen, piece, columns, (rows, cells)),
+                "b": blocks,
+                "y": some(made),
+                "mask": some(mask) if mask else None,
+            },
+            acc=acc,
+            ea=scales[layer.y],
+            eb=self.records.weights.value,
+            ey=scales[layer.x],
+            n0=layer.blocks,
+            n1=n1,
+            n2=n2,
+            a_s0=seen.block,
+        )
+
+    def _dense(self, held: Region, seen: Region, made: Region, mask: Region | None):
+        """Products of a dense layer: one for each unit and block of channels."""
+        layer, scales = self.layer, self.places.gradient_scales
+        count = made.width if self.by_pixels else made.blocks
+        for unit, _ in self.emitter.spans(count, 1):
+            for block in range(layer.x.blocks if self.by_pixels else 1):
+                where = held.moved(block * held.width, unit, self._tap(held) if self.by_pixels else held.width)
+                half = 0
+                for piece in self._pieces(made.samples, 0):
+                    step = (block * made.block, unit, 1) if self.by_pixels else (0, unit, made.block)
+
+                    def some(region: Region, step=step, piece=piece):
+                        return region.moved(*step).operand(
+                            offset=piece.sample * region.pixels, n0=piece.samples, n1=1, n2=1, blocks=1
+                        )
+
+                    self.emitter.emit(
+                        TrainerOp.PRODUCT,
+                        {
+                            "a": seen.operand(offset=piece.sample, n0=piece.samples, blocks=1),
+                            "b": where.operand(n0=1, s0=16, n1=1, n2=1),
+                            "y": some(made),
+                            "mask": some(mask) if mask else None,
+                        },
+                        acc=half,
+                        ea=scales[layer.y],
+                        eb=self.records.weights.value,
+                        ey=scales[layer.x],
+                        n0=layer.blocks,
+                        n1=1,
+                        n2=1,
+                        a_s0=seen.block,
+                    )
+                    half ^= self.half

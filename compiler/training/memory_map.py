@@ -1,0 +1,198 @@
+"""Where the tensors of a step lie in server memory, and which exponents they have.
+
+Exponents lie at word 0, old and new parameters behind them: they have the same places for all sizes of the batch, so
+that programs for several sizes take turns. Everything else follows, with a place of its own for the whole batch.
+"""
+
+from dataclasses import dataclass, field
+
+from concord.compiler.training.graph import Add, Graph, Operation, Pool, Product, Split, Value
+from concord.compiler.training.regions import Region
+from concord.spec.trainer.config import LANES, TrainerConfig
+from concord.spec.trainer.instructions import Space
+
+PARAMETER_PLANES = 5
+GRADIENT_PLANES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Exponents:
+    """Numbers of the exponents of a tensor of parameters."""
+
+    value: int
+    momentum: int
+    gradient: int
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Weights and bias of a layer among the parameters; offsets are counted from the first parameter.
+
+    Attributes:
+        weight, bias: Word of plane 0.
+        words:        Words of a plane of weights; the planes of the bias have `blocks` words.
+        blocks:       Words of a plane of the bias.
+        weights, biases: Their exponents.
+    """
+
+    weight: int
+    bias: int
+    words: int
+    blocks: int
+    weights: Exponents
+    biases: Exponents
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryMap:
+    """Places in server memory, in words.
+
+    Attributes:
+        batch:      Number of samples.
+        words:      Number of words in all.
+        exponents:  Words of the exponents, from word 0.
+        old, new:   First word of each copy of the parameters.
+        parameters: Words of one copy.
+        records:    By name of the layer.
+        values:     Region of each value.
+        gradients:  Region of the gradient of each value.
+        chosen:     Region of the numbers that a maximum pooling has chosen, by its operation.
+        raster:     Region of the network's input as rows of pixels, if the first layer takes patches.
+        scales, gradient_scales: Number of the exponent of each value and gradient.
+    """
+
+    batch: int
+    words: int = 0
+    exponents: int = 0
+    old: int = 0
+    new: int = 0
+    parameters: int = 0
+    records: dict[str, Records] = field(default_factory=dict)
+    values: dict[Value, Region] = field(default_factory=dict)
+    gradients: dict[Value, Region] = field(default_factory=dict)
+    chosen: dict[Operation, Region] = field(default_factory=dict)
+    raster: Region | None = None
+    scales: dict[Value, int] = field(default_factory=dict)
+    gradient_scales: dict[Value, int] = field(default_factory=dict)
+    numbers: int = 0
+
+    def take(self, words: int) -> int:
+        """Room for words: the first of them."""
+        self.words += words
+        return self.words - words
+
+    def number(self) -> int:
+        """A new exponent."""
+        self.numbers += 1
+        return self.numbers - 1
+
+    def images(self, value: Value, planes: int = 1) -> Region:
+        """Room for a value of the whole batch."""
+        block = self.batch * value.pixels
+        return Region(
+            space=Space.SERVER,
+            offset=self.take(planes * value.blocks * block),
+            samples=self.batch,
+            height=value.height,
+            width=value.width,
+            blocks=value.blocks,
+            block=block,
+            planes=planes,
+            plane=value.blocks * block,
+        )
+
+
+def memory_map(made: Graph, batch: int, config: TrainerConfig) -> MemoryMap:
+    """Places and exponents of a step.
+
+    Args:
+        made:   The step.
+        batch:  Number of samples.
+        config: The core.
+    """
+    found = MemoryMap(batch=batch, exponents=config.exponents // LANES)
+    found.take(found.exponents)
+    for product in made.products:
+        _records(found, product)
+    found.old = found.take(found.parameters)
+    found.new = found.take(found.parameters)
+    _value(found, made.x)
+    for operation in made.operations:
+        _operation(found, operation)
+    return found
+
+
+def _records(found: MemoryMap, product: Product):
+    words, blocks = product.weight_words, product.blocks
+    weight = found.parameters
+    bias = weight + PARAMETER_PLANES * words
+    found.parameters = bias + PARAMETER_PLANES * blocks
+    numbers = [Exponents(found.number(), found.number(), found.number()) for _ in range(2)]
+    found.records[product.name] = Records(weight, bias, words, blocks, *numbers)
+
+
+def _value(found: MemoryMap, value: Value):
+    """Give a value, and the gradient that it needs, places and exponents."""
+    found.scales[value] = found.scales[value.scale] if value.scale else found.number()
+    found.values[value] = found.values[value.same] if value.same else found.images(value, value.planes)
+
+
+def _operation(found: MemoryMap, operation: Operation):
+    match operation:
+        case Product():
+            if operation.patch:
+                source = found.values[operation.source]
+                words = -(-operation.source.width * operation.source.channels // LANES)
+                found.raster = Region(
+                    space=Space.SERVER,
+                    offset=found.take(source.samples * source.height * words),
+                    samples=source.samples,
+                    height=source.height,
+                    width=words,
+                )
+                _value(found, operation.x)
+            if operation.pool:
+                found.chosen[operation] = found.images(operation.y)
+            _value(found, operation.y)
+        case Pool():
+            if not operation.windows.mean and operation.windows.size > 1:
+                found.chosen[operation] = found.images(operation.y)
+            _value(found, operation.y)
+        case Add():
+            _value(found, operation.y)
+        case Split():
+            _value(found, operation.a)
+            _value(found, operation.b)
+
+
+def gradient_place(found: MemoryMap, value: Value, number: int | None = None):
+    """Give the gradient of a value a place, and an exponent if it does not share one."""
+    found.gradients[value] = found.images(value, GRADIENT_PLANES)
+    found.gradient_scales[value] = found.number() if number is None else number
+
+
+def weights(records: Records, product: Product, base: int, planes: int = 1) -> Region:
+    """Weights as images: one sample for each tap, whose rows are blocks of channels and whose columns are outputs."""
+    return Region(
+        space=Space.SERVER,
+        offset=records.weight,
+        samples=product.taps,
+        height=product.x.blocks,
+        width=product.padded,
+        planes=planes,
+        plane=records.words,
+        base=base,
+    )
+
+
+def biases(records: Records, base: int, planes: int = 1) -> Region:
+    """A bias: one word for each block of outputs."""
+    return Region(
+        space=Space.SERVER,
+        offset=records.bias,
+        samples=1,
+        width=records.blocks,
+        planes=planes,
+        plane=records.blocks,
+        base=base,
+    )

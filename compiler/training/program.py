@@ -1,0 +1,94 @@
+"""A step of training as two programs and a map of server memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from concord.compiler.training.backward import Backward
+from concord.compiler.training.emitter import Part
+from concord.compiler.training.forward import Forward, exponent_words
+from concord.compiler.training.graph import Graph, graph
+from concord.compiler.training.memory_map import MemoryMap, memory_map
+from concord.golden.lazy.tensor_network import Layer
+from concord.spec.trainer.config import TrainerConfig
+from concord.spec.trainer.instructions import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingProgram:
+    """What a trainer runs for one step of a batch.
+
+    The host runs `forward`, gives the gradient of the output, and runs `backward`. R0 is the first word of the old
+    parameters in both, R1 that of the new ones in `backward`: they change places after each step.
+
+    Attributes:
+        graph:   The step.
+        places:  Server memory.
+        forward, backward: Instruction words.
+        parts:   Instructions of both, by layer and work.
+        config:  The core.
+    """
+
+    graph: Graph
+    places: MemoryMap
+    forward: list[int]
+    backward: list[int]
+    parts: list[Part]
+    config: TrainerConfig
+
+
+def compile_training(
+    layers: Sequence[Layer], shape: Sequence[int], batch: int, config: TrainerConfig
+) -> TrainingProgram:
+    """Make the programs of a step.
+
+    Args:
+        layers: Of `golden.lazy.tensor_network`.
+        shape:  Of one sample: [inputs] or [channels, rows, columns].
+        batch:  Number of samples; a last batch that is smaller has programs of its own, and the same parameters.
+        config: The core.
+
+    Raises:
+        ValueError: the network cannot be trained on a trainer, or the core is too small for it; the sentence says what
+            is missing.
+    """
+    if batch < 1:
+        raise ValueError(f"a batch of {batch} samples: give it 1 or more")
+    made = graph(layers, shape)
+    places = memory_map(made, batch, config)
+    forward = Forward(places, config)
+    _exponents(forward, places, True)
+    for number, operation in enumerate(made.operations):
+        forward.operation(number, operation)
+    _exponents(forward, places, False)
+    backward = Backward(places, config, made.y)
+    _exponents(backward, places, True)
+    for number, operation in reversed(list(enumerate(made.operations))):
+        backward.operation(number, operation)
+    _exponents(backward, places, False)
+    if places.numbers > config.exponents:
+        raise ValueError(
+            f"a step of this network has {places.numbers} exponents, and the core has {config.exponents}: "
+            "give it more, or train a network of fewer layers"
+        )
+    return TrainingProgram(
+        graph=made,
+        places=places,
+        config=config,
+        forward=_words("forward", forward, config),
+        backward=_words("backward", backward, config),
+        parts=forward.emitter.parts + backward.emitter.parts,
+    )
+
+
+def _exponents(way: Forward | Backward, places: MemoryMap, first: bool):
+    """Load all exponents ahead of a program, whose own are cleared with it, and store them behind it."""
+    spaces = (Space.EXPONENTS, Space.SERVER) if first else (Space.SERVER, Space.EXPONENTS)
+    way.emitter.part("exponents", "load" if first else "store")
+    way.emitter.copy(*(exponent_words(places, space) for space in spaces))
+
+
+def _words(name: str, way: Forward | Backward, config: TrainerConfig) -> list[int]:
+    try:
+        return way.emitter.program(config)
+    except ValueError as error:
+        raise ValueError(f"the {name} program: {error}") from None

@@ -1,0 +1,127 @@
+"""Places of tensors in memories, and what instructions see of them."""
+
+from dataclasses import dataclass, replace
+
+from concord.compiler.training.emitter import Loop, Operand, Span
+from concord.spec.trainer.config import LANES, NONE
+from concord.spec.trainer.instructions import Space
+from concord.spec.trainer.views import TrainerView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """Images one behind the other, in planes and blocks of columns.
+
+    Attributes:
+        space:         Memory.
+        offset:        First word.
+        samples:       Number of images.
+        height, width: Rows and columns of an image.
+        apart:         Words from image to image; 0 if they lie close together.
+        blocks, block: Number of blocks of 16 columns, and words from one to the next.
+        planes, plane: Number of planes, and words from one to the next.
+        steps, base:   As those of an operand.
+    """
+
+    space: Space = Space.CHIP
+    offset: int
+    samples: int
+    height: int = 1
+    width: int = 1
+    apart: int = 0
+    blocks: int = 1
+    block: int = 0
+    planes: int = 1
+    plane: int = 0
+    steps: tuple[tuple[Loop, int], ...] = ()
+    base: int = NONE
+
+    @property
+    def pixels(self) -> int:
+        return self.height * self.width
+
+    @property
+    def sample(self) -> int:
+        """Words from image to image."""
+        return self.apart or self.pixels
+
+    def moved(self, words: int, span: Span | None = None, unit: int = 0) -> "Region":
+        """The same `words` further on, and `unit` words for each element before a span."""
+        if span is None:
+            return replace(self, offset=self.offset + words)
+        steps = dict(self.steps)
+        for loop, stride in span.steps:
+            steps[loop] = steps.get(loop, 0) + stride * unit
+        return replace(self, offset=self.offset + words + span.start * unit, steps=tuple(steps.items()))
+
+    def sampled(self, span: Span) -> "Region":
+        """Some of the images."""
+        return replace(self.moved(0, span, self.sample), samples=span.count)
+
+    def blocked(self, span: Span) -> "Region":
+        """Some of the blocks."""
+        return replace(self.moved(0, span, self.block), blocks=span.count)
+
+    def column(self, number: int) -> "Region":
+        """One block."""
+        return replace(self.moved(number * self.block), blocks=1)
+
+    def operand(self, **changed: int) -> Operand:
+        """All of it, or as the fields of a view say otherwise; `offset` is counted from the first word."""
+        changed["offset"] = self.offset + changed.get("offset", 0)
+        fields = {
+            "space": self.space,
+            "planes": self.planes,
+            "plane": self.plane,
+            "blocks": self.blocks,
+            "block": self.block,
+            "n0": self.samples,
+            "s0": self.sample,
+            "n1": self.height,
+            "pitch1": self.width,
+            "n2": self.width,
+            "pitch2": 1,
+        }
+        return Operand(TrainerView(**fields | changed), self.steps, self.base)
+
+
+def rounded(words: int) -> int:
+    """A multiple of 16 words."""
+    return -(-words // LANES) * LANES
+
+
+def on_chip(place: int, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> Region:
+    """A region of the on-chip memory whose planes and blocks begin at multiples of 16 words."""
+    block = rounded(samples * height * width)
+    return Region(
+        offset=place,
+        samples=samples,
+        height=height,
+        width=width,
+        blocks=blocks,
+        block=block,
+        planes=planes,
+        plane=blocks * block,
+    )
+
+
+class Chip:
+    """Places in the on-chip memory, one behind the other.
+
+    Attributes:
+        used: Words that are taken.
+    """
+
+    def __init__(self, used: int = 0):
+        self.used = used
+
+    def images(self, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> Region:
+        """Room for images."""
+        made = on_chip(self.used, samples, height, width, blocks, planes)
+        self.used += made.plane * planes
+        return made
+
+    def words(self, count: int) -> int:
+        """Room for words: the first of them."""
+        self.used += rounded(count)
+        return self.used - rounded(count)

@@ -1,0 +1,118 @@
+"""Training steps on golden's trainer, as a host drives a machine: programs, memory, and the gradient of the loss."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from concord.compiler.training.images import (
+    read_exponent,
+    read_images,
+    read_parameters,
+    write_exponent,
+    write_images,
+    write_inputs,
+    write_parameters,
+)
+from concord.compiler.training.program import TrainingProgram, compile_training
+from concord.golden.lazy.lazy_update import Parameters
+from concord.golden.lazy.tensor import TrainingTensor, to_training_tensor
+from concord.golden.lazy.tensor_layers import whole
+from concord.golden.lazy.tensor_network import Layer
+from concord.golden.lazy.tensor_training import Rates, loss_gradient
+from concord.golden.trainer.trainer import Trainer
+from concord.spec.numbers.lazy import Width
+from concord.spec.trainer.config import LANES, TrainerConfig
+from concord.spec.trainer.instructions import TrainerError
+from concord.spec.trainer.registers import TrainerRegister, rate_bits
+
+
+class TrainingSession:
+    """A network under training on golden's machine.
+
+    Args:
+        layers:     Of `golden.lazy.tensor_network`.
+        shape:      Of one sample.
+        config:     The core.
+        rates:      Learning rate and momentum.
+        parameters: By name.
+        momenta:    By name; zeros for those that are missing.
+        batches:    Sizes of batches that come.
+
+    Attributes:
+        programs: By size of the batch.
+        trainer:  The machine.
+
+    Raises:
+        ValueError: training without momentum, or what `compile_training` refuses.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        shape: Sequence[int],
+        config: TrainerConfig,
+        rates: Rates,
+        parameters: dict[str, Parameters],
+        momenta: dict[str, TrainingTensor] | None = None,
+        batches: Sequence[int] = (1,),
+    ):
+        if not rates.momentum:
+            raise ValueError("training on the machine takes momentum; give one above 0")
+        if rates.momentum_bits != Width.GRADIENT:
+            raise ValueError(
+                f"training on the machine keeps momenta in {Width.GRADIENT} bits, not in "
+                f"{rates.momentum_bits}: set momentum_bits"
+            )
+        self.programs = {batch: compile_training(layers, shape, batch, config) for batch in batches}
+        words = max(made.places.words for made in self.programs.values())
+        self.memory = np.zeros((words, LANES), np.uint8)
+        self.trainer = Trainer(config, self.memory)
+        for register, rate in (
+            (TrainerRegister.RATE, rates.learning_rate_tensor),
+            (TrainerRegister.DECAY, rates.momentum_tensor),
+        ):
+            self.trainer.write_register(register, rate_bits(int(rate.mantissas.item()), int(rate.exponent.item())))
+        first = self.programs[batches[0]]
+        self.memory[: first.places.exponents] = 0
+        write_parameters(self.memory, first, parameters, momenta or {})
+        self._copies = first.places.old, first.places.new
+
+    def forward(self, x: TrainingTensor) -> TrainingTensor:
+        """The linear output of a batch, int64[samples, outputs] of 32 bits."""
+        made = self._program(x)
+        scale = made.places.scales
+        write_inputs(self.memory, made.places, made, x.mantissas)
+        write_exponent(self.memory, scale[made.graph.x], int(x.exponent.item()))
+        self._run(made.forward)
+        y = made.graph.y
+        found = read_images(self.memory, made.places.values[y], y.channels)
+        return whole(found.reshape(len(found), -1), read_exponent(self.memory, scale[y]), Width.LINEAR)
+
+    def backward(self, x: TrainingTensor, gradient: TrainingTensor):
+        """Update all parameters by the gradient of the output of a batch that has gone forward, 16 bits."""
+        made = self._program(x)
+        y = made.graph.y
+        write_images(self.memory, made.places.gradients[y], gradient.mantissas)
+        write_exponent(self.memory, made.places.gradient_scales[y], int(gradient.exponent.item()))
+        self._run(made.backward)
+        self._copies = self._copies[::-1]
+
+    def step(self, x: TrainingTensor, labels: np.ndarray) -> float:
+        """Train on a batch, and return its mean loss."""
+        loss, real = loss_gradient(self.forward(x).values, labels, len(labels))
+        self.backward(x, to_training_tensor(real, Width.GRADIENT))
+        return loss
+
+    def parameters(self) -> tuple[dict[str, Parameters], dict[str, TrainingTensor]]:
+        """Parameters and momenta by name."""
+        return read_parameters(self.memory, next(iter(self.programs.values())), self._copies[0])
+
+    def _program(self, x: TrainingTensor) -> TrainingProgram:
+        if len(x.mantissas) not in self.programs:
+            raise ValueError(f"there is no program for a batch of {len(x.mantissas)}: name it in `batches`")
+        return self.programs[len(x.mantissas)]
+
+    def _run(self, program: list[int]):
+        self.trainer.load(program)
+        error = self.trainer.run(*self._copies)
+        if error != TrainerError.NONE:
+            raise RuntimeError(f"the trainer stopped at instruction {self.trainer.address} with {error.name}")

@@ -1,0 +1,162 @@
+"""How much of a tensor is on the chip at a time, and how sums are cut to the accumulators."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from concord.compiler.training.emitter import Operand
+from concord.compiler.training.regions import Region
+from concord.spec.trainer.config import LANES, TrainerConfig
+
+MOST_PRODUCTS = 16  #: Most products in the body of a loop, so that programs stay short.
+ENOUGH = 4  #: Tiles from which on loads are hidden behind products well enough.
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """What is on the chip at a time.
+
+    Attributes:
+        blocks:      Blocks of whatever the outer loop goes through.
+        samples:     Samples of the inner loop.
+        outer, inner: Number of places that each of them takes in turn.
+    """
+
+    blocks: int
+    samples: int
+    outer: int
+    inner: int
+
+
+def choose(
+    what: str,
+    config: TrainerConfig,
+    sizes: tuple[int, int],
+    words: Callable[[Tiles], int],
+    cost: Callable[[Tiles], int],
+    products: Callable[[Tiles], int],
+) -> Tiles:
+    """The tiles with the least cost that fit.
+
+    Args:
+        what:     Names the work in an error.
+        config:   The core.
+        sizes:    Blocks and samples in all.
+        words:    On-chip words of tiles.
+        cost:     Cycles of tiles.
+        products: Number of instructions in the inner body.
+
+    Raises:
+        ValueError: the smallest tiles do not fit.
+    """
+    found = []
+    for blocks, samples in product(*(_parts(size) for size in sizes)):
+        ways = [(2 if part < size else 1) for part, size in zip((blocks, samples), sizes, strict=True)]
+        for outer, inner in dict.fromkeys([(ways[0], ways[1]), (1, 1)]):
+            tiles = Tiles(blocks, samples, outer, inner)
+            count = -(-sizes[0] // blocks) * -(-sizes[1] // samples)
+            key = (max(products(tiles) - MOST_PRODUCTS, 0), cost(tiles), -outer - inner, max(count, ENOUGH), -samples)
+            found.append((key, words(tiles), tiles))
+    least = min(words for _, words, _ in found)
+    fitting = [(key, tiles) for key, words, tiles in found if words <= config.words]
+    if not fitting:
+        raise ValueError(
+            f"{what} needs {least:,} words of 16 bytes on the chip for one sample, and the core has "
+            f"{config.words:,}: give it more words"
+        )
+    return min(fitting, key=lambda each: each[0])[1]
+
+
+def _parts(size: int) -> list[int]:
+    """Sizes of parts of equal size, as nearly as possible: from all at once to one at a time."""
+    return list(dict.fromkeys(-(-size // count) for count in range(1, size + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of sums that are in the accumulators at a time: `rows` rows of images of `samples` samples."""
+
+    sample: int
+    samples: int
+    row: int
+    rows: int
+
+
+def pieces(samples: int, height: int, width: int, limit: int, what: str) -> Iterator[Piece]:
+    """The rows of images, in pieces of equal size of at most `limit` rows of sums.
+
+    Raises:
+        ValueError: one row of an image is longer.
+    """
+    if width > limit:
+        raise ValueError(
+            f"{what} has images {width} pixels wide, and {limit} rows of the accumulators hold a piece: "
+            "give the core more accumulator_rows"
+        )
+    if height * width <= limit:
+        count = -(-samples // (limit // (height * width)))
+        size = -(-samples // count)
+        for sample in range(0, samples, size):
+            yield Piece(sample, min(size, samples - sample), 0, height)
+        return
+    count = -(-height // (limit // width))
+    size = -(-height // count)
+    for sample in range(samples):
+        for row in range(0, height, size):
+            yield Piece(sample, 1, row, min(size, height - row))
+
+
+def part_of(region: Region, piece: Piece) -> Operand:
+    """Some rows of some images of a region."""
+    return region.operand(
+        offset=piece.sample * region.pixels + piece.row * region.width, n0=piece.samples, n1=piece.rows
+    )
+
+
+def windows_of(region: Region, piece: Piece, width: int, axes: tuple["Axis", "Axis"]) -> Operand:
+    """What each of some rows of sums sees of a region, from its first tap on.
+
+    Args:
+        region: Images.
+        piece:  Rows of sums.
+        width:  Number of sums of a row.
+        axes:   How rows and columns are seen.
+    """
+    first, second = axes
+    # Rows above the image keep their number, so that they are zeros; others begin at their own first row.
+    begin = first.origin + first.step * piece.row
+    skipped = max(begin, 0)
+    limit = first.limit and max(first.limit - skipped, 1)
+    if skipped >= region.height:  # nothing is seen at all
+        skipped, begin, limit = 0, begin, first.limit
+    return region.operand(
+        offset=piece.sample * region.pixels + skipped * region.width,
+        n0=piece.samples,
+        n1=piece.rows,
+        n2=width,
+        step1=first.step,
+        origin1=begin - skipped,
+        limit1=limit,
+        step2=second.step,
+        origin2=second.origin,
+        limit2=second.limit,
+        blocks=1,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How sums see an axis of an image: number t begins at origin + step * t, and pixels from `limit` on are zeros."""
+
+    step: int = 1
+    origin: int = 0
+    limit: int = 0
+
+    def tap(self, number: int) -> "Axis":
+        """The axis as another tap than the first one sees it."""
+        return replace(self, origin=self.origin + number)
+
+
+def block_cycles(blocks: int, vectors: int, planes: int) -> int:
+    """Cycles in which blocks of 16 x 16 meet vectors."""
+    return blocks * max(LANES, vectors * planes)

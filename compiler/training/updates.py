@@ -1,0 +1,264 @@
+"""New weights and biases of a layer: exact gradients in the accumulators, then momentum and lazy update.
+
+Where the accumulators hold the gradients of all weights, a repeated pass is an update alone. Else the weights go in
+groups, and a repeated pass multiplies again. The plain sums of the gradient, which are those of the bias, stay beside
+the first rows, whatever is multiplied.
+"""
+
+from dataclasses import dataclass, replace
+
+from concord.compiler.training.arrivals import Arrivals
+from concord.compiler.training.emitter import NEW, OLD, Emitter, Operand, Span
+from concord.compiler.training.forward import cut
+from concord.compiler.training.graph import Product
+from concord.compiler.training.memory_map import PARAMETER_PLANES, MemoryMap, biases, weights
+from concord.compiler.training.regions import Chip, Region
+from concord.compiler.training.tiles import MOST_PRODUCTS, Tiles, block_cycles, choose
+from concord.golden.lazy.tensor_layers import check_terms
+from concord.spec.trainer.config import LANES, TrainerConfig
+from concord.spec.trainer.instructions import MeasureKind, Space, TrainerOp
+from concord.spec.trainer.views import TrainerView
+
+MOST_TAPS = 63  #: Most taps of an axis of one product.
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How the gradients of weights are cut: all those of some blocks of channels and some taps at a time.
+
+    Attributes:
+        blocks: Blocks of channels.
+        taps:   Taps: rows of a kernel, or pixels of a dense layer.
+    """
+
+    blocks: int
+    taps: int
+
+
+class Updates:
+    """Emits the update of a layer's parameters.
+
+    Args:
+        places:  Where everything lies.
+        config:  The core.
+        emitter: Takes the instructions.
+        layer:   The layer.
+
+    Raises:
+        ValueError: the sums may be too large, or the core is too small.
+    """
+
+    def __init__(self, places: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
+        self.places, self.config, self.emitter, self.layer = places, config, emitter, layer
+        self.records = places.records[layer.name]
+        self.what = f"layer {layer.name!r}, update,"
+        check_terms(places.batch * layer.pixels, f"the gradient of layer {layer.name!r}")
+        #: Taps of one unit, and number of units: a row of a kernel, or a pixel.
+        self.unit, self.units = (1, layer.taps) if layer.dense else (layer.columns, layer.rows)
+        self.least = self.unit * layer.outputs
+        if self.least > config.accumulator_rows:
+            raise ValueError(
+                f"{self.what} needs {self.least} rows of the accumulators, and the core has "
+                f"{config.accumulator_rows}: give it more accumulator_rows"
+            )
+        self.held = self.least * self.units * layer.x.blocks <= config.accumulator_rows and self.units <= MOST_TAPS
+
+    def emit(self):
+        emitter, layer = self.emitter, self.layer
+        emitter.part(layer.name, "update")
+        if rest := -layer.outputs % LANES:  # lanes of the bias behind the last output take zeros
+            emitter.copy(_rows(layer.outputs, rest))
+        numbers = self.records.weights
+        if self.held:
+            groups = Groups(layer.x.blocks, self.units)
+            self._plan(groups, False)
+            self._products(Span(0, layer.x.blocks), Span(0, self.units), 0)
+            with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
+                self._update(Span(0, layer.x.blocks), Span(0, self.units), 0, 0)
+        else:
+            groups, resident, ways = self._groups()
+            self._plan(groups, resident, ways)
+            if resident:
+                self._load(0, Span(0, self.places.batch))
+            with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
+                self._grouped(groups, ways)
+        self._bias()
+
+    def _grouped(self, groups: Groups, ways: int):
+        for taps in self._tap_spans(groups):
+            for blocks, way in self.emitter.spans(self.layer.x.blocks, groups.blocks, ways):
+                acc = way * (self.config.accumulator_rows // 2)
+                self._products(blocks, taps, acc)
+                self._update(blocks, taps, acc, way)
+
+    def _tap_spans(self, groups: Groups):
+        """Groups of taps: in a loop of the machine for pixels, one after the other for rows of a kernel."""
+        if self.layer.dense:
+            return (span for span, _ in self.emitter.spans(self.units, groups.taps))
+        return (Span(start, min(groups.taps, self.units - start)) for start in range(0, self.units, groups.taps))
+
+    def _groups(self) -> tuple[Groups, bool, int]:
+        """Groups, whether all inputs and gradients stay on the chip, and the number of places that groups take."""
+        rows, layer = self.config.accumulator_rows, self.layer
+        found = []
+        for ways in (2, 1):
+            most = rows // ways // self.least
+            for taps in range(min(most, self.units, MOST_TAPS), 0, -1):
+                blocks = min(most // taps, layer.x.blocks)
+                groups = Groups(-(-layer.x.blocks // -(-layer.x.blocks // blocks)), taps)
+                count = -(-self.units // taps) * -(-layer.x.blocks // groups.blocks)
+                for resident in (True, False):
+                    if self._room(groups, resident, ways) <= self.config.words:
+                        found.append(((not resident, 0 if resident else count, -ways, count), groups, resident, ways))
+        if not found:
+            return Groups(1, 1), False, 1
+        return min(found, key=lambda each: each[0])[1:]
+
+    def _room(self, groups: Groups, resident: bool, ways: int) -> int:
+        """Words on the chip that groups need at least."""
+        return self._chip(Tiles(1, self.places.batch if resident else 1, 1, 1), groups, resident, ways)
+
+    def _plan(self, groups: Groups, resident: bool, ways: int = 1):
+        """Find the tiles of samples that fit beside what a group needs."""
+        batch, layer = self.places.batch, self.layer
+        if resident:
+            self.tiles = Tiles(1, batch, 1, 1)
+        else:
+            blocks = layer.x.blocks * layer.taps
+            self.tiles = choose(
+                self.what,
+                self.config,
+                (1, batch),
+                lambda each: self._chip(each, groups, False, ways),
+                lambda each: (
+                    -(-batch // each.samples)
+                    * block_cycles(blocks * -(-each.samples * layer.pixels // LANES), layer.outputs, 2)
+                ),
+                lambda each: MOST_PRODUCTS,
+            )
+        self.resident = resident
+        self._chip(self.tiles, groups, resident, ways)
+
+    def _chip(self, tiles: Tiles, groups: Groups, resident: bool, ways: int) -> int:
+        layer, x, chip = self.layer, self.layer.x, Chip()
+        self.arrivals, self.inputs = [], []
+        for _ in range(tiles.inner):
+            self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples))
+            self.inputs.append(chip.images(tiles.samples, x.height, x.width, x.blocks))
+        # Updates begin when products are done, so that both may lie at the same place; but not with what stays.
+        self.rows = groups.blocks * groups.taps * self.least
+        first = chip.used
+        if self.held and PARAMETER_PLANES * 2 * (self.rows + LANES) > self.config.words:
+            self.rows = self.unit * layer.outputs
+        room = Chip(0 if self.held else first)
+        self.records_on_chip = [[room.words(PARAMETER_PLANES * self.rows) for _ in range(2)] for _ in range(ways)]
+        self.bias_on_chip = [0, PARAMETER_PLANES * layer.padded]
+        return max(first, room.used, 2 * self.bias_on_chip[1])
+
+    def _load(self, way: int, samples: Span) -> tuple[Region, Region]:
+        """Emit loads: gradient and inputs on the chip."""
+        x = cut(self.inputs[way], Span(0, self.layer.x.blocks), samples)
+        self.emitter.copy(x.operand(), self.places.values[self.layer.x].sampled(samples).operand())
+        return self.arrivals[way].load(self.emitter, samples), x
+
+    def _products(self, blocks: Span, taps: Span, acc: int):
+        """Multiply gradients by inputs, sample after sample."""
+        batch, size = self.places.batch, self.tiles.samples
+        if self.resident:
+            everything = Span(0, batch)
+            x = cut(self.inputs[0], Span(0, self.layer.x.blocks), everything)
+            self._product(cut(self.arrivals[0].sums, Span(0, self.layer.blocks), everything), x, blocks, taps, acc, 0)
+            return
+        self._product(*self._load(0, Span(0, size)), blocks, taps, acc, 0)
+        for samples, way in self.emitter.spans(batch, size, self.tiles.inner, begin=size):
+            self._product(*self._load(self.tiles.inner - 1 - way, samples), blocks, taps, acc, 1)
+
+    def _product(self, sums: Region, x: Region, blocks: Span, taps: Span, acc: int, keep: int):
+        layer, records, places = self.layer, self.records, self.places
+        x = x.blocked(blocks)
+        if layer.dense:
+            seen = x.moved(0, taps, 1).operand(n1=1, n2=1, blocks=1)
+            n1, n2 = 1, taps.count
+        else:
+            limits = [layer.padding and size for size in (x.height, x.width)]
+            seen = x.operand(
+                n1=layer.height,
+                step1=layer.stride,
+                origin1=taps.start - layer.padding,
+                limit1=limits[0],
+                n2=layer.width,
+                step2=layer.stride,
+                origin2=-layer.padding,
+                limit2=limits[1],
+                blocks=1,
+            )
+            n1, n2 = taps.count, layer.columns
+        self.emitter.emit(
+            TrainerOp.PRODUCT,
+            {"a": sums.operand(), "b": seen},
+            mode=1,
+            sum=1,
+            keep=keep,
+            acc=acc,
+            ea=places.gradient_scales[layer.y],
+            eb=places.scales[layer.x],
+            ey=records.weights.gradient,
+            ebias=records.biases.gradient,
+            outputs=layer.outputs,
+            n0=blocks.count,
+            n1=n1,
+            n2=n2,
+            a_s0=x.block,
+        )
+
+    def _update(self, blocks: Span, taps: Span, acc: int, way: int):
+        """Load old weights, update them, and store new ones."""
+        size = blocks.count * taps.count * self.least
+        if size <= self.rows:
+            self._some(blocks, taps, acc, way)
+            return
+        for block in range(blocks.count):
+            for tap in range(taps.count):
+                one = Span(blocks.start + block, 1, blocks.steps), Span(taps.start + tap, 1, taps.steps)
+                self._some(*one, acc + (block * taps.count + tap) * self.least, way)
+
+    def _some(self, blocks: Span, taps: Span, acc: int, way: int):
+        layer, old = self.layer, self.records_on_chip[way]
+        count = taps.count * self.unit
+        rows = blocks.count * count * layer.outputs
+        chip = [Region(offset=place, samples=1, width=rows, planes=PARAMETER_PLANES, plane=rows) for place in old]
+        outer = []
+        for base in (OLD, NEW):
+            region = weights(self.records, layer, base, PARAMETER_PLANES)
+            region = region.moved(0, blocks, region.width).moved(0, taps, self.unit * region.pixels)
+            outer.append(
+                region.operand(n0=blocks.count, s0=region.width, n1=count, pitch1=region.pixels, n2=layer.outputs)
+            )
+        self._one([each.operand() for each in chip], outer, acc, 0)
+
+    def _one(self, chip: list[Operand], outer: list[Operand], acc: int, bias: int):
+        emitter, numbers = self.emitter, self.records.biases if bias else self.records.weights
+        emitter.copy(chip[0], outer[0])
+        emitter.emit(
+            TrainerOp.UPDATE,
+            {"old": chip[0], "new": chip[1]},
+            acc=acc,
+            bias=bias,
+            ew=numbers.value,
+            ev=numbers.momentum,
+            eg=numbers.gradient,
+        )
+        emitter.copy(outer[1], chip[1])
+
+    def _bias(self):
+        numbers = self.records.biases
+        outer = [biases(self.records, base, PARAMETER_PLANES).operand() for base in (OLD, NEW)]
+        region = Region(offset=0, samples=1, width=self.layer.blocks, planes=PARAMETER_PLANES, plane=self.layer.blocks)
+        chip = [replace(region, offset=place).operand() for place in self.bias_on_chip]
+        with self.emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
+            self._one(chip, outer, 0, 1)
+
+
+def _rows(first: int, count: int) -> Operand:
+    """Rows of the accumulators, with the plain lane."""
+    return Operand(TrainerView(space=Space.ACCUMULATORS, planes=6, offset=first, n2=count, pitch2=1, blocks=2))
