@@ -6,6 +6,7 @@ from pathlib import Path
 
 from concord.benchmarks.clocks import recorded
 from concord.compiler.network import compile_network
+from concord.golden.lazy import tensor_layers, tensor_training
 from concord.machines.estimate import MACHINE, UNITS, estimate, read_measured, unit_errors
 from concord.machines.machine_text import meanings, shown
 from concord.net.model_file import load_model
@@ -17,13 +18,17 @@ from concord.spec.isa import dram, memories
 from concord.spec.isa import instructions as isa
 from concord.spec.isa.enum_docs import comments, described
 from concord.spec.machine import config
+from concord.spec.trainer import config as trainer_config
+from concord.spec.trainer import instructions as trainer_isa
+from concord.spec.trainer import registers as trainer_registers
+from concord.spec.trainer import views
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.writer import module_name, source
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
-PAGES = ("isa.md", "host.md", "presets.md", "accelerator.md")
+PAGES = ("isa.md", "host.md", "presets.md", "accelerator.md", "trainer.md")
 #: Pages written by hand, in which a comment with the name of a table of methods stands before that table.
 PAGES_WITH_METHODS = ("quantisation.md",)
 #: Pages written by hand, in which a comment with a shipped model and a preset stands before the source of its twin.
@@ -42,6 +47,28 @@ def _accelerator() -> dict[str, object]:
         "accelerator_control": described(accelerator_registers.AcceleratorControl),
         "accelerator_status": described(accelerator_registers.AcceleratorStatus),
         "example": (HERE / "templates" / "accelerator_example.py").read_text()}
+
+
+def _trainer() -> dict[str, object]:
+    """What the page of trainers says of their sizes, instructions and registers."""
+    fields = {op: ", ".join(f"`{name}` {field.width}" for name, field in found.items())
+              for op, found in trainer_isa.FIELDS.items()}
+    fields[trainer_isa.TrainerOp.TENSOR] = "see [views](#views)"
+    kinds = {"number": "unsigned", "view": "number of the view", "base?": "number of a base register, or none"}
+    return {
+        "trainer": trainer_config.TrainerConfig(), "loop_depth": trainer_config.LOOP_DEPTH,
+        "none": trainer_config.NONE, "most_passes": trainer_config.MOST_PASSES,
+        "views": inspect.getdoc(views).partition("\n\n")[2],
+        "tensor_fields": [(name, f"{field.lo}..{field.lo + field.width - 1}", kinds.get(field.kind, field.kind))
+                          for name, field in trainer_isa.FIELDS[trainer_isa.TrainerOp.TENSOR].items()],
+        "spaces": described(trainer_isa.Space), "reach": tensor_layers.REACH, "bias_reach": tensor_layers.BIAS_REACH,
+        "momentum_reach": tensor_training.MOMENTUM_REACH,
+        "trainer_ops": [(code, name.lower(), fields[trainer_isa.TrainerOp(code)], meaning)
+                        for code, name, meaning in described(trainer_isa.TrainerOp)],
+        "trainer_errors": described(trainer_isa.TrainerError)[1:],
+        "trainer_registers": described(trainer_registers.TrainerRegister),
+        "trainer_counters": described(trainer_registers.TrainerCounter),
+        "trainer_written": ", ".join(register.name for register in trainer_registers.WRITTEN)}
 
 
 def pages() -> dict[str, str]:
@@ -70,6 +97,7 @@ def pages() -> dict[str, str]:
                      for row in read_measured() if row.unit == MACHINE],
         "unit_errors": _unit_errors(),
         **_accelerator(),
+        **_trainer(),
         "clocks": _clocks(),
     }
     made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
