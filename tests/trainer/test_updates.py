@@ -10,6 +10,7 @@ from concord.golden.lazy.tensor_layers import parameter_gradient, whole
 from concord.golden.lazy.tensor_training import Rates, train_step
 from concord.golden.trainer.memory import Seen, planes_of, write_parts
 from concord.golden.trainer.summary import FORMAT
+from concord.golden.trainer.trainer import run_together
 from concord.spec.trainer.instructions import MeasureKind, TrainerError, TrainerOp
 from concord.spec.trainer.registers import TrainerRegister, rate_bits
 from concord.spec.trainer.views import TrainerView
@@ -27,7 +28,11 @@ def set_rates(bench: Bench, rates: Rates):
     bench.trainer.write_register(TrainerRegister.DECAY, rate_of(rates.momentum_tensor))
 
 
-def stepping(bench: Bench, rates: Rates, start: str, bias: int = 0):
+#: Ranges of mantissas, residuals and momenta that a parameter begins with.
+STARTS = {"zeros": (0, 0, 0), "small": (3, 1 << 14, 9), "any": (128, 1 << 14, 1 << 15)}
+
+
+def stepping(bench: Bench, rates: Rates, start: str, bias: int = 0, cores: int = 0):
     """A bench whose program makes one step of a parameter, and the old and the new place of it."""
     rng = bench.rng
     tall = 32
@@ -37,17 +42,17 @@ def stepping(bench: Bench, rates: Rates, start: str, bias: int = 0):
     views = {"old": bench.view(old), "new": bench.view(new)}
     begin = len(bench.program)
     bench.do(TrainerOp.UPDATE, **views, acc=3, bias=bias, **numbers)
-    bench.repeated(begin, MeasureKind.UPDATE, e=numbers["ev"], ew=numbers["ew"], eg=numbers["eg"])
+    bench.repeated(begin, MeasureKind.UPDATE, e=numbers["ev"], ew=numbers["ew"], eg=numbers["eg"], cores=cores)
     set_rates(bench, rates)
     shape = old.rows, 16
-    scale = 0 if start == "zeros" else 1
+    high, residual, velocity = STARTS[start]
     parameters = Parameters(
-        scale * rng.integers(-128, 128, shape),
-        scale * rng.integers(-1 << 14, 1 << 14, shape),
+        rng.integers(-high, high + (not high), shape),
+        rng.integers(-residual, residual + 1, shape),
         int(rng.integers(-8, 8)),
         FORMAT,
     )
-    momenta = whole(scale * rng.integers(-1 << 15, 1 << 15, shape), int(rng.integers(-8, 8)), 16)
+    momenta = whole(rng.integers(-velocity, velocity + (not velocity), shape), int(rng.integers(-8, 8)), 16)
     bytes_ = [
         planes_of(values, count)
         for values, count in ((parameters.mantissas, 1), (parameters.residuals, 2), (momenta.mantissas, 2))
@@ -63,9 +68,9 @@ def random_sums(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return rng.integers(-(1 << bits), 1 << bits, shape)
 
 
-@pytest.mark.parametrize("start", ["zeros", "any"])
+@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("bias", [0, 1])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_steps(seed, start, bias):
     bench = Bench(seed=seed)
     rates = Rates(learning_rate=float(2.0 ** bench.rng.integers(-9, 3)), momentum=[0.9, 0.5, 0.1][seed % 3])
@@ -111,3 +116,36 @@ def test_an_update_that_golden_rounds_twice_is_refused():
     before = bench.core.exponents[numbers["ew"]].now
     assert bench.trainer.run() == TrainerError.UNDERFLOW
     assert bench.core.exponents[numbers["ew"]].now == before
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_cores_have_their_shares_of_rows(seed):
+    rates = Rates(learning_rate=float(2.0 ** (seed - 5)), momentum=0.9)
+    benches = [Bench(seed=100 * seed + number) for number in range(2)]
+    shares = [stepping(bench, rates, "any", cores=3) for bench in benches]
+    numbers, old, new, *_ = shares[0]
+    lsb, first, velocity = -20, shares[0][3].exponent, int(shares[0][4].exponent.item())
+    sums = random_sums(benches[0].rng, (2 * old.rows, 16))
+    for number, bench in enumerate(benches):
+        bench.do(TrainerOp.END)
+        bench.exponents = benches[0].exponents
+        bench.load()
+        bench.trainer.number = number
+        bench.core.exponents[numbers["eg"]].lsb = lsb
+        bench.core.accumulators[3 : 3 + old.rows, :16] = sums[number * old.rows : (number + 1) * old.rows]
+    assert run_together([bench.trainer for bench in benches], [(0, 0)] * 2) == [TrainerError.NONE] * 2
+    w, r = (np.concatenate([getattr(share[3], name) for share in shares]) for name in ("mantissas", "residuals"))
+    named, counts = {"": Parameters(w, r, first, FORMAT)}, Counts()
+    velocities = {"": whole(np.concatenate([share[4].mantissas for share in shares]), velocity, 16)}
+    train_step(named, velocities, {"": parameter_gradient(sums, lsb)}, rates, counts)
+    for offset, planes, wanted in (
+        (0, 1, named[""].mantissas),
+        (1, 2, named[""].residuals),
+        (3, 2, velocities[""].mantissas),
+    ):
+        part = replace(new, planes=planes, offset=new.offset + offset * new.plane)
+        assert (np.concatenate([bench.get(part, 16) for bench in benches]) == wanted).all()
+    for bench in benches:
+        assert bench.core.exponents[numbers["ew"]].now == named[""].exponent
+        assert bench.core.exponents[numbers["ev"]].now == int(velocities[""].exponent.item())
+    assert sum(bench.core.counts.steps for bench in benches) == counts.steps
