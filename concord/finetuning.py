@@ -35,7 +35,7 @@ def finetune(
             `weights_bits` and `input_bits` are given.
         arithmetic:  "integer", or "bfp" for block floating point.
         epochs:      Epochs of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.
-        rate:        Learning rate at the beginning; by default 0.01, and 0.0005 for recurrent networks.
+        rate:        Learning rate at the beginning; by default 0.01, and 0.0005 for recurrent networks and attention.
         seed:        Seed of every random choice.
         order:       Order of the axes of a sample in data: "file", as the network's file takes them, or
             "machine", as the machine reads them (channels, rows, columns).

@@ -36,7 +36,8 @@ def train_file(
                                               "that have the name and shape of one of its own.",
         show_default=False)] = None,
     rate: Annotated[float | None, typer.Option(
-        "--rate", help="Learning rate at the beginning.", show_default="0.01, 0.0005 for recurrent networks")] = None,
+        "--rate", help="Learning rate at the beginning.",
+        show_default="0.01, 0.0005 for recurrent networks and attention")] = None,
     log: training.Log = None,
     checkpoint: training.Checkpoint = None,
 ):

@@ -13,7 +13,6 @@ from concord.golden.mfu.softmax import softmax
 from concord.net.graph import Graph
 from concord.net.layers.joins import with_softmax
 from concord.net.model import Model
-from concord.net.ops.recurrent import Recurrence
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.quantized import calibrate, outputs, prepared
 from concord.net.quantize.source import NetworkWithData, source, with_classes
@@ -25,10 +24,10 @@ from concord.train.network.quantized_network import QuantizedNetwork, first_stag
 from concord.train.network.stages import in_stages
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.train.overflow.predictor import settled, words_of
-from concord.train.runs.qat_training import train_quantized
+from concord.train.runs.qat_training import by_adam, train_quantized
 
-#: Number of samples in a batch, and learning rates at the beginning: of SGD, and of Adam for recurrent networks.
-BATCH, RATE, RECURRENT_RATE = 50, 0.01, 5e-4
+#: Number of samples in a batch, and learning rates at the beginning: of SGD, and of Adam.
+BATCH, RATE, ADAM_RATE = 50, 0.01, 5e-4
 
 
 def write(
@@ -90,7 +89,7 @@ def train_imported(
         choices:     How the network is quantised.
         seed:        Seed of every random choice.
         epochs:      Epochs of QAT, and of QAT in the machine's arithmetic.
-        rate:        Learning rate at the beginning; `RATE` or `RECURRENT_RATE` by default.
+        rate:        Learning rate at the beginning; `RATE` or `ADAM_RATE` by default.
         overflow:    See `train.runs.mlp.train_mlp`.
         begun:       Model from which layers start; None where all are quantised anew.
         command:     Command line that the model records.
@@ -115,8 +114,8 @@ def train_imported(
     words = _started(net) if begun else "imported"
     calibration = SampleTensors.of(found.calibration)
     predictor = settled(net, calibration.x, overflow, progress, calibration.lengths)
-    recurrent = network.has(Recurrence)
-    rate = (RECURRENT_RATE if recurrent else RATE) if rate is None else rate
+    adam = by_adam(network)
+    rate = (ADAM_RATE if adam else RATE) if rate is None else rate
     rate = predictor.rate(rate) if predictor else rate
     loss = loss_of(task, part)
 
@@ -136,7 +135,7 @@ def train_imported(
     count = in_stages(net, calibration.x, epochs[0],
                       lambda name, count: phase(False, rate, count, name), progress)
     real = (test or calibration).outputs(net)
-    phase(True, rate / (5 if recurrent else 10), epochs[1])
+    phase(True, rate / (5 if adam else 10), epochs[1])
     method = (f"{network.name}: {words}; {choices.words(network.sequence)}; {count} epochs of QAT; {epochs[1]} "
               "epochs more in the machine's arithmetic" + words_of(predictor))
     return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)

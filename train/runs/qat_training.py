@@ -6,10 +6,18 @@ Source: S0; numerics.md of the specification, integer mode, item 7.
 from collections.abc import Callable
 
 import torch
+from concord.net.graph import Graph
+from concord.net.ops.attention import Attention
 from concord.net.ops.recurrent import Recurrence
 from concord.train.lib.fit import Progress, begin_log, fit, silent
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.predictor import Predictor
+
+
+def by_adam(network: Graph) -> bool:
+    """Whether a network, one with gates or attention, is trained by Adam, whose steps do not depend on the scale of
+    gradients."""
+    return network.has(Recurrence, Attention)
 
 
 def train_quantized(
@@ -28,7 +36,7 @@ def train_quantized(
     noise: torch.Generator | None = None,
     name: str = "",
 ):
-    """Train one phase: networks with recurrent layers by Adam, others by SGD with momentum.
+    """Train one phase, by Adam or by SGD with momentum; see `by_adam`.
 
     Args:
         loss:      Function that returns the mean loss of the samples with these indices.
@@ -48,7 +56,7 @@ def train_quantized(
             predictor.step()
 
     groups = net.groups(rate)
-    optimiser = torch.optim.Adam(groups) if net.plan.graph.has(Recurrence) else torch.optim.SGD(groups, momentum=0.9)
+    optimiser = torch.optim.Adam(groups) if by_adam(net.plan.graph) else torch.optim.SGD(groups, momentum=0.9)
     if name and accuracy:
         begin_log(name, net, accuracy, groups[0]["lr"] if groups else 0.0, progress)
     fit(phase=name or ("QAT, lowered" if lowered else "QAT"), net=net, optimiser=optimiser, loss=loss, count=count,
