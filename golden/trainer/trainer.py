@@ -75,6 +75,7 @@ class Trainer:
     def __init__(self, config: TrainerConfig, server: np.ndarray, number: int = 0):
         self.config, self.core, self.number = config, TrainerCore(config=config, server=server), number
         self._program: list[int] = []
+        self._decoded: dict[int, TrainerInstruction] = {}
         self.error, self.address = TrainerError.NONE, 0
         self.instructions = self.repeats = 0
         self._forget()
@@ -90,6 +91,7 @@ class Trainer:
                 f"the program has {len(program)} words, and the instruction buffer holds {self.config.instructions}"
             )
         self._program = [*program, *[0] * (self.config.instructions - len(program))]
+        self._decoded = {}
 
     def reset(self):
         """Clear bases, exponents, the error and the sequencer; memories and rates stay."""
@@ -158,17 +160,9 @@ class Trainer:
     def _step(self) -> Generator[Rendezvous, Meeting, None]:
         """Execute one instruction."""
         self.address = self._next
-        refuse(self._next >= len(self._program), TrainerError.END, "the program runs past the instruction buffer")
-        try:
-            found = decode(self._program, self._next)
-        except IndexError:
-            raise RefusedInstruction(TrainerError.END, "a view runs past the end of the instruction buffer") from None
-        refuse(found is None, TrainerError.ILLEGAL, "there is no such instruction")
-        assert found is not None
-        wrong = broken_rule(found, self.config)
-        refuse(wrong, TrainerError.ILLEGAL, wrong)
-        following = self._next + SIZES[found.op]
-        self._next = following
+        found = self._decoded.get(self._next) or self._fetched()
+        self._decoded[self._next] = found
+        self._next += SIZES[found.op]
         if found.op in _ENGINES:
             _ENGINES[found.op](self.core, found)
         elif found.op in _TOGETHER:
@@ -176,6 +170,19 @@ class Trainer:
         else:
             _ALONE[found.op](self, found)
         self.instructions += 1
+
+    def _fetched(self) -> TrainerInstruction:
+        """The legal instruction at the next address."""
+        refuse(self._next >= len(self._program), TrainerError.END, "the program runs past the instruction buffer")
+        try:
+            found = decode(self._program, self._next)
+        except IndexError:
+            raise RefusedInstruction(TrainerError.END, "a view runs past the end of the instruction buffer") from None
+        if found is None:
+            raise RefusedInstruction(TrainerError.ILLEGAL, "there is no such instruction")
+        wrong = broken_rule(found, self.config)
+        refuse(wrong, TrainerError.ILLEGAL, wrong)
+        return found
 
     def _tensor(self, i):
         self.core.views[i["v"]] = TrainerView.of(i)
