@@ -8,8 +8,8 @@ import cocotb
 import numpy as np
 from amaranth import Module, Value
 from amaranth.lib.wiring import Component, In, Out, Signature, connect, flipped
+from concord.golden.accelerator.driver import CommandEnd
 from concord.golden.accelerator.driver import Driver as GoldenDriver
-from concord.golden.accelerator.driver import CommandEnd as GoldenEnding
 from concord.golden.accelerator.memory import SharedMemory
 from concord.golden.host.messages import input_message
 from concord.hw.accelerator.driver import Driver
@@ -41,14 +41,14 @@ class DrivenCore(Component):
     """A driver with its core, which has no Dram."""
 
     def __init__(self, config):
-        self.config = config
+        self.config, self.width = config, BUSES[config.message_bytes]
         super().__init__({
             "commands": Out(Signature(driver_side())), **BUS,
-            **{f"m_axi_{name}": member for name, member in wires(WIDTH, 1).items()}})
+            **{f"m_axi_{name}": member for name, member in wires(self.width, 1).items()}})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.driver = driver = Driver(self.config, WIDTH)
+        m.submodules.driver = driver = Driver(self.config, self.width)
         m.submodules.core = core = NNP(self.config, watched=True)
         connect(m, flipped(self.commands), driver.commands)
         for name, member in self.signature.members.items():
@@ -145,7 +145,7 @@ class Bench:
         self.shared.write(0, bytes(self.memory.contents))
 
 
-def _fields(ending: GoldenEnding, index: int) -> dict[str, int]:
+def _fields(ending: CommandEnd, index: int) -> dict[str, int]:
     return {"error": ending.error, "index": index, "core_error": ending.core_error, "address": ending.address}
 
 
