@@ -57,7 +57,7 @@ def _trainer() -> dict[str, object]:
     kinds = {"number": "unsigned", "view": "number of the view", "base?": "number of a base register, or none"}
     return {
         "trainer": trainer_config.TrainerConfig(), "loop_depth": trainer_config.LOOP_DEPTH,
-        "none": trainer_config.NONE, "most_passes": trainer_config.MOST_PASSES,
+        "no_number": trainer_config.NONE, "most_passes": trainer_config.MOST_PASSES,
         "views": inspect.getdoc(views).partition("\n\n")[2],
         "tensor_fields": [(name, f"{field.lo}..{field.lo + field.width - 1}", kinds.get(field.kind, field.kind))
                           for name, field in trainer_isa.FIELDS[trainer_isa.TrainerOp.TENSOR].items()],

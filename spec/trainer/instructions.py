@@ -43,13 +43,14 @@ class TrainerError(IntEnum):
     NONE = 0  #: No error.
     ILLEGAL = 1  #: The opcode is unknown, has bits that it does not take, or names what the core does not have.
     SIZE = 2  #: A count is 0, numbers of rows, blocks or planes do not fit each other, or a window is too large.
-    RANGE = 3  #: A view leaves its memory or its row of 16 words, has limits or lies where the instruction takes none.
+    RANGE = 3  #: A view leaves its memory, lies in a memory, begins at a word or has limits that the instruction does
+    #: not take, or meets what the instruction writes; rows of the accumulators that are not there.
     LOOP = 4  #: A loop is nested too deep or repeats zero times, loops do not pair, or `repeat` leaves its loop.
     END = 5  #: The program runs past the end of the instruction buffer.
     MISMATCH = 6  #: Writers of one exponent have different units, or updates of two tensors meet in one summary.
     AGAIN = 7  #: `repeat` has gone back eight times in a row: right exponents repeat nothing, so the core is faulty.
     UNDERFLOW = 8  #: An update lies so far below the range of exponents that golden would round it twice.
-    MEMORY = 9  #: Server memory answered a burst with an error. The address is that of a later instruction at most.
+    MEMORY = 9  #: Server memory answered a burst with an error. The address is that of its instruction or a later one.
     PEER = 10  #: A core that others wait for has stopped or was reset, or cores wait with masks that do not agree.
 
 
