@@ -38,7 +38,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "Mux(mover.error, State.FAIL, State.CHECK)", "new": "State.CHECK"},
     {"old": "(command.value[:self.cores] & self.busy).any()", "new": "self.busy.any()"},
     {"old": "mover.ended & ~mover.error", "new": "mover.ended"},
-    {"old": "with m.Elif(done):", "new": "with m.If(done):"},
     {"old": "done & signals", "new": "done"},
     {"old": "((self.head != registers.tail) & ~failed)", "new": "(self.head != registers.tail)"},
     {"old": "busy | (failed & ~told)", "new": "busy"},
@@ -163,6 +162,9 @@ async def a_refused_command_ends_the_list(dut):
         bench.expect(index)
         assert await failure(bench) == [code, index, PROCESSOR, 0, 0]
         assert await bench.read(HEAD) == index
+        asked = len(bench.monitor.asked)
+        await clock(dut, 60)
+        assert len(bench.monitor.asked) == asked, "a command is read after the error"
         await bench.write(AcceleratorRegister.CONTROL, AcceleratorControl.ACKNOWLEDGE)
         assert await bench.rest() == AcceleratorStatus.FAILED
         await bench.reset()
