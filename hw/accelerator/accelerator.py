@@ -9,11 +9,11 @@ from amaranth.lib.wiring import Flow, In, Member, Out
 from amaranth.utils import bits_for
 from concord.hw.accelerator.arbiter import Arbiter
 from concord.hw.accelerator.command_processor import CommandProcessor
+from concord.hw.accelerator.core_ports import ports
 from concord.hw.accelerator.driver import Driver
 from concord.hw.accelerator.window_router import LITE, WindowRouter
 from concord.hw.dram.axi import wires
 from concord.hw.host.control import BUS
-from concord.hw.nnp import ports
 from concord.spec.accelerator import accelerator as spec
 from concord.spec.accelerator.registers import ADDRESS_BITS
 from concord.spec.machine.config import Config

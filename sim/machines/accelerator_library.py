@@ -8,7 +8,8 @@ from amaranth import Module, Value
 from amaranth.lib.wiring import In, Out
 from concord.hw.accelerator.accelerator import Accelerator as AcceleratorTop
 from concord.hw.accelerator.accelerator import id_bits, modules
-from concord.hw.nnp import NNP, core_ports
+from concord.hw.accelerator.core_ports import core_ports
+from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
 from concord.sim.machines.accelerators import AcceleratorMachine
 from concord.sim.machines.build import link_models, model
