@@ -69,6 +69,9 @@ PROGRAMS = {
     "bench_attention": (
         "benchmarks.bench_attention",
         "Transformers from PyTorch to RTL: accuracy, differing bits, cycles; `--network`, `--no-rtl`."),
+    "bench_attention_training": (
+        "benchmarks.attention_training",
+        "Transformers of 4 to 2 bits, without training and after QAT; `--network`, `--epochs`."),
     "bench_accelerator": (
         "benchmarks.bench_accelerator",
         "Several cores before one memory: images a second beside one core's; `--cores`, `--model`."),
@@ -91,6 +94,9 @@ PROGRAMS = {
     "bench_train": (
         "benchmarks.bench_train",
         "Ways to start quantisation-aware training beside each other; `--speed`."),
+    "bench_trainer": (
+        "benchmarks.bench_trainer",
+        "Steps of training on golden's machine beside golden.lazy and PyTorch: hashes, cycles by formula; `--model`."),
     "figure11": (
         "benchmarks.figure11",
         "Three starts of QAT in seven settings, as the first source document's figure 11: writes docs/figure11.md."),

@@ -1,6 +1,6 @@
 """Transformers with few bits, without training and after quantisation-aware training (QAT).
 
-`python -m concord.benchmarks.attention_training`. Networks and samples are those of `bench_attention`. The vision
+`nox -s bench_attention_training`. Networks and samples are those of `bench_attention`. The vision
 transformer is trained on its classes; blocks with random weights learn to give the outputs of the float network.
 """
 
@@ -26,6 +26,7 @@ from concord.benchmarks.bench_attention import (
 from concord.datasets.samples import DataSet, Samples, Task
 from concord.frontends.onnx.read import Imported
 from concord.golden.lib.float16 import to_bits
+from concord.lib.input_axes import Order
 from concord.net import network
 from concord.net.model import Model
 from concord.net.quantize.options import QuantizationOptions
@@ -50,7 +51,8 @@ def data_of(imported: Imported, found: Transformer) -> DataSet:
         return Samples(inputs=to_bits(x.reshape(len(x), -1)), labels=labels)
 
     return DataSet(name=imported.network.name, task=task, shape=imported.network.shape, description="",
-                   calibration=None, train=samples(found.train, found.learnt), test=samples(found.test, found.labels))
+                   order=Order.MACHINE, calibration=None, train=samples(found.train, found.learnt),
+                   test=samples(found.test, found.labels))
 
 
 def measured(imported: Imported, found: Transformer, data: DataSet, model: Model | None) -> float:
@@ -89,10 +91,11 @@ def main(
                 first = without_training(imported, found, choices)
                 last = train_imported(OUT / "trained.safetensors", network=imported.network, data=data,
                                       choices=choices, epochs=(epochs, 1))
-                table.add_row(name, arithmetic, str(weights), str(inputs), *(
+                cells = [name, arithmetic, str(weights), str(inputs), *(
                     "-" if unit == "dB" and model is None else f"{measured(imported, found, data, model):.1f} {unit}"
-                    for model in (None, first, last)))
-                console.print(f"{name}, {arithmetic}, {weights} and {inputs} bits: trained")
+                    for model in (None, first, last))]
+                table.add_row(*cells)
+                console.print(", ".join(cells))
     console.print(table)
     console.print(f"{time.perf_counter() - began:.0f} s")
 
