@@ -205,6 +205,7 @@ def test_copies_between_all_memories():
     bench.do(TrainerOp.COPY, to=bench.view(replace(stored, space=Space.SERVER, offset=0)), source=bench.view(words))
     exponents = bench.rng.integers(0, 255, (2, 16), dtype=np.uint8)
     write_parts(bench.core.chip, Seen(stored, 0), exponents[None, None])
+    bench.core.exponents[20].change = 3
     assert bench.run() == TrainerError.NONE
     wanted = (3 * matrix + (1 << 47)) % (1 << 48) - (1 << 47)
     assert (bench.core.accumulators[5:25, :16] == wanted).all()
@@ -212,3 +213,4 @@ def test_copies_between_all_memories():
     assert (bench.get(held, 16) == matrix & ~0xFF).all()
     assert [each.now + 126 for each in bench.core.exponents[16:48]] == exponents.ravel().tolist()
     assert (bench.core.server[:2] == exponents).all()
+    assert bench.core.exponents[20].change == 0
