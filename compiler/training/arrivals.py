@@ -2,20 +2,20 @@
 
 from concord.compiler.training.emitter import Emitter, Span
 from concord.compiler.training.forward import cut
-from concord.compiler.training.graph import Product, Windows
+from concord.compiler.training.graph import PoolWindows, Product
 from concord.compiler.training.memory_map import MemoryMap
-from concord.compiler.training.regions import Chip, Region
+from concord.compiler.training.regions import ChipRoom, ImageRegion
 from concord.golden.lazy.tensor_layers import reciprocal
 from concord.spec.trainer.instructions import TrainerOp
 
 
 def pool_back(
     emitter: Emitter,
-    windows: Windows,
-    y: Region,
-    x: Region,
-    chosen: Region | None,
-    mask: Region | None,
+    windows: PoolWindows,
+    y: ImageRegion,
+    x: ImageRegion,
+    chosen: ImageRegion | None,
+    mask: ImageRegion | None,
     **exponents: int,
 ):
     """Emit a `pool_back`."""
@@ -48,14 +48,14 @@ class Arrivals:
         samples: Most samples at a time.
     """
 
-    def __init__(self, places: MemoryMap, layer: Product, chip: Chip, samples: int):
+    def __init__(self, places: MemoryMap, layer: Product, chip: ChipRoom, samples: int):
         self.places, self.layer, y = places, layer, layer.y
         self.sums = chip.images(samples, layer.height, layer.width, layer.blocks, 2)
         if layer.pool:
             self.pooled = chip.images(samples, y.height, y.width, y.blocks, 2)
             self.chosen = chip.images(samples, y.height, y.width, y.blocks)
 
-    def load(self, emitter: Emitter, samples: Span) -> Region:
+    def load(self, emitter: Emitter, samples: Span) -> ImageRegion:
         """Emit loads, and the way back through the pooling: the gradient on the chip."""
         blocks, layer, places = Span(0, self.layer.blocks), self.layer, self.places
         sums = cut(self.sums, blocks, samples)

@@ -7,11 +7,11 @@ the gradient of a value that came out of a relu masks it.
 from concord.compiler.training.arrivals import pool_back
 from concord.compiler.training.emitter import Emitter
 from concord.compiler.training.forward import add_tiles, cut, outside
-from concord.compiler.training.graph import Add, Operation, Pool, Product, Split, Value, Windows
-from concord.compiler.training.inputs import Inputs
+from concord.compiler.training.graph import BranchSum, Operation, Pool, PoolWindows, Product, Split, StepValue
+from concord.compiler.training.inputs import InputGradients
 from concord.compiler.training.memory_map import MemoryMap, gradient_place
-from concord.compiler.training.regions import Chip, Region
-from concord.compiler.training.tiles import Tiles, choose
+from concord.compiler.training.regions import ChipRoom, ImageRegion
+from concord.compiler.training.tiles import TileSizes, choose
 from concord.compiler.training.updates import Updates
 from concord.spec.trainer.config import TrainerConfig
 
@@ -25,7 +25,7 @@ class Backward:
         output: The value whose gradient the host gives.
     """
 
-    def __init__(self, places: MemoryMap, config: TrainerConfig, output: Value):
+    def __init__(self, places: MemoryMap, config: TrainerConfig, output: StepValue):
         self.places, self.config, self.emitter = places, config, Emitter()
         gradient_place(places, output)
 
@@ -37,12 +37,12 @@ class Backward:
                     gradient_place(self.places, operation.x)
                     self.emitter.part(operation.name, "gradient of inputs")
                     with self.emitter.repeated(e=self.places.gradient_scales[operation.x]):
-                        Inputs(self.places, self.config, self.emitter, operation).emit()
+                        InputGradients(self.places, self.config, self.emitter, operation).emit()
                 Updates(self.places, self.config, self.emitter, operation).emit()
             case Pool() if operation.x.wanted:
                 self.emitter.part(f"pool {number}", "gradient of inputs")
                 self._pool(operation)
-            case Add():
+            case BranchSum():
                 self.emitter.part(f"add {number}", "gradient of inputs")
                 for value in operation.a, operation.b:
                     if value.wanted:
@@ -51,18 +51,18 @@ class Backward:
                 self.emitter.part(f"add {number}", "gradient of inputs")
                 self._split(operation)
 
-    def _alias(self, y: Value, x: Value):
+    def _alias(self, y: StepValue, x: StepValue):
         """Let the gradient of y be that of x."""
         self.places.gradients[x] = self.places.gradients[y]
         self.places.gradient_scales[x] = self.places.gradient_scales[y]
 
-    def _pass(self, y: Value, x: Value):
+    def _pass(self, y: StepValue, x: StepValue):
         """Send the gradient of a sum to a term."""
         if not x.relu:
             self._alias(y, x)
             return
         gradient_place(self.places, x, self.places.gradient_scales[y])
-        self._windows(y, x, Windows(1, 1), None)
+        self._windows(y, x, PoolWindows(1, 1), None)
 
     def _pool(self, operation: Pool):
         x, y, windows = operation.x, operation.y, operation.windows
@@ -78,12 +78,12 @@ class Backward:
         with self.emitter.repeated(e=self.places.gradient_scales[x]):
             self._windows(y, x, windows, chosen)
 
-    def _windows(self, y: Value, x: Value, windows: Windows, chosen: Region | None):
+    def _windows(self, y: StepValue, x: StepValue, windows: PoolWindows, chosen: ImageRegion | None):
         """Send the gradient of y through windows to x, with the mask of x; windows of one pixel choose number 0."""
         places, source, to = self.places, self.places.gradients[y], self.places.gradients[x]
 
-        def chip(tiles: Tiles) -> tuple[int, list]:
-            found = Chip()
+        def chip(tiles: TileSizes) -> tuple[int, list]:
+            found = ChipRoom()
             seen, made = ((tiles.samples, each.height, each.width, tiles.blocks) for each in (source, to))
             ways = [
                 (found.images(*made, 2), found.images(*seen, 2), found.images(*seen), found.images(*made))

@@ -17,7 +17,7 @@ OLD, NEW = 0, 1  #: Base registers of old and new parameters.
 
 
 @dataclass(eq=False, slots=True)
-class Loop:
+class ProgramLoop:
     """A loop.
 
     Attributes:
@@ -35,11 +35,11 @@ class Span:
 
     start: int
     count: int
-    steps: tuple[tuple[Loop, int], ...] = ()
+    steps: tuple[tuple[ProgramLoop, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class MovingView:
     """A view whose address may depend on loops.
 
     Attributes:
@@ -49,12 +49,12 @@ class Operand:
     """
 
     view: TrainerView
-    steps: tuple[tuple[Loop, int], ...] = ()
+    steps: tuple[tuple[ProgramLoop, int], ...] = ()
     base: int = NONE
 
 
 @dataclass(eq=False, slots=True)
-class Step:
+class PlannedInstruction:
     """One instruction.
 
     Attributes:
@@ -66,7 +66,7 @@ class Step:
 
     op: TrainerOp
     values: dict[str, int]
-    operands: dict[str, Operand]
+    operands: dict[str, MovingView]
     label: "Label | None" = None
 
 
@@ -82,7 +82,7 @@ class Label:
 
 
 @dataclass(eq=False, slots=True)
-class Part:
+class WorkPart:
     """The instructions of one piece of work of a layer.
 
     Attributes:
@@ -104,20 +104,20 @@ class Emitter:
     """
 
     def __init__(self):
-        self.parts: list[Part] = []
+        self.parts: list[WorkPart] = []
         self._open: list[list] = []
 
     def part(self, name: str, work: str):
         """Begin a piece of work; instructions go to it from now on."""
-        self.parts.append(Part(name, work))
+        self.parts.append(WorkPart(name, work))
         self._open = [self.parts[-1].items]
 
-    def emit(self, op: TrainerOp, operands: Mapping[str, Operand | None] | None = None, **values: int):
+    def emit(self, op: TrainerOp, operands: Mapping[str, MovingView | None] | None = None, **values: int):
         """Add an instruction."""
         found = {name: operand for name, operand in (operands or {}).items() if operand}
-        self._open[-1].append(Step(op, values, found))
+        self._open[-1].append(PlannedInstruction(op, values, found))
 
-    def copy(self, to: Operand, source: Operand | None = None, **values: int):
+    def copy(self, to: MovingView, source: MovingView | None = None, **values: int):
         """Copy words, or zeros if there is no source."""
         self.emit(TrainerOp.COPY, {"to": to, "source": source}, zeros=int(source is None), **values)
 
@@ -150,11 +150,11 @@ class Emitter:
         self._open[-1].append(label)
         yield
         self.emit(TrainerOp.MEASURE, **values)
-        self._open[-1].append(Step(TrainerOp.REPEAT, {}, {}, label))
+        self._open[-1].append(PlannedInstruction(TrainerOp.REPEAT, {}, {}, label))
 
     @contextmanager
     def _loop(self, count: int):
-        loop = Loop(count)
+        loop = ProgramLoop(count)
         self._open[-1].append(loop)
         self._open.append(loop.items)
         yield loop
@@ -181,7 +181,7 @@ class _Assembly:
         self._found: list = []  # instructions, and repeats as (label,)
         self._size = 0
         self._views: dict[int, TrainerView] = {}  # by number, the one written last at the end
-        self._nest: list[Loop] = []
+        self._nest: list[ProgramLoop] = []
         self._bases: dict[tuple, int] = {}
 
     def word(self, op: TrainerOp, **values: int):
@@ -194,15 +194,15 @@ class _Assembly:
                 case Label():
                     item.address = self._size
                     self._views.clear()
-                case Loop():
+                case ProgramLoop():
                     self._loop(item)
-                case Step(label=Label()):
+                case PlannedInstruction(label=Label()):
                     self._found.append(item.label)
                     self._size += 1
-                case Step():
+                case PlannedInstruction():
                     self._step(item)
 
-    def _loop(self, loop: Loop):
+    def _loop(self, loop: ProgramLoop):
         outer = not self._nest
         if outer:
             self._bases = {}
@@ -230,7 +230,7 @@ class _Assembly:
         self._bases[steps] = number
         self.word(TrainerOp.S_WR, r=number, value=0)
 
-    def _advance(self, loop: Loop, times: int, only: tuple[int, ...] = (OLD, NEW, NONE)):
+    def _advance(self, loop: ProgramLoop, times: int, only: tuple[int, ...] = (OLD, NEW, NONE)):
         """Add what a loop adds to each base that moves with it."""
         moved = {}
         for base, *steps in {_key(each) for each in _operands(loop)} - {None}:
@@ -242,11 +242,11 @@ class _Assembly:
         for number, stride in sorted(moved.items()):
             self.word(TrainerOp.S_ADD, r=number, value=stride * times)
 
-    def _step(self, step: Step):
+    def _step(self, step: PlannedInstruction):
         numbers = {name: self._view(each, step) for name, each in step.operands.items()}
         self.word(step.op, **step.values, **numbers)
 
-    def _view(self, operand: Operand, step: Step) -> int:
+    def _view(self, operand: MovingView, step: PlannedInstruction) -> int:
         base = operand.base
         if base == NONE and (key := _key(operand)):
             base = self._bases[key]
@@ -282,16 +282,16 @@ class _Assembly:
         return [word for each in found for word in each.words]
 
 
-def _key(operand: Operand) -> tuple | None:
+def _key(operand: MovingView) -> tuple | None:
     """What operands that share a base have in common; None for those that do not move."""
     steps = tuple((loop, stride) for loop, stride in operand.steps if stride)
     return (operand.base, *steps) if steps else None
 
 
-def _operands(loop: Loop) -> Iterator[Operand]:
+def _operands(loop: ProgramLoop) -> Iterator[MovingView]:
     """All operands in a loop and in those inside it."""
     for item in loop.items:
-        if isinstance(item, Loop):
+        if isinstance(item, ProgramLoop):
             yield from _operands(item)
-        elif isinstance(item, Step):
+        elif isinstance(item, PlannedInstruction):
             yield from item.operands.values()

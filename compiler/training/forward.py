@@ -1,10 +1,10 @@
 """The forward program: each operation from server memory to server memory, in tiles."""
 
-from concord.compiler.training.emitter import OLD, Emitter, Operand, Span
-from concord.compiler.training.graph import Add, Operation, Pool, Product, Split, Windows
+from concord.compiler.training.emitter import OLD, Emitter, MovingView, Span
+from concord.compiler.training.graph import BranchSum, Operation, Pool, PoolWindows, Product, Split
 from concord.compiler.training.memory_map import MemoryMap, biases, weights
-from concord.compiler.training.regions import Chip, Region
-from concord.compiler.training.tiles import Axis, Tiles, block_cycles, choose, part_of, pieces, windows_of
+from concord.compiler.training.regions import ChipRoom, ImageRegion
+from concord.compiler.training.tiles import Axis, TileSizes, block_cycles, choose, part_of, pieces, windows_of
 from concord.golden.lazy.tensor_layers import reciprocal
 from concord.spec.trainer.config import TrainerConfig
 from concord.spec.trainer.instructions import Space, TrainerOp
@@ -31,7 +31,7 @@ class Forward:
             case Pool():
                 self.emitter.part(f"pool {number}", "forward")
                 self._pool(operation)
-            case Add():
+            case BranchSum():
                 self.emitter.part(f"add {number}", "forward")
                 with self.emitter.repeated(e=self.places.scales[operation.y]):
                     self._add(operation)
@@ -49,8 +49,8 @@ class Forward:
         places, x, y = self.places, operation.x, operation.y
         chosen = places.chosen.get(operation)
 
-        def chip(tiles: Tiles) -> tuple[int, list]:
-            found = Chip()
+        def chip(tiles: TileSizes) -> tuple[int, list]:
+            found = ChipRoom()
             ways = [
                 (
                     found.images(tiles.samples, x.height, x.width, tiles.blocks),
@@ -82,7 +82,7 @@ class Forward:
                 if chosen:
                     self.emitter.copy(outside(chosen, blocks, samples).operand(), which.operand())
 
-    def _add(self, operation: Add):
+    def _add(self, operation: BranchSum):
         add_tiles(
             self.emitter,
             self.places,
@@ -96,9 +96,9 @@ class Forward:
         )
 
 
-def cut(region: Region, blocks: Span, samples: Span) -> Region:
+def cut(region: ImageRegion, blocks: Span, samples: Span) -> ImageRegion:
     """A place on the chip, as far as a span fills it."""
-    return Region(
+    return ImageRegion(
         offset=region.offset,
         samples=samples.count,
         height=region.height,
@@ -110,12 +110,14 @@ def cut(region: Region, blocks: Span, samples: Span) -> Region:
     )
 
 
-def outside(region: Region, blocks: Span, samples: Span) -> Region:
+def outside(region: ImageRegion, blocks: Span, samples: Span) -> ImageRegion:
     """The same blocks and samples of a region of server memory."""
     return region.blocked(blocks).sampled(samples)
 
 
-def pool(emitter: Emitter, windows: Windows, y: Region, x: Region, chosen: Region | None, **exponents: int):
+def pool(
+    emitter: Emitter, windows: PoolWindows, y: ImageRegion, x: ImageRegion, chosen: ImageRegion | None, **exponents: int
+):
     """Emit a `pool`."""
     mantissa, lsb = reciprocal(windows.size**2) if windows.mean else (0, 0)
     seen = x.operand(n1=y.height, n2=y.width, step1=windows.stride, step2=windows.stride)
@@ -135,8 +137,8 @@ def add_tiles(
     emitter: Emitter,
     places: MemoryMap,
     config: TrainerConfig,
-    regions: list[Region],
-    mask: Region | None,
+    regions: list[ImageRegion],
+    mask: ImageRegion | None,
     **values: int,
 ):
     """Emit the sum of two tensors.
@@ -151,8 +153,8 @@ def add_tiles(
     """
     y = regions[0]
 
-    def chip(tiles: Tiles) -> tuple[int, list]:
-        found = Chip()
+    def chip(tiles: TileSizes) -> tuple[int, list]:
+        found = ChipRoom()
         sizes = (tiles.samples, y.height, y.width, tiles.blocks)
         ways = [
             [found.images(*sizes, y.planes) for _ in regions] + [found.images(*sizes)] * bool(mask)
@@ -191,8 +193,8 @@ class _Products:
         )
         self._chip(self.tiles)
 
-    def _chip(self, tiles: Tiles) -> Chip:
-        layer, x, y, found = self.layer, self.layer.x, self.layer.y, Chip()
+    def _chip(self, tiles: TileSizes) -> ChipRoom:
+        layer, x, y, found = self.layer, self.layer.x, self.layer.y, ChipRoom()
         self.bias = found.images(1, 1, layer.blocks, 1)
         self.weights = [found.images(layer.taps, x.blocks, 16 * tiles.blocks, 1) for _ in range(tiles.outer)]
         self.ways = []
@@ -214,7 +216,7 @@ class _Products:
             ]
         return found
 
-    def _cost(self, tiles: Tiles) -> int:
+    def _cost(self, tiles: TileSizes) -> int:
         """Words that are loaded, or cycles of products where these are more."""
         layer, groups, batch = self.layer, -(-self.layer.blocks // tiles.blocks), self.places.batch
         times = 1 if tiles.samples == batch else groups
@@ -223,7 +225,7 @@ class _Products:
         cycles = sum(block_cycles(layer.taps * layer.x.blocks * layer.blocks, each, 1) for each in rows)
         return max(loaded, cycles * -(-batch // tiles.samples))
 
-    def _count(self, tiles: Tiles) -> int:
+    def _count(self, tiles: TileSizes) -> int:
         return len(self._pieces(tiles.samples)) * tiles.blocks
 
     def _pieces(self, samples: int) -> list:
@@ -245,7 +247,7 @@ class _Products:
                     self._load(self.ways[inner], samples)
                 self._tile(held, self.ways[inner]["x"], max(outer, inner), group, samples)
 
-    def _load_weights(self, held: Region, group: Span):
+    def _load_weights(self, held: ImageRegion, group: Span):
         """Load the rows of some outputs, of all taps and blocks of channels."""
         source = weights(self.records, self.layer, OLD).moved(0, group, 16)
         rows = 16 * group.count
@@ -274,7 +276,7 @@ class _Products:
         self.emitter.copy(x.operand(), seen, patches=1, size=patch.size, channels=patch.inputs)
         self.emitter.copy(stored, x.operand())
 
-    def _tile(self, held: Region, x: Region, way: int, group: Span, samples: Span):
+    def _tile(self, held: ImageRegion, x: ImageRegion, way: int, group: Span, samples: Span):
         layer, places, emitter = self.layer, self.places, self.emitter
         sums = cut(self.results[way], group, samples)
         half = 0
@@ -291,7 +293,7 @@ class _Products:
         emitter.copy(y.operand(), pooled.operand())
         emitter.copy(places.chosen[layer].blocked(group).sampled(samples).operand(), chosen.operand())
 
-    def _product(self, held: Region, x: Region, sums: Region, block: int, group: Span, piece, acc: int):
+    def _product(self, held: ImageRegion, x: ImageRegion, sums: ImageRegion, block: int, group: Span, piece, acc: int):
         layer = self.layer
         if layer.dense:
             seen = x.operand(n0=piece.samples, n1=1, n2=1, offset=piece.sample * x.pixels, blocks=1)
@@ -321,6 +323,6 @@ class _Products:
         )
 
 
-def exponent_words(places: MemoryMap, space: Space) -> Operand:
+def exponent_words(places: MemoryMap, space: Space) -> MovingView:
     """All exponents, in the core or in server memory."""
-    return Region(space=space, offset=0, samples=1, width=places.exponents).operand()
+    return ImageRegion(space=space, offset=0, samples=1, width=places.exponents).operand()

@@ -17,7 +17,7 @@ _ROW_BYTES = LANES - 1  #: Most bytes of one row of a patch.
 
 
 @dataclass(eq=False, slots=True)
-class Value:
+class StepValue:
     """A tensor of a step.
 
     Attributes:
@@ -35,8 +35,8 @@ class Value:
     relu: bool = False
     wanted: bool = False
     planes: int = 1
-    same: "Value | None" = None
-    scale: "Value | None" = None
+    same: "StepValue | None" = None
+    scale: "StepValue | None" = None
 
     @property
     def blocks(self) -> int:
@@ -47,14 +47,9 @@ class Value:
     def pixels(self) -> int:
         return self.height * self.width
 
-    @property
-    def origin(self) -> "Value":
-        """The value that has its bytes."""
-        return self.same.origin if self.same else self
-
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class PoolWindows:
     """Windows of a pooling."""
 
     size: int
@@ -89,8 +84,8 @@ class Product:
     """
 
     name: str
-    x: Value
-    y: Value
+    x: StepValue
+    y: StepValue
     outputs: int
     rows: int = 1
     columns: int = 1
@@ -100,9 +95,9 @@ class Product:
     width: int = 1
     dense: bool = False
     relu: bool = False
-    pool: Windows | None = None
+    pool: PoolWindows | None = None
     patch: Conv | None = None
-    source: Value | None = None
+    source: StepValue | None = None
 
     @property
     def taps(self) -> int:
@@ -131,18 +126,18 @@ class Product:
 class Pool:
     """A pooling of its own; a relu of its own is one of windows of one pixel."""
 
-    x: Value
-    y: Value
-    windows: Windows
+    x: StepValue
+    y: StepValue
+    windows: PoolWindows
 
 
 @dataclass(eq=False, slots=True)
-class Add:
+class BranchSum:
     """The sum of two values."""
 
-    a: Value
-    b: Value
-    y: Value
+    a: StepValue
+    b: StepValue
+    y: StepValue
     relu: bool = False
 
 
@@ -150,20 +145,20 @@ class Add:
 class Split:
     """One value under two names, whose gradients are added."""
 
-    x: Value
-    a: Value
-    b: Value
+    x: StepValue
+    a: StepValue
+    b: StepValue
 
 
-Operation = Product | Pool | Add | Split
+Operation = Product | Pool | BranchSum | Split
 
 
 @dataclass(eq=False, slots=True)
-class Graph:
+class StepGraph:
     """A step: its operations in order, their input and output."""
 
-    x: Value
-    y: Value
+    x: StepValue
+    y: StepValue
     operations: list[Operation] = field(default_factory=list)
 
     @property
@@ -171,7 +166,7 @@ class Graph:
         return [each for each in self.operations if isinstance(each, Product)]
 
 
-def graph(layers: Sequence[Layer], shape: Sequence[int]) -> Graph:
+def graph(layers: Sequence[Layer], shape: Sequence[int]) -> StepGraph:
     """The step of a network.
 
     Args:
@@ -182,14 +177,14 @@ def graph(layers: Sequence[Layer], shape: Sequence[int]) -> Graph:
         ValueError: a network that cannot be trained, or not on a trainer.
     """
     tensor_network.check(tuple(layers))
-    x = Value(*shape, *(1,) * (3 - len(shape)))
-    made = Graph(x, x)
+    x = StepValue(*shape, *(1,) * (3 - len(shape)))
+    made = StepGraph(x, x)
     made.y = _branch(made, layers, x, "")
     made.y.planes = 4
     return made
 
 
-def _branch(made: Graph, layers: Sequence[Layer], x: Value, prefix: str) -> Value:
+def _branch(made: StepGraph, layers: Sequence[Layer], x: StepValue, prefix: str) -> StepValue:
     last = None  # the operation whose output x is, if nobody else has x
     for place, layer in enumerate(layers):
         name = f"{prefix}{place}"
@@ -200,15 +195,17 @@ def _branch(made: Graph, layers: Sequence[Layer], x: Value, prefix: str) -> Valu
                 _set_relu(last)
                 continue
             case Relu():
-                last = Pool(x, Value(x.channels, x.height, x.width, True, x.wanted, scale=x), Windows(1, 1, relu=True))
+                last = Pool(
+                    x, StepValue(x.channels, x.height, x.width, True, x.wanted, scale=x), PoolWindows(1, 1, relu=True)
+                )
             case MaxPool() if isinstance(last, Product) and not last.pool and layer.stride >= layer.size:
-                windows = Windows(layer.size, layer.stride)
+                windows = PoolWindows(layer.size, layer.stride)
                 y = _pooled(last.y, windows, name)
                 y.scale = None
                 last.pool, last.y, x = windows, y, y
                 continue
             case MaxPool() | AveragePool():
-                windows = Windows(layer.size, layer.stride, isinstance(layer, AveragePool))
+                windows = PoolWindows(layer.size, layer.stride, isinstance(layer, AveragePool))
                 last = Pool(x, _pooled(x, windows, name), windows)
             case Residual():
                 last = _sum(made, layer, name, x)
@@ -221,11 +218,11 @@ def _branch(made: Graph, layers: Sequence[Layer], x: Value, prefix: str) -> Valu
     return x
 
 
-def _set_relu(last: Product | Pool | Add):
+def _set_relu(last: Product | Pool | BranchSum):
     last.y.relu = True
     if isinstance(last, Pool) or (isinstance(last, Product) and last.pool):
         windows = last.windows if isinstance(last, Pool) else last.pool
-        changed = Windows(windows.size, windows.stride, windows.mean, True)
+        changed = PoolWindows(windows.size, windows.stride, windows.mean, True)
         if isinstance(last, Pool):
             last.windows = changed
         else:
@@ -234,7 +231,7 @@ def _set_relu(last: Product | Pool | Add):
         last.relu = True
 
 
-def _pooled(x: Value, windows: Windows, name: str) -> Value:
+def _pooled(x: StepValue, windows: PoolWindows, name: str) -> StepValue:
     height, width = windows.count(x.height), windows.count(x.width)
     if min(height, width) < 1:
         raise ValueError(
@@ -242,34 +239,34 @@ def _pooled(x: Value, windows: Windows, name: str) -> Value:
         )
     # Without a mean and without overlap, a relu ahead of the pooling masks what comes back behind it as well.
     relu = x.relu and not windows.mean and windows.passes
-    return Value(x.channels, height, width, relu, x.wanted, scale=None if windows.mean else x)
+    return StepValue(x.channels, height, width, relu, x.wanted, scale=None if windows.mean else x)
 
 
-def _product(made: Graph, layer: Conv | Dense, name: str, x: Value) -> Product:
+def _product(made: StepGraph, layer: Conv | Dense, name: str, x: StepValue) -> Product:
     if isinstance(layer, Dense):
         if layer.inputs != x.channels * x.pixels:
             raise ValueError(f"layer {name!r} takes {layer.inputs} numbers, and there are {x.channels * x.pixels}")
-        y = Value(layer.outputs, 1, 1, wanted=True)
+        y = StepValue(layer.outputs, 1, 1, wanted=True)
         return Product(name=name, x=x, y=y, outputs=layer.outputs, rows=x.height, columns=x.width, dense=True)
     if layer.inputs != x.channels:
         raise ValueError(f"layer {name!r} takes {layer.inputs} channels, and there are {x.channels}")
     height, width = ((n + 2 * layer.padding - layer.size) // layer.stride + 1 for n in (x.height, x.width))
     if min(height, width) < 1:
         raise ValueError(f"layer {name!r} has kernels of {layer.size} pixels, and its input has {x.height} x {x.width}")
-    y = Value(layer.outputs, height, width, wanted=True)
+    y = StepValue(layer.outputs, height, width, wanted=True)
     found = Product(name=name, x=x, y=y, outputs=layer.outputs, height=height, width=width)
     row = layer.size * layer.inputs
     if x is made.x and layer.size > 1 and row <= _ROW_BYTES and row * layer.size <= LANES:
         found.patch, found.source = layer, x
-        found.x = Value(row * layer.size, height, width, scale=x)
+        found.x = StepValue(row * layer.size, height, width, scale=x)
     else:
         found.rows = found.columns = layer.size
         found.stride, found.padding = layer.stride, layer.padding
     return found
 
 
-def _sum(made: Graph, layer: Residual, name: str, x: Value) -> Add:
-    ways = [Value(x.channels, x.height, x.width, False, x.wanted, same=x, scale=x) for _ in range(2)]
+def _sum(made: StepGraph, layer: Residual, name: str, x: StepValue) -> BranchSum:
+    ways = [StepValue(x.channels, x.height, x.width, False, x.wanted, same=x, scale=x) for _ in range(2)]
     made.operations.append(Split(x, *ways))
     a, b = (
         _branch(made, branch, way, f"{name}.{side}.")
@@ -278,9 +275,9 @@ def _sum(made: Graph, layer: Residual, name: str, x: Value) -> Add:
     sizes = [(each.channels, each.height, each.width) for each in (a, b)]
     if sizes[0] != sizes[1]:
         raise ValueError(f"layer {name!r} adds {sizes[0]} and {sizes[1]} channels, rows and columns")
-    return Add(a, b, Value(*sizes[0], wanted=a.wanted or b.wanted))
+    return BranchSum(a, b, StepValue(*sizes[0], wanted=a.wanted or b.wanted))
 
 
-def parameter_count(made: Graph) -> int:
+def parameter_count(made: StepGraph) -> int:
     """Number of parameters, biases among them."""
     return sum(prod((each.taps, each.x.channels, each.outputs)) + each.outputs for each in made.products)

@@ -4,7 +4,7 @@ import numpy as np
 from concord.compiler.training.graph import Product
 from concord.compiler.training.memory_map import MemoryMap, Records
 from concord.compiler.training.program import TrainingProgram
-from concord.compiler.training.regions import Region
+from concord.compiler.training.regions import ImageRegion
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor import TrainingTensor
 from concord.golden.lazy.tensor_layers import whole
@@ -126,16 +126,16 @@ def _pixels(numbers: np.ndarray) -> np.ndarray:
     return np.moveaxis(numbers.reshape(samples, channels, -1), 1, 2).reshape(-1, channels)
 
 
-def _words(region: Region) -> slice:
+def _words(region: ImageRegion) -> slice:
     return slice(region.offset, region.offset + region.planes * region.plane)
 
 
-def write_images(memory: np.ndarray, region: Region, numbers: np.ndarray):
+def write_images(memory: np.ndarray, region: ImageRegion, numbers: np.ndarray):
     """Write numbers [samples, channels, ...] to a region of server memory."""
     memory[_words(region)] = words_of(_pixels(numbers), region.planes).reshape(-1, LANES)
 
 
-def read_images(memory: np.ndarray, region: Region, channels: int) -> np.ndarray:
+def read_images(memory: np.ndarray, region: ImageRegion, channels: int) -> np.ndarray:
     """The numbers of a region: int64[samples, channels, rows, columns]."""
     parts = memory[_words(region)].reshape(region.planes, region.blocks, -1, LANES)
     rows = matrix_of(parts, channels).reshape(region.samples, region.height, region.width, channels)

@@ -7,13 +7,13 @@ from concord.compiler.training.emitter import OLD, Emitter, Span
 from concord.compiler.training.forward import cut, outside
 from concord.compiler.training.graph import Product
 from concord.compiler.training.memory_map import MemoryMap, weights
-from concord.compiler.training.regions import Chip, Region
-from concord.compiler.training.tiles import Axis, Piece, Tiles, block_cycles, choose, pieces, windows_of
+from concord.compiler.training.regions import ChipRoom, ImageRegion
+from concord.compiler.training.tiles import Axis, Piece, TileSizes, block_cycles, choose, pieces, windows_of
 from concord.spec.trainer.config import TrainerConfig
 from concord.spec.trainer.instructions import TrainerOp
 
 
-class Inputs:
+class InputGradients:
     """Emits the gradient of a layer's inputs: weights of some inputs stay while samples pass.
 
     The inputs of a convolution go by blocks of channels. Those of a dense layer behind images go by pixels.
@@ -34,8 +34,8 @@ class Inputs:
         )
         self._chip(self.tiles)
 
-    def _chip(self, tiles: Tiles) -> Chip:
-        layer, x, found = self.layer, self.layer.x, Chip()
+    def _chip(self, tiles: TileSizes) -> ChipRoom:
+        layer, x, found = self.layer, self.layer.x, ChipRoom()
         if self.by_pixels:
             size = (tiles.samples, 1, tiles.blocks, x.blocks)
             held = (tiles.blocks, x.blocks, layer.padded, 1)
@@ -47,7 +47,7 @@ class Inputs:
         self.results = [(found.images(*size, 2), found.images(*size)) for _ in range(max(tiles.outer, tiles.inner))]
         return found
 
-    def _cost(self, tiles: Tiles) -> int:
+    def _cost(self, tiles: TileSizes) -> int:
         """Words that are loaded, or cycles of products where these are more."""
         layer, groups, batch = self.layer, -(-self.units // tiles.blocks), self.places.batch
         times = 1 if tiles.samples == batch else groups
@@ -67,7 +67,7 @@ class Inputs:
         )
         return max(moved, rows * -(-batch // tiles.samples))
 
-    def _count(self, tiles: Tiles) -> int:
+    def _count(self, tiles: TileSizes) -> int:
         if self.layer.dense:
             return 1
         return (
@@ -99,7 +99,7 @@ class Inputs:
                 self._tile(held, seen, made, mask if layer.x.relu else None)
                 self.emitter.copy(y.operand(), made.operand())
 
-    def _load_weights(self, held: Region, group: Span) -> Region:
+    def _load_weights(self, held: ImageRegion, group: Span) -> ImageRegion:
         source = weights(self.records, self.layer, OLD)
         if self.by_pixels:
             held, source = replace(held, samples=group.count), source.sampled(group)
@@ -112,22 +112,22 @@ class Inputs:
         )
         return held
 
-    def _tap(self, held: Region) -> int:
+    def _tap(self, held: ImageRegion) -> int:
         """Words from one tap to the next on the chip."""
         return held.width * (self.layer.x.blocks if self.by_pixels else held.height)
 
-    def _cut(self, region: Region, group: Span, samples: Span) -> Region:
+    def _cut(self, region: ImageRegion, group: Span, samples: Span) -> ImageRegion:
         if self.by_pixels:
             return replace(cut(region, Span(0, self.layer.x.blocks), samples), width=group.count)
         return cut(region, group, samples)
 
-    def _outside(self, region: Region, group: Span, samples: Span) -> Region:
+    def _outside(self, region: ImageRegion, group: Span, samples: Span) -> ImageRegion:
         """A group of a region of server memory; a view of some pixels keeps the pitch of samples."""
         if not self.by_pixels:
             return outside(region, group, samples)
         return replace(region.sampled(samples).moved(0, group, 1), height=1, width=group.count, apart=region.pixels)
 
-    def _tile(self, held: Region, seen: Region, made: Region, mask: Region | None):
+    def _tile(self, held: ImageRegion, seen: ImageRegion, made: ImageRegion, mask: ImageRegion | None):
         layer, half = self.layer, 0
         if layer.dense:
             self._dense(held, seen, made, mask)
@@ -168,10 +168,10 @@ class Inputs:
 
     def _product(
         self,
-        held: Region,
-        seen: Region,
-        made: Region,
-        mask: Region | None,
+        held: ImageRegion,
+        seen: ImageRegion,
+        made: ImageRegion,
+        mask: ImageRegion | None,
         block: int,
         piece: Piece,
         rest: tuple[int, int],
@@ -182,7 +182,7 @@ class Inputs:
         layer, stride = self.layer, self.layer.stride
         (rows, n1, last1), (cells, n2, last2) = axes
 
-        def some(region: Region):
+        def some(region: ImageRegion):
             row = rest[0] + stride * piece.row
             return region.operand(
                 offset=piece.sample * region.pixels + row * region.width + rest[1],
@@ -225,7 +225,7 @@ class Inputs:
             a_s0=seen.block,
         )
 
-    def _dense(self, held: Region, seen: Region, made: Region, mask: Region | None):
+    def _dense(self, held: ImageRegion, seen: ImageRegion, made: ImageRegion, mask: ImageRegion | None):
         """Products of a dense layer: one for each unit and block of channels."""
         layer, scales = self.layer, self.places.gradient_scales
         count = made.width if self.by_pixels else made.blocks
@@ -236,7 +236,7 @@ class Inputs:
                 for piece in self._pieces(made.samples, 0):
                     step = (block * made.block, unit, 1) if self.by_pixels else (0, unit, made.block)
 
-                    def some(region: Region, step=step, piece=piece):
+                    def some(region: ImageRegion, step=step, piece=piece):
                         return region.moved(*step).operand(
                             offset=piece.sample * region.pixels, n0=piece.samples, n1=1, n2=1, blocks=1
                         )

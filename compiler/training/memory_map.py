@@ -6,8 +6,8 @@ that programs for several sizes take turns. Everything else follows, with a plac
 
 from dataclasses import dataclass, field
 
-from concord.compiler.training.graph import Add, Graph, Operation, Pool, Product, Split, Value
-from concord.compiler.training.regions import Region
+from concord.compiler.training.graph import BranchSum, Operation, Pool, Product, Split, StepGraph, StepValue
+from concord.compiler.training.regions import ImageRegion
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import Space
 
@@ -68,12 +68,12 @@ class MemoryMap:
     new: int = 0
     parameters: int = 0
     records: dict[str, Records] = field(default_factory=dict)
-    values: dict[Value, Region] = field(default_factory=dict)
-    gradients: dict[Value, Region] = field(default_factory=dict)
-    chosen: dict[Operation, Region] = field(default_factory=dict)
-    raster: Region | None = None
-    scales: dict[Value, int] = field(default_factory=dict)
-    gradient_scales: dict[Value, int] = field(default_factory=dict)
+    values: dict[StepValue, ImageRegion] = field(default_factory=dict)
+    gradients: dict[StepValue, ImageRegion] = field(default_factory=dict)
+    chosen: dict[Operation, ImageRegion] = field(default_factory=dict)
+    raster: ImageRegion | None = None
+    scales: dict[StepValue, int] = field(default_factory=dict)
+    gradient_scales: dict[StepValue, int] = field(default_factory=dict)
     numbers: int = 0
 
     def take(self, words: int) -> int:
@@ -86,10 +86,10 @@ class MemoryMap:
         self.numbers += 1
         return self.numbers - 1
 
-    def images(self, value: Value, planes: int = 1) -> Region:
+    def images(self, value: StepValue, planes: int = 1) -> ImageRegion:
         """Room for a value of the whole batch."""
         block = self.batch * value.pixels
-        return Region(
+        return ImageRegion(
             space=Space.SERVER,
             offset=self.take(planes * value.blocks * block),
             samples=self.batch,
@@ -102,18 +102,21 @@ class MemoryMap:
         )
 
 
-def memory_map(made: Graph, batch: int, config: TrainerConfig) -> MemoryMap:
+def memory_map(made: StepGraph, batch: int, config: TrainerConfig, shared: bool = False) -> MemoryMap:
     """Places and exponents of a step.
 
     Args:
         made:   The step.
         batch:  Number of samples.
         config: The core.
+        shared: Whether gradients of parameters of all layers share two exponents: each needs its own only until its
+            update is done, and then guesses better in the next step.
     """
     found = MemoryMap(batch=batch, exponents=config.exponents // LANES)
     found.take(found.exponents)
+    common = (found.number(), found.number()) if shared else ()
     for product in made.products:
-        _records(found, product)
+        _records(found, product, common)
     found.old = found.take(found.parameters)
     found.new = found.take(found.parameters)
     _value(found, made.x)
@@ -122,16 +125,16 @@ def memory_map(made: Graph, batch: int, config: TrainerConfig) -> MemoryMap:
     return found
 
 
-def _records(found: MemoryMap, product: Product):
+def _records(found: MemoryMap, product: Product, common: tuple[int, ...]):
     words, blocks = product.weight_words, product.blocks
     weight = found.parameters
     bias = weight + PARAMETER_PLANES * words
     found.parameters = bias + PARAMETER_PLANES * blocks
-    numbers = [Exponents(found.number(), found.number(), found.number()) for _ in range(2)]
+    numbers = [Exponents(found.number(), found.number(), common[k] if common else found.number()) for k in range(2)]
     found.records[product.name] = Records(weight, bias, words, blocks, *numbers)
 
 
-def _value(found: MemoryMap, value: Value):
+def _value(found: MemoryMap, value: StepValue):
     """Give a value, and the gradient that it needs, places and exponents."""
     found.scales[value] = found.scales[value.scale] if value.scale else found.number()
     found.values[value] = found.values[value.same] if value.same else found.images(value, value.planes)
@@ -143,7 +146,7 @@ def _operation(found: MemoryMap, operation: Operation):
             if operation.patch:
                 source = found.values[operation.source]
                 words = -(-operation.source.width * operation.source.channels // LANES)
-                found.raster = Region(
+                found.raster = ImageRegion(
                     space=Space.SERVER,
                     offset=found.take(source.samples * source.height * words),
                     samples=source.samples,
@@ -158,22 +161,22 @@ def _operation(found: MemoryMap, operation: Operation):
             if not operation.windows.mean and operation.windows.size > 1:
                 found.chosen[operation] = found.images(operation.y)
             _value(found, operation.y)
-        case Add():
+        case BranchSum():
             _value(found, operation.y)
         case Split():
             _value(found, operation.a)
             _value(found, operation.b)
 
 
-def gradient_place(found: MemoryMap, value: Value, number: int | None = None):
+def gradient_place(found: MemoryMap, value: StepValue, number: int | None = None):
     """Give the gradient of a value a place, and an exponent if it does not share one."""
     found.gradients[value] = found.images(value, GRADIENT_PLANES)
     found.gradient_scales[value] = found.number() if number is None else number
 
 
-def weights(records: Records, product: Product, base: int, planes: int = 1) -> Region:
+def weights(records: Records, product: Product, base: int, planes: int = 1) -> ImageRegion:
     """Weights as images: one sample for each tap, whose rows are blocks of channels and whose columns are outputs."""
-    return Region(
+    return ImageRegion(
         space=Space.SERVER,
         offset=records.weight,
         samples=product.taps,
@@ -185,9 +188,9 @@ def weights(records: Records, product: Product, base: int, planes: int = 1) -> R
     )
 
 
-def biases(records: Records, base: int, planes: int = 1) -> Region:
+def biases(records: Records, base: int, planes: int = 1) -> ImageRegion:
     """A bias: one word for each block of outputs."""
-    return Region(
+    return ImageRegion(
         space=Space.SERVER,
         offset=records.bias,
         samples=1,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concord.compiler.training.backward import Backward
-from concord.compiler.training.emitter import Part
+from concord.compiler.training.emitter import WorkPart
 from concord.compiler.training.forward import Forward, exponent_words
-from concord.compiler.training.graph import Graph, graph
+from concord.compiler.training.graph import StepGraph, graph
 from concord.compiler.training.memory_map import MemoryMap, memory_map
 from concord.golden.lazy.tensor_network import Layer
 from concord.spec.trainer.config import TrainerConfig
@@ -28,11 +28,11 @@ class TrainingProgram:
         config:  The core.
     """
 
-    graph: Graph
+    graph: StepGraph
     places: MemoryMap
     forward: list[int]
     backward: list[int]
-    parts: list[Part]
+    parts: list[WorkPart]
     config: TrainerConfig
 
 
@@ -54,17 +54,9 @@ def compile_training(
     if batch < 1:
         raise ValueError(f"a batch of {batch} samples: give it 1 or more")
     made = graph(layers, shape)
-    places = memory_map(made, batch, config)
-    forward = Forward(places, config)
-    _exponents(forward, places, True)
-    for number, operation in enumerate(made.operations):
-        forward.operation(number, operation)
-    _exponents(forward, places, False)
-    backward = Backward(places, config, made.y)
-    _exponents(backward, places, True)
-    for number, operation in reversed(list(enumerate(made.operations))):
-        backward.operation(number, operation)
-    _exponents(backward, places, False)
+    places, forward, backward = _lowered(made, batch, config, False)
+    if places.numbers > config.exponents:
+        places, forward, backward = _lowered(made, batch, config, True)
     if places.numbers > config.exponents:
         raise ValueError(
             f"a step of this network has {places.numbers} exponents, and the core has {config.exponents}: "
@@ -78,6 +70,21 @@ def compile_training(
         backward=_words("backward", backward, config),
         parts=forward.emitter.parts + backward.emitter.parts,
     )
+
+
+def _lowered(made: StepGraph, batch: int, config: TrainerConfig, shared: bool) -> tuple[MemoryMap, Forward, Backward]:
+    places = memory_map(made, batch, config, shared)
+    forward = Forward(places, config)
+    _exponents(forward, places, True)
+    for number, operation in enumerate(made.operations):
+        forward.operation(number, operation)
+    _exponents(forward, places, False)
+    backward = Backward(places, config, made.y)
+    _exponents(backward, places, True)
+    for number, operation in reversed(list(enumerate(made.operations))):
+        backward.operation(number, operation)
+    _exponents(backward, places, False)
+    return places, forward, backward
 
 
 def _exponents(way: Forward | Backward, places: MemoryMap, first: bool):

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from concord.compiler.training.emitter import Loop, Operand, Span
+from concord.compiler.training.emitter import MovingView, ProgramLoop, Span
 from concord.spec.trainer.config import LANES, NONE
 from concord.spec.trainer.instructions import Space
 from concord.spec.trainer.views import TrainerView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class ImageRegion:
     """Images one behind the other, in planes and blocks of columns.
 
     Attributes:
@@ -33,7 +33,7 @@ class Region:
     block: int = 0
     planes: int = 1
     plane: int = 0
-    steps: tuple[tuple[Loop, int], ...] = ()
+    steps: tuple[tuple[ProgramLoop, int], ...] = ()
     base: int = NONE
 
     @property
@@ -45,7 +45,7 @@ class Region:
         """Words from image to image."""
         return self.apart or self.pixels
 
-    def moved(self, words: int, span: Span | None = None, unit: int = 0) -> "Region":
+    def moved(self, words: int, span: Span | None = None, unit: int = 0) -> "ImageRegion":
         """The same `words` further on, and `unit` words for each element before a span."""
         if span is None:
             return replace(self, offset=self.offset + words)
@@ -54,19 +54,19 @@ class Region:
             steps[loop] = steps.get(loop, 0) + stride * unit
         return replace(self, offset=self.offset + words + span.start * unit, steps=tuple(steps.items()))
 
-    def sampled(self, span: Span) -> "Region":
+    def sampled(self, span: Span) -> "ImageRegion":
         """Some of the images."""
         return replace(self.moved(0, span, self.sample), samples=span.count)
 
-    def blocked(self, span: Span) -> "Region":
+    def blocked(self, span: Span) -> "ImageRegion":
         """Some of the blocks."""
         return replace(self.moved(0, span, self.block), blocks=span.count)
 
-    def column(self, number: int) -> "Region":
+    def column(self, number: int) -> "ImageRegion":
         """One block."""
         return replace(self.moved(number * self.block), blocks=1)
 
-    def operand(self, **changed: int) -> Operand:
+    def operand(self, **changed: int) -> MovingView:
         """All of it, or as the fields of a view say otherwise; `offset` is counted from the first word."""
         changed["offset"] = self.offset + changed.get("offset", 0)
         fields = {
@@ -82,7 +82,7 @@ class Region:
             "n2": self.width,
             "pitch2": 1,
         }
-        return Operand(TrainerView(**fields | changed), self.steps, self.base)
+        return MovingView(TrainerView(**fields | changed), self.steps, self.base)
 
 
 def rounded(words: int) -> int:
@@ -90,10 +90,10 @@ def rounded(words: int) -> int:
     return -(-words // LANES) * LANES
 
 
-def on_chip(place: int, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> Region:
+def on_chip(place: int, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> ImageRegion:
     """A region of the on-chip memory whose planes and blocks begin at multiples of 16 words."""
     block = rounded(samples * height * width)
-    return Region(
+    return ImageRegion(
         offset=place,
         samples=samples,
         height=height,
@@ -105,7 +105,7 @@ def on_chip(place: int, samples: int, height: int, width: int, blocks: int, plan
     )
 
 
-class Chip:
+class ChipRoom:
     """Places in the on-chip memory, one behind the other.
 
     Attributes:
@@ -115,7 +115,7 @@ class Chip:
     def __init__(self, used: int = 0):
         self.used = used
 
-    def images(self, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> Region:
+    def images(self, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> ImageRegion:
         """Room for images."""
         made = on_chip(self.used, samples, height, width, blocks, planes)
         self.used += made.plane * planes

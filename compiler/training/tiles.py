@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from concord.compiler.training.emitter import Operand
-from concord.compiler.training.regions import Region
+from concord.compiler.training.emitter import MovingView
+from concord.compiler.training.regions import ImageRegion
 from concord.spec.trainer.config import LANES, TrainerConfig
 
 MOST_PRODUCTS = 16  #: Most products in the body of a loop, so that programs stay short.
@@ -13,7 +13,7 @@ ENOUGH = 4  #: Tiles from which on loads are hidden behind products well enough.
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class TileSizes:
     """What is on the chip at a time.
 
     Attributes:
@@ -32,10 +32,10 @@ def choose(
     what: str,
     config: TrainerConfig,
     sizes: tuple[int, int],
-    words: Callable[[Tiles], int],
-    cost: Callable[[Tiles], int],
-    products: Callable[[Tiles], int],
-) -> Tiles:
+    words: Callable[[TileSizes], int],
+    cost: Callable[[TileSizes], int],
+    products: Callable[[TileSizes], int],
+) -> TileSizes:
     """The tiles with the least cost that fit.
 
     Args:
@@ -53,7 +53,7 @@ def choose(
     for blocks, samples in product(*(_parts(size) for size in sizes)):
         ways = [(2 if part < size else 1) for part, size in zip((blocks, samples), sizes, strict=True)]
         for outer, inner in dict.fromkeys([(ways[0], ways[1]), (1, 1)]):
-            tiles = Tiles(blocks, samples, outer, inner)
+            tiles = TileSizes(blocks, samples, outer, inner)
             count = -(-sizes[0] // blocks) * -(-sizes[1] // samples)
             key = (max(products(tiles) - MOST_PRODUCTS, 0), cost(tiles), -outer - inner, max(count, ENOUGH), -samples)
             found.append((key, words(tiles), tiles))
@@ -106,14 +106,14 @@ def pieces(samples: int, height: int, width: int, limit: int, what: str) -> Iter
             yield Piece(sample, 1, row, min(size, height - row))
 
 
-def part_of(region: Region, piece: Piece) -> Operand:
+def part_of(region: ImageRegion, piece: Piece) -> MovingView:
     """Some rows of some images of a region."""
     return region.operand(
         offset=piece.sample * region.pixels + piece.row * region.width, n0=piece.samples, n1=piece.rows
     )
 
 
-def windows_of(region: Region, piece: Piece, width: int, axes: tuple["Axis", "Axis"]) -> Operand:
+def windows_of(region: ImageRegion, piece: Piece, width: int, axes: tuple["Axis", "Axis"]) -> MovingView:
     """What each of some rows of sums sees of a region, from its first tap on.
 
     Args:

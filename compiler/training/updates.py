@@ -6,14 +6,16 @@ the first rows, whatever is multiplied.
 """
 
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
 from concord.compiler.training.arrivals import Arrivals
-from concord.compiler.training.emitter import NEW, OLD, Emitter, Operand, Span
+from concord.compiler.training.emitter import NEW, OLD, Emitter, MovingView, Span
 from concord.compiler.training.forward import cut
 from concord.compiler.training.graph import Product
 from concord.compiler.training.memory_map import PARAMETER_PLANES, MemoryMap, biases, weights
-from concord.compiler.training.regions import Chip, Region
-from concord.compiler.training.tiles import MOST_PRODUCTS, Tiles, block_cycles, choose
+from concord.compiler.training.regions import ChipRoom, ImageRegion, rounded
+from concord.compiler.training.tiles import MOST_PRODUCTS, TileSizes, block_cycles, choose
 from concord.golden.lazy.tensor_layers import check_terms
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import MeasureKind, Space, TrainerOp
@@ -99,30 +101,30 @@ class Updates:
 
     def _groups(self) -> tuple[Groups, bool, int]:
         """Groups, whether all inputs and gradients stay on the chip, and the number of places that groups take."""
-        rows, layer = self.config.accumulator_rows, self.layer
-        found = []
+        found, channels = [], self.layer.x.blocks
         for ways in (2, 1):
-            most = rows // ways // self.least
+            most = self.config.accumulator_rows // ways // self.least
             for taps in range(min(most, self.units, MOST_TAPS), 0, -1):
-                blocks = min(most // taps, layer.x.blocks)
-                groups = Groups(-(-layer.x.blocks // -(-layer.x.blocks // blocks)), taps)
-                count = -(-self.units // taps) * -(-layer.x.blocks // groups.blocks)
-                for resident in (True, False):
-                    if self._room(groups, resident, ways) <= self.config.words:
-                        found.append(((not resident, 0 if resident else count, -ways, count), groups, resident, ways))
+                for blocks in range(min(most // taps, channels), 0, -1):
+                    groups = Groups(blocks, taps)
+                    count = -(-self.units // taps) * -(-channels // blocks)
+                    for resident in (True, False):
+                        if self._room(groups, resident, ways) <= self.config.words:
+                            key = (not resident, 0 if resident else count, self.rows < self.least, -ways, count)
+                            found.append((key, groups, resident, ways))
         if not found:
             return Groups(1, 1), False, 1
         return min(found, key=lambda each: each[0])[1:]
 
     def _room(self, groups: Groups, resident: bool, ways: int) -> int:
         """Words on the chip that groups need at least."""
-        return self._chip(Tiles(1, self.places.batch if resident else 1, 1, 1), groups, resident, ways)
+        return self._chip(TileSizes(1, self.places.batch if resident else 1, 1, 1), groups, resident, ways)
 
     def _plan(self, groups: Groups, resident: bool, ways: int = 1):
         """Find the tiles of samples that fit beside what a group needs."""
         batch, layer = self.places.batch, self.layer
         if resident:
-            self.tiles = Tiles(1, batch, 1, 1)
+            self.tiles = TileSizes(1, batch, 1, 1)
         else:
             blocks = layer.x.blocks * layer.taps
             self.tiles = choose(
@@ -139,23 +141,23 @@ class Updates:
         self.resident = resident
         self._chip(self.tiles, groups, resident, ways)
 
-    def _chip(self, tiles: Tiles, groups: Groups, resident: bool, ways: int) -> int:
-        layer, x, chip = self.layer, self.layer.x, Chip()
+    def _chip(self, tiles: TileSizes, groups: Groups, resident: bool, ways: int) -> int:
+        layer, x, chip = self.layer, self.layer.x, ChipRoom()
         self.arrivals, self.inputs = [], []
         for _ in range(tiles.inner):
             self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples))
             self.inputs.append(chip.images(tiles.samples, x.height, x.width, x.blocks))
         # Updates begin when products are done, so that both may lie at the same place; but not with what stays.
-        self.rows = groups.blocks * groups.taps * self.least
-        first = chip.used
-        if self.held and PARAMETER_PLANES * 2 * (self.rows + LANES) > self.config.words:
-            self.rows = self.unit * layer.outputs
-        room = Chip(0 if self.held else first)
+        first = 0 if self.held else chip.used
+        whole = groups.blocks * groups.taps * self.least
+        most = (self.config.words - first) // (2 * PARAMETER_PLANES * ways) - 2 * LANES
+        self.rows = whole if whole <= most else max(min(most, layer.outputs), LANES)
+        room = ChipRoom(first)
         self.records_on_chip = [[room.words(PARAMETER_PLANES * self.rows) for _ in range(2)] for _ in range(ways)]
-        self.bias_on_chip = [0, PARAMETER_PLANES * layer.padded]
-        return max(first, room.used, 2 * self.bias_on_chip[1])
+        self.bias_on_chip = [0, rounded(PARAMETER_PLANES * layer.blocks)]
+        return max(chip.used, room.used, 2 * self.bias_on_chip[1])
 
-    def _load(self, way: int, samples: Span) -> tuple[Region, Region]:
+    def _load(self, way: int, samples: Span) -> tuple[ImageRegion, ImageRegion]:
         """Emit loads: gradient and inputs on the chip."""
         x = cut(self.inputs[way], Span(0, self.layer.x.blocks), samples)
         self.emitter.copy(x.operand(), self.places.values[self.layer.x].sampled(samples).operand())
@@ -173,7 +175,7 @@ class Updates:
         for samples, way in self.emitter.spans(batch, size, self.tiles.inner, begin=size):
             self._product(*self._load(self.tiles.inner - 1 - way, samples), blocks, taps, acc, 1)
 
-    def _product(self, sums: Region, x: Region, blocks: Span, taps: Span, acc: int, keep: int):
+    def _product(self, sums: ImageRegion, x: ImageRegion, blocks: Span, taps: Span, acc: int, keep: int):
         layer, records, places = self.layer, self.records, self.places
         x = x.blocked(blocks)
         if layer.dense:
@@ -212,31 +214,34 @@ class Updates:
         )
 
     def _update(self, blocks: Span, taps: Span, acc: int, way: int):
-        """Load old weights, update them, and store new ones."""
-        size = blocks.count * taps.count * self.least
-        if size <= self.rows:
-            self._some(blocks, taps, acc, way)
+        """Load old weights, update them, and store new ones: all at once, or some outputs of one tap at a time."""
+        outputs, count = self.layer.outputs, taps.count * self.unit
+        if blocks.count * count * outputs <= self.rows:
+            self._some(blocks, taps, (0, 0, 0), (blocks.count, count, outputs), acc, way)
             return
-        for block in range(blocks.count):
-            for tap in range(taps.count):
-                one = Span(blocks.start + block, 1, blocks.steps), Span(taps.start + tap, 1, taps.steps)
-                self._some(*one, acc + (block * taps.count + tap) * self.least, way)
+        for block, tap, first in product(range(blocks.count), range(count), range(0, outputs, self.rows)):
+            counts = (1, 1, min(self.rows, outputs - first))
+            self._some(blocks, taps, (block, tap, first), counts, acc + (block * count + tap) * outputs + first, way)
 
-    def _some(self, blocks: Span, taps: Span, acc: int, way: int):
-        layer, old = self.layer, self.records_on_chip[way]
-        count = taps.count * self.unit
-        rows = blocks.count * count * layer.outputs
-        chip = [Region(offset=place, samples=1, width=rows, planes=PARAMETER_PLANES, plane=rows) for place in old]
+    def _some(
+        self, blocks: Span, taps: Span, first: tuple[int, int, int], counts: tuple[int, int, int], acc: int, way: int
+    ):
+        """Update so many blocks of channels, taps and outputs, from the first of each on."""
+        chip = [
+            ImageRegion(offset=place, samples=1, width=prod(counts), planes=PARAMETER_PLANES, plane=prod(counts))
+            for place in self.records_on_chip[way]
+        ]
         outer = []
         for base in (OLD, NEW):
-            region = weights(self.records, layer, base, PARAMETER_PLANES)
-            region = region.moved(0, blocks, region.width).moved(0, taps, self.unit * region.pixels)
+            region = weights(self.records, self.layer, base, PARAMETER_PLANES)
+            moved = first[0] * region.width + first[1] * region.pixels + first[2]
+            region = region.moved(moved, blocks, region.width).moved(0, taps, self.unit * region.pixels)
             outer.append(
-                region.operand(n0=blocks.count, s0=region.width, n1=count, pitch1=region.pixels, n2=layer.outputs)
+                region.operand(n0=counts[0], s0=region.width, n1=counts[1], pitch1=region.pixels, n2=counts[2])
             )
         self._one([each.operand() for each in chip], outer, acc, 0)
 
-    def _one(self, chip: list[Operand], outer: list[Operand], acc: int, bias: int):
+    def _one(self, chip: list[MovingView], outer: list[MovingView], acc: int, bias: int):
         emitter, numbers = self.emitter, self.records.biases if bias else self.records.weights
         emitter.copy(chip[0], outer[0])
         emitter.emit(
@@ -253,12 +258,14 @@ class Updates:
     def _bias(self):
         numbers = self.records.biases
         outer = [biases(self.records, base, PARAMETER_PLANES).operand() for base in (OLD, NEW)]
-        region = Region(offset=0, samples=1, width=self.layer.blocks, planes=PARAMETER_PLANES, plane=self.layer.blocks)
+        region = ImageRegion(
+            offset=0, samples=1, width=self.layer.blocks, planes=PARAMETER_PLANES, plane=self.layer.blocks
+        )
         chip = [replace(region, offset=place).operand() for place in self.bias_on_chip]
         with self.emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
             self._one(chip, outer, 0, 1)
 
 
-def _rows(first: int, count: int) -> Operand:
+def _rows(first: int, count: int) -> MovingView:
     """Rows of the accumulators, with the plain lane."""
-    return Operand(TrainerView(space=Space.ACCUMULATORS, planes=6, offset=first, n2=count, pitch2=1, blocks=2))
+    return MovingView(TrainerView(space=Space.ACCUMULATORS, planes=6, offset=first, n2=count, pitch2=1, blocks=2))

@@ -1,0 +1,142 @@
+"""What a step costs: cycles of each engine and bytes moved, by layer and work, and what binds.
+
+Cycles are those of full rate and of one pass: work that a wrong exponent repeats, the first loads of a piece of work,
+and the filling of pipelines come on top. Engines work at the same time, so a piece of work takes as long as its busiest
+engine.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from concord.compiler.training.emitter import PlannedInstruction, ProgramLoop
+from concord.compiler.training.program import TrainingProgram
+from concord.compiler.training.tiles import block_cycles
+from concord.spec.trainer.config import LANES
+from concord.spec.trainer.instructions import Space, TrainerOp
+
+ENGINES = ("tensor", "pooling", "update", "load", "store")
+_UPDATE_CYCLES = 5  #: Cycles of a row of parameters: its five words in and out.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What a piece of work costs.
+
+    Attributes:
+        layer:  Name of the layer.
+        work:   What is done.
+        cycles: Of each engine that is busy, by its name.
+        bytes:  Bytes that go to server memory or come from there.
+    """
+
+    layer: str
+    work: str
+    cycles: dict[str, int]
+    bytes: int
+
+    @property
+    def binds(self) -> str:
+        """The busiest engine."""
+        return max(self.cycles, key=lambda engine: self.cycles[engine])
+
+    @property
+    def most(self) -> int:
+        """Cycles of the busiest engine."""
+        return self.cycles[self.binds]
+
+
+def costs(made: TrainingProgram) -> list[Work]:
+    """What each piece of work of a step costs, in the order of the programs."""
+    found = []
+    for part in made.parts:
+        total = _total(part.items)
+        cycles = {engine: total[engine] for engine in ENGINES if total[engine]}
+        if cycles:
+            found.append(Work(layer=part.name, work=part.work, cycles=cycles, bytes=total["words"] * LANES))
+    return found
+
+
+def explained(made: TrainingProgram) -> str:
+    """The table of `costs`, one line for each piece of work, with a sum."""
+    works = costs(made)
+    rows = [("layer", "work", *ENGINES, "bytes", "binds")]
+    rows += [
+        (
+            work.layer,
+            work.work,
+            *(f"{work.cycles.get(engine, 0):,}" for engine in ENGINES),
+            f"{work.bytes:,}",
+            work.binds,
+        )
+        for work in works
+    ]
+    sums = (f"{sum(work.cycles.get(engine, 0) for work in works):,}" for engine in ENGINES)
+    rows.append(("sum", f"{sum(work.most for work in works):,} bound", *sums, f"{sum(w.bytes for w in works):,}", ""))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = {0, 1, len(widths) - 1}
+    return "".join(
+        "  ".join(
+            cell.ljust(width) if k in left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        + "\n"
+        for row in rows
+    )
+
+
+def _total(items: list) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for item in items:
+        if isinstance(item, ProgramLoop):
+            total.update({name: item.count * count for name, count in _total(item.items).items()})
+        elif isinstance(item, PlannedInstruction) and item.op in _COSTS:
+            total.update(_COSTS[item.op](item))
+    return total
+
+
+def _product(step: PlannedInstruction) -> dict[str, int]:
+    a, b = step.operands["a"].view, step.operands["b"].view
+    blocks = step.values["n0"] * step.values["n1"] * step.values["n2"]
+    if step.values.get("mode"):
+        return {"tensor": block_cycles(blocks * -(-b.rows // LANES), step.values["outputs"], a.planes)}
+    # The drain takes the port from which accumulators are read, unless every second cycle is free.
+    return {"tensor": block_cycles(blocks, a.rows, a.planes) + (a.rows if a.planes == 1 else 0)}
+
+
+def _copy(step: PlannedInstruction) -> dict[str, int]:
+    to, source = step.operands["to"].view, step.operands.get("source")
+    words = to.rows * to.blocks * (1 if to.space == Space.ACCUMULATORS else to.planes)
+    if step.values.get("patches"):
+        return {"load": words * step.values["size"]}
+    outside = Space.SERVER in (to.space, source.view.space if source else to.space)
+    return {"store" if to.space == Space.SERVER else "load": words, "words": words if outside else 0}
+
+
+def _pool(step: PlannedInstruction) -> dict[str, int]:
+    y = step.operands["y"].view
+    return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, 2 if step.values["mean"] else 1)}
+
+
+def _pool_back(step: PlannedInstruction) -> dict[str, int]:
+    y, values = step.operands["y"].view, step.values
+    windows = (-(-values["size"] // values["stride"])) ** 2  # that hold a pixel, at most
+    return {"pooling": y.rows * y.blocks * 2 * windows}
+
+
+def _add(step: PlannedInstruction) -> dict[str, int]:
+    y = step.operands["y"].view
+    return {"pooling": y.rows * y.blocks * 2 * y.planes}
+
+
+def _update(step: PlannedInstruction) -> dict[str, int]:
+    return {"update": step.operands["new"].view.rows * _UPDATE_CYCLES}
+
+
+_COSTS = {
+    TrainerOp.PRODUCT: _product,
+    TrainerOp.COPY: _copy,
+    TrainerOp.POOL: _pool,
+    TrainerOp.POOL_BACK: _pool_back,
+    TrainerOp.ADD: _add,
+    TrainerOp.UPDATE: _update,
+}
