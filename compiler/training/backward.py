@@ -6,11 +6,11 @@ the gradient of a value that came out of a relu masks it.
 
 from concord.compiler.training.arrivals import pool_back
 from concord.compiler.training.emitter import Emitter
-from concord.compiler.training.forward import add_tiles, cut, outside
+from concord.compiler.training.forward import add_tiles
 from concord.compiler.training.graph import BranchSum, Operation, Pool, PoolWindows, Product, Split, StepValue
 from concord.compiler.training.inputs import InputGradients
 from concord.compiler.training.memory_map import MemoryMap, gradient_place
-from concord.compiler.training.regions import ChipRoom, ImageRegion
+from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, outside
 from concord.compiler.training.tiles import TileSizes, choose
 from concord.compiler.training.updates import Updates
 from concord.spec.trainer.config import TrainerConfig

@@ -117,6 +117,13 @@ class Product:
     def pixels(self) -> int:
         return self.height * self.width
 
+    def pooled(self, rows: range) -> range:
+        """The rows behind the pooling whose windows begin in rows of sums; without a pooling, the same rows."""
+        if not self.pool:
+            return rows
+        first, last = (min(-(-row // self.pool.stride), self.y.height) for row in (rows.start, rows.stop))
+        return range(first, last)
+
     @property
     def weight_words(self) -> int:
         return self.taps * self.x.blocks * self.padded

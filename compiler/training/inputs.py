@@ -4,11 +4,20 @@ from dataclasses import replace
 
 from concord.compiler.training.arrivals import Arrivals
 from concord.compiler.training.emitter import OLD, Emitter, Span
-from concord.compiler.training.forward import cut, outside
 from concord.compiler.training.graph import Product
 from concord.compiler.training.memory_map import MemoryMap, weights
-from concord.compiler.training.regions import ChipRoom, ImageRegion
-from concord.compiler.training.tiles import Axis, Piece, TileSizes, block_cycles, choose, pieces, windows_of
+from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, outside
+from concord.compiler.training.tiles import (
+    Axis,
+    Piece,
+    Strip,
+    TileSizes,
+    block_cycles,
+    choose,
+    heights,
+    pieces,
+    windows_of,
+)
 from concord.spec.trainer.config import TrainerConfig
 from concord.spec.trainer.instructions import TrainerOp
 
@@ -31,6 +40,7 @@ class InputGradients:
             lambda each: self._chip(each).used,
             self._cost,
             self._count,
+            () if layer.dense else heights(layer.x.height, layer.stride),
         )
         self._chip(self.tiles)
 
@@ -40,17 +50,18 @@ class InputGradients:
             size = (tiles.samples, 1, tiles.blocks, x.blocks)
             held = (tiles.blocks, x.blocks, layer.padded, 1)
         else:
-            size = (tiles.samples, x.height, x.width, tiles.blocks)
+            size = (tiles.samples, tiles.rows or x.height, x.width, tiles.blocks)
             held = (layer.taps, tiles.blocks, layer.padded, 1)
         self.weights = [found.images(*held) for _ in range(tiles.outer)]
-        self.arrivals = [Arrivals(self.places, layer, found, tiles.samples) for _ in range(tiles.inner)]
+        rows = max(strip.high - strip.low for strip in self._strips(tiles.rows)) if tiles.rows else 0
+        self.arrivals = [Arrivals(self.places, layer, found, tiles.samples, rows) for _ in range(tiles.inner)]
         self.results = [(found.images(*size, 2), found.images(*size)) for _ in range(max(tiles.outer, tiles.inner))]
         return found
 
     def _cost(self, tiles: TileSizes) -> int:
         """Words that are loaded, or cycles of products where these are more."""
         layer, groups, batch = self.layer, -(-self.units // tiles.blocks), self.places.batch
-        times = 1 if tiles.samples == batch else groups
+        times = 1 if tiles.samples == batch and not tiles.rows else groups
         moved = layer.weight_words + batch * (
             times * 2 * layer.blocks * layer.pixels + 3 * layer.x.blocks * layer.x.pixels
         )
@@ -58,46 +69,70 @@ class InputGradients:
         if layer.dense:
             cycles = block_cycles(blocks, min(tiles.samples, self.half), 2)
             return max(moved, cycles * -(-batch // min(tiles.samples, self.half)))
-        rows = (
-            sum(
-                block_cycles(blocks, piece.samples * piece.rows * -(-layer.x.width // layer.stride), 2)
-                for piece in self._pieces(tiles.samples, 0)
-            )
-            // 1
+        rows = sum(
+            block_cycles(blocks, piece.samples * piece.rows * -(-layer.x.width // layer.stride), 2)
+            for strip in self._strips(tiles.rows)
+            for piece in self._pieces(tiles.samples, strip.rows, 0)
         )
         return max(moved, rows * -(-batch // tiles.samples))
 
     def _count(self, tiles: TileSizes) -> int:
         if self.layer.dense:
             return 1
-        return (
-            tiles.blocks
-            * sum(len(self._pieces(tiles.samples, rest)) for rest in range(self.layer.stride))
-            * (self.layer.stride)
+        count = sum(
+            len(self._pieces(tiles.samples, strip.rows, rest))
+            for strip in self._strips(tiles.rows)
+            for rest in range(self.layer.stride)
         )
+        return tiles.blocks * count * self.layer.stride
 
-    def _pieces(self, samples: int, rest: int) -> list[Piece]:
-        """Pieces of rows `rest`, `rest` + stride, ... of the input."""
+    def _strips(self, rows: int) -> list[Strip]:
+        """Strips of the input, and the rows of the gradient that they take: whole windows of the pooling."""
+        layer = self.layer
+        if not rows:
+            return [Strip(0, layer.x.height, 0, layer.height)]
+        found, align = [], layer.pool.stride if layer.pool else 1
+        for row in range(0, layer.x.height, rows):
+            count = min(rows, layer.x.height - row)
+            low = min(max(-(-(row + layer.padding - layer.rows + 1) // layer.stride), 0), layer.height - 1)
+            high = max((row + count - 1 + layer.padding) // layer.stride + 1, low + 1)
+            low, high = low // align * align, -(-high // align) * align
+            found.append(Strip(row, count, low, min(high, layer.height)))
+        return found
+
+    def _pieces(self, samples: int, height: int, rest: int) -> list[Piece]:
+        """Pieces of rows `rest`, `rest` + stride, ... of a strip of the input."""
         layer, x = self.layer, self.layer.x
         if layer.dense:
             return list(pieces(samples, 1, 1, self.half, f"layer {layer.name!r}"))
-        height, width = -(-(x.height - rest) // layer.stride), -(-x.width // layer.stride)
+        height, width = -(-(height - rest) // layer.stride), -(-x.width // layer.stride)
         return list(pieces(samples, height, width, self.half, f"layer {layer.name!r}")) if height > 0 else []
 
     def emit(self):
-        layer, tiles, places = self.layer, self.tiles, self.places
-        resident = tiles.samples == places.batch
+        tiles, places = self.tiles, self.places
+        strips = self._strips(tiles.rows)
+        resident = tiles.samples == places.batch and len(strips) == 1
         sums = self.arrivals[0].load(self.emitter, Span(0, places.batch)) if resident else None
         for group, outer in self.emitter.spans(self.units, tiles.blocks, tiles.outer):
             held = self._load_weights(self.weights[outer], group)
             for samples, inner in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
-                seen = self.arrivals[inner].load(self.emitter, samples) if sums is None else sums
-                made, mask = (self._cut(each, group, samples) for each in self.results[max(outer, inner)])
-                y, value = (self._outside(each[layer.x], group, samples) for each in (places.gradients, places.values))
-                if layer.x.relu:
-                    self.emitter.copy(mask.operand(), value.operand())
-                self._tile(held, seen, made, mask if layer.x.relu else None)
-                self.emitter.copy(y.operand(), made.operand())
+                for strip in strips:
+                    rows = range(strip.low, strip.high) if tiles.rows else None
+                    seen = self.arrivals[inner].load(self.emitter, samples, rows) if sums is None else sums
+                    self._strip(held, seen, group, samples, strip, max(outer, inner))
+
+    def _strip(self, held: ImageRegion, seen: ImageRegion, group: Span, samples: Span, strip: Strip, way: int):
+        """Make the gradient of a strip, with its mask, and store it."""
+        places, x = self.places, self.layer.x
+        made, mask = (self._cut(each, group, samples) for each in self.results[way])
+        y, value = (self._outside(each[x], group, samples) for each in (places.gradients, places.values))
+        if self.tiles.rows:
+            made, mask = (replace(each, height=strip.rows) for each in (made, mask))
+            y, value = (each.rowed(strip.row, strip.rows) for each in (y, value))
+        if x.relu:
+            self.emitter.copy(mask.operand(), value.operand())
+        self._tile(held, seen, made, mask if x.relu else None, strip)
+        self.emitter.copy(y.operand(), made.operand())
 
     def _load_weights(self, held: ImageRegion, group: Span) -> ImageRegion:
         source = weights(self.records, self.layer, OLD)
@@ -127,7 +162,7 @@ class InputGradients:
             return outside(region, group, samples)
         return replace(region.sampled(samples).moved(0, group, 1), height=1, width=group.count, apart=region.pixels)
 
-    def _tile(self, held: ImageRegion, seen: ImageRegion, made: ImageRegion, mask: ImageRegion | None):
+    def _tile(self, held: ImageRegion, seen: ImageRegion, made: ImageRegion, mask: ImageRegion | None, strip: Strip):
         layer, half = self.layer, 0
         if layer.dense:
             self._dense(held, seen, made, mask)
@@ -139,10 +174,10 @@ class InputGradients:
                 if columns <= 0:
                     continue
                 axes = [
-                    self._axis(rest, size, kernel)
-                    for rest, size, kernel in ((first, layer.height, layer.rows), (second, layer.width, layer.columns))
+                    self._axis(first, strip.high - strip.low, layer.rows, strip.row // stride - strip.low),
+                    self._axis(second, layer.width, layer.columns),
                 ]
-                for piece in self._pieces(made.samples, first):
+                for piece in self._pieces(made.samples, made.height, first):
                     for block in range(made.blocks):
                         self._product(
                             held,
@@ -158,12 +193,12 @@ class InputGradients:
                         )
                         half ^= self.half
 
-    def _axis(self, rest: int, limit: int, kernel: int) -> tuple[Axis, int, int]:
+    def _axis(self, rest: int, limit: int, kernel: int, moved: int = 0) -> tuple[Axis, int, int]:
         """How inputs `rest`, `rest` + stride, ... see the gradient; the number of taps, and the tap seen first."""
         stride = self.layer.stride
         first = (rest + self.layer.padding) % stride
         count = len(range(first, kernel, stride))
-        origin = (rest + self.layer.padding - first) // stride - (count - 1)
+        origin = (rest + self.layer.padding - first) // stride - (count - 1) + moved
         return Axis(1, origin, limit), count, first + stride * (count - 1)
 
     def _product(
@@ -233,7 +268,7 @@ class InputGradients:
             for block in range(layer.x.blocks if self.by_pixels else 1):
                 where = held.moved(block * held.width, unit, self._tap(held) if self.by_pixels else held.width)
                 half = 0
-                for piece in self._pieces(made.samples, 0):
+                for piece in self._pieces(made.samples, 1, 0):
                     step = (block * made.block, unit, 1) if self.by_pixels else (0, unit, made.block)
 
                     def some(region: ImageRegion, step=step, piece=piece):

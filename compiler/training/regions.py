@@ -58,6 +58,10 @@ class ImageRegion:
         """Some of the images."""
         return replace(self.moved(0, span, self.sample), samples=span.count)
 
+    def rowed(self, first: int, count: int) -> "ImageRegion":
+        """Some rows of each image."""
+        return replace(self.moved(first * self.width), height=count, apart=self.sample)
+
     def blocked(self, span: Span) -> "ImageRegion":
         """Some of the blocks."""
         return replace(self.moved(0, span, self.block), blocks=span.count)
@@ -83,6 +87,25 @@ class ImageRegion:
             "pitch2": 1,
         }
         return MovingView(TrainerView(**fields | changed), self.steps, self.base)
+
+
+def cut(region: ImageRegion, blocks: Span, samples: Span) -> ImageRegion:
+    """A place on the chip, as far as a span fills it."""
+    return ImageRegion(
+        offset=region.offset,
+        samples=samples.count,
+        height=region.height,
+        width=region.width,
+        blocks=blocks.count,
+        block=region.block,
+        planes=region.planes,
+        plane=region.plane,
+    )
+
+
+def outside(region: ImageRegion, blocks: Span, samples: Span) -> ImageRegion:
+    """The same blocks and samples of a region of server memory."""
+    return region.blocked(blocks).sampled(samples)
 
 
 def rounded(words: int) -> int:

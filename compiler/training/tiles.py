@@ -1,6 +1,6 @@
 """How much of a tensor is on the chip at a time, and how sums are cut to the accumulators."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,12 +20,14 @@ class TileSizes:
         blocks:      Blocks of whatever the outer loop goes through.
         samples:     Samples of the inner loop.
         outer, inner: Number of places that each of them takes in turn.
+        rows:        Rows of an image, if only a strip of one image is on the chip at a time; 0 for whole images.
     """
 
     blocks: int
     samples: int
     outer: int
     inner: int
+    rows: int = 0
 
 
 def choose(
@@ -35,6 +37,7 @@ def choose(
     words: Callable[[TileSizes], int],
     cost: Callable[[TileSizes], int],
     products: Callable[[TileSizes], int],
+    heights: Sequence[int] = (),
 ) -> TileSizes:
     """The tiles with the least cost that fit.
 
@@ -45,26 +48,70 @@ def choose(
         words:    On-chip words of tiles.
         cost:     Cycles of tiles.
         products: Number of instructions in the inner body.
+        heights:  Rows that strips of images may have, for images that do not fit.
 
     Raises:
         ValueError: the smallest tiles do not fit.
     """
+    least = None
+    for rows in (0, *heights):
+        fitting = []
+        for blocks, samples in product(_parts(sizes[0]), [1] if rows else _parts(sizes[1])):
+            ways = [(2 if part < size else 1) for part, size in zip((blocks, samples), sizes, strict=True)]
+            for outer, inner in dict.fromkeys([(ways[0], ways[1]), (1, 1)]):
+                tiles = TileSizes(blocks, samples, outer, inner, rows)
+                needed = words(tiles)
+                least = needed if least is None else min(least, needed)
+                if needed > config.words:
+                    continue
+                count = -(-sizes[0] // blocks) * -(-sizes[1] // samples)
+                many = max(products(tiles) - MOST_PRODUCTS, 0)
+                fitting.append(((many, cost(tiles), -outer - inner, max(count, ENOUGH), -samples), tiles))
+        if fitting:
+            return min(fitting, key=lambda each: each[0])[1]
+    raise ValueError(
+        f"{what} needs {least:,} words of 16 bytes on the chip at a time, and the core has {config.words:,}: give it "
+        "more words"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Rows of an image that are made at a time, and the rows of another image that they take.
+
+    Attributes:
+        row, rows: The first row that is made, and their number.
+        low, high: The first row that is taken, and the one behind the last.
+    """
+
+    row: int
+    rows: int
+    low: int
+    high: int
+
+
+def heights(height: int, align: int) -> list[int]:
+    """Rows of strips, from two strips on, each a multiple of `align` rows."""
+    return list(dict.fromkeys(-(-height // (count * align)) * align for count in range(2, -(-height // align) + 1)))
+
+
+def window_strips(height: int, rows: int, seen: int, size: int, stride: int, padding: int) -> list[Strip]:
+    """Strips of the sums of a convolution, and the rows of its input that they see; one strip if `rows` is 0.
+
+    Args:
+        height:  Rows of sums.
+        rows:    Rows of a strip.
+        seen:    Rows of the input.
+        size, stride, padding: Of the windows.
+    """
+    if not rows:
+        return [Strip(0, height, 0, seen)]
     found = []
-    for blocks, samples in product(*(_parts(size) for size in sizes)):
-        ways = [(2 if part < size else 1) for part, size in zip((blocks, samples), sizes, strict=True)]
-        for outer, inner in dict.fromkeys([(ways[0], ways[1]), (1, 1)]):
-            tiles = TileSizes(blocks, samples, outer, inner)
-            count = -(-sizes[0] // blocks) * -(-sizes[1] // samples)
-            key = (max(products(tiles) - MOST_PRODUCTS, 0), cost(tiles), -outer - inner, max(count, ENOUGH), -samples)
-            found.append((key, words(tiles), tiles))
-    least = min(words for _, words, _ in found)
-    fitting = [(key, tiles) for key, words, tiles in found if words <= config.words]
-    if not fitting:
-        raise ValueError(
-            f"{what} needs {least:,} words of 16 bytes on the chip for one sample, and the core has "
-            f"{config.words:,}: give it more words"
-        )
-    return min(fitting, key=lambda each: each[0])[1]
+    for row in range(0, height, rows):
+        count = min(rows, height - row)
+        low = min(max(row * stride - padding, 0), seen - 1)
+        found.append(Strip(row, count, low, min(max((row + count - 1) * stride - padding + size, low + 1), seen)))
+    return found
 
 
 def _parts(size: int) -> list[int]:

@@ -11,11 +11,18 @@ from math import prod
 
 from concord.compiler.training.arrivals import Arrivals
 from concord.compiler.training.emitter import NEW, OLD, Emitter, MovingView, Span
-from concord.compiler.training.forward import cut
 from concord.compiler.training.graph import Product
 from concord.compiler.training.memory_map import PARAMETER_PLANES, MemoryMap, biases, weights
-from concord.compiler.training.regions import ChipRoom, ImageRegion, rounded
-from concord.compiler.training.tiles import MOST_PRODUCTS, TileSizes, block_cycles, choose
+from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, rounded
+from concord.compiler.training.tiles import (
+    MOST_PRODUCTS,
+    Strip,
+    TileSizes,
+    block_cycles,
+    choose,
+    heights,
+    window_strips,
+)
 from concord.golden.lazy.tensor_layers import check_terms
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import MeasureKind, Space, TrainerOp
@@ -58,6 +65,7 @@ class Updates:
         #: Taps of one unit, and number of units: a row of a kernel, or a pixel.
         self.unit, self.units = (1, layer.taps) if layer.dense else (layer.columns, layer.rows)
         self.least = self.unit * layer.outputs
+        self.heights = [] if layer.dense else heights(layer.height, layer.pool.stride if layer.pool else 1)
         if self.least > config.accumulator_rows:
             raise ValueError(
                 f"{self.what} needs {self.least} rows of the accumulators, and the core has "
@@ -81,7 +89,7 @@ class Updates:
             groups, resident, ways = self._groups()
             self._plan(groups, resident, ways)
             if resident:
-                self._load(0, Span(0, self.places.batch))
+                self._load(0, Span(0, self.places.batch), self._strips(0)[0])
             with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
                 self._grouped(groups, ways)
         self._bias()
@@ -118,7 +126,9 @@ class Updates:
 
     def _room(self, groups: Groups, resident: bool, ways: int) -> int:
         """Words on the chip that groups need at least."""
-        return self._chip(TileSizes(1, self.places.batch if resident else 1, 1, 1), groups, resident, ways)
+        if resident:
+            return self._chip(TileSizes(1, self.places.batch, 1, 1), groups, True, ways)
+        return min(self._chip(TileSizes(1, 1, 1, 1, rows), groups, False, ways) for rows in (0, *self.heights[-1:]))
 
     def _plan(self, groups: Groups, resident: bool, ways: int = 1):
         """Find the tiles of samples that fit beside what a group needs."""
@@ -137,6 +147,7 @@ class Updates:
                     * block_cycles(blocks * -(-each.samples * layer.pixels // LANES), layer.outputs, 2)
                 ),
                 lambda each: MOST_PRODUCTS,
+                self.heights,
             )
         self.resident = resident
         self._chip(self.tiles, groups, resident, ways)
@@ -144,9 +155,10 @@ class Updates:
     def _chip(self, tiles: TileSizes, groups: Groups, resident: bool, ways: int) -> int:
         layer, x, chip = self.layer, self.layer.x, ChipRoom()
         self.arrivals, self.inputs = [], []
+        height = max(strip.high - strip.low for strip in self._strips(tiles.rows))
         for _ in range(tiles.inner):
-            self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples))
-            self.inputs.append(chip.images(tiles.samples, x.height, x.width, x.blocks))
+            self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples, tiles.rows))
+            self.inputs.append(chip.images(tiles.samples, height, x.width, x.blocks))
         # Updates begin when products are done, so that both may lie at the same place; but not with what stays.
         first = 0 if self.held else chip.used
         whole = groups.blocks * groups.taps * self.least
@@ -157,11 +169,20 @@ class Updates:
         self.bias_on_chip = [0, rounded(PARAMETER_PLANES * layer.blocks)]
         return max(chip.used, room.used, 2 * self.bias_on_chip[1])
 
-    def _load(self, way: int, samples: Span) -> tuple[ImageRegion, ImageRegion]:
+    def _strips(self, rows: int) -> list[Strip]:
+        """Strips of the gradient, and the rows of inputs that they take."""
+        layer = self.layer
+        if layer.dense:
+            return [Strip(0, 1, 0, layer.x.height)]
+        return window_strips(layer.height, rows, layer.x.height, layer.rows, layer.stride, layer.padding)
+
+    def _load(self, way: int, samples: Span, strip: Strip) -> tuple[ImageRegion, ImageRegion]:
         """Emit loads: gradient and inputs on the chip."""
-        x = cut(self.inputs[way], Span(0, self.layer.x.blocks), samples)
-        self.emitter.copy(x.operand(), self.places.values[self.layer.x].sampled(samples).operand())
-        return self.arrivals[way].load(self.emitter, samples), x
+        x = replace(cut(self.inputs[way], Span(0, self.layer.x.blocks), samples), height=strip.high - strip.low)
+        source = self.places.values[self.layer.x].sampled(samples).rowed(strip.low, x.height)
+        self.emitter.copy(x.operand(), source.operand())
+        rows = range(strip.row, strip.row + strip.rows) if self.tiles.rows else None
+        return self.arrivals[way].load(self.emitter, samples, rows), x
 
     def _products(self, blocks: Span, taps: Span, acc: int):
         """Multiply gradients by inputs, sample after sample."""
@@ -169,13 +190,18 @@ class Updates:
         if self.resident:
             everything = Span(0, batch)
             x = cut(self.inputs[0], Span(0, self.layer.x.blocks), everything)
-            self._product(cut(self.arrivals[0].sums, Span(0, self.layer.blocks), everything), x, blocks, taps, acc, 0)
+            sums = cut(self.arrivals[0].sums, Span(0, self.layer.blocks), everything)
+            self._product(sums, x, blocks, taps, acc, 0, self._strips(0)[0])
             return
-        self._product(*self._load(0, Span(0, size)), blocks, taps, acc, 0)
+        strips = self._strips(self.tiles.rows)
+        for strip in strips:
+            self._product(*self._load(0, Span(0, size), strip), blocks, taps, acc, int(strip.row > 0), strip)
         for samples, way in self.emitter.spans(batch, size, self.tiles.inner, begin=size):
-            self._product(*self._load(self.tiles.inner - 1 - way, samples), blocks, taps, acc, 1)
+            for strip in strips:
+                loaded = self._load(self.tiles.inner - 1 - way, samples, strip)
+                self._product(*loaded, blocks, taps, acc, 1, strip)
 
-    def _product(self, sums: ImageRegion, x: ImageRegion, blocks: Span, taps: Span, acc: int, keep: int):
+    def _product(self, sums: ImageRegion, x: ImageRegion, blocks: Span, taps: Span, acc: int, keep: int, strip: Strip):
         layer, records, places = self.layer, self.records, self.places
         x = x.blocked(blocks)
         if layer.dense:
@@ -184,9 +210,9 @@ class Updates:
         else:
             limits = [layer.padding and size for size in (x.height, x.width)]
             seen = x.operand(
-                n1=layer.height,
+                n1=strip.rows,
                 step1=layer.stride,
-                origin1=taps.start - layer.padding,
+                origin1=strip.row * layer.stride + taps.start - layer.padding - strip.low,
                 limit1=limits[0],
                 n2=layer.width,
                 step2=layer.stride,

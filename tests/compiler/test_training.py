@@ -34,6 +34,12 @@ CASES = {
         SMALL,
         [3],
     ),
+    "strips of images, windows between and beyond": (
+        (17, 14, 9),
+        (Conv(17, 18, 3, 1, 1), Relu(), MaxPool(2, 3), Conv(18, 5, 2, 2, 1), Dense(30, 3)),
+        TrainerConfig(words=512),
+        [2],
+    ),
     "stride beyond the kernel": ((3, 8, 8), (Conv(3, 5, 1, 1), Conv(5, 6, 2, 3, 1), Dense(54, 4)), SMALL, [4]),
     "overlapping windows, means": (
         (4, 9, 9),
@@ -141,7 +147,7 @@ def test_programs_are_the_same_each_time():
 
 
 @pytest.mark.parametrize(("shape", "layers", "config", "batch", "sentence"), [
-    ((3, 30, 30), (Conv(3, 16, 3, 1, 1),), {"words": 1024}, 2, "layer '0', forward, needs .* words of 16 bytes"),
+    ((300,), (Dense(300, 20),), {"words": 256}, 2, "layer '0', forward, needs .* words of 16 bytes"),
     ((20,), (Dense(20, 70),), {"accumulator_rows": 64}, 2, "layer '0', update, needs 70 rows of the accumulators"),
     ((3, 4, 300), (Conv(3, 4, 1), Dense(4800, 2)), {}, 1, "layer '0' has images 300 pixels wide"),
     ((20,), (Dense(20, 20), Dense(20, 20), Dense(20, 20)), {"exponents": 16}, 2, "21 exponents"),

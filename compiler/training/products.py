@@ -1,0 +1,205 @@
+"""The products of a layer, forward: weights of some outputs stay while samples pass."""
+
+from dataclasses import replace
+
+from concord.compiler.training.arrivals import pool
+from concord.compiler.training.emitter import OLD, Emitter, Span
+from concord.compiler.training.graph import Product
+from concord.compiler.training.memory_map import MemoryMap, biases, weights
+from concord.compiler.training.regions import ChipRoom, ImageRegion, cut
+from concord.compiler.training.tiles import (
+    Axis,
+    Piece,
+    Strip,
+    TileSizes,
+    block_cycles,
+    choose,
+    heights,
+    part_of,
+    pieces,
+    window_strips,
+    windows_of,
+)
+from concord.spec.trainer.config import TrainerConfig
+from concord.spec.trainer.instructions import TrainerOp
+
+
+class LayerProducts:
+    """Emits the products of a layer: weights of some outputs stay while samples pass."""
+
+    def __init__(self, places: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
+        self.layer, self.places, self.emitter = layer, places, emitter
+        self.records, self.scales = places.records[layer.name], places.scales
+        self.config, self.half = config, config.accumulator_rows // 2
+        self.tiles = choose(
+            f"layer {layer.name!r}, forward,",
+            self.config,
+            (layer.blocks, self.places.batch),
+            lambda each: self._chip(each).used,
+            self._cost,
+            self._count,
+            () if layer.dense else heights(layer.height, layer.pool.stride if layer.pool else 1),
+        )
+        self._chip(self.tiles)
+
+    def _chip(self, tiles: TileSizes) -> ChipRoom:
+        layer, x, y, found = self.layer, self.layer.x, self.layer.y, ChipRoom()
+        strips = self._strips(tiles.rows)
+        height = max(strip.high - strip.low for strip in strips)
+        self.bias = found.images(1, 1, layer.blocks, 1)
+        self.weights = [found.images(layer.taps, x.blocks, 16 * tiles.blocks, 1) for _ in range(tiles.outer)]
+        self.ways = []
+        for _ in range(tiles.inner):
+            raster = layer.patch and self.places.raster
+            self.ways.append(
+                {
+                    "raster": found.images(tiles.samples, raster.height, raster.width, 1) if raster else None,
+                    "x": found.images(tiles.samples, height, x.width, x.blocks),
+                }
+            )
+        both = max(tiles.outer, tiles.inner)
+        self.results = [
+            found.images(tiles.samples, tiles.rows or layer.height, layer.width, tiles.blocks, y.planes)
+            for _ in range(both)
+        ]
+        if layer.pool:
+            rows = -(-tiles.rows // layer.pool.stride) or y.height
+            self.pooled = [
+                [found.images(tiles.samples, rows, y.width, tiles.blocks) for _ in range(2)] for _ in range(both)
+            ]
+        return found
+
+    def _cost(self, tiles: TileSizes) -> int:
+        """Words that are loaded, or cycles of products where these are more."""
+        layer, groups, batch = self.layer, -(-self.layer.blocks // tiles.blocks), self.places.batch
+        times = 1 if tiles.samples == batch and not tiles.rows else groups
+        loaded = layer.weight_words + times * layer.x.blocks * layer.x.pixels * batch
+        rows = [
+            piece.samples * piece.rows * layer.width
+            for strip in self._strips(tiles.rows)
+            for piece in self._pieces(tiles.samples, strip.rows)
+        ]
+        cycles = sum(block_cycles(layer.taps * layer.x.blocks * layer.blocks, each, 1) for each in rows)
+        return max(loaded, cycles * -(-batch // tiles.samples))
+
+    def _count(self, tiles: TileSizes) -> int:
+        strips = self._strips(tiles.rows)
+        return sum(len(self._pieces(tiles.samples, strip.rows)) for strip in strips) * tiles.blocks
+
+    def _strips(self, rows: int) -> list[Strip]:
+        layer = self.layer
+        return window_strips(layer.height, rows, layer.x.height, layer.rows, layer.stride, layer.padding)
+
+    def _pieces(self, samples: int, height: int) -> list:
+        layer = self.layer
+        return list(pieces(samples, height, layer.width, self.half, f"layer {layer.name!r}"))
+
+    def emit(self):
+        layer, tiles, places = self.layer, self.tiles, self.places
+        everything = Span(0, places.batch)
+        self.emitter.copy(self.bias.operand(), biases(self.records, OLD).operand())
+        strips = self._strips(tiles.rows)
+        resident = tiles.samples == places.batch and len(strips) == 1
+        if resident:
+            x = self._load(self.ways[0], everything, strips[0])
+        for group, outer in self.emitter.spans(layer.blocks, tiles.blocks, tiles.outer):
+            held = self.weights[outer]
+            self._load_weights(held, group)
+            for samples, inner in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
+                for strip in strips:
+                    if not resident:
+                        x = self._load(self.ways[inner], samples, strip)
+                    self._tile(held, x, max(outer, inner), group, samples, strip)
+
+    def _load_weights(self, held: ImageRegion, group: Span):
+        """Load the rows of some outputs, of all taps and blocks of channels."""
+        source = weights(self.records, self.layer, OLD).moved(0, group, 16)
+        rows = 16 * group.count
+        self.emitter.copy(held.operand(n2=rows), source.operand(n2=rows))
+
+    def _load(self, way: dict, samples: Span, strip: Strip) -> ImageRegion:
+        """Load inputs, or make them of rows of pixels and keep them for the way back."""
+        layer, x = self.layer, cut(way["x"], Span(0, way["x"].blocks), samples)
+        x = replace(x, height=strip.high - strip.low)
+        stored = self.places.values[layer.x].sampled(samples).rowed(strip.low, x.height).operand()
+        if not layer.patch:
+            self.emitter.copy(x.operand(), stored)
+            return x
+        raster, patch = way["raster"], layer.patch
+        lines = cut(raster, Span(0, 1), samples)
+        self.emitter.copy(lines.operand(), self.places.raster.sampled(samples).operand())
+        seen = lines.operand(
+            n1=x.height,
+            step1=patch.stride,
+            origin1=patch.stride * strip.low - patch.padding,
+            limit1=layer.source.height,
+            n2=x.width,
+            step2=patch.stride,
+            origin2=-patch.padding,
+            limit2=layer.source.width,
+        )
+        self.emitter.copy(x.operand(), seen, patches=1, size=patch.size, channels=patch.inputs)
+        self.emitter.copy(stored, x.operand())
+        return x
+
+    def _tile(self, held: ImageRegion, x: ImageRegion, way: int, group: Span, samples: Span, strip: Strip):
+        layer, places, emitter = self.layer, self.places, self.emitter
+        sums = replace(cut(self.results[way], group, samples), height=strip.rows)
+        half = 0
+        for piece in self._pieces(samples.count, strip.rows):
+            for block in range(group.count):
+                self._product(held, x, sums, block, group, piece, half, strip)
+                half ^= self.half
+        rows = layer.pooled(range(strip.row, strip.row + strip.rows))
+        y = places.values[layer.y].blocked(group).sampled(samples).rowed(rows.start, len(rows))
+        if not layer.pool:
+            emitter.copy(y.operand(), sums.operand())
+            return
+        if not rows:  # rows behind the last window
+            return
+        pooled, chosen = (replace(cut(each, group, samples), height=len(rows)) for each in self.pooled[way])
+        pool(emitter, layer.pool, pooled, sums, chosen, ex=self.scales[layer.y], ey=self.scales[layer.y])
+        emitter.copy(y.operand(), pooled.operand())
+        which = places.chosen[layer].blocked(group).sampled(samples).rowed(rows.start, len(rows))
+        emitter.copy(which.operand(), chosen.operand())
+
+    def _product(
+        self,
+        held: ImageRegion,
+        x: ImageRegion,
+        sums: ImageRegion,
+        block: int,
+        group: Span,
+        piece: Piece,
+        acc: int,
+        strip: Strip,
+    ):
+        layer = self.layer
+        if layer.dense:
+            seen = x.operand(n0=piece.samples, n1=1, n2=1, offset=piece.sample * x.pixels, blocks=1)
+        else:
+            origin = layer.stride * strip.row - layer.padding - strip.low
+            rows = Axis(layer.stride, origin, layer.padding and x.height)
+            columns = Axis(layer.stride, -layer.padding, layer.padding and x.width)
+            seen = windows_of(x, piece, layer.width, (rows, columns))
+        row = held.height * held.width
+        blocks = held.operand(
+            offset=16 * block, n0=1, s0=held.width, n1=1, pitch1=layer.columns * row, n2=1, pitch2=row
+        )
+        bias = self.bias.moved(block, group, 1)
+        bias = bias.operand(n2=1)
+        self.emitter.emit(
+            TrainerOp.PRODUCT,
+            {"a": seen, "b": blocks, "y": part_of(sums.column(block), piece), "bias": bias},
+            turned=1,
+            relu=int(layer.relu),
+            acc=acc,
+            ea=self.scales[layer.x],
+            eb=self.records.weights.value,
+            ebias=self.records.biases.value,
+            ey=self.scales[layer.y],
+            n0=layer.x.blocks,
+            n1=layer.rows,
+            n2=layer.columns,
+            a_s0=x.block,
+        )
