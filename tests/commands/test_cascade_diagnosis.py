@@ -94,8 +94,8 @@ def test_commands_name_the_machine(model, tmp_path, monkeypatch):
     session_of = batches.session_of
     monkeypatch.setattr(batches, "calls", inline)
     monkeypatch.setattr(batches, "_sessions", {})
-    monkeypatch.setattr(batches, "session_of", lambda firmware, kind: session_of(
-        firmware if kind == "golden" else wrong(firmware, 1, 0, 1), kind))
+    monkeypatch.setattr(batches, "session_of", lambda firmware, kind, cores: session_of(
+        firmware if kind == "golden" else wrong(firmware, 1, 0, 1), kind, cores))
     monkeypatch.setattr(diagnosis, "first_difference_of", lambda right, _, *where: first_difference_of(
         right, wrong(right, 1, 0, 1), *where))
     result = nnp("verify", "right", "--inputs", "x.npy", "--jobs", 1, "--report", tmp_path / "report")

@@ -157,7 +157,7 @@ def test_verify_keeps_the_state_between_parts_of_a_sequence(tmp_path):
 
 
 def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
-    def run_all(cascade, samples, kinds, *, jobs, progress, keep_state):
+    def run_all(cascade, samples, kinds, *, jobs, progress, keep_state, cores):
         """Run on machines, one of which has a changed weight in its first tile."""
         firmware = cascade.first
         mantissas = firmware.tiles.mantissas.copy()
