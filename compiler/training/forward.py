@@ -1,13 +1,16 @@
 """The forward program: each operation from server memory to server memory, in tiles."""
 
+from dataclasses import replace
+
 from concord.compiler.training.arrivals import pool
 from concord.compiler.training.emitter import Emitter, MovingView
 from concord.compiler.training.graph import BranchSum, Operation, Pool, Product, Split
+from concord.compiler.training.long_products import LongProducts
 from concord.compiler.training.memory_map import MemoryMap
 from concord.compiler.training.products import LayerProducts
 from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, outside
-from concord.compiler.training.tiles import TileSizes, choose
-from concord.spec.trainer.config import TrainerConfig
+from concord.compiler.training.tiles import MOST_TAPS, TileSizes, choose, heights
+from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import Space, TrainerOp
 
 
@@ -28,7 +31,7 @@ class Forward:
             case Product():
                 self.emitter.part(operation.name, "forward")
                 with self.emitter.repeated(e=self.places.scales[operation.y]):
-                    LayerProducts(self.places, self.config, self.emitter, operation).emit()
+                    self._product(operation)
             case Pool():
                 self.emitter.part(f"pool {number}", "forward")
                 self._pool(operation)
@@ -38,6 +41,12 @@ class Forward:
                     self._add(operation)
             case Split():
                 pass
+
+    def _product(self, operation: Product):
+        held = operation.weight_words // operation.blocks + operation.x.blocks * operation.x.pixels
+        long = operation.dense and (held + LANES * operation.blocks > self.config.words or operation.rows > MOST_TAPS)
+        kind = LongProducts if long else LayerProducts
+        kind(self.places, self.config, self.emitter, operation).emit()
 
     def _pool(self, operation: Pool):
         if not operation.windows.mean:
@@ -115,29 +124,38 @@ def add_tiles(
         mask:    Of the sum, in server memory.
         values:  Numbers of the instruction.
     """
-    y = regions[0]
+    y, mask_of = regions[0], [mask] if mask else []
 
     def chip(tiles: TileSizes) -> tuple[int, list]:
         found = ChipRoom()
-        sizes = (tiles.samples, y.height, y.width, tiles.blocks)
+        sizes = (tiles.samples, tiles.rows or y.height, y.width, tiles.blocks)
         ways = [
-            [found.images(*sizes, y.planes) for _ in regions] + [found.images(*sizes)] * bool(mask)
+            [*(found.images(*sizes, y.planes) for _ in regions), *(found.images(*sizes) for _ in mask_of)]
             for _ in range(tiles.inner)
         ]
         return found.used, ways
 
     tiles = choose(
-        "a sum", config, (y.blocks, places.batch), lambda each: chip(each)[0], lambda each: 0, lambda each: 1
+        "a sum",
+        config,
+        (y.blocks, places.batch),
+        lambda each: chip(each)[0],
+        lambda each: 0,
+        lambda each: 1,
+        heights(y.height, 1),
     )
-    ways = chip(tiles)[1]
+    ways, size = chip(tiles)[1], tiles.rows or y.height
     for blocks, _ in emitter.spans(y.blocks, tiles.blocks):
         for samples, way in emitter.spans(places.batch, tiles.samples, tiles.inner):
-            made, *seen = (cut(each, blocks, samples) for each in ways[way])
-            for to, source in zip(seen, [*regions[1:], *([mask] if mask else [])], strict=True):
-                emitter.copy(to.operand(), outside(source, blocks, samples).operand())
-            operands = dict(zip(("y", "a", "b", "mask"), (made, *seen), strict=False))
-            emitter.emit(TrainerOp.ADD, {name: each.operand() for name, each in operands.items()}, **values)
-            emitter.copy(outside(y, blocks, samples).operand(), made.operand())
+            for row in range(0, y.height, size):
+                rows = min(size, y.height - row)
+                made, *seen = (replace(cut(each, blocks, samples), height=rows) for each in ways[way])
+                to, *sources = (outside(each, blocks, samples).rowed(row, rows) for each in (*regions, *mask_of))
+                for term, source in zip(seen, sources, strict=True):
+                    emitter.copy(term.operand(), source.operand())
+                operands = dict(zip(("y", "a", "b", "mask"), (made, *seen), strict=False))
+                emitter.emit(TrainerOp.ADD, {name: each.operand() for name, each in operands.items()}, **values)
+                emitter.copy(to.operand(), made.operand())
 
 
 def exponent_words(places: MemoryMap, space: Space) -> MovingView:

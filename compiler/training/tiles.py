@@ -8,6 +8,7 @@ from concord.compiler.training.emitter import MovingView
 from concord.compiler.training.regions import ImageRegion
 from concord.spec.trainer.config import LANES, TrainerConfig
 
+MOST_TAPS = 63  #: Most taps of an axis of one product.
 MOST_PRODUCTS = 16  #: Most products in the body of a loop, so that programs stay short.
 ENOUGH = 4  #: Tiles from which on loads are hidden behind products well enough.
 

@@ -16,6 +16,7 @@ from concord.compiler.training.memory_map import PARAMETER_PLANES, MemoryMap, bi
 from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, rounded
 from concord.compiler.training.tiles import (
     MOST_PRODUCTS,
+    MOST_TAPS,
     Strip,
     TileSizes,
     block_cycles,
@@ -27,8 +28,6 @@ from concord.golden.lazy.tensor_layers import check_terms
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import MeasureKind, Space, TrainerOp
 from concord.spec.trainer.views import TrainerView
-
-MOST_TAPS = 63  #: Most taps of an axis of one product.
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Updates:
             groups, resident, ways = self._groups()
             self._plan(groups, resident, ways)
             if resident:
-                self._load(0, Span(0, self.places.batch), self._strips(0)[0])
+                self._load(0, Span(0, self.places.batch), self._strips(0)[0], Span(0, layer.x.blocks))
             with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
                 self._grouped(groups, ways)
         self._bias()
@@ -158,7 +157,7 @@ class Updates:
         height = max(strip.high - strip.low for strip in self._strips(tiles.rows))
         for _ in range(tiles.inner):
             self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples, tiles.rows))
-            self.inputs.append(chip.images(tiles.samples, height, x.width, x.blocks))
+            self.inputs.append(chip.images(tiles.samples, height, x.width, x.blocks if resident else groups.blocks))
         # Updates begin when products are done, so that both may lie at the same place; but not with what stays.
         first = 0 if self.held else chip.used
         whole = groups.blocks * groups.taps * self.least
@@ -176,10 +175,10 @@ class Updates:
             return [Strip(0, 1, 0, layer.x.height)]
         return window_strips(layer.height, rows, layer.x.height, layer.rows, layer.stride, layer.padding)
 
-    def _load(self, way: int, samples: Span, strip: Strip) -> tuple[ImageRegion, ImageRegion]:
-        """Emit loads: gradient and inputs on the chip."""
-        x = replace(cut(self.inputs[way], Span(0, self.layer.x.blocks), samples), height=strip.high - strip.low)
-        source = self.places.values[self.layer.x].sampled(samples).rowed(strip.low, x.height)
+    def _load(self, way: int, samples: Span, strip: Strip, blocks: Span) -> tuple[ImageRegion, ImageRegion]:
+        """Emit loads: the gradient, and some blocks of inputs, on the chip."""
+        x = replace(cut(self.inputs[way], blocks, samples), height=strip.high - strip.low)
+        source = self.places.values[self.layer.x].sampled(samples).rowed(strip.low, x.height).blocked(blocks)
         self.emitter.copy(x.operand(), source.operand())
         rows = range(strip.row, strip.row + strip.rows) if self.tiles.rows else None
         return self.arrivals[way].load(self.emitter, samples, rows), x
@@ -189,21 +188,21 @@ class Updates:
         batch, size = self.places.batch, self.tiles.samples
         if self.resident:
             everything = Span(0, batch)
-            x = cut(self.inputs[0], Span(0, self.layer.x.blocks), everything)
+            x = cut(self.inputs[0], Span(0, self.layer.x.blocks), everything).blocked(blocks)
             sums = cut(self.arrivals[0].sums, Span(0, self.layer.blocks), everything)
-            self._product(sums, x, blocks, taps, acc, 0, self._strips(0)[0])
+            self._product(sums, x, taps, acc, 0, self._strips(0)[0])
             return
         strips = self._strips(self.tiles.rows)
         for strip in strips:
-            self._product(*self._load(0, Span(0, size), strip), blocks, taps, acc, int(strip.row > 0), strip)
+            loaded = self._load(0, Span(0, size), strip, blocks)
+            self._product(*loaded, taps, acc, int(strip.row > 0), strip)
         for samples, way in self.emitter.spans(batch, size, self.tiles.inner, begin=size):
             for strip in strips:
-                loaded = self._load(self.tiles.inner - 1 - way, samples, strip)
-                self._product(*loaded, blocks, taps, acc, 1, strip)
+                loaded = self._load(self.tiles.inner - 1 - way, samples, strip, blocks)
+                self._product(*loaded, taps, acc, 1, strip)
 
-    def _product(self, sums: ImageRegion, x: ImageRegion, blocks: Span, taps: Span, acc: int, keep: int, strip: Strip):
+    def _product(self, sums: ImageRegion, x: ImageRegion, taps: Span, acc: int, keep: int, strip: Strip):
         layer, records, places = self.layer, self.records, self.places
-        x = x.blocked(blocks)
         if layer.dense:
             seen = x.moved(0, taps, 1).operand(n1=1, n2=1, blocks=1)
             n1, n2 = 1, taps.count
@@ -233,7 +232,7 @@ class Updates:
             ey=records.weights.gradient,
             ebias=records.biases.gradient,
             outputs=layer.outputs,
-            n0=blocks.count,
+            n0=x.blocks,
             n1=n1,
             n2=n2,
             a_s0=x.block,

@@ -40,6 +40,18 @@ CASES = {
         TrainerConfig(words=512),
         [2],
     ),
+    "weights of 16 outputs in parts, by blocks of channels": (
+        (700,),
+        (Dense(700, 20), Relu(), Dense(20, 3)),
+        TrainerConfig(words=512, accumulator_rows=64),
+        [3],
+    ),
+    "weights of 16 outputs in parts, by pixels; sums in strips": (
+        (17, 9, 11),
+        (Residual((Conv(17, 17, 1),)), Relu(), Dense(17 * 99, 20)),
+        TrainerConfig(words=768, accumulator_rows=64),
+        [3],
+    ),
     "stride beyond the kernel": ((3, 8, 8), (Conv(3, 5, 1, 1), Conv(5, 6, 2, 3, 1), Dense(54, 4)), SMALL, [4]),
     "overlapping windows, means": (
         (4, 9, 9),
@@ -147,7 +159,7 @@ def test_programs_are_the_same_each_time():
 
 
 @pytest.mark.parametrize(("shape", "layers", "config", "batch", "sentence"), [
-    ((300,), (Dense(300, 20),), {"words": 256}, 2, "layer '0', forward, needs .* words of 16 bytes"),
+    ((300,), (Dense(300, 60),), {"words": 256}, 2, "layer '0', update, needs .* words of 16 bytes"),
     ((20,), (Dense(20, 70),), {"accumulator_rows": 64}, 2, "layer '0', update, needs 70 rows of the accumulators"),
     ((3, 4, 300), (Conv(3, 4, 1), Dense(4800, 2)), {}, 1, "layer '0' has images 300 pixels wide"),
     ((20,), (Dense(20, 20), Dense(20, 20), Dense(20, 20)), {"exponents": 16}, 2, "21 exponents"),
