@@ -330,7 +330,7 @@ PRESETS = {
     "vision_large": _VISION_LARGE,
     # For perceptrons of any size on a Lattice ECP5-85F: `ulx3s` with a port to 32 MB of memory outside the chip.
     "ulx3s_dram": replace(_ULX3S, dram_words=1 << 22, dram_bus=16),
-    # For image networks with any number of weights on a Lattice ECP5-85F: `vision` with 32 MB outside, and fewer words.
+    # For image networks with any number of weights, in simulation and on larger devices: `vision` with 32 MB outside.
     "vision_dram": replace(
         _VISION, dram_words=1 << 21, dram_bus=16, addsub_vrf=1024, multiply_vrf=512, bias_words=512,
         instructions=2048),
