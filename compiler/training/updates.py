@@ -35,12 +35,18 @@ class Groups:
     """How the gradients of weights are cut: all those of some blocks of channels and some taps at a time.
 
     Attributes:
-        blocks: Blocks of channels.
-        taps:   Taps: rows of a kernel, or pixels of a dense layer.
+        blocks:   Blocks of channels.
+        taps:     Rows of a kernel, or pixels of a dense layer.
+        ways:     Number of places that groups take in turn.
+        resident: Whether all inputs and gradients stay on the chip.
+        parted:   Whether an update takes some outputs of one tap at a time.
     """
 
     blocks: int
     taps: int
+    ways: int = 1
+    resident: bool = False
+    parted: bool = False
 
 
 class Updates:
@@ -78,26 +84,25 @@ class Updates:
         if rest := -layer.outputs % LANES:  # lanes of the bias behind the last output take zeros
             emitter.copy(_rows(layer.outputs, rest))
         numbers = self.records.weights
+        every = Span(0, layer.x.blocks)
+        groups = self._groups()
+        self._plan(groups)
         if self.held:
-            groups = Groups(layer.x.blocks, self.units)
-            self._plan(groups, False)
-            self._products(Span(0, layer.x.blocks), Span(0, self.units), 0)
-            with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
-                self._update(Span(0, layer.x.blocks), Span(0, self.units), 0, 0)
-        else:
-            groups, resident, ways = self._groups()
-            self._plan(groups, resident, ways)
-            if resident:
-                self._load(0, Span(0, self.places.batch), self._strips(0)[0], Span(0, layer.x.blocks))
-            with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
-                self._grouped(groups, ways)
+            self._products(groups, every, Span(0, self.units), 0)
+        elif groups.resident:
+            self._load(0, Span(0, self.places.batch), self._strips(0)[0], every)
+        with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
+            if self.held:
+                self._update(every, Span(0, self.units), 0, 0)
+            else:
+                self._grouped(groups)
         self._bias()
 
-    def _grouped(self, groups: Groups, ways: int):
+    def _grouped(self, groups: Groups):
         for taps in self._tap_spans(groups):
-            for blocks, way in self.emitter.spans(self.layer.x.blocks, groups.blocks, ways):
+            for blocks, way in self.emitter.spans(self.layer.x.blocks, groups.blocks, groups.ways):
                 acc = way * (self.config.accumulator_rows // 2)
-                self._products(blocks, taps, acc)
+                self._products(groups, blocks, taps, acc)
                 self._update(blocks, taps, acc, way)
 
     def _tap_spans(self, groups: Groups):
@@ -106,41 +111,39 @@ class Updates:
             return (span for span, _ in self.emitter.spans(self.units, groups.taps))
         return (Span(start, min(groups.taps, self.units - start)) for start in range(0, self.units, groups.taps))
 
-    def _groups(self) -> tuple[Groups, bool, int]:
-        """Groups, whether all inputs and gradients stay on the chip, and the number of places that groups take."""
-        found, channels = [], self.layer.x.blocks
-        for ways in (2, 1):
+    def _groups(self) -> Groups:
+        """Groups that fit with the least traffic: with all tensors on the chip, or else as few as possible."""
+        channels, found = self.layer.x.blocks, {}
+        if self.held:
+            whole = Groups(channels, self.units)
+            return whole if self._room(whole) <= self.config.words else replace(whole, parted=True)
+        for ways, resident, parted in product((2, 1), (True, False), (False, True)):
             most = self.config.accumulator_rows // ways // self.least
             for taps in range(min(most, self.units, MOST_TAPS), 0, -1):
                 for blocks in range(min(most // taps, channels), 0, -1):
-                    groups = Groups(blocks, taps)
-                    count = -(-self.units // taps) * -(-channels // blocks)
-                    for resident in (True, False):
-                        if self._room(groups, resident, ways) <= self.config.words:
-                            key = (not resident, 0 if resident else count, self.rows < self.least, -ways, count)
-                            found.append((key, groups, resident, ways))
-        if not found:
-            return Groups(1, 1), False, 1
-        return min(found, key=lambda each: each[0])[1:]
+                    groups = Groups(blocks, taps, ways, resident, parted)
+                    if self._room(groups) <= self.config.words:
+                        count = -(-self.units // taps) * -(-channels // blocks)
+                        found[groups] = (not resident, 0 if resident else count, parted, -ways, count)
+        return min(found, key=lambda groups: found[groups]) if found else Groups(1, 1, parted=True)
 
-    def _room(self, groups: Groups, resident: bool, ways: int) -> int:
+    def _room(self, groups: Groups) -> int:
         """Words on the chip that groups need at least."""
-        if resident:
-            return self._chip(TileSizes(1, self.places.batch, 1, 1), groups, True, ways)
-        return min(self._chip(TileSizes(1, 1, 1, 1, rows), groups, False, ways) for rows in (0, *self.heights[-1:]))
+        if groups.resident:
+            return self._chip(TileSizes(1, self.places.batch, 1, 1), groups)
+        return min(self._chip(TileSizes(1, 1, 1, 1, rows), groups) for rows in (0, *self.heights[-1:]))
 
-    def _plan(self, groups: Groups, resident: bool, ways: int = 1):
+    def _plan(self, groups: Groups):
         """Find the tiles of samples that fit beside what a group needs."""
         batch, layer = self.places.batch, self.layer
-        if resident:
-            self.tiles = TileSizes(1, batch, 1, 1)
-        else:
+        self.tiles = TileSizes(1, batch, 1, 1)
+        if not groups.resident:
             blocks = layer.x.blocks * layer.taps
             self.tiles = choose(
                 self.what,
                 self.config,
                 (1, batch),
-                lambda each: self._chip(each, groups, False, ways),
+                lambda each: self._chip(each, groups),
                 lambda each: (
                     -(-batch // each.samples)
                     * block_cycles(blocks * -(-each.samples * layer.pixels // LANES), layer.outputs, 2)
@@ -148,23 +151,25 @@ class Updates:
                 lambda each: MOST_PRODUCTS,
                 self.heights,
             )
-        self.resident = resident
-        self._chip(self.tiles, groups, resident, ways)
+        self._chip(self.tiles, groups)
 
-    def _chip(self, tiles: TileSizes, groups: Groups, resident: bool, ways: int) -> int:
+    def _chip(self, tiles: TileSizes, groups: Groups) -> int:
         layer, x, chip = self.layer, self.layer.x, ChipRoom()
         self.arrivals, self.inputs = [], []
         height = max(strip.high - strip.low for strip in self._strips(tiles.rows))
         for _ in range(tiles.inner):
             self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples, tiles.rows))
-            self.inputs.append(chip.images(tiles.samples, height, x.width, x.blocks if resident else groups.blocks))
+            blocks = x.blocks if groups.resident else groups.blocks
+            self.inputs.append(chip.images(tiles.samples, height, x.width, blocks))
         # Updates begin when products are done, so that both may lie at the same place; but not with what stays.
-        first = 0 if self.held else chip.used
-        whole = groups.blocks * groups.taps * self.least
-        most = (self.config.words - first) // (2 * PARAMETER_PLANES * ways) - 2 * LANES
-        self.rows = whole if whole <= most else max(min(most, layer.outputs), LANES)
-        room = ChipRoom(first)
-        self.records_on_chip = [[room.words(PARAMETER_PLANES * self.rows) for _ in range(2)] for _ in range(ways)]
+        room = ChipRoom(0 if self.held else chip.used)
+        self.rows = groups.blocks * groups.taps * self.least
+        if groups.parted:
+            most = (self.config.words - room.used) // (2 * PARAMETER_PLANES * groups.ways) - 2 * LANES
+            self.rows = max(min(most, layer.outputs), LANES)
+        self.records_on_chip = [
+            [room.words(PARAMETER_PLANES * self.rows) for _ in range(2)] for _ in range(groups.ways)
+        ]
         self.bias_on_chip = [0, rounded(PARAMETER_PLANES * layer.blocks)]
         return max(chip.used, room.used, 2 * self.bias_on_chip[1])
 
@@ -183,10 +188,10 @@ class Updates:
         rows = range(strip.row, strip.row + strip.rows) if self.tiles.rows else None
         return self.arrivals[way].load(self.emitter, samples, rows), x
 
-    def _products(self, blocks: Span, taps: Span, acc: int):
+    def _products(self, groups: Groups, blocks: Span, taps: Span, acc: int):
         """Multiply gradients by inputs, sample after sample."""
         batch, size = self.places.batch, self.tiles.samples
-        if self.resident:
+        if groups.resident:
             everything = Span(0, batch)
             x = cut(self.inputs[0], Span(0, self.layer.x.blocks), everything).blocked(blocks)
             sums = cut(self.arrivals[0].sums, Span(0, self.layer.blocks), everything)

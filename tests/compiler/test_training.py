@@ -21,7 +21,7 @@ SMALL = TrainerConfig(words=1024, accumulator_rows=64)
 #: Shape, layers, core and batches; 18 and 20 channels fill a block and begin another one.
 CASES = {
     "dense, weights held": ((20,), (Dense(20, 18), Relu(), Dense(18, 5)), TrainerConfig(), [9, 4]),
-    "dense, weights in groups": ((100,), (Dense(100, 34), Relu(), Dense(34, 20)), SMALL, [20]),
+    "dense, weights in groups": ((100,), (Dense(100, 34), Relu(), Dense(34, 30)), SMALL, [20]),
     "patches, pooling in the product, pixels of a dense layer": (
         (1, 9, 7),
         (Conv(1, 18, 3, 1, 1), Relu(), MaxPool(2, 2), Dense(18 * 12, 5)),
@@ -35,9 +35,12 @@ CASES = {
         [3],
     ),
     "strips of images, windows between and beyond": (
-        (17, 14, 9),
-        (Conv(17, 18, 3, 1, 1), Relu(), MaxPool(2, 3), Conv(18, 5, 2, 2, 1), Dense(30, 3)),
-        TrainerConfig(words=512),
+        (17, 16, 9),
+        (
+            *(Conv(17, 17, 1), Relu(), Conv(17, 18, 3, 1, 1), Relu(), MaxPool(2, 3)),
+            *(Conv(18, 5, 2, 2, 1), Dense(30, 3)),
+        ),
+        TrainerConfig(words=768),
         [2],
     ),
     "weights of 16 outputs in parts, by blocks of channels": (
@@ -62,12 +65,12 @@ CASES = {
     "sums of branches": (
         (3, 6, 6),
         (
-            Conv(3, 8, 3, 1, 1),
+            Conv(3, 8, 2, 1, 1),
             Relu(),
             Residual((Relu(), Conv(8, 8, 3, 1, 1), Relu()), (Conv(8, 8, 1),)),
             Residual((Residual((Conv(8, 8, 3, 1, 1),)), Relu()), ()),
             Relu(),
-            Dense(288, 4),
+            Dense(392, 4),
         ),
         TrainerConfig(words=2048),
         [3, 2],
