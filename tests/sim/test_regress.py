@@ -39,7 +39,7 @@ def test_one_unit(tmp_path):
     (("--config", "tinyy"),
      ("no unit has a configuration 'tinyy': choose one of tiny, serial, wide, tiny_softmax, tiny_float, "
       "tiny_vector, vision_dram, trainer, ulx3s, speech, vision, or a TOML file\n")),
-    (("--unit", "paper"), "there is no testbench of a unit 'paper': choose one of accumulator, activation"),
+    (("--unit", "paper"), "there is no testbench of a unit 'paper': choose one of accelerator, accumulator"),
     (("--unit", "core"), "there is no testbench of a unit 'core': choose one of"),
     (("--unit", "adder", "--unit", "mvm", "--config", "wide"), "adder has no configuration wide: choose one of tiny\n"),
     (("--seeds", "0"), "--seeds takes a positive number, not 0\n"),
