@@ -34,12 +34,9 @@ CASES = {
         SMALL,
         [3],
     ),
-    "strips of images, windows between and beyond": (
-        (17, 16, 9),
-        (
-            *(Conv(17, 17, 1), Relu(), Conv(17, 18, 3, 1, 1), Relu(), MaxPool(2, 3)),
-            *(Conv(18, 5, 2, 2, 1), Dense(30, 3)),
-        ),
+    "strips of images, rows behind the last window": (
+        (17, 9, 23),
+        (Conv(17, 17, 1), Relu(), Conv(17, 16, 3, 1, 1), Relu(), MaxPool(2, 4), Dense(192, 3)),
         TrainerConfig(words=768),
         [2],
     ),
@@ -51,7 +48,7 @@ CASES = {
     ),
     "weights of 16 outputs in parts, by pixels; sums in strips": (
         (17, 9, 11),
-        (Residual((Conv(17, 17, 1),)), Relu(), Dense(17 * 99, 20)),
+        (Conv(17, 17, 1), Relu(), Residual((Conv(17, 17, 1),)), Relu(), Dense(17 * 99, 20)),
         TrainerConfig(words=768, accumulator_rows=64),
         [3],
     ),
