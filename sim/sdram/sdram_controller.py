@@ -4,9 +4,9 @@
 import os
 
 import cocotb
+from concord.sim.drivers.axi_manager import AxiManager
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import clock, start
-from concord.sim.drivers.axi_manager import AxiManager
 
 MHZ = float(os.environ["MHZ"])
 BUS = CONFIG.dram_bus
