@@ -24,6 +24,7 @@ from concord.sim.stimulus.programs import random_program
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import PRESETS
 from concord.spec.numbers.formats import Format
+from concord.tests.compiler import test_attention
 from concord.tests.twin.one_device import OneDevice
 from concord.tests.twin.recovered import golden
 from concord.tests.twin.scripts import SCRIPTS
@@ -70,6 +71,10 @@ def classes():
     return replace(model, layers=(*model.layers, Softmax(name="softmax", inputs=7)))
 
 
+def transformer():
+    return test_attention.model_of(test_attention.attention(2, 8, masks=2), test_attention.VISION)
+
+
 def firmware(model, config=ROOMY):
     return compile_network(model, config).firmware
 
@@ -99,6 +104,7 @@ NETWORKS = {
     "softmax": lambda: firmware(classes(), PRESETS["tiny_softmax"]),
     "softmax inside": lambda: firmware(model("softmax"), VECTOR),
     "normalisation": lambda: firmware(model("layer norm"), VECTOR),
+    "attention": lambda: firmware(transformer(), test_attention.VISION),
 }
 TWINS = {
     **{f"script {name}": lambda script=script: script for name, script in SCRIPTS.items()},
