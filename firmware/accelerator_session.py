@@ -1,6 +1,6 @@
 """Run a network on several cores of an accelerator: each has all of the firmware, and takes samples of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -8,7 +8,7 @@ import numpy as np
 from concord.firmware.firmware import Firmware
 from concord.firmware.session import first_messages, stopped, used_memories
 from concord.golden.host.messages import contents_of, read_message
-from concord.sim.machines.accelerators import AcceleratorMachine, accelerator_machine
+from concord.sim.machines.accelerators import AcceleratorMachine, accelerator_machine, check_kind
 from concord.sim.machines.host import MachineTimeout
 from concord.spec.accelerator.accelerator import ALIGNED, LARGEST, MOST_CORES, PAGE, Accelerator, dram_bytes
 from concord.spec.accelerator.commands import BYTES, Command, CommandError, CommandKind
@@ -42,6 +42,31 @@ def accelerator_of(config: Config, cores: int) -> Accelerator:
                        bus=config.dram_bus or BUS)
 
 
+def check_cores(place: object, configs: Sequence[Config], kind: str, cores: int, given: Mapping[str, object]):
+    """Refuse what several cores do not take.
+
+    Args:
+        place:   File of the network or the firmware, for the sentence.
+        configs: Its machines.
+        kind:    Kind of machine.
+        cores:   Number of cores; 1 takes everything.
+        given:   Values of options that are for one machine, by their names.
+
+    Raises:
+        ValueError: a sentence that names the option, the machine or the file.
+    """
+    if cores == 1:
+        return
+    if len(configs) > 1:
+        raise ValueError(f"{place}: this is firmware of {len(configs)} machines, and each core runs a whole network: "
+                         "leave out --cores")
+    for option, value in given.items():
+        if value:
+            raise ValueError(f"{option} is for one machine: leave it out, or --cores {cores}")
+    check_kind(kind)
+    accelerator_of(configs[0], cores)
+
+
 class AcceleratorSession:
     """Firmware in the memories of all cores of an accelerator, ready for input.
 
@@ -66,6 +91,9 @@ class AcceleratorSession:
         commands = [Command(kind=CommandKind.SET, core=core, first=Register.DRAM_BASE, value=core * self._dram)
                     for core in self.cores if self._dram]
         data = b"".join(first_messages(firmware))
+        if self._free + len(data) > machine.accelerator.memory_bytes:
+            raise ValueError(f"{firmware.name}: beside Dram of {len(self.cores)} cores, the memory has no room for the "
+                             f"{len(data):,} bytes of the firmware: choose another number of --cores")
         machine.write_memory(self._free, data)
         self._execute([*commands, *(Command(kind=CommandKind.LOAD, core=core, first=self._free, count=len(data))
                                     for core in self.cores if data)])

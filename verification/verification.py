@@ -8,14 +8,13 @@ import numpy as np
 from concord.compiler.cascade import CompiledCascade
 from concord.compiler.network import without_loads
 from concord.datasets.samples import Samples
-from concord.firmware.accelerator_session import accelerator_of
+from concord.firmware.accelerator_session import check_cores
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import Streamed, session_of
 from concord.firmware.firmware_file import load_cascade
 from concord.lib.progress import Steps, shown
 from concord.net import network
 from concord.net.model import Model
-from concord.sim.machines.accelerators import check_kind
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.machine.config import Config, preset_name
 from concord.verification import batches, sample_results
@@ -64,7 +63,7 @@ def prepare(request: Request, console: Console, steps: Steps | None = None) -> P
     with steps.step("compile") as note:
         preset, compiled = compile_cascade(model, request.preset, request.wish, request.place)
         config, several = compiled.cascade.first.config, len(compiled.parts) > 1
-        _check_cores(request, config)
+        _check_cores(request, [config])
         single = whole(model, config) if several else None
         large = (single or fitted(model, config)) if several else None
         images = _images(model, compiled) if request.split else {}
@@ -93,30 +92,17 @@ def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
         cascade = load_cascade(request.path)
         inputs = read(cascade, request.source)
         count = len(cascade.parts)
-        _check_cores(request, *(part.config for part in cascade.parts))
+        _check_cores(request, [part.config for part in cascade.parts])
         note.text = f"{count} machine{'s' * (count > 1)}, {len(inputs.samples)} samples of {inputs.name}"
     names = dict.fromkeys(preset_name(part.config) or f"{part.config.digest:08x}" for part in cascade.parts)
     return Prepared(request=request, model=None, inputs=inputs, preset=", ".join(names),
                     compiled=CompiledCascade(cascade=cascade), steps=steps)
 
 
-def _check_cores(request: Request, *configs: Config) -> None:
-    """Refuse cores that share a memory, and whatever they do not take.
-
-    Raises:
-        ValueError: a sentence that names the option.
-    """
-    if request.wish.cores == 1:
-        return
-    cores, kind = f"--cores {request.wish.cores}", request.kind
-    if len(configs) > 1:
-        raise ValueError(f"{request.place}: this is firmware of {len(configs)} machines, and each core runs a whole "
-                         "network: leave out --cores")
-    for option, given in (("--keep-state", request.keep_state), ("--errors", request.split)):
-        if given:
-            raise ValueError(f"{option} is for one machine: leave it out, or {cores}")
-    check_kind(kind)
-    accelerator_of(configs[0], request.wish.cores)
+def _check_cores(request: Request, configs: list[Config]):
+    """Refuse what cores that share a memory do not take, with the errors of `check_cores`."""
+    check_cores(request.place, configs, request.kind, request.wish.cores, {
+        "--keep-state": request.keep_state, "--errors": request.split})
 
 
 def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verified:

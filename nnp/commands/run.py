@@ -59,6 +59,7 @@ def run(
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
+    from concord.firmware.accelerator_session import check_cores
     from concord.firmware.cascade_session import session_of
     from concord.firmware.firmware_file import load_cascade
     from concord.firmware.unquantized import UnquantizedMachine
@@ -77,7 +78,7 @@ def run(
             check_writable(path)
     loaded = load_cascade(firmware, find_config(preset) if preset else None)
     _check(loaded, firmware, machine, keep_state=keep_state, waves=waves, twin=twin, unquantized=unquantized)
-    _check_cores(loaded, firmware, machine, cores, {
+    check_cores(firmware, [part.config for part in loaded.parts], machine, cores, {
         "--keep-state": keep_state, "--waves": waves, "--twin": twin, "--unquantised": unquantized})
     check = TwinCheck(loaded, load_cascade(twin)) if twin else None
     real = UnquantizedMachine(loaded.first) if unquantized else None
@@ -117,26 +118,6 @@ def run(
     if check and check.differing:
         typer.echo(f"nnp: {fault or KEPT}", err=True)
         raise typer.Exit(1)
-
-
-def _check_cores(loaded: "Cascade", place: Path, machine: MachineKind, cores: int, given: dict[str, object]):
-    """Refuse what cores that share a memory do not take.
-
-    Raises:
-        ValueError: a sentence that names the option, the machine or the file.
-    """
-    from concord.sim.machines.accelerators import check_kind
-    from concord.workflows.cascades import Wish
-
-    if Wish(cores=cores).cores == 1:
-        return
-    if len(loaded.parts) > 1:
-        raise ValueError(f"{place} is firmware of several machines, and each core runs a whole network: leave out "
-                         "--cores")
-    for option in given:
-        if given[option]:
-            raise ValueError(f"{option} is for one machine: leave it out, or --cores")
-    check_kind(machine)
 
 
 def _check(

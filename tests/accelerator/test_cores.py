@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
-from concord.firmware.accelerator_session import accelerator_of, accelerator_session
+from concord.firmware.accelerator_session import RING_SIZE, AcceleratorSession, accelerator_of, accelerator_session
 from concord.firmware.session import Session, Stopped
+from concord.sim.machines.accelerators import accelerator_machine
 from concord.sim.machines.host import machine
+from concord.spec.accelerator.accelerator import Accelerator, dram_bytes
+from concord.spec.accelerator.commands import BYTES
 from concord.spec.host.registers import EVENTS, Counter
 from concord.spec.isa.instructions import Instruction, Op, encode
 from concord.spec.machine.config import preset
@@ -84,6 +87,12 @@ def test_memory_of_cores():
     large = replace(preset("vision_dram"), dram_words=1 << 27)
     with pytest.raises(ValueError, match="take fewer cores"):
         accelerator_of(large, 3)
+
+
+def test_firmware_that_the_memory_has_no_room_for(mlp):
+    small = Accelerator(cores=(DRAM,) * 2, memory_bytes=2 * dram_bytes(DRAM) + (BYTES << RING_SIZE))
+    with pytest.raises(ValueError, match="no room for the [0-9,]+ bytes of the firmware"):
+        AcceleratorSession(accelerator_machine("golden", small), mlp[0])
 
 
 def test_verify_prints_cores(tmp_path):
