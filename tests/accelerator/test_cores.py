@@ -90,7 +90,8 @@ def test_memory_of_cores():
 
 
 def test_firmware_that_the_memory_has_no_room_for(mlp):
-    small = Accelerator(cores=(DRAM,) * 2, memory_bytes=2 * dram_bytes(DRAM) + (BYTES << RING_SIZE))
+    ends = 2 * dram_bytes(DRAM) + (BYTES << RING_SIZE)  # Dram of both cores and the ring take all of it
+    small = Accelerator(cores=(DRAM,) * 2, memory_bytes=ends, bus=DRAM.dram_bus)
     with pytest.raises(ValueError, match="no room for the [0-9,]+ bytes of the firmware"):
         AcceleratorSession(accelerator_machine("golden", small), mlp[0])
 
