@@ -96,8 +96,6 @@ class Backward:
             self.config,
             (x.blocks, places.batch),
             lambda each: chip(each)[0],
-            lambda each: 0,
-            lambda each: 1,
         )
         ways = chip(tiles)[1]
         for blocks, _ in self.emitter.spans(x.blocks, tiles.blocks):

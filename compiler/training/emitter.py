@@ -75,7 +75,7 @@ class Label:
     """A place that a `repeat` goes back to.
 
     Attributes:
-        address: Of the instruction behind it, once that is known.
+        address: Address of the instruction behind it, once that is known.
     """
 
     address: int = 0

@@ -71,9 +71,7 @@ class Forward:
             ]
             return found.used, ways
 
-        tiles = choose(
-            "pooling", self.config, (x.blocks, places.batch), lambda each: chip(each)[0], lambda each: 0, lambda each: 1
-        )
+        tiles = choose("pooling", self.config, (x.blocks, places.batch), lambda each: chip(each)[0])
         ways = chip(tiles)[1]
         for blocks, _ in self.emitter.spans(x.blocks, tiles.blocks):
             for samples, way in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
@@ -121,7 +119,7 @@ def add_tiles(
         places:  Where everything lies.
         config:  The core.
         regions: Sum and terms in server memory.
-        mask:    Of the sum, in server memory.
+        mask:    Mask of the sum, in server memory.
         values:  Numbers of the instruction.
     """
     y, mask_of = regions[0], [mask] if mask else []
@@ -140,9 +138,7 @@ def add_tiles(
         config,
         (y.blocks, places.batch),
         lambda each: chip(each)[0],
-        lambda each: 0,
-        lambda each: 1,
-        heights(y.height, 1),
+        heights=heights(y.height, 1),
     )
     ways, size = chip(tiles)[1], tiles.rows or y.height
     for blocks, _ in emitter.spans(y.blocks, tiles.blocks):

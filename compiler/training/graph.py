@@ -7,7 +7,6 @@ product before it. A first convolution over few channels works on patches, which
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from concord.golden.lazy import tensor_network
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, Layer, MaxPool, Relu, Residual
@@ -72,7 +71,7 @@ class Product:
     """A convolution or dense layer.
 
     Attributes:
-        name:   Of the layer.
+        name:   Name of the layer.
         x, y:   Input and output, which `pool` made of the sums if there is one.
         rows, columns: Size of the kernel.
         height, width: Size of the image of sums.
@@ -177,13 +176,17 @@ def graph(layers: Sequence[Layer], shape: Sequence[int]) -> StepGraph:
     """The step of a network.
 
     Args:
-        layers: Of `golden.lazy.tensor_network`.
-        shape:  Of one sample: [inputs] or [channels, rows, columns].
+        layers: Layers of `golden.lazy.tensor_network`.
+        shape:  Shape of one sample: [inputs] or [channels, rows, columns].
 
     Raises:
         ValueError: a network that cannot be trained, or not on a trainer.
     """
     tensor_network.check(tuple(layers))
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise ValueError(
+            f"a sample of the shape {list(shape)}: give it as [inputs] or as [channels, rows, columns], each 1 or more"
+        )
     x = StepValue(*shape, *(1,) * (3 - len(shape)))
     made = StepGraph(x, x)
     made.y = _branch(made, layers, x, "")
@@ -283,8 +286,3 @@ def _sum(made: StepGraph, layer: Residual, name: str, x: StepValue) -> BranchSum
     if sizes[0] != sizes[1]:
         raise ValueError(f"layer {name!r} adds {sizes[0]} and {sizes[1]} channels, rows and columns")
     return BranchSum(a, b, StepValue(*sizes[0], wanted=a.wanted or b.wanted))
-
-
-def parameter_count(made: StepGraph) -> int:
-    """Number of parameters, biases among them."""
-    return sum(prod((each.taps, each.x.channels, each.outputs)) + each.outputs for each in made.products)

@@ -186,8 +186,7 @@ class LayerProducts:
         blocks = held.operand(
             offset=16 * block, n0=1, s0=held.width, n1=1, pitch1=layer.columns * row, n2=1, pitch2=row
         )
-        bias = self.bias.moved(block, group, 1)
-        bias = bias.operand(n2=1)
+        bias = self.bias.moved(block, group, 1).operand(n2=1)
         self.emitter.emit(
             TrainerOp.PRODUCT,
             {"a": seen, "b": blocks, "y": part_of(sums.column(block), piece), "bias": bias},

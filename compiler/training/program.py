@@ -42,8 +42,8 @@ def compile_training(
     """Make the programs of a step.
 
     Args:
-        layers: Of `golden.lazy.tensor_network`.
-        shape:  Of one sample: [inputs] or [channels, rows, columns].
+        layers: Layers of `golden.lazy.tensor_network`.
+        shape:  Shape of one sample: [inputs] or [channels, rows, columns].
         batch:  Number of samples; a last batch that is smaller has programs of its own, and the same parameters.
         config: The core.
 

@@ -1,7 +1,7 @@
 """How much of a tensor is on the chip at a time, and how sums are cut to the accumulators."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 from concord.compiler.training.emitter import MovingView
@@ -36,8 +36,8 @@ def choose(
     config: TrainerConfig,
     sizes: tuple[int, int],
     words: Callable[[TileSizes], int],
-    cost: Callable[[TileSizes], int],
-    products: Callable[[TileSizes], int],
+    cost: Callable[[TileSizes], int] = lambda _: 0,
+    products: Callable[[TileSizes], int] = lambda _: 1,
     heights: Sequence[int] = (),
 ) -> TileSizes:
     """The tiles with the least cost that fit.
@@ -103,7 +103,7 @@ def window_strips(height: int, rows: int, seen: int, size: int, stride: int, pad
         height:  Rows of sums.
         rows:    Rows of a strip.
         seen:    Rows of the input.
-        size, stride, padding: Of the windows.
+        size, stride, padding: Size, stride and padding of the windows.
     """
     if not rows:
         return [Strip(0, height, 0, seen)]
@@ -199,10 +199,6 @@ class Axis:
     step: int = 1
     origin: int = 0
     limit: int = 0
-
-    def tap(self, number: int) -> "Axis":
-        """The axis as another tap than the first one sees it."""
-        return replace(self, origin=self.origin + number)
 
 
 def block_cycles(blocks: int, vectors: int, planes: int) -> int:

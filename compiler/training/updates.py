@@ -74,7 +74,7 @@ class Updates:
         if self.least > config.accumulator_rows:
             raise ValueError(
                 f"{self.what} needs {self.least} rows of the accumulators, and the core has "
-                f"{config.accumulator_rows}: give it more accumulator_rows"
+                f"{config.accumulator_rows}: give it more accumulator_rows, or the layer fewer outputs"
             )
         self.held = self.least * self.units * layer.x.blocks <= config.accumulator_rows and self.units <= MOST_TAPS
 
