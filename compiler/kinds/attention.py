@@ -1,21 +1,21 @@
 """Attention.
 
-One pass makes tiles of all keys and values. The next one computes, head by head, the scores of all queries and their
-exponentials, which go to VectorRf, those of all heads side by side, and the reciprocals of the sums. For each native
-vector of the result follows the product of these exponentials and the values, of all heads that have a part of it,
-times the reciprocals. The tiles of a head are zero outside its channels, so that their sum is exact.
+A pass computes, head by head, the scores of all queries, their exponentials, which go to VectorRf side by side, and the
+reciprocals of the sums. For each native vector of the result follows the product of the exponentials and the values of
+all heads that have a part of it, times the reciprocals. The tiles of a head are zero outside its channels, so that the
+sum is exact. The same pass makes the tiles, each before its product, and heads take turns; where memories have no room
+for two heads, a pass before it makes all tiles.
 """
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from concord.compiler.emit.chains import OpenChain
-from concord.compiler.emit.sources import FromNumbers, FromProduct, Multiplied
+from concord.compiler.emit.sources import FromNumbers, FromProduct
 from concord.compiler.emit.storage import Buffer, CodeMap, CodesView, NumbersView, TensorNumbers
-from concord.compiler.emit.tile_making import Building, TileLoad, together
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
+from concord.compiler.kinds.attention_tiles import Heads, key_tiles, value_tiles
 from concord.compiler.kinds.reductions import exponentials, reciprocals
 from concord.compiler.lib import limits, tiling
 from concord.compiler.lib.limits import Reason
@@ -26,7 +26,6 @@ from concord.golden.lib.float16 import to_bits
 from concord.net.arithmetic.native_vectors import adjacent, joined
 from concord.net.arithmetic.windows import Window
 from concord.net.layers.attention import BlockAttention
-from concord.spec.isa.instructions import Instruction, Op
 from concord.spec.isa.memories import OPERAND_MEMORIES, VRFS, Mem, depth
 from concord.spec.isa.operations import Operation, Stage, position
 from concord.spec.machine.config import Config
@@ -39,53 +38,6 @@ _KEYS, _VALUES = Mem.INITIAL_VRF, _MULTIPLIED[1]
 _SHARE = 0.75
 #: Words of scores of one head that each memory must hold, so that two heads take turns.
 _SPACIOUS = 4
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Heads:
-    """Which channels each head has, and the native vectors in which they lie.
-
-    Attributes:
-        config: Configuration of the machine.
-        count:  Number of heads.
-        size:   Channels of a head.
-    """
-
-    config: Config
-    count: int
-    size: int
-
-    def vectors(self, head: int) -> range:
-        """The native vectors of a pixel in which a head has channels."""
-        n = self.config.native_dim
-        return range(head * self.size // n, -(-(head + 1) * self.size // n))
-
-    def lanes(self, head: int, vector: int) -> range:
-        """The lanes of a pixel that a head has in a native vector."""
-        n = self.config.native_dim
-        return range(max(head * self.size, vector * n), min((head + 1) * self.size, (vector + 1) * n))
-
-    def words(self, head: int) -> range:
-        """The words of a pixel in which a head has channels."""
-        lanes = self.config.mfu_lanes
-        return range(head * self.size // lanes, -(-(head + 1) * self.size // lanes))
-
-    def groups(self) -> list[range]:
-        """Neighbouring heads that share native vectors."""
-        begins = [head for head in range(self.count) if head * self.size % self.config.native_dim == 0]
-        return [range(*ends) for ends in pairwise([*begins, self.count])]
-
-    def runs(self) -> list[tuple[range, range]]:
-        """Runs of native vectors that have channels of the same heads, each with these heads."""
-        found: list[tuple[range, range]] = []
-        for vector in range(-(-self.count * self.size // self.config.native_dim)):
-            heads = [head for head in range(self.count) if vector in self.vectors(head)]
-            own = range(heads[0], heads[-1] + 1)
-            if found and found[-1][1] == own:
-                found[-1] = range(found[-1][0].start, vector + 1), own
-            else:
-                found.append((range(vector, vector + 1), own))
-        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,8 +105,8 @@ class AttentionKind(CompiledKind):
         config, layer, reading = planner.build.config, node.layer, planner.demands.readings[node.name]
         keys, values = (Heads(config=config, count=layer.heads, size=shape[0] // layer.heads)
                         for shape in (layer.keys, layer.values))
-        tiles = [self._keys(planner, node, keys, head) for head in range(layer.heads)]
-        products = [(own, *self._values(planner, node, values, vectors, own)) for vectors, own in values.runs()]
+        tiles = [key_tiles(planner, reading.view, keys, head, layer.places, node.name) for head in range(layer.heads)]
+        products = list(value_tiles(planner, reading.values, values, layer.places, node.name))
         parts = {one.part: one for _, one, _ in products}
         spacious = _spacious(config, layer)
         if not spacious:
@@ -197,8 +149,8 @@ class AttentionKind(CompiledKind):
                                if own.stop == head + 1)
 
         late = len(rooms) - 1
-        for head, (tile, building) in enumerate(tiles):
-            source, room = replace(scores, parts=_scored(keys, head, layer.places, tile)), rooms[head % len(rooms)]
+        for head, (score, building) in enumerate(tiles):
+            source, room = replace(scores, parts={score.part: score}), rooms[head % len(rooms)]
             if spacious:
                 planner.append(node, building)
             self._scores(planner, node, source, head, mask, room)
@@ -212,39 +164,6 @@ class AttentionKind(CompiledKind):
             finish(layer.heads - 1)
         made.chains += after
         planner.build.bounds += _bounds(config, node, keys)
-
-    @staticmethod
-    def _keys(planner: Planner, node: PlannedNode, heads: Heads, head: int) -> tuple[int, Building]:
-        """The first tile of the keys of a head, whose rows are positions, and the chains that make their tiles."""
-        config, places, view = heads.config, node.layer.places, planner.demands.readings[node.name].view
-        n, vectors = config.native_dim, heads.vectors(head)
-        tile = _tiles(planner, f"{node.name}, keys of head {head}", places, len(vectors))
-        loads = [
-            TileLoad(tile=tile + row * len(vectors) + column, word=row * n * view.stride + _word(config, lanes),
-                     rows=len(lanes), vectors=min(n, places - row * n), tiles=1, step=0, transposed=False)
-            for row in range(-(-places // n)) for column, vector in enumerate(vectors)
-            for lanes in [heads.lanes(head, vector)]]
-        return tile, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words))
-
-    @staticmethod
-    def _values(planner: Planner, node: PlannedNode, heads: Heads, vectors: range, own: range
-                ) -> tuple[Multiplied, Building]:
-        """The product of the values in some native vectors, whose rows are channels, and the chains for its tiles."""
-        config, layer, reading = heads.config, node.layer, planner.demands.readings[node.name]
-        n, each, view = config.native_dim, config.vectors_of(layer.places), reading.values
-        columns = len(own) * each
-        rows = min(len(vectors) * n, layer.values[0] - vectors.start * n)
-        tile = _tiles(planner, f"{node.name}, values of heads {own.start} to {own.stop - 1}", rows, columns)
-        loads = [
-            TileLoad(tile=tile + row * columns + (head - own.start) * each + column,
-                     word=column * n * view.stride + _word(config, lanes), rows=len(lanes),
-                     vectors=min(n, layer.places - column * n), tiles=1, step=0, transposed=True)
-            for row, vector in enumerate(vectors) for head in own for lanes in [heads.lanes(head, vector)]
-            for column in range(each)]
-        first = (own.start - reading.powers[own.start][0].start) * each
-        product = Multiplied(part=RowPart(row=vectors.start * n, rows=rows), vector=first, vectors=columns,
-                             product=Instruction(op=Op.MV_MUL, a=tile, window=1))
-        return product, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words))
 
     @staticmethod
     def _scores(planner: Planner, node: PlannedNode, source: FromProduct, head: int, mask: NumbersView | None,
@@ -273,13 +192,13 @@ class AttentionKind(CompiledKind):
         planner.append(node, chain, tuple(source.parts))
 
 
-def _whole_vectors(demands: Demands, value: Value, mem: Mem | None) -> NumbersView:
+def _whole_vectors(demands: Demands, value: Value, wanted: Mem) -> NumbersView:
     """Numbers of a tensor of which each pixel begins a native vector, so that tiles can be made of them.
 
     They lie in a memory if they fit there, else in any one.
     """
     words = demands.config.vectors_of(value.lanes) * demands.config.vector_words
-    mem = mem if value.pixels * words <= _SHARE * depth(demands.config, mem) else None
+    mem = wanted if value.pixels * words <= _SHARE * depth(demands.config, wanted) else None
     for view in demands.sinks[value.name].numbers:
         if view.buffer.mem is mem and (view.numbers.words, view.buffer.align) == (words, demands.config.vector_words):
             return view
@@ -289,26 +208,6 @@ def _whole_vectors(demands: Demands, value: Value, mem: Mem | None) -> NumbersVi
     demands.numbers.append(numbers)
     demands.sinks[value.name].numbers.append(NumbersView(numbers=numbers))
     return demands.sinks[value.name].numbers[-1]
-
-
-def _tiles(planner: Planner, name: str, rows: int, columns: int) -> int:
-    """The first of the tiles of a matrix that the program makes; the host brings zeros."""
-    n = planner.build.config.native_dim
-    rows = -(-rows // n) * n
-    return planner.build.matrix(name, np.zeros((rows, columns * n), planner.build.config.weights.dtype),
-                                np.full((rows, columns), planner.build.config.weights.e_min, np.int8))
-
-
-def _word(config: Config, lanes: range) -> int:
-    """The word of a pixel in which lanes begin."""
-    return lanes.start // config.mfu_lanes
-
-
-def _scored(heads: Heads, head: int, places: int, tile: int) -> dict[RowPart, Multiplied]:
-    """The product of queries and the keys of a head."""
-    part, vectors = RowPart(row=0, rows=places), heads.vectors(head)
-    return {part: Multiplied(part=part, vector=vectors.start, vectors=len(vectors),
-                             product=Instruction(op=Op.MV_MUL, a=tile, window=1))}
 
 
 def _spread(planner: Planner, node: PlannedNode, words: range, factor: NumbersView, factors: NumbersView):
