@@ -91,7 +91,7 @@ def _alone(made: LayerPass) -> bool:
         return False
     places = made.value.shape[1:]
 
-    def fits(view: NumbersView | CodesView | CodeMap | object) -> bool:
+    def fits(view: object) -> bool:
         match view:
             case NumbersView():
                 return view.still or view.buffer.kept or view.numbers.value.shape[1:] == places
