@@ -14,7 +14,7 @@ from concord.hw.verilog import verilog
 from concord.sim.machines.accelerators import AcceleratorMachine
 from concord.sim.machines.build import link_models, model
 from concord.sim.machines.host import MachineTimeout
-from concord.sim.machines.library import FAULTS, Access, Fault, Memory, cached_verilog, reset_in_register
+from concord.sim.machines.library import Access, Fault, Memory, cached_verilog, check_faults, reset_in_register
 from concord.spec.accelerator.accelerator import Accelerator
 from concord.spec.accelerator.registers import AcceleratorRegister, AcceleratorStatus
 from concord.spec.machine.config import Config
@@ -121,11 +121,7 @@ class AcceleratorLibrary(AcceleratorMachine):
         return getattr(self._library, f"nnp_{name}")(self._chip, *arguments)
 
     def _check(self) -> None:
-        faults = self._call("faults")
-        if faults:
-            texts = [text for bit, text in enumerate(FAULTS) if faults >> bit & 1]
-            rule = self._call("dram_rule")
-            raise AssertionError("; ".join(texts) + (f": {rule.decode()}" if rule else ""))
+        check_faults(self._call)
 
     def read_register(self, address: int) -> int:
         return self._call("read", address)

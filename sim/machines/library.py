@@ -33,12 +33,26 @@ _OF_DRAM = {  # Those of machines with Dram.
     "dram": (None, (_LONG, _WORD, _WORD, _WORD)), "dram_fault": (None, (_LONG, _WORD, _WORD)),
     "dram_answer": (None, ()), "dram_bytes": (_LONG, (_WORD,)), "dram_bursts": (_LONG, (_WORD,)),
     "dram_failed": (None, (_POINTER,)), "dram_owed": (_LONG, ()), "dram_rule": (ctypes.c_char_p, ())}
-FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
+_FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
            "an assertion of the hardware failed", "the port of Dram broke a rule of AXI4")
 #: Hash of the Python sources of hardware, taken when they are imported: what a process makes after somebody has edited
 #: them is still Verilog of the sources that it began with.
 _SOURCES = hashlib.sha256(b"".join(
     path.read_bytes() for room in ("spec", "hw") for path in sorted((ROOT / room).rglob("*.py")))).hexdigest()
+
+
+def check_faults(call: Callable) -> None:
+    """Refuse what a machine of a library does not do, whose functions `call` calls by their names.
+
+    Raises:
+        AssertionError: a sentence for each fault that `nnp_faults` of the shim has found.
+    """
+    faults = call("faults")
+    if faults:
+        texts = [text for bit, text in enumerate(_FAULTS) if faults >> bit & 1]
+        if texts[-1] == _FAULTS[-1]:
+            texts[-1] += f": {call('dram_rule').decode()}"
+        raise AssertionError("; ".join(texts))
 
 
 def nnp_verilog(config: Config, name: str = "nnp") -> str:
@@ -164,12 +178,7 @@ class Library:
         return getattr(self._library, f"nnp_{name}")(self._machine, *arguments)
 
     def _check(self) -> None:
-        faults = self._call("faults")
-        if faults:
-            texts = [text for bit, text in enumerate(FAULTS) if faults >> bit & 1]
-            if texts[-1] == FAULTS[-1]:
-                texts[-1] += f": {self._call('dram_rule').decode()}"
-            raise AssertionError("; ".join(texts))
+        check_faults(self._call)
 
     def send(self, data: bytes) -> None:
         """Queue one message of whole beats."""
