@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 
 from concord.golden.lazy import tensor_network
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, Layer, MaxPool, Relu, Residual
-from concord.spec.trainer.config import LANES
-
-_ROW_BYTES = LANES - 1  #: Most bytes of one row of a patch.
+from concord.spec.trainer.config import LANES, PATCH_ROW_BYTES
 
 
 @dataclass(eq=False, slots=True)
@@ -266,7 +264,7 @@ def _product(made: StepGraph, layer: Conv | Dense, name: str, x: StepValue) -> P
     y = StepValue(layer.outputs, height, width, wanted=True)
     found = Product(name=name, x=x, y=y, outputs=layer.outputs, height=height, width=width)
     row = layer.size * layer.inputs
-    if x is made.x and layer.size > 1 and row <= _ROW_BYTES and row * layer.size <= LANES:
+    if x is made.x and layer.size > 1 and row <= PATCH_ROW_BYTES and row * layer.size <= LANES:
         found.patch, found.source = layer, x
         found.x = StepValue(row * layer.size, height, width, scale=x)
     else:

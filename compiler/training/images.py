@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.compiler.training.graph import Product
-from concord.compiler.training.memory_map import MemoryMap, Records
+from concord.compiler.training.memory_map import Records
 from concord.compiler.training.program import TrainingProgram
 from concord.compiler.training.regions import ImageRegion
 from concord.golden.lazy.lazy_update import Parameters
@@ -10,10 +10,7 @@ from concord.golden.lazy.tensor import TrainingTensor
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.trainer.memory import joined, matrix_of, planes_of, words_of
 from concord.spec.numbers.lazy import E_MIN, LazyFormat, Width
-from concord.spec.trainer.config import LANES
-
-#: Planes of mantissas, residuals and momenta in a record.
-_PARTS = slice(0, 1), slice(1, 3), slice(3, 5)
+from concord.spec.trainer.config import LANES, PARAMETER_PARTS, PARAMETER_PLANES
 
 
 def write_exponent(memory: np.ndarray, number: int, exponent: int):
@@ -49,8 +46,8 @@ def write_parameters(
         if momentum and momentum.bits != Width.GRADIENT:
             raise ValueError(f"the momentum of {name!r} has {momentum.bits} bits, and a trainer keeps {Width.GRADIENT}")
         found = kept.mantissas, kept.residuals, momentum.mantissas if momentum else np.zeros_like(kept.mantissas)
-        place = memory[places.old + start : places.old + start + 5 * words].reshape(5, words, LANES)
-        for planes, numbers in zip(_PARTS, found, strict=True):
+        place = _record(memory, places.old + start, words)
+        for planes, numbers in zip(PARAMETER_PARTS, found, strict=True):
             place[planes] = _rows(layer, part, numbers, planes.stop - planes.start)
         numbers = _numbers(places.records[layer.name], part)
         write_exponent(memory, numbers.value, kept.exponent)
@@ -69,8 +66,8 @@ def read_parameters(
     """
     parameters, momenta = {}, {}
     for layer, part, name, start, words in _records(made):
-        planes = memory[place + start : place + start + 5 * words].reshape(5, words, LANES)
-        w, r, v = (_numbers_of(layer, part, joined(planes[each])) for each in _PARTS)
+        planes = _record(memory, place + start, words)
+        w, r, v = (_numbers_of(layer, part, joined(planes[each])) for each in PARAMETER_PARTS)
         numbers = _numbers(made.places.records[layer.name], part)
         parameters[name] = Parameters(w, r, read_exponent(memory, numbers.value), LazyFormat())
         momenta[name] = whole(v, read_exponent(memory, numbers.momentum), Width.GRADIENT)
@@ -82,6 +79,11 @@ def _records(made: TrainingProgram):
         records = made.places.records[layer.name]
         yield layer, "weight", f"{layer.name}.weight", records.weight, records.words
         yield layer, "bias", f"{layer.name}.bias", records.bias, records.blocks
+
+
+def _record(memory: np.ndarray, first: int, words: int) -> np.ndarray:
+    """The planes of a parameter, a part of the memory: uint8[5, words, 16]."""
+    return memory[first : first + PARAMETER_PLANES * words].reshape(PARAMETER_PLANES, words, LANES)
 
 
 def _numbers(records: Records, part: str):
@@ -142,11 +144,11 @@ def read_images(memory: np.ndarray, region: ImageRegion, channels: int) -> np.nd
     return np.moveaxis(rows, -1, 1)
 
 
-def write_inputs(memory: np.ndarray, places: MemoryMap, made: TrainingProgram, numbers: np.ndarray):
+def write_inputs(memory: np.ndarray, made: TrainingProgram, numbers: np.ndarray):
     """Write a batch of inputs, int64[samples, inputs] or [samples, channels, rows, columns], 8 bits."""
-    raster = places.raster
+    raster = made.places.raster
     if not raster:
-        write_images(memory, places.values[made.graph.x], numbers)
+        write_images(memory, made.places.values[made.graph.x], numbers)
         return
     samples, channels, height, width = numbers.shape
     rows = np.zeros((samples, height, raster.width * LANES), np.uint8)

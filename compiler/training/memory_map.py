@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from concord.compiler.training.graph import BranchSum, Operation, Pool, Product, Split, StepGraph, StepValue
 from concord.compiler.training.regions import ImageRegion
-from concord.spec.trainer.config import LANES, TrainerConfig
+from concord.spec.trainer.config import LANES, PARAMETER_PLANES, TrainerConfig
 from concord.spec.trainer.instructions import Space
 
-PARAMETER_PLANES = 5
 GRADIENT_PLANES = 2
 
 

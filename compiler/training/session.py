@@ -13,6 +13,7 @@ from concord.compiler.training.images import (
     write_parameters,
 )
 from concord.compiler.training.program import TrainingProgram, compile_training
+from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor import TrainingTensor, to_training_tensor
 from concord.golden.lazy.tensor_layers import whole
@@ -29,20 +30,21 @@ class TrainingSession:
     """A network under training on golden's machine.
 
     Args:
-        layers:     Of `golden.lazy.tensor_network`.
-        shape:      Of one sample.
+        layers:     Layers of `golden.lazy.tensor_network`.
+        shape:      Shape of one sample: [inputs] or [channels, rows, columns].
         config:     The core.
         rates:      Learning rate and momentum.
         parameters: By name.
         momenta:    By name; zeros for those that are missing.
-        batches:    Sizes of batches that come.
+        batches:    Sizes of batches that come, at least one.
 
     Attributes:
-        programs: By size of the batch.
+        programs: Programs by size of the batch.
         trainer:  The machine.
 
     Raises:
-        ValueError: training without momentum, or what `compile_training` refuses.
+        ValueError: training without momentum, no size of a batch, parameters or momenta that are not those of the
+            layers, or what `compile_training` refuses.
     """
 
     def __init__(
@@ -62,7 +64,11 @@ class TrainingSession:
                 f"training on the machine keeps momenta in {Width.GRADIENT} bits, not in "
                 f"{rates.momentum_bits}: set momentum_bits"
             )
+        if not batches:
+            raise ValueError("there is no size of a batch: name one or more in `batches`")
+        self._shape, momenta = tuple(shape), momenta or {}
         self.programs = {batch: compile_training(layers, shape, batch, config) for batch in batches}
+        _check_state(tensor_network.shapes(tuple(layers)), parameters, momenta)
         words = max(made.places.words for made in self.programs.values())
         self.memory = np.zeros((words, LANES), np.uint8)
         self.trainer = Trainer(config, self.memory)
@@ -72,15 +78,18 @@ class TrainingSession:
         ):
             self.trainer.write_register(register, rate_bits(int(rate.mantissas.item()), int(rate.exponent.item())))
         first = self.programs[batches[0]]
-        self.memory[: first.places.exponents] = 0
-        write_parameters(self.memory, first, parameters, momenta or {})
+        write_parameters(self.memory, first, parameters, momenta)
         self._copies = first.places.old, first.places.new
 
     def forward(self, x: TrainingTensor) -> TrainingTensor:
-        """The linear output of a batch, int64[samples, outputs] of 32 bits."""
+        """The linear output of a batch, int64[samples, outputs] of 32 bits.
+
+        Raises:
+            ValueError: the batch has a size without a program, samples of another shape, or other bits than 8.
+        """
         made = self._program(x)
         scale = made.places.scales
-        write_inputs(self.memory, made.places, made, x.mantissas)
+        write_inputs(self.memory, made, x.mantissas)
         write_exponent(self.memory, scale[made.graph.x], int(x.exponent.item()))
         self._run(made.forward)
         y = made.graph.y
@@ -88,16 +97,37 @@ class TrainingSession:
         return whole(found.reshape(len(found), -1), read_exponent(self.memory, scale[y]), Width.LINEAR)
 
     def backward(self, x: TrainingTensor, gradient: TrainingTensor):
-        """Update all parameters by the gradient of the output of a batch that has gone forward, 16 bits."""
+        """Update all parameters by the gradient of the output of a batch that has gone forward, 16 bits.
+
+        Raises:
+            ValueError: the gradient has another size than the output of the batch, or other bits than 16.
+        """
         made = self._program(x)
-        y = made.graph.y
+        y, outputs = made.graph.y, gradient.mantissas.reshape(len(gradient.mantissas), -1).shape
+        if (outputs, gradient.bits) != ((len(x.mantissas), y.channels * y.pixels), Width.GRADIENT):
+            raise ValueError(
+                f"a gradient of {outputs[0]} x {outputs[1]} numbers of {gradient.bits} bits: the output has "
+                f"{len(x.mantissas)} x {y.channels * y.pixels}, and its gradient {Width.GRADIENT} bits"
+            )
         write_images(self.memory, made.places.gradients[y], gradient.mantissas)
         write_exponent(self.memory, made.places.gradient_scales[y], int(gradient.exponent.item()))
         self._run(made.backward)
         self._copies = self._copies[::-1]
 
     def step(self, x: TrainingTensor, labels: np.ndarray) -> float:
-        """Train on a batch, and return its mean loss."""
+        """Train on a batch, and return its mean loss.
+
+        Args:
+            x:      A batch, as for `forward`.
+            labels: int64[samples], the number of the right output of each sample.
+
+        Raises:
+            ValueError: what `forward` refuses, or labels that are not one output for each sample.
+        """
+        y = self._program(x).graph.y
+        outputs = y.channels * y.pixels
+        if labels.shape != (len(x.mantissas),) or not 0 <= labels.min() <= labels.max() < outputs:
+            raise ValueError(f"labels of a batch of {len(x.mantissas)}: give one in 0..{outputs - 1} for each sample")
         loss, real = loss_gradient(self.forward(x).values, labels, len(labels))
         self.backward(x, to_training_tensor(real, Width.GRADIENT))
         return loss
@@ -107,6 +137,11 @@ class TrainingSession:
         return read_parameters(self.memory, next(iter(self.programs.values())), self._copies[0])
 
     def _program(self, x: TrainingTensor) -> TrainingProgram:
+        if (x.mantissas.shape[1:], x.bits) != (self._shape, Width.ACTIVATION):
+            raise ValueError(
+                f"samples of the shape {list(x.mantissas.shape[1:])} and {x.bits} bits: the network takes "
+                f"{list(self._shape)} and {Width.ACTIVATION} bits"
+            )
         if len(x.mantissas) not in self.programs:
             raise ValueError(f"there is no program for a batch of {len(x.mantissas)}: name it in `batches`")
         return self.programs[len(x.mantissas)]
@@ -116,3 +151,19 @@ class TrainingSession:
         error = self.trainer.run(*self._copies)
         if error != TrainerError.NONE:
             raise RuntimeError(f"the trainer stopped at instruction {self.trainer.address} with {error.name}")
+
+
+def _check_state(
+    shapes: dict[str, tuple[int, ...]], parameters: dict[str, Parameters], momenta: dict[str, TrainingTensor]
+):
+    """Refuse parameters and momenta that are not those of the layers, whose parameters have these shapes."""
+    if parameters.keys() != shapes.keys() or momenta.keys() - shapes.keys():
+        names = sorted((parameters.keys() ^ shapes.keys()) | (momenta.keys() - shapes.keys()))
+        raise ValueError(f"the layers have the parameters {', '.join(shapes)}: look at {', '.join(names)}")
+    for what, given in ("parameter", parameters), ("momentum of", momenta):
+        for name, one in given.items():
+            if one.mantissas.shape != shapes[name]:
+                raise ValueError(
+                    f"the {what} {name!r} has the shape {list(one.mantissas.shape)}, and its layer takes "
+                    f"{list(shapes[name])}"
+                )

@@ -12,7 +12,7 @@ from math import prod
 from concord.compiler.training.arrivals import Arrivals
 from concord.compiler.training.emitter import NEW, OLD, Emitter, MovingView, Span
 from concord.compiler.training.graph import Product
-from concord.compiler.training.memory_map import PARAMETER_PLANES, MemoryMap, biases, weights
+from concord.compiler.training.memory_map import MemoryMap, biases, weights
 from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, rounded
 from concord.compiler.training.tiles import (
     MOST_PRODUCTS,
@@ -25,7 +25,7 @@ from concord.compiler.training.tiles import (
     window_strips,
 )
 from concord.golden.lazy.tensor_layers import check_terms
-from concord.spec.trainer.config import LANES, TrainerConfig
+from concord.spec.trainer.config import LANES, PARAMETER_PLANES, SUM_PLANES, TrainerConfig
 from concord.spec.trainer.instructions import MeasureKind, Space, TrainerOp
 from concord.spec.trainer.views import TrainerView
 
@@ -298,4 +298,6 @@ class Updates:
 
 def _rows(first: int, count: int) -> MovingView:
     """Rows of the accumulators, with the plain lane."""
-    return MovingView(TrainerView(space=Space.ACCUMULATORS, planes=6, offset=first, n2=count, pitch2=1, blocks=2))
+    return MovingView(
+        TrainerView(space=Space.ACCUMULATORS, planes=SUM_PLANES, offset=first, n2=count, pitch2=1, blocks=2)
+    )

@@ -3,20 +3,20 @@
 from dataclasses import replace
 
 import numpy as np
-from concord.golden.trainer.core import SUM_PLANES, TrainerCore, check_apart, check_equal, refuse, wrapped
+from concord.golden.trainer.core import TrainerCore, check_apart, check_equal, refuse, wrapped
 from concord.golden.trainer.memory import Seen, joined, planes_of, read_parts, write_parts
-from concord.spec.trainer.config import LANES, PLAIN_LANE
+from concord.spec.trainer.config import LANES, NONE, PARAMETER_PLANES, PATCH_ROW_BYTES, PLAIN_LANE, SUM_PLANES
 from concord.spec.trainer.instructions import Space, TrainerError, TrainerInstruction
 
 _SPACES = tuple(Space)
 _MEMORIES = (Space.CHIP, Space.SERVER)
+_ANY = (1, 2, 4, PARAMETER_PLANES, SUM_PLANES)
 _PLANES = {
-    Space.CHIP: (1, 2, 4, 5, SUM_PLANES),
-    Space.SERVER: (1, 2, 4, 5, SUM_PLANES),
+    Space.CHIP: _ANY,
+    Space.SERVER: _ANY,
     Space.EXPONENTS: (1,),
     Space.ACCUMULATORS: (SUM_PLANES,),
 }
-_PIXEL_BYTES = LANES - 1  #: Most bytes of one row of a patch: more would meet in a bank.
 
 
 def copy(core: TrainerCore, i: TrainerInstruction):
@@ -41,7 +41,7 @@ def copy(core: TrainerCore, i: TrainerInstruction):
 
 
 def _seen(core: TrainerCore, number: int, name: str) -> Seen:
-    seen = core.seen(number, (1, 2, 4, 5, SUM_PLANES), name)
+    seen = core.seen(number, _ANY, name)
     view = seen.view
     refuse(
         view.planes not in _PLANES[view.space],
@@ -79,7 +79,7 @@ def _patches(core: TrainerCore, i: TrainerInstruction, to: Seen, source: Seen | 
     assert source is not None
     size, channels, view = i["size"], i["channels"], source.view
     refuse(
-        not 0 < size * channels <= _PIXEL_BYTES or size * size * channels > LANES,
+        not 0 < size * channels <= PATCH_ROW_BYTES or size * size * channels > LANES,
         TrainerError.SIZE,
         f"a patch of {size} x {size} pixels of {channels} channels does not fit a word",
     )
@@ -130,7 +130,7 @@ def exchanged(core: TrainerCore, i: TrainerInstruction, share: Seen, added: bool
     view = replace(
         share.view,
         space=Space.ACCUMULATORS,
-        base=31,
+        base=NONE,
         offset=i["acc"],
         plane=0,
         block=0,

@@ -14,10 +14,6 @@ from concord.spec.trainer.config import LANES, NONE, TrainerConfig
 from concord.spec.trainer.instructions import Space, TrainerError
 from concord.spec.trainer.views import TrainerView
 
-#: Places of the planes of a parameter: mantissa, residual, momentum.
-PARAMETER_PLANES = 5
-SUM_PLANES = ACCUMULATOR_BITS // 8
-
 
 class RefusedInstruction(Exception):
     """An instruction is refused, before it has moved anything.

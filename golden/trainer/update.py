@@ -16,12 +16,12 @@ from concord.golden.lazy.lazy_update import Parameters, one_pass
 from concord.golden.lazy.tensor import TrainingTensor, requantize
 from concord.golden.lazy.tensor_layers import add_exact, unit, whole
 from concord.golden.lazy.tensor_training import MOMENTUM_REACH, product
-from concord.golden.trainer.core import PARAMETER_PLANES, TrainerCore, check_apart, refuse
+from concord.golden.trainer.core import TrainerCore, check_apart, refuse
 from concord.golden.trainer.exponents import Exponent, length
 from concord.golden.trainer.memory import joined, planes_of, read_parts, write_parts
 from concord.golden.trainer.summary import FORMAT, Summary
 from concord.spec.numbers.lazy import E_MAX, E_MIN, Width
-from concord.spec.trainer.config import LANES, PLAIN_LANE
+from concord.spec.trainer.config import LANES, PARAMETER_PARTS, PARAMETER_PLANES, PLAIN_LANE
 from concord.spec.trainer.instructions import MeasureKind, TrainerError, TrainerInstruction
 
 #: Below this exponent of the parameters, an update below E_MIN may reach one half unit of the residual.
@@ -51,7 +51,7 @@ def update(core: TrainerCore, i: TrainerInstruction):
     core.check_unit(i["ev"], lsb)
     sums = _sums(core, i, rows)
     parts = read_parts(core.chip, old)[:, 0]
-    w, r, v = (joined(parts[planes]) for planes in (slice(1), slice(1, 3), slice(3, 5)))
+    w, r, v = (joined(parts[planes]) for planes in PARAMETER_PARTS)
     eg.record(sums, eg.lsb)
     gradient = requantize(sums, eg.lsb, Width.LINEAR, exponent=eg.next)
     gradient = whole(gradient.mantissas, eg.next, Width.LINEAR)

@@ -3,11 +3,17 @@
 import hashlib
 from dataclasses import asdict, dataclass
 
+from concord.spec.numbers.lazy import ACCUMULATOR_BITS
+
 LANES = 16  #: Bytes of a word on the chip and in server memory, rows and columns of a block, lanes of all engines.
 NONE = 31  #: Number of a view or base that means "none".
 LOOP_DEPTH = 4  #: Largest number of loops inside each other.
 MOST_PASSES = 8  #: Most times that `repeat` goes back in a row: more than that is a fault.
 PLAIN_LANE = LANES  #: Lane of the accumulators that holds plain sums of a gradient, for biases.
+PARAMETER_PLANES = 5  #: Planes of bytes of a parameter: mantissa, residual (2) and momentum (2).
+PARAMETER_PARTS = slice(0, 1), slice(1, 3), slice(3, 5)  #: Where these three are among the planes.
+SUM_PLANES = ACCUMULATOR_BITS // 8  #: Planes of bytes of the accumulators.
+PATCH_ROW_BYTES = LANES - 1  #: Most bytes of one row of a patch: more would meet in a bank.
 
 _LIMITS = {
     "words": (256, 1 << 16),

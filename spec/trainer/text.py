@@ -35,9 +35,10 @@ def disassemble(words: list[int]) -> str:
     """Canonical text of instruction words: assembling it gives the same words."""
     lines, address = [], 0
     while address < len(words):
-        first = TrainerOp(words[address] & 63) if words[address] & 63 in list(TrainerOp) else None
-        cut = first is not None and address + SIZES[first] > len(words)
-        found = None if cut else decode(words, address)
+        try:
+            found = decode(words, address)
+        except IndexError:  # cut off behind its first word
+            found = None
         if found is None:
             lines.append(f".word 0x{words[address]:0{WORD // 4}x}")
             address += 1

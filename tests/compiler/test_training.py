@@ -152,6 +152,30 @@ def test_the_tensor_engine_has_no_more_to_do_than_the_products(shape, layers, ba
     assert sum(work.most for work in works) < 1.05 * cycles
 
 
+@pytest.mark.parametrize(("call", "sentence"), [
+    (lambda session, x: session.forward(x((4, 19), 8)), r"the network takes \[20\] and 8 bits"),
+    (lambda session, x: session.forward(x((4, 20), 16)), r"the shape \[20\] and 16 bits"),
+    (lambda session, x: session.forward(x((3, 20), 8)), "no program for a batch of 3"),
+    (lambda session, x: session.backward(x((4, 20), 8), x((4, 5), 32)), "5 numbers of 32 bits"),
+    (lambda session, x: session.backward(x((4, 20), 8), x((4, 6), 16)), "the output has 4 x 5"),
+    (lambda session, x: session.step(x((4, 20), 8), np.array([0, 1, 2, 5])), r"one in 0\.\.4 for each sample"),
+])  # fmt: skip
+def test_a_session_refuses_what_is_not_its_networks(call, sentence):
+    layers = (Dense(20, 5),)
+    session = TrainingSession(layers, (20,), TrainerConfig(), RATES, begun(layers), batches=[4])
+    with pytest.raises(ValueError, match=sentence):
+        call(session, lambda shape, bits: to_training_tensor(np.ones(shape), bits))
+
+
+def test_a_session_refuses_parameters_of_other_layers():
+    layers, found = (Dense(20, 5),), begun((Dense(5, 20),))
+    with pytest.raises(ValueError, match=r"'0.weight' has the shape \[20, 5\], and its layer takes \[5, 20\]"):
+        TrainingSession(layers, (20,), TrainerConfig(), RATES, found)
+    given = {"0.weight": found["0.weight"], "1.weight": found["0.weight"]}
+    with pytest.raises(ValueError, match="look at 0.bias, 1.weight"):
+        TrainingSession(layers, (20,), TrainerConfig(), RATES, given)
+
+
 def test_programs_are_the_same_each_time():
     shape, layers, config, sizes = CASES["sums of branches"]
     one, other = (compile_training(layers, shape, sizes[0], config) for _ in range(2))
