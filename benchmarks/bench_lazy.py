@@ -147,7 +147,7 @@ def picture(runs: list[LazyTraining], path: Path):
 
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
-    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.", min=1)] = 3,
     exponents: Annotated[bool, typer.Option(
         "--exponents", help="Count how often the exponent of a tensor is that of the step before instead.")] = False,
     sequences: Annotated[bool, typer.Option(

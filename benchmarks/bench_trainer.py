@@ -13,7 +13,8 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from concord.compiler.training.costs import ENGINES, costs
+from concord.compiler.training.costs import explained
+from concord.compiler.training.program import TrainingProgram
 from concord.compiler.training.session import TrainingSession
 from concord.datasets import dataset
 from concord.golden.lazy import tensor_network, tensor_training
@@ -69,8 +70,8 @@ class TrainedState:
 
     Attributes:
         state:   Parameters and momenta by name.
-        losses:  Of each step.
-        seconds: Of all steps.
+        losses:  Mean loss of each step.
+        seconds: Time of all steps.
     """
 
     state: State
@@ -158,29 +159,18 @@ def digest(state: State) -> str:
     return found.hexdigest()[:16]
 
 
-def report(session: TrainingSession, batch: int, trained: dict[str, TrainedState], console: Console):
-    """Print what a step costs, and the hashes."""
-    made = session.programs[batch]
-    works = costs(made)
-    table = Table(
-        "layer",
-        "work",
-        *ENGINES,
-        "KB moved",
-        "binds",
-        title=f"Estimate for batch {batch}: cycles of each engine by formula, without repeated passes",
-    )
-    for work in works:
-        cycles = (f"{work.cycles.get(engine, 0):,}" for engine in ENGINES)
-        table.add_row(work.layer, work.work, *cycles, f"{work.bytes / 1024:,.1f}", work.binds)
-    sums = (f"{sum(work.cycles.get(engine, 0) for work in works):,}" for engine in ENGINES)
-    table.add_row("sum", "", *sums, f"{sum(work.bytes for work in works) / 1024:,.1f}", "")
-    console.print(table)
+def report_costs(made: TrainingProgram, batch: int, console: Console):
+    """Print what a step costs."""
+    console.print(f"Estimate for batch {batch}: cycles of each engine by formula, without repeated passes, and bytes.")
+    console.print(explained(made), highlight=False, soft_wrap=True)
     console.print(
-        f"Sum of the busiest engines: {sum(work.most for work in works):,} cycles (estimate). Programs: "
-        f"{len(made.forward):,} and {len(made.backward):,} words; server memory: {made.places.words / 64:,.0f} KB; "
-        f"repeated passes: {session.trainer.repeats}"
+        f"Programs: {len(made.forward):,} and {len(made.backward):,} words; server memory: "
+        f"{made.places.words / 64:,.0f} KB"
     )
+
+
+def report_hashes(trained: dict[str, TrainedState], console: Console):
+    """Print what each way of training ends with."""
     hashes = Table("", "hash of the state", "first loss", "last loss", "seconds")
     for name, one in trained.items():
         hashes.add_row(name, digest(one.state), f"{one.losses[0]:.4f}", f"{one.losses[-1]:.4f}", f"{one.seconds:.1f}")
@@ -189,14 +179,16 @@ def report(session: TrainingSession, batch: int, trained: dict[str, TrainedState
 
 def main(
     model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}.")] = "perceptron",
-    batch: Annotated[int, typer.Option(help="Samples of a batch.", show_default="that of the model")] = 0,
-    steps: Annotated[int, typer.Option(help="Number of steps.")] = 20,
-    last: Annotated[int, typer.Option(help="Samples of every third batch, as of the last one of an epoch.")] = 0,
+    batch: Annotated[int, typer.Option(help="Samples of a batch; 0 for those of the model.", min=0)] = 0,
+    steps: Annotated[int, typer.Option(help="Number of steps.", min=1)] = 20,
+    last: Annotated[
+        int, typer.Option(help="Samples of every third batch, as of the last one of an epoch; 0 for as many.", min=0)
+    ] = 0,
 ) -> None:
     """Train three times, print costs and hashes; the exit code is 1 if the hashes differ."""
     console = Console(width=None if sys.stdout.isatty() else 150)
-    if model not in MODELS or steps < 1:
-        console.print(f"--model {model} --steps {steps}: choose one of {', '.join(MODELS)}, and 1 step or more")
+    if model not in MODELS:
+        console.print(f"--model {model}: choose one of {', '.join(MODELS)}")
         raise typer.Exit(2)
     shape, layers, usual = MODELS[model]
     batch = batch or usual
@@ -204,12 +196,18 @@ def main(
     values = torch_network.initial_values(layers, 0)
     begun = {name: initial_parameters(value, LazyFormat()) for name, value in values.items()}
     session = TrainingSession(layers, shape, TrainerConfig(), RATES, begun, batches=sorted({batch, last or batch}))
-    trained = {
-        "golden's machine": on_machine(session, given),
-        "golden.lazy": by_golden(layers, begun, given),
-        "PyTorch": by_torch(layers, values, given),
+    report_costs(session.programs[batch], batch, console)
+    ways = {
+        "golden's machine": lambda: on_machine(session, given),
+        "golden.lazy": lambda: by_golden(layers, begun, given),
+        "PyTorch": lambda: by_torch(layers, values, given),
     }
-    report(session, batch, trained, console)
+    trained = {}
+    for name, train in ways.items():
+        console.print(f"{name}: {steps} steps ...")
+        trained[name] = train()
+    console.print(f"Repeated passes of golden's machine: {session.trainer.repeats}")
+    report_hashes(trained, console)
     raise typer.Exit(len({digest(one.state) for one in trained.values()}) != 1)
 
 
