@@ -26,6 +26,16 @@ class Accesses:
         return found
 
 
+def check_place(address: int, count: int, size: int):
+    """Refuse bytes that are not in a memory of `size` bytes.
+
+    Raises:
+        ValueError: they end beyond the memory.
+    """
+    if not 0 <= address <= address + count <= size:
+        raise ValueError(f"{count:,} bytes at {address:#x} end beyond the memory, which has {size:,}")
+
+
 class SharedMemory:
     """The bytes of the memory, zeros at first. Pages that nobody writes take no room.
 
@@ -50,8 +60,7 @@ class SharedMemory:
 
     def part(self, address: int, count: int) -> np.ndarray:
         """Those bytes of the memory itself, uint8[count], with the errors of `read`."""
-        if not 0 <= address <= address + count <= len(self.bytes):
-            raise ValueError(f"{count:,} bytes at {address:#x} end beyond the memory, which has {len(self.bytes):,}")
+        check_place(address, count, len(self.bytes))
         return self.bytes[address:address + count]
 
 

@@ -32,11 +32,15 @@ class AcceleratorMachine(ABC):
 
     @abstractmethod
     def read_memory(self, address: int, count: int) -> bytes:
-        """`count` bytes of the memory."""
+        """`count` bytes of the memory from an address up.
+
+        Raises:
+            ValueError: they end beyond the memory.
+        """
 
     @abstractmethod
     def write_memory(self, address: int, data: bytes) -> None:
-        """Write bytes of the memory."""
+        """Write bytes of the memory from an address up, with the errors of `read_memory`."""
 
     @abstractmethod
     def run(self, timeout: int = 100_000_000) -> AcceleratorStatus:

@@ -90,3 +90,15 @@ def test_a_wrong_answer_of_the_memory_ends_a_list(gates, access, fault):
     assert gates.run() & AcceleratorStatus.FAILED
     assert gates.error() in (CommandError.MEMORY, CommandError.MESSAGE, CommandError.PROGRAM)
     assert_equal(random_list(ONE, rng), gates)
+
+
+def test_the_host_stays_within_the_memory(gates):
+    """As on golden."""
+    size = ONE.memory_bytes
+    for machine in (gates, GoldenAccelerator(ONE)):
+        with pytest.raises(ValueError, match="end beyond the memory"):
+            machine.write_memory(size - 3, bytes(4))
+        with pytest.raises(ValueError, match="end beyond the memory"):
+            machine.read_memory(size - 3, 4)
+        machine.write_memory(size - 4, b"last")
+        assert machine.read_memory(size - 4, 4) == b"last"
