@@ -4,6 +4,7 @@
 bytes a cycle each way as the bus has, and 40 cycles from an address to the first beat.
 """
 
+import re
 from dataclasses import replace
 from typing import Annotated
 
@@ -24,10 +25,12 @@ def main(
     preset_: Annotated[str, typer.Option("--preset", help="Machine of each core.")] = "vision_dram",
     model: Annotated[str, typer.Option(help="Network, as `bench_dram` names them.")] = SHIPPED,
     cores: Annotated[str, typer.Option(help="Numbers of cores, with commas.")] = "1,2,4",
-    samples: Annotated[int, typer.Option(help="Inputs of each core, behind one that is not measured.")] = 4,
+    samples: Annotated[int, typer.Option(min=1, help="Inputs of each core, behind one that is not measured.")] = 4,
     tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
 ):
     """Measure accelerators of several cores."""
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", cores):
+        raise ValueError(f"--cores {cores}: give numbers of cores with commas between them, as in 1,2,4")
     config = preset(preset_)
     config = replace(config, matrix_tiles=tiles or config.matrix_tiles)
     counts = [int(count) for count in cores.split(",")]

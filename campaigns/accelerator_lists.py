@@ -13,6 +13,7 @@ import numpy as np
 import typer
 from concord.golden.accelerator.races import Race
 from concord.lib.processes import side_by_side
+from concord.nnp.lib.errors import sentences
 from concord.sim.machines.accelerator_scoreboard import compare, play
 from concord.sim.machines.accelerators import AcceleratorMachine, accelerator_machine
 from concord.sim.machines.host import MachineTimeout
@@ -83,6 +84,7 @@ def unrefused(name: str, seed: int, numbers: range) -> list[int]:
     return missed
 
 
+@sentences
 def main(
     lists: Annotated[int, typer.Option(help="Number of lists, over all accelerators.")] = 200,
     races: Annotated[int, typer.Option(help="Number of lists with a race, over all accelerators.")] = 100,
@@ -96,6 +98,8 @@ def main(
 ) -> None:
     """Run lists; the exit code is 1 if one differs, or one with a race is not refused."""
     console, names = Console(soft_wrap=True), [accelerator] if accelerator else list(ACCELERATORS)
+    if not ACCELERATORS.keys() >= {*names}:
+        raise ValueError(f"--accelerator {accelerator}: choose one of {', '.join(ACCELERATORS)}")
     for name in names:
         accelerator_machine(machine, ACCELERATORS[name]).close()  # builds it
     share = -(-lists // len(names))
@@ -104,14 +108,15 @@ def main(
         for name in names]
     jobs += [(machine, name, seed, list(range(-len(refusals(ACCELERATORS[name])), 0))) for name in names if refused]
     found, ended = [], Counter()
-    for sentences, counts in side_by_side("lists", differences, jobs, console, processes):
-        found += sentences
+    for texts, counts in side_by_side("lists", differences, jobs, console, processes):
+        found += texts
         ended.update(counts)
     for text in found:
         console.print(text)
     missed = {name: unrefused(name, seed, range(-(-races // len(names)))) for name in names if number is None}
     for name, numbers in missed.items():
-        console.print(f"{name}: golden does not refuse the race of lists {numbers}" if numbers else "", end="")
+        if numbers:
+            console.print(f"{name}: golden does not refuse the race of lists {numbers}")
     errors = ", ".join(f"{ended[error]} {error.name}" for error in CommandError if ended[error])
     console.print(f"{sum(map(len, (numbers for *_, numbers in jobs)))} lists ({errors}): {len(found)} differing, "
                   f"{ended['bytes']} bytes of memory; {sum(map(len, missed.values()))} of "
