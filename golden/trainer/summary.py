@@ -15,7 +15,7 @@ class Summary:
 
     Attributes:
         exponents:   Numbers of the exponents ew, ev and eg that they named; None before the first one.
-        length:      Of P, the products of learning rate and momenta; see `golden.trainer.exponents.length`.
+        length:      Length of P, the products of learning rate and momenta: `golden.trainer.exponents.length`.
         lowest:      Smallest joint value, or 0.
         highest:     Largest joint value, or 0.
         largest:     Largest magnitude of a mantissa before it is limited.

@@ -41,10 +41,10 @@ class Rendezvous:
     """Where a core waits for others.
 
     Attributes:
-        op:      Its instruction.
+        op:      Opcode of the instruction that waits.
         cores:   Mask of the members.
         lengths: What the core has measured of each exponent.
-        summary: Of its updates.
+        summary: Summary of its updates.
     """
 
     op: TrainerOp

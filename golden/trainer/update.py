@@ -1,6 +1,6 @@
 """`update` and `measure`: momenta, parameters, and the exponents that their passes are found to need.
 
-Of one lane, with S its exact gradient in the accumulators (unit lsb of eg), E' a guess and E the exponent of before:
+In one lane, S is the exact gradient in the accumulators (lsb of eg is its unit), E' a guess and E the exponent before:
 
     g = S under the exponent Eg', 32 bits
     T = momentum * v_old + g, exact in the finer unit of the two, but at most 15 bits finer than the coarser one
@@ -94,7 +94,7 @@ def measure(core: TrainerCore, i: TrainerInstruction, summary: Summary) -> bool:
     Args:
         core:    The core.
         i:       The instruction.
-        summary: Of the updates of all cores, for the kind update.
+        summary: Summary of the updates of all cores, for the kind update.
 
     Returns:
         Whether the pass must be repeated.

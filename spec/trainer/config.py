@@ -57,11 +57,6 @@ class TrainerConfig:
                 raise ValueError(f"{name} = {value} of a trainer must be {multiple}in {low}..{high}")
 
     @property
-    def products(self) -> int:
-        """Number of products of 8 x 8 bits in one cycle."""
-        return LANES * LANES
-
-    @property
     def digest(self) -> int:
         """32 bits that depend on every size."""
         text = f"trainer {asdict(self)}"

@@ -6,7 +6,7 @@ import numpy as np
 from concord.golden.lazy.tensor import TrainingTensor
 from concord.golden.trainer.memory import Seen, matrix_of, read_parts, words_of, write_parts
 from concord.golden.trainer.trainer import Trainer
-from concord.spec.trainer.config import TrainerConfig
+from concord.spec.trainer.config import NONE, TrainerConfig
 from concord.spec.trainer.instructions import MeasureKind, TrainerError, TrainerOp, instruction
 from concord.spec.trainer.views import TrainerView
 
@@ -42,12 +42,12 @@ class Bench:
         return matrix_of(read_parts(self.core.chip, Seen(view, 0)), columns)
 
     def view(self, view: TrainerView | None) -> int:
-        """The number of a view that the program writes here; 31 for None."""
+        """The number of a view that the program writes here; NONE for None."""
         if view is None:
-            return 31
+            return NONE
         self.views += 1
-        self.program += view.tensor(self.views % 31).words
-        return self.views % 31
+        self.program += view.tensor(self.views % NONE).words
+        return self.views % NONE
 
     def exponent(self, value: int | None = None) -> int:
         """The number of an exponent that begins with a value, or with any guess."""
