@@ -193,6 +193,8 @@ def networks_of(name: str, cells: int, config: Config, samples: int = 1) -> list
     if name == SHIPPED:
         model = load_model(Path("data/models/fashion-resnet-w8.safetensors"))
         found.append(("shipped ResNet-8", model, networks.inputs(np.random.default_rng(2), samples, model.inputs)))
+    elif name and name not in tiny_models.REFERENCES:
+        raise ValueError(f"there is no network {name!r}: choose of {', '.join((*tiny_models.REFERENCES, SHIPPED))}")
     elif name:
         made, inputs = tiny_models.quantized(name, FOLDER), tiny_models.run_inputs(name, samples)
         found.append((tiny_models.title(name), made, inputs))
@@ -238,7 +240,9 @@ def main(
     overlaps: Annotated[bool, typer.Option("--overlap", help="Loads and products alone, and together.")] = False,
 ):
     """Measure accesses to the memory outside the chip."""
-    console, config = Console(), preset(preset_)
+    console, config, holding = Console(), preset(preset_), preset(beside) if beside else None
+    if not config.dram_words and (streams or overlaps or sdram):
+        raise ValueError(f"{preset_} has no Dram: choose a machine with dram_words, such as vision_dram")
     config = replace(config, matrix_tiles=tiles or config.matrix_tiles, instructions=max(8192, config.instructions),
                      tile_engines=engines or config.tile_engines)
     if bits:
@@ -268,8 +272,8 @@ def main(
             differing, cycles, moved, size = measure(made, config, inputs, latency, count)
             table.add_row(name, str(latency), str(count), str(differing), f"{cycles:,}", f"{moved:,}", f"{size:,}",
                           f"{cycles / (moved / config.dram_bus):.3f}" if moved else "")
-        if beside:
-            larger = replace(preset(beside), instructions=config.instructions)
+        if holding:
+            larger = replace(holding, instructions=config.instructions)
             differing, cycles, *_ = measure(made, larger, inputs, LATENCIES[0])
             table.add_row(f"{name} on {beside}", "", "1", str(differing), f"{cycles:,}", "", "", "")
     if found:
