@@ -29,7 +29,7 @@ class Backward:
         self.places, self.config, self.emitter = places, config, Emitter()
         gradient_place(places, output)
 
-    def operation(self, number: int, operation: Operation):
+    def operation(self, operation: Operation):
         """Emit one operation; its successors are done."""
         match operation:
             case Product():
@@ -40,15 +40,15 @@ class Backward:
                         InputGradients(self.places, self.config, self.emitter, operation).emit()
                 Updates(self.places, self.config, self.emitter, operation).emit()
             case Pool() if operation.x.wanted:
-                self.emitter.part(f"pool {number}", "gradient of inputs")
+                self.emitter.part(operation.name, "gradient of inputs")
                 self._pool(operation)
             case BranchSum():
-                self.emitter.part(f"add {number}", "gradient of inputs")
+                self.emitter.part(operation.name, "gradient of inputs")
                 for value in operation.a, operation.b:
                     if value.wanted:
-                        self._pass(operation.y, value)
+                        self._pass(operation.name, operation.y, value)
             case Split() if operation.x.wanted:
-                self.emitter.part(f"add {number}", "gradient of inputs")
+                self.emitter.part(operation.name, "sum of gradients")
                 self._split(operation)
 
     def _alias(self, y: StepValue, x: StepValue):
@@ -56,13 +56,13 @@ class Backward:
         self.places.gradients[x] = self.places.gradients[y]
         self.places.gradient_scales[x] = self.places.gradient_scales[y]
 
-    def _pass(self, y: StepValue, x: StepValue):
+    def _pass(self, name: str, y: StepValue, x: StepValue):
         """Send the gradient of a sum to a term."""
         if not x.relu:
             self._alias(y, x)
             return
         gradient_place(self.places, x, self.places.gradient_scales[y])
-        self._windows(y, x, PoolWindows(1, 1), None)
+        self._windows(name, y, x, PoolWindows(1, 1), None)
 
     def _pool(self, operation: Pool):
         x, y, windows = operation.x, operation.y, operation.windows
@@ -72,13 +72,13 @@ class Backward:
         chosen = self.places.chosen.get(operation)
         if windows.passes:
             gradient_place(self.places, x, self.places.gradient_scales[y])
-            self._windows(y, x, windows, chosen)
+            self._windows(operation.name, y, x, windows, chosen)
             return
         gradient_place(self.places, x)
         with self.emitter.repeated(e=self.places.gradient_scales[x]):
-            self._windows(y, x, windows, chosen)
+            self._windows(operation.name, y, x, windows, chosen)
 
-    def _windows(self, y: StepValue, x: StepValue, windows: PoolWindows, chosen: ImageRegion | None):
+    def _windows(self, name: str, y: StepValue, x: StepValue, windows: PoolWindows, chosen: ImageRegion | None):
         """Send the gradient of y through windows to x, with the mask of x; windows of one pixel choose number 0."""
         places, source, to = self.places, self.places.gradients[y], self.places.gradients[x]
 
@@ -92,7 +92,7 @@ class Backward:
             return found.used, ways
 
         tiles = choose(
-            "the gradient of a pooling",
+            f"layer {name!r}, gradient of inputs,",
             self.config,
             (x.blocks, places.batch),
             lambda each: chip(each)[0],
@@ -126,4 +126,5 @@ class Backward:
             name: places.gradient_scales[each] for name, each in (("ey", x), ("ea", operation.a), ("eb", operation.b))
         }
         with self.emitter.repeated(e=scales["ey"]):
-            add_tiles(self.emitter, places, self.config, regions, places.values[x] if x.relu else None, **scales)
+            what, mask = f"layer {operation.name!r}, sum of gradients,", places.values[x] if x.relu else None
+            add_tiles(what, self.emitter, places, self.config, regions, mask, **scales)

@@ -25,7 +25,7 @@ class Forward:
     def __init__(self, places: MemoryMap, config: TrainerConfig):
         self.places, self.config, self.emitter = places, config, Emitter()
 
-    def operation(self, number: int, operation: Operation):
+    def operation(self, operation: Operation):
         """Emit one operation."""
         match operation:
             case Product():
@@ -33,10 +33,10 @@ class Forward:
                 with self.emitter.repeated(e=self.places.scales[operation.y]):
                     self._product(operation)
             case Pool():
-                self.emitter.part(f"pool {number}", "forward")
+                self.emitter.part(operation.name, "forward")
                 self._pool(operation)
             case BranchSum():
-                self.emitter.part(f"add {number}", "forward")
+                self.emitter.part(operation.name, "forward")
                 with self.emitter.repeated(e=self.places.scales[operation.y]):
                     self._add(operation)
             case Split():
@@ -71,7 +71,9 @@ class Forward:
             ]
             return found.used, ways
 
-        tiles = choose("pooling", self.config, (x.blocks, places.batch), lambda each: chip(each)[0])
+        tiles = choose(
+            f"layer {operation.name!r}, forward,", self.config, (x.blocks, places.batch), lambda each: chip(each)[0]
+        )
         ways = chip(tiles)[1]
         for blocks, _ in self.emitter.spans(x.blocks, tiles.blocks):
             for samples, way in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
@@ -92,6 +94,7 @@ class Forward:
 
     def _add(self, operation: BranchSum):
         add_tiles(
+            f"layer {operation.name!r}, forward,",
             self.emitter,
             self.places,
             self.config,
@@ -105,6 +108,7 @@ class Forward:
 
 
 def add_tiles(
+    what: str,
     emitter: Emitter,
     places: MemoryMap,
     config: TrainerConfig,
@@ -115,6 +119,7 @@ def add_tiles(
     """Emit the sum of two tensors.
 
     Args:
+        what:    Names the work in an error.
         emitter: Takes the instructions.
         places:  Where everything lies.
         config:  The core.
@@ -134,7 +139,7 @@ def add_tiles(
         return found.used, ways
 
     tiles = choose(
-        "a sum",
+        what,
         config,
         (y.blocks, places.batch),
         lambda each: chip(each)[0],

@@ -130,6 +130,7 @@ class Product:
 class Pool:
     """A pooling of its own; a relu of its own is one of windows of one pixel."""
 
+    name: str
     x: StepValue
     y: StepValue
     windows: PoolWindows
@@ -139,6 +140,7 @@ class Pool:
 class BranchSum:
     """The sum of two values."""
 
+    name: str
     a: StepValue
     b: StepValue
     y: StepValue
@@ -149,6 +151,7 @@ class BranchSum:
 class Split:
     """One value under two names, whose gradients are added."""
 
+    name: str
     x: StepValue
     a: StepValue
     b: StepValue
@@ -203,9 +206,8 @@ def _branch(made: StepGraph, layers: Sequence[Layer], x: StepValue, prefix: str)
                 _set_relu(last)
                 continue
             case Relu():
-                last = Pool(
-                    x, StepValue(x.channels, x.height, x.width, True, x.wanted, scale=x), PoolWindows(1, 1, relu=True)
-                )
+                y = StepValue(x.channels, x.height, x.width, True, x.wanted, scale=x)
+                last = Pool(name, x, y, PoolWindows(1, 1, relu=True))
             case MaxPool() if isinstance(last, Product) and not last.pool and layer.stride >= layer.size:
                 windows = PoolWindows(layer.size, layer.stride)
                 y = _pooled(last.y, windows, name)
@@ -214,7 +216,7 @@ def _branch(made: StepGraph, layers: Sequence[Layer], x: StepValue, prefix: str)
                 continue
             case MaxPool() | AveragePool():
                 windows = PoolWindows(layer.size, layer.stride, isinstance(layer, AveragePool))
-                last = Pool(x, _pooled(x, windows, name), windows)
+                last = Pool(name, x, _pooled(x, windows, name), windows)
             case Residual():
                 last = _sum(made, layer, name, x)
             case _:
@@ -275,7 +277,7 @@ def _product(made: StepGraph, layer: Conv | Dense, name: str, x: StepValue) -> P
 
 def _sum(made: StepGraph, layer: Residual, name: str, x: StepValue) -> BranchSum:
     ways = [StepValue(x.channels, x.height, x.width, False, x.wanted, same=x, scale=x) for _ in range(2)]
-    made.operations.append(Split(x, *ways))
+    made.operations.append(Split(name, x, *ways))
     a, b = (
         _branch(made, branch, way, f"{name}.{side}.")
         for branch, way, side in ((layer.body, ways[0], "body"), (layer.shortcut, ways[1], "shortcut"))
@@ -283,4 +285,4 @@ def _sum(made: StepGraph, layer: Residual, name: str, x: StepValue) -> BranchSum
     sizes = [(each.channels, each.height, each.width) for each in (a, b)]
     if sizes[0] != sizes[1]:
         raise ValueError(f"layer {name!r} adds {sizes[0]} and {sizes[1]} channels, rows and columns")
-    return BranchSum(a, b, StepValue(*sizes[0], wanted=a.wanted or b.wanted))
+    return BranchSum(name, a, b, StepValue(*sizes[0], wanted=a.wanted or b.wanted))

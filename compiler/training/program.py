@@ -76,13 +76,13 @@ def _lowered(made: StepGraph, batch: int, config: TrainerConfig, shared: bool) -
     places = memory_map(made, batch, config, shared)
     forward = Forward(places, config)
     _exponents(forward, places, True)
-    for number, operation in enumerate(made.operations):
-        forward.operation(number, operation)
+    for operation in made.operations:
+        forward.operation(operation)
     _exponents(forward, places, False)
     backward = Backward(places, config, made.y)
     _exponents(backward, places, True)
-    for number, operation in reversed(list(enumerate(made.operations))):
-        backward.operation(number, operation)
+    for operation in reversed(made.operations):
+        backward.operation(operation)
     _exponents(backward, places, False)
     return places, forward, backward
 

@@ -190,7 +190,7 @@ def test_programs_are_the_same_each_time():
     ((3, 9, 9), (Conv(3, 16, 3), Dense(784, 10)), {"instructions": 16}, 2, "the forward program: .* words"),
     ((20,), (Dense(20, 20), Dense(20, 20)), {"views": 2}, 2, "needs more than the 2 views"),
     ((100,), (Dense(100, 100),), {"bases": 2, "words": 1024}, 20, "base registers"),
-    ((1, 4096, 4096), (MaxPool(4, 4), Dense(1 << 20, 2)), {}, 1, "words of 16 bytes on the chip"),
+    ((1, 4096, 4096), (MaxPool(4, 4), Dense(1 << 20, 2)), {}, 1, "layer '0', forward, needs .* words of 16"),
     ((1, 2, 3, 4), (Dense(6, 2),), {}, 2, r"a sample of the shape \[1, 2, 3, 4\]"),
     ((21,), (Dense(20, 20),), {}, 2, "layer '0' takes 20 numbers, and there are 21"),
     ((3, 2, 2), (Conv(3, 4, 3), Dense(4, 2)), {}, 2, "kernels of 3 pixels, and its input has 2 x 2"),
