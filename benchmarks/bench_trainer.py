@@ -204,7 +204,7 @@ def main(
     }
     trained = {}
     for name, train in ways.items():
-        console.print(f"{name}: {steps} steps ...")
+        console.print(f"{name}, number of steps: {steps} ...")
         trained[name] = train()
     console.print(f"Repeated passes of golden's machine: {session.trainer.repeats}")
     report_hashes(trained, console)
