@@ -64,7 +64,8 @@ PoolingJob = data.StructLayout({
 #: `update`: docs/trainer.md has the steps. Shifts are those of rs, of S to g, of momentum times v_old and of g to T, of
 #: T to v, and of P to a; each is clamped to where it no longer changes a bit.
 UpdateJob = data.StructLayout({
-    "old": View, "new": View, "acc": ROW, "bias": 1, "decay": signed(16), "rate": signed(16), "change": change_shape(LazyFormat()),
+    "old": View, "new": View, "acc": ROW, "bias": 1, "decay": signed(16), "rate": signed(16),
+    "change": change_shape(LazyFormat()),
     "g_right": SHIFT, "kept_right": SHIFT, "gradient_right": SHIFT, "v_right": SHIFT, "p_right": SHIFT})
 
 #: The end of a job: what it wrote is seen by all that begins later. `length` is that of the exact sums that it has
