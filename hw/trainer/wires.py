@@ -69,7 +69,8 @@ UpdateJob = data.StructLayout({
     "g_right": SHIFT, "kept_right": SHIFT, "gradient_right": SHIFT, "v_right": SHIFT, "p_right": SHIFT})
 
 #: The end of a job: what it wrote is seen by all that begins later. `length` is that of the exact sums that it has
-#: measured, 0 if it measured none.
+#: measured, 0 if it measured none. For an update it is that of S, for X[eg]; the engine tells that of T, for X[ev],
+#: beside it, as `momentum`.
 Ended = data.StructLayout({"valid": 1, "length": LENGTH})
 
 
@@ -123,9 +124,10 @@ def row_adder() -> dict:
     return {"row_add": Out(stream.Signature(RowAdd))}
 
 
-#: What an update has met since the last measure of its kind: lengths of S, T and P, and what
-#: `golden.trainer.summary.Summary` says of the rest.
+#: What updates have met since the summary was cleared: the length of P, the extremes of the NEGATIVE joint values and 0,
+#: flags, and counts. `large`: not all mantissas are small; `outside`: a mantissa left its range; `holds`: an old mantissa
+#: or residual is not 0. Lengths of S and T are those of a job, and come with its end: they are merged into X[eg] and
+#: X[ev] at once, as a `measure` of another kind may take them before the update's own does.
 Summary = data.StructLayout({
-    "gradient": LENGTH, "momentum": LENGTH, "length": LENGTH,
-    "lowest": joint_shape(LazyFormat()), "highest": joint_shape(LazyFormat()),
+    "length": LENGTH, "lowest": joint_shape(LazyFormat()), "highest": joint_shape(LazyFormat()),
     "large": 1, "outside": 1, "holds": 1, "steps": 32, "rounded": 32, "saturations": 32})
