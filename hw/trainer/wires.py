@@ -124,10 +124,10 @@ def row_adder() -> dict:
     return {"row_add": Out(stream.Signature(RowAdd))}
 
 
-#: What updates have met since the summary was cleared: the length of P, the extremes of the NEGATIVE joint values and 0,
-#: flags, and counts. `large`: not all mantissas are small; `outside`: a mantissa left its range; `holds`: an old mantissa
-#: or residual is not 0. Lengths of S and T are those of a job, and come with its end: they are merged into X[eg] and
-#: X[ev] at once, as a `measure` of another kind may take them before the update's own does.
+#: What updates have met since the summary was cleared: the length of P, extremes of the NEGATIVE joint values and of 0,
+#: flags, and counts. `large`: not all mantissas are small; `outside`: a mantissa left its range; `holds`: an old
+#: mantissa or residual is not 0. Lengths of S and T are those of one job and come with its end, so that X[eg] and X[ev]
+#: have them at once: a `measure` of another kind may take them before the update's own does.
 Summary = data.StructLayout({
     "length": LENGTH, "lowest": joint_shape(LazyFormat()), "highest": joint_shape(LazyFormat()),
     "large": 1, "outside": 1, "holds": 1, "steps": 32, "rounded": 32, "saturations": 32})
