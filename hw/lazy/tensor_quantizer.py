@@ -100,7 +100,7 @@ class TensorQuantizer(wiring.Component):
 
         lanes = [Registered(m, {"sum": value}) for value in self.i.p.sums]
         shared = Registered(m, self._control(blocks.o.p) | {"first": first, "last": self.i.p.last})
-        lanes = [Registered(m, follow(lane, _magnitude(lane["sum"]))) for lane in lanes]
+        lanes = [Registered(m, follow(lane, magnitude(lane["sum"]))) for lane in lanes]
         shared = Registered(m, follow(shared, {"right": clamp(
             shared["distance"], 0, WIDEST + self.sum_bits + 1)[:self.right_bits]}))
         self._measure(m, delay_control(m, taken & ~convert, 2), lanes, shared, exponents.i)
@@ -120,12 +120,7 @@ class TensorQuantizer(wiring.Component):
         first, last, lsb = (delay(m, shared[name], 1) for name in ("first", "last", "lsb"))
         with m.If(delay_control(m, word, 1)):
             m.d.sync += found.eq(now | Mux(first, 0, found))
-        value, length = Mux(found[-1], Cat(1, found[:-1]), 0), Const(0, 0)
-        steps = (self.sum_bits - 1).bit_length()
-        for step in reversed(range(steps)):
-            upper = value[1 << step:]
-            value = delay(m, Mux(upper.any(), upper, value[:1 << step]), 1)
-            length = Cat(delay(m, upper.any(), 1), delay(m, length, 1))
+        length, steps = length_below(m, found)
         some, lsb = delay(m, found[-1], steps), delay(m, lsb, 1 + steps)
         stored = delay(m, clamp(length + lsb - E_MIN, 0, E_MAX - E_MIN)[:EXPONENT_BITS], 1)
         m.d.comb += [
@@ -143,7 +138,18 @@ class TensorQuantizer(wiring.Component):
         m.d.comb += [mantissa.eq(lane["mantissa"]) for mantissa, lane in zip(words.p.mantissas, lanes, strict=True)]
 
 
-def _magnitude(value):
+def length_below(m, found):
+    """The length of what is below the highest bit of `found`, if that bit is 1; and by how many cycles it is late."""
+    value, length = Mux(found[-1], Cat(1, found[:-1]), 0), Const(0, 0)
+    steps = (len(found) - 1).bit_length()
+    for step in reversed(range(steps)):
+        upper = value[1 << step:]
+        value = delay(m, Mux(upper.any(), upper, value[:1 << step]), 1)
+        length = Cat(delay(m, upper.any(), 1), delay(m, length, 1))
+    return length, steps
+
+
+def magnitude(value):
     """|sum|, with space above it for the largest left shift and below it for one fraction bit; and |sum| - 1."""
     negative = value[-1]
     flipped = value ^ negative.replicate(len(value))

@@ -28,15 +28,10 @@ class RowWalker(wiring.Component):
         `word` and `inside` follow taps and offset within the cycle.
     """
 
-    view: In(View)
-    start: In(1)
-    step: In(1)
-    c1: In(TAP)
-    c2: In(TAP)
-    offset: In(signed(ADDRESS))
-    word: Out(ADDRESS)
-    inside: Out(1)
-    last: Out(1)
+    def __init__(self):
+        super().__init__({
+            "view": In(View), "start": In(1), "step": In(1), "c1": In(TAP), "c2": In(TAP),
+            "offset": In(signed(ADDRESS)), "word": Out(ADDRESS), "inside": Out(1), "last": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
