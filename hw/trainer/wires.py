@@ -42,7 +42,8 @@ View = data.StructLayout({
 #: A view that may be missing.
 Optional = data.StructLayout({"there": 1, "view": View})
 
-#: `copy`, and the parts of a `sum`. Without `there`, zeros are written. `add` adds to the accumulators.
+#: `copy`, and the parts of a `sum`. Without `there`, zeros are written. `add` adds to the accumulators. With `patches`,
+#: pitch2 does not count: `first` of the source is the word of column 0.
 CopyJob = data.StructLayout({
     "to": View, "source": Optional, "add": 1, "patches": 1, "size": 4, "channels": 4})
 
