@@ -125,6 +125,20 @@ def row_adder() -> dict:
     return {"row_add": Out(stream.Signature(RowAdd))}
 
 
+#: A write of a word of exponents: byte k is E + 126 of X[16 word + k].
+ExponentWrite = data.StructLayout({"word": 2, "bytes": Word})
+
+
+def exponent_reader() -> dict:
+    """The wires of an engine that reads exponents: `exponents` is the word that `exponent` named one cycle before."""
+    return {"exponent": Out(2), "exponents": In(Word)}
+
+
+def exponent_writer() -> dict:
+    """The wires of an engine that writes exponents: a write is taken when it is granted."""
+    return {"exponent_write": Out(stream.Signature(ExponentWrite))}
+
+
 #: What updates have met since the summary was cleared: the length of P, extremes of the NEGATIVE joint values and of 0,
 #: flags, and counts. `large`: not all mantissas are small; `outside`: a mantissa left its range; `holds`: an old
 #: mantissa or residual is not 0. Lengths of S and T are those of one job and come with its end, so that X[eg] and X[ev]
