@@ -1,6 +1,8 @@
-"""Training steps on golden's trainer, as a host drives a machine: programs, memory, and the gradient of the loss."""
+"""Training steps on a trainer, as a host drives a machine: programs, memory, and the gradient of the loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 from concord.compiler.training.images import (
@@ -14,7 +16,7 @@ from concord.compiler.training.images import (
 )
 from concord.compiler.training.program import TrainingProgram, compile_training
 from concord.golden.lazy import tensor_network
-from concord.golden.lazy.lazy_update import Parameters
+from concord.golden.lazy.lazy_update import Counts, Parameters
 from concord.golden.lazy.tensor import TrainingTensor, to_training_tensor
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import Layer
@@ -23,11 +25,34 @@ from concord.golden.trainer.trainer import Trainer
 from concord.spec.numbers.lazy import Width
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import TrainerError
-from concord.spec.trainer.registers import TrainerRegister, rate_bits
+from concord.spec.trainer.registers import TrainerCounter, TrainerRegister, rate_bits
+
+
+class TrainingMachine(Protocol):
+    """A trainer with the server memory that it was made with; `golden.trainer.trainer.Trainer` describes the members.
+
+    Attributes:
+        address: Address of the instruction at which the last program stopped.
+    """
+
+    @property
+    def address(self) -> int: ...
+
+    def load(self, program: Sequence[int]): ...
+
+    def run(self, first: int, second: int) -> TrainerError: ...
+
+    def write_register(self, register: TrainerRegister, value: int): ...
+
+    def read_register(self, address: int) -> int: ...
+
+
+#: What makes a trainer of its sizes and its server memory, uint8[words, 16].
+MachineMaker = Callable[[TrainerConfig, np.ndarray], TrainingMachine]
 
 
 class TrainingSession:
-    """A network under training on golden's machine.
+    """A network under training on a machine.
 
     Args:
         layers:     Layers of `golden.lazy.tensor_network`.
@@ -37,9 +62,11 @@ class TrainingSession:
         parameters: By name.
         momenta:    By name; zeros for those that are missing.
         batches:    Sizes of batches that come, at least one.
+        machine:    What makes the machine; golden's by default.
 
     Attributes:
         programs: Programs by size of the batch.
+        memory:   Server memory, uint8[words, 16].
         trainer:  The machine.
 
     Raises:
@@ -56,6 +83,7 @@ class TrainingSession:
         parameters: dict[str, Parameters],
         momenta: dict[str, TrainingTensor] | None = None,
         batches: Sequence[int] = (1,),
+        machine: MachineMaker = Trainer,
     ):
         if not rates.momentum:
             raise ValueError("training on the machine takes momentum; give one above 0")
@@ -66,20 +94,21 @@ class TrainingSession:
             )
         if not batches:
             raise ValueError("there is no size of a batch: name one or more in `batches`")
-        self._shape, momenta = tuple(shape), momenta or {}
+        self._shape, self._rates, momenta = tuple(shape), rates, momenta or {}
         self.programs = {batch: compile_training(layers, shape, batch, config) for batch in batches}
         _check_state(tensor_network.shapes(tuple(layers)), parameters, momenta)
         words = max(made.places.words for made in self.programs.values())
         self.memory = np.zeros((words, LANES), np.uint8)
-        self.trainer = Trainer(config, self.memory)
-        for register, rate in (
-            (TrainerRegister.RATE, rates.learning_rate_tensor),
-            (TrainerRegister.DECAY, rates.momentum_tensor),
-        ):
-            self.trainer.write_register(register, rate_bits(int(rate.mantissas.item()), int(rate.exponent.item())))
+        self.trainer = machine(config, self.memory)
+        self._write(TrainerRegister.RATE, rates.learning_rate_tensor)
+        self._write(TrainerRegister.DECAY, rates.momentum_tensor)
         first = self.programs[batches[0]]
         write_parameters(self.memory, first, parameters, momenta)
         self._copies = first.places.old, first.places.new
+
+    def pace(self, rate: float):
+        """Go on with another learning rate."""
+        self._write(TrainerRegister.RATE, replace(self._rates, learning_rate=rate).learning_rate_tensor)
 
     def forward(self, x: TrainingTensor) -> TrainingTensor:
         """The linear output of a batch, int64[samples, outputs] of 32 bits.
@@ -135,6 +164,15 @@ class TrainingSession:
     def parameters(self) -> tuple[dict[str, Parameters], dict[str, TrainingTensor]]:
         """Parameters and momenta by name."""
         return read_parameters(self.memory, next(iter(self.programs.values())), self._copies[0])
+
+    @property
+    def counts(self) -> Counts:
+        """What the machine has counted in updates since it was made."""
+        numbers = TrainerCounter.STEPS, TrainerCounter.CHANGES, TrainerCounter.ROUNDED, TrainerCounter.SATURATIONS
+        return Counts(*(self.trainer.read_register(TrainerRegister.COUNTERS + 4 * number) for number in numbers))
+
+    def _write(self, register: TrainerRegister, rate: TrainingTensor):
+        self.trainer.write_register(register, rate_bits(int(rate.mantissas.item()), int(rate.exponent.item())))
 
     def _program(self, x: TrainingTensor) -> TrainingProgram:
         if (x.mantissas.shape[1:], x.bits) != (self._shape, Width.ACTIVATION):
