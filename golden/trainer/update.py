@@ -164,7 +164,7 @@ def _measure_update(core: TrainerCore, ew: Exponent, ev: Exponent, eg: Exponent,
     if not ew.change and (change := summary.change(ew.now)):
         ew.change = change
         return True
-    ew.set(ew.now + ew.change)
+    ew.set(min(max(ew.now + ew.change, E_MIN), E_MAX))
     summary.count(core.counts, ew.change)
     ew.change = 0
     ev.set(ev.next)

@@ -77,6 +77,9 @@ class Measure(wiring.Component):
             m.d.sync += [one.eq(other) for one, other in zip(states, (*states[1:], self.i.payload), strict=True)]
             m.d.sync += count.eq(count + 1)
         self._find(m)
+        given = self.search.i.p
+        m.d.comb += [given[name].eq(self.summary[name]) for name in ("lowest", "highest", "outside", "large")]
+        m.d.comb += [given.exponent.eq(clamp(self.ew.now, 0, _MOST)), given.changes.eq(self.ew.change != 0)]
         with m.FSM():
             with m.State("TAKE"):
                 m.d.comb += [self.i.ready.eq(self.update | (count == 0)), moves.eq(self.i.valid | ~self.i.ready)]
@@ -146,9 +149,6 @@ class Measure(wiring.Component):
             self._end(m, again=1)
         with m.Else():
             m.next = "SEARCH"
-        summary, given = self.summary, self.search.i.p
-        m.d.comb += [given[name].eq(summary[name]) for name in ("lowest", "highest", "outside", "large")]
-        m.d.comb += [given.exponent.eq(clamp(ew.now, 0, _MOST)), given.changes.eq(ew.change != 0)]
 
     def _stand(self, m):
         """Change the exponent of the parameters in one pass more, or end the update."""
