@@ -45,6 +45,9 @@ def pool_back(core: TrainerCore, i: TrainerInstruction):
     refuse((y.view.n0, y.view.blocks) != (x.view.n0, x.view.blocks), TrainerError.SIZE, "x has other counts than y")
     check_equal(x, chosen, "chosen")
     check_equal(y, mask, "mask")
+    # Windows are found by (p, q), not in the order of rows: x and `chosen` count alike, and have no padding.
+    refuse(chosen and _counts(chosen) != _counts(x), TrainerError.SIZE, "chosen has other counts than x")
+    refuse(x.view.limited or (chosen and chosen.view.limited), TrainerError.RANGE, "x or chosen has limits")
     reads = [core.check(seen, name) for name, seen in (("x", x), ("chosen", chosen), ("mask", mask)) if seen]
     _check_written(core, y, None, reads)
     lsb, exact = core.exponents[i["ex"]].unit(2) - i["shift"], not i["mean"] and stride >= size
@@ -59,6 +62,10 @@ def pool_back(core: TrainerCore, i: TrainerInstruction):
         scaled = total * i["reciprocal"] if i["mean"] else total
         total = core.exponents[i["ey"]].convert(scaled, lsb, 2)
     write_parts(core.chip, y, planes_of(masked(total, core.values(mask) if mask else None, 0), 2))
+
+
+def _counts(seen: Seen) -> tuple[int, int, int]:
+    return seen.view.n0, seen.view.n1, seen.view.n2
 
 
 def _spread(parts: np.ndarray, x: Seen, y: Seen, size: int, stride: int) -> np.ndarray:

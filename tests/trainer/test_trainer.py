@@ -135,6 +135,19 @@ REFUSED = [
         {"y": 0, "x": 1, "chosen": 2, "size": 1, "stride": 1},
         TrainerError.SIZE,
     ),
+    *(
+        (
+            (TWO, replace(TWO, offset=64, **x), replace(FINE, offset=128, **chosen)),
+            TrainerOp.POOL_BACK,
+            {"y": 0, "x": 1, "chosen": 2, "size": 1, "stride": 1},
+            error,
+        )
+        for x, chosen, error in (
+            ({}, {"n0": 2, "n1": 2}, TrainerError.SIZE),
+            ({"limit1": 1}, {}, TrainerError.RANGE),
+            ({}, {"limit2": 1}, TrainerError.RANGE),
+        )
+    ),
     ((RECORD, RECORD), TrainerOp.UPDATE, {"old": 0, "new": 1, "ew": 1, "ev": 2, "eg": 3}, TrainerError.RANGE),
     (
         (RECORD, replace(RECORD, offset=80)),
