@@ -220,42 +220,51 @@ def broken_rule(found: TrainerInstruction, config: TrainerConfig) -> str:
         kind, value = field.kind.removesuffix("?"), found[name]
         if kind in counts and value >= counts[kind] and not (field.kind.endswith("?") and value == NONE):
             return f"{name} = {value}: the core has {counts[kind]} of the kind {kind}"
-    return next((text for wrong, text in _RULES.get(found.op, lambda _: ())(found) if wrong), "")
+    return next((text for wrong, text in RULES.get(found.op, lambda _: ())(found) if wrong), "")
 
 
 def _copy_rules(i):
     yield i["zeros"] + (i["source"] != NONE) != 1, "a copy has either a source or `zeros`"
     yield i["add"] + i["zeros"] + i["patches"] > 1, "a copy does one of add, zeros and patches"
-    yield not i["patches"] and bool(i["size"] or i["channels"]), "size and channels belong to patches"
+    sized = (i["size"] != 0) | (i["channels"] != 0)
+    yield (i["patches"] == 0) & sized, "size and channels belong to patches"
 
 
 def _product_rules(i):
-    drained = i["y"] != NONE
-    rest = i["bias"] != NONE or i["mask"] != NONE or bool(i["relu"])
-    yield not drained and rest, "bias, mask and relu need a y"
-    yield bool(i["mode"]) and (drained or bool(i["turned"])), "mode columns takes neither y nor turned"
-    yield bool(i["sum"]) and i["ey"] == i["ebias"], "sums and plain sums have different units: ey and ebias differ"
-    yield not i["mode"] and bool(i["sum"] or i["outputs"]), "sum and outputs belong to mode columns"
+    rest = (i["bias"] != NONE) | (i["mask"] != NONE) | (i["relu"] != 0)
+    yield (i["y"] == NONE) & rest, "bias, mask and relu need a y"
+    drained = (i["y"] != NONE) | (i["turned"] != 0)
+    yield (i["mode"] != 0) & drained, "mode columns takes neither y nor turned"
+    alike = i["ey"] == i["ebias"]
+    yield (i["sum"] != 0) & alike, "sums and plain sums have different units: ey and ebias differ"
+    of_columns = (i["sum"] != 0) | (i["outputs"] != 0)
+    yield (i["mode"] == 0) & of_columns, "sum and outputs belong to mode columns"
 
 
 def _pool_rules(i):
-    yield bool(i["mean"]) and i["chosen"] != NONE, "a mean has no `chosen`"
-    yield not i["mean"] and bool(i["reciprocal"] or i["shift"]), "reciprocal and shift belong to means"
-    yield i.op == TrainerOp.POOL_BACK and not i["mean"] and i["chosen"] == NONE, "a maximum needs `chosen`"
+    yield (i["mean"] != 0) & (i["chosen"] != NONE), "a mean has no `chosen`"
+    of_means = (i["reciprocal"] != 0) | (i["shift"] != 0)
+    yield (i["mean"] == 0) & of_means, "reciprocal and shift belong to means"
+    lacks = (i["mean"] == 0) & (i["chosen"] == NONE)
+    yield lacks & (i.op == TrainerOp.POOL_BACK), "a maximum needs `chosen`"
 
 
 def _update_rules(i):
-    yield len({i["ew"], i["ev"], i["eg"]}) < 3, "ew, ev and eg differ"
+    alike = (i["ew"] == i["ev"]) | (i["ew"] == i["eg"]) | (i["ev"] == i["eg"])
+    yield alike, "ew, ev and eg differ"
 
 
 def _measure_rules(i):
-    yield i["kind"] not in list(MeasureKind), "there is no such kind of measure"
-    alike = len({i["e"], i["ew"], i["eg"]}) < 3
-    yield i["kind"] == MeasureKind.UPDATE and alike, "e, ew and eg of an update differ"
-    yield i["kind"] != MeasureKind.UPDATE and bool(i["ew"] or i["eg"]), "ew and eg belong to the kind update"
+    yield i["kind"] > max(MeasureKind), "there is no such kind of measure"
+    update = i["kind"] == MeasureKind.UPDATE
+    alike = (i["e"] == i["ew"]) | (i["e"] == i["eg"]) | (i["ew"] == i["eg"])
+    yield update & alike, "e, ew and eg of an update differ"
+    yield (i["kind"] != MeasureKind.UPDATE) & ((i["ew"] != 0) | (i["eg"] != 0)), "ew and eg belong to the kind update"
 
 
-_RULES = {
+#: What makes an instruction ILLEGAL on every core, by opcode: pairs (whether it does, why). The conditions are made of
+#: operators alone, so that they take numbers and wires alike.
+RULES = {
     TrainerOp.COPY: _copy_rules,
     TrainerOp.PRODUCT: _product_rules,
     TrainerOp.POOL: _pool_rules,
