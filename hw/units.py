@@ -12,6 +12,7 @@ from concord.spec.accelerator.accelerator import Accelerator
 from concord.spec.isa.instructions import base_bits
 from concord.spec.machine.config import Config
 from concord.spec.numbers.lazy import LazyFormat
+from concord.spec.trainer.config import TrainerConfig
 
 ROOM = Path(__file__).parent
 
@@ -74,6 +75,14 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "tensor_quantizer": lambda config: (62, config.mfu_lanes),
 })
 
+#: Arguments of units of a trainer; the other ones take none.
+TRAINER_ARGUMENTS: Mapping[str, Callable[[TrainerConfig], tuple]] = MappingProxyType({
+    "accumulators": lambda config: (config.accumulator_rows, 4, 3),
+    "chip_memory": lambda config: (config.words, 7, 5),
+    "skewed_memory": lambda config: (config.words // 4,),
+    "sum_converter": lambda _: (8, 4),
+})
+
 
 @cache
 def components() -> Mapping[str, type[Component]]:
@@ -89,7 +98,12 @@ def components() -> Mapping[str, type[Component]]:
 
 def in_machines() -> list[str]:
     """Names of the units that machines, or accelerators of them, hold."""
-    return sorted(components().keys() - BETWEEN_MACHINES)
+    return sorted(components().keys() - BETWEEN_MACHINES - set(in_trainers()))
+
+
+def in_trainers() -> list[str]:
+    """Names of the units that cores hold which train; no machine holds them."""
+    return [name for name, unit in components().items() if unit.__module__.startswith("concord.hw.trainer.")]
 
 
 def needs(name: str) -> str:
@@ -107,12 +121,19 @@ def arguments(name: str, config: Config) -> tuple:
     return ARGUMENTS[name](config) if name in ARGUMENTS else (config,)
 
 
+def trainer_arguments(name: str, config: TrainerConfig) -> tuple:
+    """Arguments with which a trainer makes a unit."""
+    return TRAINER_ARGUMENTS[name](config) if name in TRAINER_ARGUMENTS else ()
+
+
 def component(name: str, config: Config) -> Component:
-    """The unit called `name` as the machine `config` holds it.
+    """The unit called `name` as the machine `config` holds it, or as a trainer of the default sizes does.
 
     Raises:
         ValueError: machines, or those of this configuration, hold no such unit.
     """
+    if name in in_trainers():
+        return components()[name](*trainer_arguments(name, TrainerConfig()))
     if name not in in_machines():
         raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(in_machines())}")
     if not holds(config, name):

@@ -9,9 +9,20 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from concord.hw.units import ARGUMENTS, BETWEEN_MACHINES, OPTIONAL, arguments, components, in_machines
+from concord.hw.units import (
+    ARGUMENTS,
+    BETWEEN_MACHINES,
+    OPTIONAL,
+    TRAINER_ARGUMENTS,
+    arguments,
+    components,
+    in_machines,
+    in_trainers,
+    trainer_arguments,
+)
 from concord.sim.units import TESTBENCHES
 from concord.spec.machine.config import PRESETS, preset
+from concord.spec.trainer.config import TrainerConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
@@ -98,7 +109,7 @@ def _is_package(name: str) -> bool:
 SAME_NAMES = {
     "one thing in several rooms": {"Cascade", "Driver", "EntryWriter", "Machine", "MatrixRf", "VectorRf"},
     "a unit of hardware, and what it computes or holds": {
-        "Accelerator", "Activation", "Control", "Field", "Pooling", "Softmax"},
+        "Accelerator", "Activation", "Control", "Field", "Pooling", "Softmax", "TrainerCore"},
     "layers on training tensors, named as layers are": {
         "AveragePool", "Conv", "Dense", "MaxPool", "Parameters", "Recurrent", "Relu", "Residual"},
     "a name of the Python interface": {"Model"},
@@ -214,13 +225,19 @@ def test_the_registry_has_every_unit_of_hardware():
     assert {it.__module__ for it in components().values()} == {f"concord.hw.{place.replace('/', '.')}"
                                                                for place in places}
     assert len(components()) == len(places)
-    named = {*ARGUMENTS, *BETWEEN_MACHINES, *(name for names in OPTIONAL.values() for name in names)}
+    named = {*ARGUMENTS, *TRAINER_ARGUMENTS, *BETWEEN_MACHINES}
+    named |= {name for names in OPTIONAL.values() for name in names}
     assert named <= components().keys()
 
 
 @pytest.mark.parametrize("name", in_machines())
 def test_every_unit_takes_what_a_machine_gives_it(name):
     inspect.signature(components()[name]).bind(*arguments(name, preset("tiny")))
+
+
+@pytest.mark.parametrize("name", in_trainers())
+def test_every_unit_takes_what_a_trainer_gives_it(name):
+    inspect.signature(components()[name]).bind(*trainer_arguments(name, TrainerConfig()))
 
 
 def test_every_testbench_has_its_unit():
@@ -235,7 +252,8 @@ def test_every_testbench_has_its_unit():
         "board_top", "serial_nnp", "serial_link", "frame_input", "frame_output", "frame_writer", "uart_receiver",
         "uart_sender",
         "sdram_pads",  # a part of sdram_controller
-        "first_error", "processor_registers"}  # parts of command_processor
+        "first_error", "processor_registers",  # parts of command_processor
+        "skewed_memory"}  # a part of chip_memory
 
 
 @pytest.mark.parametrize("name", TESTBENCHES)
