@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lazy.exponent_search import COUNT, COUNTS, ExponentSearch, pass_answer, pass_summary
 from concord.hw.lazy.lazy_step import change_shape, control, joint, joint_shape, set_out, stages
-from concord.hw.lib.arithmetic import tree
+from concord.hw.lib.arithmetic import greater, lesser, tree
 from concord.hw.lib.pipeline import Registered, delay, delay_control, follow
 from concord.hw.lib.queue import Queue
 from concord.hw.lib.reserved_queue import ReservedQueue
@@ -138,7 +138,7 @@ class LazyUpdate(wiring.Component):
         levels = (self.lanes - 1).bit_length()
         return lanes, shared, [
             delay(m, tree(falls, function, lambda value: delay(m, value, 1)), len(self.stages) - place - levels)
-            for function in (_lesser, _greater)]
+            for function in (lesser, greater)]
 
     def _summarise(self, m, made, lanes, shared, extremes, summary):
         """Reduce the elements of a pass to one summary; `shared` and `extremes` come one cycle after `lanes`."""
@@ -152,7 +152,7 @@ class LazyUpdate(wiring.Component):
             return kept
 
         found = {name: total(value, function, joint_shape(self.fmt)) for name, value, function in
-                 zip(("lowest", "highest"), extremes, (_lesser, _greater), strict=True)}
+                 zip(("lowest", "highest"), extremes, (lesser, greater), strict=True)}
         for name in FLAGS:
             found[name] = total(delay(m, Cat(lane[name] for lane in lanes).any(), 1), or_, 1)
         for name, flag in _COUNTED.items():
@@ -176,16 +176,6 @@ class LazyUpdate(wiring.Component):
                 m.d.sync += self.totals[name].eq(0)
             with m.Elif(answered & (answer.p.repeat == 0)):
                 m.d.sync += self.totals[name].eq(_saturated(self.totals[name] + number))
-
-
-def _lesser(a, b):
-    """The smaller of two values."""
-    return Mux(a < b, a, b)
-
-
-def _greater(a, b):
-    """The larger of two values."""
-    return Mux(a > b, a, b)
 
 
 def _grown(count, number):

@@ -100,6 +100,16 @@ def clamp(value, low: int, high: int):
     return Mux(value < low, low, Mux(value > high, high, value))
 
 
+def lesser(a, b):
+    """The smaller of two values."""
+    return Mux(a < b, a, b)
+
+
+def greater(a, b):
+    """The larger of two values."""
+    return Mux(a > b, a, b)
+
+
 def tree(values: list, function, later=lambda value: value):
     """Reduce all values to one by a function of two values, with `later` after each level."""
     while len(values) > 1:

@@ -4,6 +4,7 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
 
 from amaranth import *
+from amaranth.lib.memory import Memory
 
 
 def delay(m: Module, signal, cycles: int, *, reset_less: bool = True):
@@ -20,6 +21,16 @@ def delay(m: Module, signal, cycles: int, *, reset_less: bool = True):
 def delay_control(m: Module, signal, cycles: int):
     """`signal`, of control bits, delayed by `cycles` cycles. Unlike with `delay`, a reset clears the registers."""
     return delay(m, signal, cycles, reset_less=False)
+
+
+def delay_in_memory(m: Module, name: str, signal, cycles: int):
+    """Bits of `signal`, delayed by `cycles` cycles, at least 3, in a memory: fewer cells than as many registers."""
+    m.submodules[name] = memory = Memory(shape=len(signal), depth=cycles - 1, init=[])
+    write, read = memory.write_port(), memory.read_port(domain="comb")
+    place = Signal(range(memory.depth))
+    m.d.sync += place.eq(Mux(place == memory.depth - 1, 0, place + 1))
+    m.d.comb += [write.en.eq(1), write.addr.eq(place), write.data.eq(signal), read.addr.eq(place)]
+    return delay(m, read.data, 1)
 
 
 def copies(m: Module, signal, count: int, *, reset_less: bool = True) -> list:
