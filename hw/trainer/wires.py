@@ -56,7 +56,7 @@ ProductJob = data.StructLayout({
 
 #: `pool`, `pool_back` and `add` by `kind`. x is a of `add`, and other is b of `add`. `converts`: y are sums that are
 #: measured and shifted by `right` (-32..63); otherwise they are mantissas. Sums of `add` are rs(x, x_right) + rs(b,
-#: other_right), each shift in -24..17. `scales`: sums are multiplied by `reciprocal`.
+#: other_right), each shift in -24..17. `mean`: sums are multiplied by `reciprocal`.
 POOL, POOL_BACK, ADD = range(3)
 PoolingJob = data.StructLayout({
     "kind": 2, "y": View, "x": View, "other": View, "chosen": Optional, "mask": Optional, "size": 4, "stride": 4,
