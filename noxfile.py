@@ -112,6 +112,9 @@ PROGRAMS = {
     "dram_programs": (
         "campaigns.dram_programs",
         "Random programs with memory outside the chip, golden beside the gates at three latencies; `--programs`."),
+    "trainer_programs": (
+        "campaigns.trainer_programs",
+        "Random programs of a core that trains, damaged ones too, golden beside the gates; `--programs`, `--program`."),
     "twin_networks": (
         "campaigns.twin_networks",
         "Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."),

@@ -80,6 +80,11 @@ class Trainer:
         self.instructions = self.repeats = 0
         self._forget()
 
+    @property
+    def server(self) -> np.ndarray:
+        """Server memory."""
+        return self.core.server
+
     def load(self, program: Sequence[int]):
         """Take a program. Bases and exponents stay, so that the programs of a step may follow each other.
 

@@ -7,7 +7,7 @@ instruction defines is not made: views that write a word twice.
 from dataclasses import replace
 
 import numpy as np
-from concord.spec.trainer.config import LANES, NONE, TrainerConfig
+from concord.spec.trainer.config import LANES, NONE, PATCH_ROW_BYTES, TrainerConfig
 from concord.spec.trainer.instructions import MeasureKind, Space, TrainerOp, instruction
 from concord.spec.trainer.views import TrainerView
 
@@ -119,7 +119,7 @@ def _copies(made: TrainerPart) -> TrainerPart:
 
 def _patches(made: TrainerPart) -> TrainerPart:
     size = made.number(1, 4)
-    channels = made.number(1, 16 // size**2 + 1)
+    channels = made.number(1, min(LANES // size**2, PATCH_ROW_BYTES) + 1)
     shape, width = made.shape(), made.number(1, 12)
     words = -(-width * channels // LANES)
     source = made.padded(TrainerView(n0=shape[0], s0=6 * words, n1=shape[1], pitch1=words, n2=shape[2]), 6)

@@ -17,6 +17,14 @@ from concord.spec.trainer.registers import TrainerRegister, rate_bits
 from concord.spec.trainer.views import TrainerView
 
 SERVER_WORDS = 2048  #: Words of server memory; the first part of it holds what a program begins with.
+_CHIP = SMALL.exponents // LANES
+_ACCUMULATORS = _CHIP + SMALL.words
+#: Words of server memory that programs fill each memory from, and to which `dump` stores it.
+DUMP = {
+    Space.EXPONENTS: range(_CHIP),
+    Space.CHIP: range(_CHIP, _ACCUMULATORS),
+    Space.ACCUMULATORS: range(_ACCUMULATORS, _ACCUMULATORS + 2 * SUM_PLANES * SMALL.accumulator_rows),
+}
 _TRIES = 60
 _END = instruction(TrainerOp.END).words
 
@@ -62,7 +70,7 @@ def random_program(rng: np.random.Generator, parts: int = 12) -> TrainerProgram:
         for register in (TrainerRegister.RATE, TrainerRegister.DECAY)
     }
     made = TrainerProgram(words=[], server=server, rates=rates, error=TrainerError.NONE, address=0)
-    state, words = _tried(made.started(), _filled(), 0)
+    state, words = _tried(made.started(), _moved(into=True), 0)
     assert state.error == TrainerError.NONE
     for _ in range(parts):
         part = PARTS[int(rng.integers(len(PARTS)))]
@@ -89,23 +97,26 @@ def _tried(state: Trainer, part: TrainerPart, begin: int) -> tuple[Trainer, list
     return after, part.at(begin)
 
 
-def _filled() -> TrainerPart:
-    """The part that fills exponents, on-chip memory and accumulators from server memory."""
+def dump() -> list[int]:
+    """A program that stores exponents, on-chip memory and accumulators to server memory, from word 0 on."""
+    return [*_moved(into=False).words, *_END]
+
+
+def _moved(*, into: bool) -> TrainerPart:
+    """The part that fills exponents, on-chip memory and accumulators from server memory, or stores them there."""
     made = TrainerPart(np.random.default_rng(0))
-    first, rows = SMALL.exponents // LANES, SMALL.accumulator_rows
-    row = {"n0": 1, "s0": 0}
-    memories = (
-        (TrainerView(space=Space.EXPONENTS, pitch2=1, n2=first, **row), 0),
-        (TrainerView(pitch2=1, n2=SMALL.words, **row), first),
-        (
-            TrainerView(space=Space.ACCUMULATORS, planes=SUM_PLANES, pitch2=1, n2=rows, blocks=2, **row),
-            first + SMALL.words,
-        ),
-    )
-    for place, (view, offset) in enumerate(memories):
-        outside = replace(view, space=Space.SERVER, offset=offset, plane=2 * rows, block=rows)
-        made.words += view.tensor(2 * place).words + outside.tensor(2 * place + 1).words
-        made.do(TrainerOp.COPY, to=2 * place, source=2 * place + 1)
+    row = {"n0": 1, "s0": 0, "pitch2": 1}
+    views = {
+        Space.EXPONENTS: TrainerView(n2=SMALL.exponents // LANES, **row),
+        Space.CHIP: TrainerView(n2=SMALL.words, **row),
+        Space.ACCUMULATORS: TrainerView(planes=SUM_PLANES, n2=SMALL.accumulator_rows, blocks=2, **row),
+    }
+    for place, (space, view) in enumerate(views.items()):
+        outside = replace(view, offset=DUMP[space].start, plane=view.n2 * view.blocks, block=view.n2)
+        outside = replace(outside, space=Space.SERVER)
+        made.words += replace(view, space=space).tensor(2 * place).words + outside.tensor(2 * place + 1).words
+        to, source = (2 * place, 2 * place + 1) if into else (2 * place + 1, 2 * place)
+        made.do(TrainerOp.COPY, to=to, source=source)
     return made
 
 
