@@ -5,10 +5,12 @@ from concord.golden.accelerator import ranges
 from concord.golden.accelerator.driver import CommandEnd, Driver
 from concord.golden.accelerator.memory import SharedMemory
 from concord.golden.accelerator.races import Races, check_within, own, together
-from concord.spec.accelerator.accelerator import ALIGNED, Accelerator
+from concord.golden.accelerator.trainer_driver import TrainerDriver
+from concord.spec.accelerator.accelerator import ALIGNED, Accelerator, Core
 from concord.spec.accelerator.commands import BYTES, PROCESSOR, Command, CommandError, CommandKind, refused
 from concord.spec.accelerator.registers import LARGEST_RING, WINDOW, AcceleratorControl, AcceleratorStatus
 from concord.spec.accelerator.registers import AcceleratorRegister as _R
+from concord.spec.trainer.config import TrainerConfig
 
 _COUNTED = 1 << 32  #: HEAD and TAIL count modulo this.
 
@@ -31,7 +33,7 @@ class AcceleratorModel:
     def __init__(self, accelerator: Accelerator):
         self.accelerator = accelerator
         self.memory = SharedMemory(accelerator.memory_bytes)
-        self.drivers = [Driver(config, self.memory) for config in accelerator.cores]
+        self.drivers = [driver(core, self.memory) for core in accelerator.cores]
         self._ring = {_R.RING: 0, _R.RING_SIZE: 1}
         self.interrupt = False
         self._forget()
@@ -156,9 +158,14 @@ class AcceleratorModel:
     def _reset_cores(self, mask):
         for number, driver in enumerate(self.drivers):
             if mask >> number & 1:
-                driver.machine.reset()
+                driver.reset()
 
     def _forget(self):
         """Bring the command processor to its first state."""
         self._head = self._tail = self._index = self._origin = 0
         self._ending, self.interrupt = CommandEnd(), False
+
+
+def driver(core: Core, memory: SharedMemory) -> Driver | TrainerDriver:
+    """A core with its driver."""
+    return TrainerDriver(core, memory) if isinstance(core, TrainerConfig) else Driver(core, memory)

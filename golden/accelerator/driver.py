@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.accelerator import ranges
-from concord.golden.accelerator.memory import Accesses, OutsideWords, SharedMemory
+from concord.golden.accelerator.memory import Accesses, OutsideWords, SharedMemory, dram_words
 from concord.golden.machine import Machine
 from concord.spec.accelerator.accelerator import ALIGNED, PAGE
 from concord.spec.accelerator.commands import Command, CommandError, CommandKind
@@ -14,6 +14,7 @@ from concord.spec.host.registers import Control, Register, Status
 from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
+from concord.spec.trainer.instructions import TrainerError
 
 #: Kinds of messages that each command takes.
 TAKEN = {CommandKind.LOAD: frozenset(MessageKind) - {MessageKind.INPUT, MessageKind.OUTPUT, MessageKind.UPDATED},
@@ -31,7 +32,7 @@ class CommandEnd:
     """
 
     error: CommandError = CommandError.NONE
-    core_error: Error = Error.NONE
+    core_error: Error | TrainerError = Error.NONE
     address: int = 0
 
 
@@ -98,7 +99,7 @@ class Driver:
         """
         if address == Register.DRAM_BASE and self.config.dram_words:
             try:
-                self._outside = OutsideWords(self.config, self._memory, value - value % PAGE)
+                self._outside = dram_words(self.config, self._memory, value - value % PAGE)
             except ValueError as error:
                 raise ValueError(f"DRAM_BASE = {value:#x} lets {self.config.dram_words:,} words of Dram end beyond the "
                                  f"memory of {len(self._memory.bytes):,} bytes") from error
@@ -107,6 +108,10 @@ class Driver:
             self.machine.write_register(address, value & Control.CLEAR)
         else:
             self.machine.write_register(address, value)
+
+    def reset(self):
+        """Reset the core."""
+        self.machine.reset()
 
     def execute(self, command: Command) -> CommandEnd:
         """Execute a LOAD, RUN or SET that `commands.refused` has let pass."""

@@ -1,10 +1,11 @@
-"""The memory that cores share, and the part of it that is a core's Dram."""
+"""The memory that cores share, and the part of it that a core reaches itself."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 from concord.golden.accelerator import ranges
 from concord.spec.machine.config import Config
+from concord.spec.trainer.config import LANES
 
 
 @dataclass(slots=True)
@@ -65,18 +66,19 @@ class SharedMemory:
 
 
 class OutsideWords:
-    """Dram of a core: words uint16[words, M] that lie in the shared memory, and a record of those that are used.
+    """Words of a core that lie in the shared memory, and a record of those that are used.
 
     Args:
-        config: The core.
-        memory: The memory.
-        base:   Byte address of word 0.
+        words: The words, a part of the memory, [n, numbers of a word].
+        base:  Byte address of word 0.
     """
 
-    def __init__(self, config: Config, memory: SharedMemory, base: int = 0):
-        self._size, self._base = 2 * config.mfu_lanes, base
-        self._words = memory.part(base, config.dram_words * self._size).view("<u2").reshape(-1, config.mfu_lanes)
+    def __init__(self, words: np.ndarray, base: int):
+        self._words, self._base, self._size = words, base, words.shape[1] * words.itemsize
         self.accesses = Accesses()
+
+    def __len__(self) -> int:
+        return len(self._words)
 
     def __getitem__(self, words) -> np.ndarray:
         self.accesses.read.append(self._addresses(words))
@@ -89,3 +91,14 @@ class OutsideWords:
     def _addresses(self, words):
         found = np.array([[words.start, words.stop]]) if isinstance(words, slice) else ranges.runs(words)
         return found * self._size + self._base
+
+
+def dram_words(config: Config, memory: SharedMemory, base: int) -> OutsideWords:
+    """Dram of a machine: words uint16[words, M] from a byte address on, with the errors of `SharedMemory.read`."""
+    found = memory.part(base, 2 * config.mfu_lanes * config.dram_words).view("<u2").reshape(-1, config.mfu_lanes)
+    return OutsideWords(found, base)
+
+
+def server_words(memory: SharedMemory, base: int, count: int) -> OutsideWords:
+    """Server memory of a trainer: words uint8[count, 16] from a byte address on, with the same errors."""
+    return OutsideWords(memory.part(base, LANES * count).reshape(-1, LANES), base)

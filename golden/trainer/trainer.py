@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from concord.golden.lazy.lazy_update import Counts
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.trainer.copying import copy, exchanged, shares
 from concord.golden.trainer.core import RefusedInstruction, TrainerCore, refuse
@@ -103,6 +104,10 @@ class Trainer:
         self.core.clear()
         self._forget()
         self.error, self.address = TrainerError.NONE, 0
+
+    def clear_counters(self):
+        """Set all counters to 0."""
+        self.core.counts, self.instructions, self.repeats = Counts(), 0, 0
 
     def write_register(self, register: TrainerRegister, value: int):
         """Write RATE or DECAY; the rest of the control port belongs to whoever drives the core."""

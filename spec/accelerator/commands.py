@@ -9,6 +9,10 @@ second + room)`: a line of `ALIGNED` bytes, which begins with the number of byte
 messages, 32 bits each, and is zero behind them; then the messages. The line is written last, also where the command has
 an error, and counts what was lost, too. With `room` 0 there is no line, and the core must not answer.
 
+For a core that trains, LOAD reads instructions of 16 bytes from `first` on, and fills the instruction buffer with zeros
+behind them; `second` and `room` are zero. RUN reads nothing itself: `first` and `second` become the bases R0 and R1, in
+words from DRAM_BASE; `count` and `room` are zero. Such a core sends nothing.
+
 Of several errors of one command the smallest code counts; but a program that ends with an error takes no more messages,
 so that a wrong one behind that may not be found.
 """
@@ -19,8 +23,12 @@ from enum import IntEnum, unique
 
 from concord.spec.accelerator.accelerator import ALIGNED, PAGE, Accelerator, dram_bytes
 from concord.spec.host.registers import Control, Register
+from concord.spec.trainer.config import LANES, TrainerConfig
+from concord.spec.trainer.instructions import WORD as INSTRUCTION_BITS
+from concord.spec.trainer.registers import TrainerRegister
 
 BYTES = 32  #: Bytes of a command.
+INSTRUCTION = INSTRUCTION_BITS // 8  #: Bytes of an instruction of a core that trains.
 PACKED = struct.Struct("<BBHIIIIIQ")
 PROCESSOR = 0xFF  #: Stands for the command processor where a register names a core.
 
@@ -31,7 +39,8 @@ class CommandKind(IntEnum):
 
     LOAD = 1  #: Sends messages other than INPUT to a core that runs no program, and stores the answers.
     RUN = 2  #: Starts the program, sends INPUT messages, and stores what comes out, all at the same time.
-    SET = 3  #: Writes `value` to register `first` of a core: PEER, DRAM_BASE, or CONTROL with CLEAR alone.
+    SET = 3  #: Writes `value` to register `first` of a core: PEER, DRAM_BASE, or CONTROL with CLEAR alone; of a core
+    #: that trains DRAM_BASE, LIMIT, RATE, DECAY, or CONTROL with CLEAR alone.
     COPY = 4  #: Copies `count` bytes from `first` to `second`; the two ranges do not meet. Later commands wait for it.
     WAIT = 5  #: Later commands wait until the cores of the mask `value` have done all of theirs.
     SIGNAL = 6  #: Writes the 32 bits of `value` at `first`, and raises the interrupt.
@@ -115,6 +124,15 @@ FIELDS = {
     CommandKind.WAIT: ("value",),
     CommandKind.SIGNAL: ("first", "value"),
 }
+#: The same of commands for a core that trains.
+TRAINER_FIELDS = {
+    CommandKind.LOAD: ("core", "first", "count"),
+    CommandKind.RUN: ("core", "first", "second"),
+    CommandKind.SET: ("core", "first", "value"),
+}
+#: Registers of a core that trains which a SET writes with any value, and the bytes that a unit of their value reaches.
+TRAINER_SET = (TrainerRegister.DRAM_BASE, TrainerRegister.LIMIT, TrainerRegister.RATE, TrainerRegister.DECAY)
+TRAINER_REACH = {TrainerRegister.DRAM_BASE: 1, TrainerRegister.LIMIT: LANES}
 _ALL = ("core", "first", "count", "second", "room", "value")
 
 
@@ -129,7 +147,9 @@ def refused(accelerator: Accelerator, data: bytes) -> CommandError:
     if number not in list(CommandKind) or zero or rest:
         return CommandError.KIND
     kind = CommandKind(number)
-    if any(field for name, field in fields.items() if name not in FIELDS[kind]):
+    trains = kind.of_core and core < len(accelerator.cores) and isinstance(accelerator.cores[core], TrainerConfig)
+    taken = (TRAINER_FIELDS if trains else FIELDS)[kind]
+    if any(field for name, field in fields.items() if name not in taken):
         return CommandError.KIND
     if kind.of_core and core >= len(accelerator.cores) or kind == CommandKind.WAIT and value >> len(accelerator.cores):
         return CommandError.CORE
@@ -142,7 +162,8 @@ def refused(accelerator: Accelerator, data: bytes) -> CommandError:
         return CommandError.ALIGNMENT
     meet = kind == CommandKind.COPY and _meet(command.read, command.written)
     beyond = max(command.read.stop, command.written.stop) > accelerator.memory_bytes
-    return CommandError.RANGE if meet or beyond else CommandError.NONE
+    large = kind == CommandKind.LOAD and trains and count > INSTRUCTION * accelerator.cores[core].instructions
+    return CommandError.RANGE if meet or beyond or large else CommandError.NONE
 
 
 def _aligned(accelerator: Accelerator, command: Command) -> bool:
@@ -151,7 +172,8 @@ def _aligned(accelerator: Accelerator, command: Command) -> bool:
     some = command.count > 0 or command.kind == CommandKind.RUN
     if command.kind == CommandKind.COPY:
         return some and (command.first | command.second | command.count) % ALIGNED == 0
-    beat = accelerator.cores[command.core].message_bytes
+    core = accelerator.cores[command.core]
+    beat = INSTRUCTION if isinstance(core, TrainerConfig) else core.message_bytes
     return some and (command.first | command.second | command.room) % ALIGNED == 0 and command.count % beat == 0
 
 
@@ -159,11 +181,19 @@ def _meet(one: range, other: range) -> bool:
     return max(one.start, other.start) < min(one.stop, other.stop)
 
 
-def _refused_set(accelerator: Accelerator, core: int, register: int, value: int) -> CommandError:
-    config = accelerator.cores[core]
-    if register == Register.DRAM_BASE and config.dram_words:
+def _refused_set(accelerator: Accelerator, number: int, register: int, value: int) -> CommandError:
+    core = accelerator.cores[number]
+    if isinstance(core, TrainerConfig):
+        if register == TrainerRegister.DRAM_BASE and value % PAGE:
+            return CommandError.ALIGNMENT
+        if register in TRAINER_REACH and TRAINER_REACH[register] * value > accelerator.memory_bytes:
+            return CommandError.RANGE
+        written = register in TRAINER_SET
+    elif register == Register.DRAM_BASE and core.dram_words:
         if value % PAGE:
             return CommandError.ALIGNMENT
-        return CommandError.RANGE if value + dram_bytes(config) > accelerator.memory_bytes else CommandError.NONE
-    written = register == Register.PEER or register == Register.CONTROL and value == Control.CLEAR
+        return CommandError.RANGE if value + dram_bytes(core) > accelerator.memory_bytes else CommandError.NONE
+    else:
+        written = register == Register.PEER
+    written |= register == Register.CONTROL and value == Control.CLEAR
     return CommandError.NONE if written else CommandError.REGISTER
