@@ -3,11 +3,11 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.trainer.bases import BASE, ViewTable
-from concord.hw.trainer.decoder import SLOTS, Kind, fields
+from concord.hw.trainer.bases import BASE
 from concord.hw.trainer.exponent_table import NUMBER, Merged
-from concord.hw.trainer.extent import ExtentFinder
+from concord.hw.trainer.extent_finder import ExtentFinder
 from concord.hw.trainer.hazards import ENGINES, Hazards
+from concord.hw.trainer.instruction_decoder import SLOTS, Kind, fields
 from concord.hw.trainer.job_queue import JobQueue
 from concord.hw.trainer.jobs import (
     JOBS,
@@ -21,9 +21,10 @@ from concord.hw.trainer.jobs import (
     view_of,
 )
 from concord.hw.trainer.measure import LSB, ExponentState
-from concord.hw.trainer.operands import SUMS, Counts, OperandRules
-from concord.hw.trainer.registers import Rate
-from concord.hw.trainer.resolve import Resolver
+from concord.hw.trainer.operand_rules import SUMS, Counts, OperandRules
+from concord.hw.trainer.resolver import Resolver
+from concord.hw.trainer.trainer_registers import Rate
+from concord.hw.trainer.view_table import ViewTable
 from concord.hw.trainer.wires import LENGTH, Ended
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import WORD, Space, TrainerError, TrainerOp
@@ -41,7 +42,7 @@ class Dispatcher(wiring.Component):
         config: Sizes.
 
     Members:
-        word, kind, views, exponents: In. The instruction, as `Decoder` has it; held from `start` to `done`.
+        word, kind, views, exponents: In. The instruction, as `InstructionDecoder` has it; held from `start` to `done`.
         start: In(1). An instruction begins. done: Out(1). Pulse: its job waits for its engine, or it is refused.
         error: Out(4). Code of `spec.trainer.instructions.TrainerError`, with `done`.
         outlasts: Out(1). With `done`: what follows must wait until it has ended, as it reads or writes exponents.

@@ -3,11 +3,11 @@
 from amaranth import *
 from amaranth.lib import data
 from concord.hw.lazy.lazy_step import change_shape
-from concord.hw.trainer.bases import Tensor
-from concord.hw.trainer.decoder import SLOTS, fields, slots
+from concord.hw.trainer.instruction_decoder import SLOTS, fields, slots
 from concord.hw.trainer.measure import FORMAT
-from concord.hw.trainer.registers import Rate
-from concord.hw.trainer.resolve import Shifts
+from concord.hw.trainer.resolver import Shifts
+from concord.hw.trainer.trainer_registers import Rate
+from concord.hw.trainer.view_table import Tensor
 from concord.hw.trainer.wires import (
     ADD,
     POOL,

@@ -4,14 +4,14 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.trainer.bases import Bases
-from concord.hw.trainer.decoder import Decoder, fields
 from concord.hw.trainer.dispatcher import Dispatcher
 from concord.hw.trainer.exponent_table import ExponentTable
 from concord.hw.trainer.hazards import ENGINES
+from concord.hw.trainer.instruction_decoder import InstructionDecoder, fields
 from concord.hw.trainer.jobs import JOBS
 from concord.hw.trainer.loops import Loops
 from concord.hw.trainer.measuring import Measured, Measuring
-from concord.hw.trainer.registers import INSTRUCTION_ADDRESS, Events, Rate
+from concord.hw.trainer.trainer_registers import INSTRUCTION_ADDRESS, Events, Rate
 from concord.hw.trainer.wires import LENGTH, Ended, Summary, Word, exponent_writer
 from concord.spec.trainer.config import MOST_PASSES, TrainerConfig
 from concord.spec.trainer.instructions import OPCODE, WORD, MeasureKind, TrainerError, TrainerOp
@@ -82,7 +82,7 @@ class Sequencer(wiring.Component):
 
     def _units(self, m):
         """Connect the units with the instruction and with each other."""
-        m.submodules.decoder = self.decoder = decoder = Decoder(self.config)
+        m.submodules.decoder = self.decoder = decoder = InstructionDecoder(self.config)
         m.submodules.loops = self.loops = Loops(INSTRUCTION_ADDRESS)
         m.submodules.bases = self.bases = bases = Bases()
         m.submodules.dispatcher = self.dispatcher = dispatcher = Dispatcher(self.config)

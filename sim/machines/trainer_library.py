@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from amaranth.lib.wiring import Component
-from concord.hw.trainer.core import TrainerCore
+from concord.hw.trainer.trainer_core import TrainerCore
 from concord.hw.verilog import verilog
 from concord.sim.machines.build import link_models, model
 from concord.sim.machines.host import MachineTimeout

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import clamp
 from concord.hw.lib.pipeline import delay
-from concord.hw.trainer.decoder import Kind
+from concord.hw.trainer.instruction_decoder import Kind
 from concord.hw.trainer.measure import LSB, ExponentState
 from concord.hw.trainer.wires import SHIFT
 from concord.spec.numbers.lazy import ACCUMULATOR_BITS, E_MIN, EXPONENT_BITS, LazyFormat, Width
@@ -34,7 +34,7 @@ class Resolver(wiring.Component):
 
     Members:
         kind, facts: In. The instruction.
-        states: In(4 of ExponentState). Exponents, as `decoder.EXPONENTS` has them.
+        states: In(4 of ExponentState). Exponents, as `instruction_decoder.EXPONENTS` has them.
         rate, decay: In(8). E + 126 of learning rate and momentum.
         lsb: Out. Exponent of one unit of the exact sums. plain: Out. That of plain sums.
         differs, plain_differs: Out(1). Sums before had another unit.

@@ -10,9 +10,10 @@ from operator import or_
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.trainer.bases import BASE, Tensor
-from concord.hw.trainer.decoder import SLOTS, Kind, fields, slots
-from concord.hw.trainer.extent import ROWS, Use
+from concord.hw.trainer.bases import BASE
+from concord.hw.trainer.extent_finder import ROWS, Use
+from concord.hw.trainer.instruction_decoder import SLOTS, Kind, fields, slots
+from concord.hw.trainer.view_table import Tensor
 from concord.hw.trainer.wires import COUNT
 from concord.spec.trainer.config import LANES, PARAMETER_PLANES, PATCH_ROW_BYTES, SUM_PLANES
 from concord.spec.trainer.instructions import WORD, Space, TrainerOp

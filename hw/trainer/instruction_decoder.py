@@ -30,7 +30,7 @@ def slots(op: TrainerOp) -> list[str]:
     return [] if op == TrainerOp.TENSOR else [name for name, field in FIELDS[op].items() if "view" in field.kind]
 
 
-class Decoder(wiring.Component):
+class InstructionDecoder(wiring.Component):
     """Decodes one instruction.
 
     Args:
