@@ -97,7 +97,7 @@ class TrainerCore(wiring.Component):
             sequencer.host_base_number.eq(registers.base_number), registers.base.eq(sequencer.host_base),
             sequencer.host_word.eq(registers.word), registers.bytes.eq(sequencer.host_bytes),
             registers.word_free.eq(sequencer.host_free), registers.watch.eq(self.watch),
-            self.watch.idle.eq(self.port.idle),
+            self.watch.idle.eq(self.port.idle), self.watch.base.eq(Cat(C(0, _PAGE), registers.dram_base[_PAGE:])),
             *(self.watch[name].eq(sequencer.progress[name]) for name in sequencer.progress.shape().members)]
 
     def _jobs(self, m):
