@@ -80,7 +80,7 @@ def train(rule: UpdateRule, rate: float, seed: int, samples: int, epochs: int) -
         net = tensor_network.network(tensor_fit.CLASSIFIER, rule, Rates(learning_rate=rate), seed=seed, values=values)
         tensor_fit.fit(net, tensor_network.inputs(x), learn.labels, **options)
         share = tensor_fit.accuracy(net, tensor_network.inputs(y), test.labels)
-        changes, saturations = net.counts().changes, net.counts().saturations
+        changes, saturations = net.counts.changes, net.counts.saturations
     return LazyTraining(rule=rule, rate=rate, seed=seed, accuracy=100 * share, changes=changes, saturations=saturations,
                         seconds=time.perf_counter() - began)
 

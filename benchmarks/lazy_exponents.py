@@ -63,7 +63,7 @@ def train_watched(name: str, seed: int) -> tuple[str, dict[str, list[int]], int]
         net.step(batch(x, index), samples.labels[index.numpy()])
         for part, kept in net.parameters.items():
             found[f"momentum {part}"].append(kept.momentum.lsb)
-    return name, found, net.counts().changes
+    return name, found, net.counts.changes
 
 
 def right(exponents: list[int]) -> float:

@@ -172,7 +172,7 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
         tensor_training.train_step(parameters, momenta, gradients, rates, counts)
         assert net.step(tensor.exact(x, torch.empty(0)), labels) == loss
         agree(net, parameters, momenta)
-    assert net.counts() == counts
+    assert net.counts == counts
     assert counts.steps
 
 

@@ -61,7 +61,7 @@ def test_training_resumes_to_the_bit(rule, samples, tmp_path):
     assert read == state
     assert train(again, samples, 4, read.losses) == losses
     assert content(net, state, tmp_path / "one") == content(again, state, tmp_path / "other")
-    assert net.counts() == again.counts()
+    assert net.counts == again.counts
     whole, _ = begin(rule)
     assert train(whole, samples, 4) == losses
     assert content(whole, state, tmp_path / "whole") == content(net, state, tmp_path / "one")
@@ -96,8 +96,8 @@ def test_wrong_checkpoints_are_clear_errors(samples, tmp_path):
         checkpoint.load(written(header | {"parameters": {}}, arrays))
     with pytest.raises(ValueError, match=r"0.weight, mantissas: \(3,\) where the layer has \(4, 1, 3, 3\)"):
         checkpoint.load(written(header, arrays | {"0.weight:mantissas": np.zeros(3, np.int8)}))
-    with pytest.raises(ValueError, match="checkpoint file version 2, but this program reads version 3; copy it again"):
-        checkpoint.load(written(header | {"version": 2}, arrays))
+    with pytest.raises(ValueError, match="checkpoint file version 3, but this program reads version 4; copy it again"):
+        checkpoint.load(written(header | {"version": 3}, arrays))
     with pytest.raises(ValueError, match="is not a valid UpdateRule"):
         checkpoint.load(written(header | {"arm": "other"}, arrays))
 

@@ -129,7 +129,7 @@ def test_steps_on_sequences_are_goldens(cell):
             got = net.parameters[name].golden()
             assert got.exponent == want.exponent, name
             assert np.array_equal(got.joint, want.joint), name
-    assert net.counts() == counts
+    assert net.counts == counts
     assert counts.steps
 
 

@@ -83,7 +83,7 @@ def formats_of(preset: str = "") -> BlockFormats:
 #: Files of checkpoints, see `train.bfp.tensor_checkpoint`. Their version rises with the arithmetic, too: training goes
 #: on from a checkpoint to the bit.
 CHECKPOINT = tensor_file.TensorFileKind(
-    key="concord training checkpoint", version=3, name="checkpoint", remedy="copy it again, or train again",
+    key="concord training checkpoint", version=4, name="checkpoint", remedy="copy it again, or train again",
     command="`nnp train --arithmetic bfp-lazy --checkpoint`")
 #: The options where nobody gave any.
 BY_LAZY_UPDATE = LazyOptions()

@@ -63,10 +63,10 @@ def save(net: TensorNetwork, state: Checkpoint, path: Path):
     records, arrays = {}, {}
     for name, kept in net.parameters.items():
         record, tensors = _pack_master(kept) if isinstance(kept, Master) else _pack_lazy(kept)
-        records[name] = record | {"counts": asdict(kept.counts)}
+        records[name] = record
         arrays |= {f"{name}:{key}": tensor.cpu().numpy() for key, tensor in tensors.items()}
     header = {"layers": _pack_layers(state.layers), "arm": state.rule, "rates": asdict(state.rates),
-              "parameters": records, **{name: getattr(state, name) for name in PLAIN}}
+              "parameters": records, "counts": asdict(net.counts), **{name: getattr(state, name) for name in PLAIN}}
     tensor_file.write(CHECKPOINT, path, header, arrays)
 
 
@@ -85,10 +85,11 @@ def load(path: Path, group=Alone, device: str = "cpu") -> tuple[TensorNetwork, C
         tensor_network.check(state.layers)
         parameters = {name: _unpack(name, shape, header["parameters"], arrays, state, device)
                       for name, shape in tensor_network.shapes(state.layers).items()}
+        counts = Counts(**header["counts"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: {reason}; {CHECKPOINT.remedy}") from error
-    return TensorNetwork(state.layers, parameters, group, device=device), state
+    return TensorNetwork(state.layers, parameters, group, device=device, counts=counts), state
 
 
 def _pack_lazy(kept: Lazy) -> tuple[dict, dict]:
@@ -129,7 +130,6 @@ def _unpack(name: str, shape: tuple[int, ...], records: dict, arrays: dict[str, 
             made.momentum = ExactTensor(torch.from_numpy(momentum).to(device), **record["momentum"])
         if isinstance(made, Stochastic):
             made.noise.set_state(torch.from_numpy(tensors["noise"]))
-    made.counts = Counts(**record["counts"])
     return made
 
 

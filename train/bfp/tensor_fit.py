@@ -62,8 +62,7 @@ def fit(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, *, epochs: int, 
             break
         now = None if rate is None else falling(rate, epoch, epochs)
         if now is not None:
-            for kept in net.parameters.values():
-                kept.pace(now)
+            net.pace(now)
         # The order in which processes add up losses changes no more than the last digits.
         found.append(float(f"{_epoch(net, x, labels, order) / len(labels):.6g}"))
         Observer.of(progress).write(EpochRecord(

@@ -48,11 +48,19 @@ class TensorNetwork:
         group:      Processes that share each batch.
         products:   Kernels, see `exact_products`. The fastest ones by default.
         device:     Device of the parameters.
+        counts:     Counts of events so far, which training continues; from zero by default.
+
+    Attributes:
+        counts: Counts of events of all parameters together.
     """
 
-    def __init__(self, layers, parameters: dict, group=Alone, products=None, device: str = "cpu"):
+    def __init__(self, layers, parameters: dict, group=Alone, products=None, device: str = "cpu",
+                 counts: Counts | None = None):
         tensor_network.check(layers)
         self.parameters, self.group, self.device = parameters, group, device
+        self.counts = counts or Counts()
+        for kept in parameters.values():
+            kept.counts = self.counts
         self.layers = tensor_layers.build(layers, parameters, products or kernels(device), group)
 
     def forward(self, x: ExactTensor) -> ExactTensor:
@@ -81,13 +89,10 @@ class TensorNetwork:
         mantissas = torch.from_numpy(made.mantissas[:-1].reshape(real.shape)).to(like.device, torch.int16)
         return ExactTensor(mantissas, int(made.lsb.item()), Width.GRADIENT)
 
-    def counts(self) -> Counts:
-        """Counts of events of all parameters together."""
-        found = Counts()
+    def pace(self, rate: float):
+        """Go on with another learning rate."""
         for kept in self.parameters.values():
-            for key in ("steps", "changes", "rounded", "saturations"):
-                setattr(found, key, getattr(found, key) + getattr(kept.counts, key))
-        return found
+            kept.pace(rate)
 
 
 def network(layers, rule: UpdateRule, rates: Rates, *, seed: int = 0, values: dict[str, np.ndarray] | None = None,
