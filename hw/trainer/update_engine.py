@@ -28,7 +28,7 @@ class UpdateEngine(wiring.Component):
         clear: In(1). The summary begins anew. It comes when no job is under way.
 
     Timing:
-        5 cycles a row, and about 70 more a job; with `bias` about 45 a row.
+        5 cycles a row, 32 with `bias`, and 66 for each job.
     """
 
     def __init__(self):
