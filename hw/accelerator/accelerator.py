@@ -9,26 +9,28 @@ from amaranth.lib.wiring import Flow, In, Member, Out
 from amaranth.utils import bits_for
 from concord.hw.accelerator.arbiter import Arbiter
 from concord.hw.accelerator.command_processor import CommandProcessor
-from concord.hw.accelerator.core_ports import ports
+from concord.hw.accelerator.core_ports import core_ports
 from concord.hw.accelerator.driver import Driver
+from concord.hw.accelerator.trainer_driver import TrainerDriver
 from concord.hw.accelerator.window_router import LITE, WindowRouter
 from concord.hw.dram.axi import wires
 from concord.hw.host.control import BUS
 from concord.spec.accelerator import accelerator as spec
+from concord.spec.accelerator.accelerator import Core, reaches_memory
 from concord.spec.accelerator.registers import ADDRESS_BITS
-from concord.spec.machine.config import Config
+from concord.spec.trainer.config import TrainerConfig
 
 NOTHING: Mapping[str, Member] = MappingProxyType({})
 
 
-def modules(accelerator: spec.Accelerator) -> dict[Config, str]:
-    """Name of the Verilog module of each kind of core, which is `NNP(config, watched=True)`."""
-    return {config: f"core{k}" for k, config in enumerate(dict.fromkeys(accelerator.cores))}
+def modules(accelerator: spec.Accelerator) -> dict[Core, str]:
+    """Name of the Verilog module of each kind of core: `NNP(config, watched=True)` or `TrainerCore(config)`."""
+    return {core: f"core{k}" for k, core in enumerate(dict.fromkeys(accelerator.cores))}
 
 
 def managers(accelerator: spec.Accelerator) -> int:
-    """Number of managers: the command processor, a driver for each core, and the Dram of each core that has it."""
-    return 1 + sum(1 + bool(config.dram_words) for config in accelerator.cores)
+    """Number of managers: the command processor, a driver for each core, and each core that reaches the memory."""
+    return 1 + sum(1 + reaches_memory(core) for core in accelerator.cores)
 
 
 def id_bits(accelerator: spec.Accelerator) -> int:
@@ -56,8 +58,9 @@ class Accelerator(wiring.Component):
 
     def __init__(self, accelerator: spec.Accelerator, more: Mapping[str, Member] = NOTHING):
         self.accelerator = accelerator
-        for config in accelerator.cores:
-            config.require_hardware()
+        for core in accelerator.cores:
+            if not isinstance(core, TrainerConfig):
+                core.require_hardware()
         memory = wires(accelerator.bus, id_bits(accelerator))
         super().__init__({
             **BUS, "s_axil_awaddr": In(ADDRESS_BITS), "s_axil_araddr": In(ADDRESS_BITS), "irq": Out(1),
@@ -75,22 +78,26 @@ class Accelerator(wiring.Component):
         _join(m, arbiter, "manager0_", processor, "m_axi_", bus)
         m.d.comb += [self.irq.eq(processor.interrupt), processor.memory_busy.eq(arbiter.busy)]
         manager = 1
-        for number, config in enumerate(self.accelerator.cores):
-            m.submodules[f"driver{number}"] = driver = Driver(config, self.accelerator.bus)
+        for number, core in enumerate(self.accelerator.cores):
+            trains = isinstance(core, TrainerConfig)
+            m.submodules[f"driver{number}"] = driver = (
+                TrainerDriver() if trains else Driver(core, self.accelerator.bus))
             wiring.connect(m, processor.drivers[number], driver.commands)
             _join(m, router, f"window{number + 1}_", driver, "s_axil_", LITE)
             _join(m, arbiter, f"manager{manager}_", driver, "m_axi_", bus)
-            met = self._wires(config, driver, f"manager{manager + 1}_")
+            met = self._wires(number, driver, f"manager{manager + 1}_")
             m.submodules[f"core{number}"] = self._core(number, met)
-            manager += 1 + bool(config.dram_words)
+            manager += 1 + reaches_memory(core)
         return m
 
-    def _wires(self, config: Config, driver: Driver, manager: str) -> dict[str, tuple[Flow, Value]]:
-        """What meets the ports of a core between its driver and, if it has Dram, a manager of the arbiter."""
-        met = {"watch": (Out, Value.cast(driver.watch))}
-        for name, member in ports(config).items():
-            outside = name.startswith("m_axi_")
-            wire = getattr(self.arbiter, manager + name.removeprefix("m_axi_")) if outside else driver.of_core(name)
+    def _wires(self, number: int, driver: Driver | TrainerDriver, manager: str) -> dict[str, tuple[Flow, Value]]:
+        """What meets the ports of a core between its driver and, if it reaches the memory, a manager of the arbiter."""
+        met = {}
+        for name, member in core_ports(self.accelerator.cores[number]).items():
+            if name.startswith("m_axi_"):
+                wire = getattr(self.arbiter, manager + name.removeprefix("m_axi_"))
+            else:
+                wire = C(number, member.shape) if name == "number" else driver.of_core(name)
             met[name] = member.flow, wire
         return met
 

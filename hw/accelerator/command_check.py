@@ -7,9 +7,18 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.accelerator.orders import ADDRESS
-from concord.spec.accelerator.accelerator import ALIGNED, PAGE, Accelerator, dram_bytes
-from concord.spec.accelerator.commands import FIELDS, CommandError, CommandKind
+from concord.spec.accelerator.accelerator import ALIGNED, PAGE, Accelerator, Core, dram_bytes
+from concord.spec.accelerator.commands import (
+    FIELDS,
+    INSTRUCTION,
+    TRAINER_FIELDS,
+    TRAINER_REACH,
+    TRAINER_SET,
+    CommandError,
+    CommandKind,
+)
 from concord.spec.host.registers import Control, Register
+from concord.spec.trainer.config import TrainerConfig
 
 LATENCY = 2  #: Cycles from a command to its error.
 
@@ -42,36 +51,49 @@ class CommandCheck(wiring.Component):
         command, cores = self.command, len(self.accelerator.cores)
         kinds = {kind: Signal(name=kind.name.lower()) for kind in CommandKind}
         m.d.comb += [signal.eq(command.kind == kind) for kind, signal in kinds.items()]
-        stray = [command[name].any() & ~Cat(kinds[kind] for kind in kinds if name in FIELDS[kind]).any()
+        trains = self._trains(m)
+        stray = [command[name].any() & ~Mux(trains, _takes(kinds, TRAINER_FIELDS | FIELDS, name),
+                                            _takes(kinds, FIELDS, name))
                  for name in ("core", "first", "count", "second", "room", "value")]
         of_core = Cat(kinds[kind] for kind in kinds if kind.of_core).any()
         found = {
             CommandError.KIND: ~Cat(kinds.values()).any() | Cat(*stray, command.zero, command.rest).any(),
             CommandError.CORE: of_core & (command.core >= cores) | (
                 kinds[CommandKind.WAIT] & command.value[cores:].any())}
-        base, limit, partial = self._of_core(m, kinds)
+        base, beyond, known, partial = self._of_core(m, kinds)
         found |= {
             CommandError.ALIGNMENT: self._misaligned(kinds, partial) | (base & (command.value % PAGE).any()),
-            CommandError.RANGE: base & (command.value > limit),
-            CommandError.REGISTER: kinds[CommandKind.SET] & ~base & (command.first != Register.PEER) & (
+            CommandError.RANGE: beyond,
+            CommandError.REGISTER: kinds[CommandKind.SET] & ~known & (
                 (command.first != Register.CONTROL) | (command.value != Control.CLEAR))}
         self._judge(m, found, self._beyond(m, kinds))
         return m
 
+    def _trains(self, m):
+        """Whether the command is one for a core that trains."""
+        trains, of_core = Signal(), Cat(self.command.kind == kind for kind in CommandKind if kind.of_core).any()
+        numbers = [k for k, core in enumerate(self.accelerator.cores) if isinstance(core, TrainerConfig)]
+        m.d.comb += trains.eq(of_core & Cat(self.command.core == k for k in numbers).any())
+        return trains
+
     def _of_core(self, m, kinds):
-        """Whether DRAM_BASE of a core is set that has one, its greatest value, and whether `count` is no whole number
-        of the core's beats.
+        """Whether DRAM_BASE of a core is set that has one, whether a value or a program is too large, whether the core
+        has the register of a SET, but for CONTROL, and whether `count` is no whole number of what the core reads.
         """
-        base, limit, partial = Signal(), Signal(ADDRESS), Signal()
+        base, beyond, known, partial = Signal(), Signal(), Signal(), Signal()
+        sets, loads, register = kinds[CommandKind.SET], kinds[CommandKind.LOAD], self.command.first
         with m.Switch(self.command.core):
-            for number, config in enumerate(self.accelerator.cores):
+            for number, core in enumerate(self.accelerator.cores):
                 with m.Case(number):
-                    m.d.comb += partial.eq((self.command.count % config.message_bytes).any())
-                    if config.dram_words:
-                        m.d.comb += [
-                            limit.eq(self.accelerator.memory_bytes - dram_bytes(config)),
-                            base.eq(kinds[CommandKind.SET] & (self.command.first == Register.DRAM_BASE))]
-        return base, limit, partial
+                    m.d.comb += partial.eq((self.command.count % _unit(core)).any())
+                    for each, most in _registers(core, self.accelerator.memory_bytes).items():
+                        with m.If(sets & (register == each)):
+                            m.d.comb += [known.eq(1), base.eq(each == Register.DRAM_BASE),
+                                         beyond.eq(0 if most is None else self.command.value > most)]
+                    if isinstance(core, TrainerConfig):
+                        with m.If(loads):
+                            m.d.comb += beyond.eq(self.command.count > INSTRUCTION * core.instructions)
+        return base, beyond, known, partial
 
     def _misaligned(self, kinds, partial):
         """Whether an address or a number of bytes is no multiple of what it must be, or nothing is read."""
@@ -103,3 +125,21 @@ class CommandCheck(wiring.Component):
             late = beyond if code == CommandError.RANGE else 0
             error = Mux(kept[code] | late, code, error)
         m.d.sync += self.error.eq(error)
+
+
+def _takes(kinds: dict, fields: dict, name: str):
+    """Whether the kind of the command uses a field."""
+    return Cat(signal for kind, signal in kinds.items() if name in fields[kind]).any()
+
+
+def _unit(core: Core) -> int:
+    """Bytes of what a core reads at a time."""
+    return INSTRUCTION if isinstance(core, TrainerConfig) else core.message_bytes
+
+
+def _registers(core: Core, memory_bytes: int) -> dict[int, int | None]:
+    """The registers that a SET of a core writes with any value, or with values up to a greatest one."""
+    if isinstance(core, TrainerConfig):
+        return {each: memory_bytes // TRAINER_REACH[each] if each in TRAINER_REACH else None for each in TRAINER_SET}
+    reach = {Register.DRAM_BASE: memory_bytes - dram_bytes(core)} if core.dram_words else {}
+    return {Register.PEER: None, **reach}

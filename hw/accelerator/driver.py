@@ -69,6 +69,8 @@ class Driver(wiring.Component):
 
     def of_core(self, name: str):
         """The wire that meets a port of the core, but for those of its Dram."""
+        if name == "watch":
+            return Value.cast(self.watch)
         prefix = next(prefix for prefix in OF_CORE if name.startswith(prefix))
         return getattr(self, OF_CORE[prefix] + name.removeprefix(prefix))
 

@@ -10,21 +10,34 @@ from concord.hw.accelerator.command_check import LATENCY, CommandCheck
 from concord.sim.drivers.bench import CONFIG
 from concord.sim.drivers.stream import drive_pipeline
 from concord.spec.accelerator.accelerator import LARGEST, PAGE, Accelerator, dram_bytes
-from concord.spec.accelerator.commands import FIELDS, PACKED, PROCESSOR, CommandError, CommandKind, refused
+from concord.spec.accelerator.commands import (
+    FIELDS,
+    INSTRUCTION,
+    PACKED,
+    PROCESSOR,
+    CommandError,
+    CommandKind,
+    refused,
+)
 from concord.spec.host.registers import Control, Register
 from concord.spec.machine.config import Config, preset
+from concord.spec.trainer.config import TrainerConfig
+from concord.spec.trainer.registers import TrainerRegister
 
 CONFIGURATIONS = TESTED = ("tiny", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "command[name].any() & ~Cat", "new": "C(0) & ~Cat"},
+    {"old": "command[name].any() & ~Mux", "new": "C(0) & ~Mux"},
+    {"old": "Mux(trains, _takes(kinds, TRAINER_FIELDS | FIELDS, name),", "new": "Mux(0, 0,"},
     {"old": "Cat(*stray, command.zero, command.rest)", "new": "Cat(*stray, command.rest)"},
     {"old": "of_core & (command.core >= cores)", "new": "of_core & (command.core > cores)"},
     {"old": "command.value[cores:].any()", "new": "command.value[cores]"},
     {"old": "base & (command.value % PAGE).any()", "new": "base & (command.value % (PAGE // 2)).any()"},
-    {"old": "base & (command.value > limit)", "new": "base & (command.value >= limit)"},
-    {"old": "kinds[CommandKind.SET] & ~base &", "new": "kinds[CommandKind.SET] &"},
+    {"old": "self.command.value > most", "new": "self.command.value >= most"},
+    {"old": "kinds[CommandKind.SET] & ~known &", "new": "kinds[CommandKind.SET] &"},
+    {"old": "beyond.eq(self.command.count > INSTRUCTION", "new": "beyond.eq(self.command.count >= INSTRUCTION"},
+    {"old": "with m.If(loads):", "new": "with m.If(1):"},
     {"old": "(command.value != Control.CLEAR)", "new": "0"},
-    {"old": "self.command.count % config.message_bytes", "new": "self.command.count % 4", "config": "wide"},
+    {"old": "self.command.count % _unit(core)", "new": "self.command.count % 4", "config": "wide"},
     {"old": "command.first | command.second | command.room", "new": "command.first | command.second"},
     {"old": "places | (count % ALIGNED).any()", "new": "places"},
     {"old": "(kinds[CommandKind.LOAD] | kinds[CommandKind.COPY]) & ~", "new": "kinds[CommandKind.COPY] & ~"},
@@ -43,7 +56,9 @@ def machine(config: Config) -> Accelerator:
     """Cores of several kinds before a memory of an odd size, or as many cores and as much memory as there can be."""
     if config.message_bytes == 4:
         outside = replace(config, dram_words=2048, dram_bus=16)
-        return Accelerator(cores=(config, outside, preset("wide")), memory_bytes=PAGE * 37, bus=16)
+        trainers = TrainerConfig(instructions=64), TrainerConfig(instructions=96)
+        return Accelerator(cores=(config, trainers[0], outside, preset("wide"), trainers[1]), memory_bytes=PAGE * 37,
+                           bus=16)
     return Accelerator(cores=(replace(config, dram_words=1 << 20, dram_bus=64),) * 15, memory_bytes=LARGEST, bus=64)
 
 
@@ -60,7 +75,10 @@ class LimitedCommands:
 
     def __init__(self, seed: int):
         self.random, memory = random.Random(seed), MACHINE.memory_bytes
-        ends = [memory - limit for limit in (0, *(dram_bytes(core) for core in MACHINE.cores))]
+        trainers = [core for core in MACHINE.cores if isinstance(core, TrainerConfig)]
+        limits = (0, *(dram_bytes(core) for core in MACHINE.cores if core not in trainers))
+        ends = [memory - limit for limit in limits] + [memory // 16] * bool(trainers)
+        ends += [INSTRUCTION * core.instructions for core in trainers]
         near = [end + away for end in ends for away in (-2 * PAGE, -PAGE, -64, -16, -4, -1, 0, 4, 64, PAGE)]
         small = [0, 0, 1, 2, 4, 8, 12, 16, 32, 60, 64, 68, 128, 192, PAGE // 2, PAGE, PAGE + 64, 2 * PAGE, 64 * PAGE]
         self.numbers = [number for number in (*near, *small, LARGEST - 64, LARGEST - 1) if 0 <= number < LARGEST]
@@ -87,7 +105,8 @@ class LimitedCommands:
         if kind == CommandKind.COPY and choice.random() < 0.5:  # the ranges lie side by side
             fields["second"] = (fields["first"] + choice.choice((-1, 1)) * fields["count"]) % LARGEST
         if kind == CommandKind.SET:
-            fields["first"] = choice.choice((*Register, Register.DRAM_BASE, Register.DRAM_BASE, self.number()))
+            named = (*Register, *TrainerRegister, *[Register.DRAM_BASE] * 8, *[TrainerRegister.LIMIT] * 2)
+            fields["first"] = choice.choice((*named, self.number()))
             fields["value"] = choice.choice((*range(9), Control.CLEAR, Control.CLEAR, self.number(), self.number()))
         if kind == CommandKind.WAIT:
             fields["value"] = choice.choice((choice.getrandbits(len(MACHINE.cores)), 1 << choice.randrange(32)))

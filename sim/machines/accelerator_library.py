@@ -11,14 +11,15 @@ from concord.hw.accelerator.accelerator import Accelerator as AcceleratorTop
 from concord.hw.accelerator.accelerator import id_bits, modules
 from concord.hw.accelerator.core_ports import core_ports
 from concord.hw.nnp import NNP
+from concord.hw.trainer.trainer_core import TrainerCore
 from concord.hw.verilog import verilog
 from concord.sim.machines.accelerators import AcceleratorMachine
 from concord.sim.machines.build import link_models, model
 from concord.sim.machines.host import MachineTimeout
 from concord.sim.machines.library import Access, Fault, Memory, cached_verilog, check_faults, reset_in_register
-from concord.spec.accelerator.accelerator import Accelerator
+from concord.spec.accelerator.accelerator import Accelerator, Core
 from concord.spec.accelerator.registers import AcceleratorRegister, AcceleratorStatus
-from concord.spec.machine.config import Config
+from concord.spec.trainer.config import TrainerConfig
 
 SHIM = Path(__file__).with_name("accelerator_shim.cpp")
 
@@ -57,9 +58,10 @@ def accelerator_verilog(accelerator: Accelerator, name: str = "accelerator") -> 
     return "\n".join([*parts, *(core_verilog(config, module) for config, module in modules(accelerator).items())])
 
 
-def core_verilog(config: Config, name: str) -> str:
+def core_verilog(core: Core, name: str) -> str:
     """Verilog of a core, whose top module has a name."""
-    return cached_verilog(f"core {name}{config}", lambda: verilog(NNP(config, watched=True), name))
+    return cached_verilog(f"core {name}{core}", lambda: verilog(
+        TrainerCore(core) if isinstance(core, TrainerConfig) else NNP(core, watched=True), name))
 
 
 def library(accelerator: Accelerator, *, trace: bool = False) -> Path:
