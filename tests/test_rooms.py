@@ -253,6 +253,7 @@ def test_every_testbench_has_its_unit():
         "uart_sender",
         "sdram_pads",  # a part of sdram_controller
         "first_error", "processor_registers",  # parts of command_processor
+        "parameter_gather", "parameter_words", "update_lanes", "update_summary",  # parts of update_engine
         "skewed_memory"}  # a part of chip_memory
 
 

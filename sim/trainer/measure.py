@@ -11,7 +11,7 @@ from concord.golden.trainer.core import RefusedInstruction, TrainerCore
 from concord.golden.trainer.exponents import Exponent
 from concord.golden.trainer.summary import FORMAT, Summary
 from concord.golden.trainer.update import check_underflow, measure
-from concord.hw.trainer.measure import ExponentState, Measure, MeasureAnswer
+from concord.hw.trainer.measure import ExponentState, MeasureAnswer
 from concord.hw.trainer.wires import Summary as SummaryWires
 from concord.sim.drivers.bench import Packer, assert_equal
 from concord.sim.drivers.stream import Sink, StreamSource, clock, start
@@ -36,11 +36,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 NAMES = ("e", "ew", "eg")
 STATE, ANSWER, SUMMARY = Packer(ExponentState), Packer(MeasureAnswer), Packer(SummaryWires)
-
-
-def component(_) -> Measure:
-    """The unit, which no machine changes."""
-    return Measure()
 
 
 class Case:
