@@ -95,13 +95,15 @@ class Dispatcher(wiring.Component):
         m.submodules.extents = self.extents = ExtentFinder()
         m.submodules.hazards = self.hazards = Hazards()
         m.submodules.resolver = self.resolver = Resolver()
+        self.counts = [Signal(Counts, name=f"counts{slot}") for slot in range(2)]
         table, rules, hazards, resolver, parts = self.table, self.rules, self.hazards, self.resolver, self.parts
         m.d.comb += [
             table.clear.eq(self.clear_views), table.write.eq(self.write_view), table.word.eq(self.word),
             table.write_number.eq(self.i[TrainerOp.TENSOR]["v"]),
             table.number.eq(Mux(self.slot == SUMS, self.views[0], Array(self.views)[self.slot])),
             rules.word.eq(self.word), rules.kind.eq(self.kind), rules.slot.eq(self.slot), rules.view.eq(table.view),
-            rules.there.eq(table.there), rules.base.eq(self.base), rules.rows.eq(self.extents.extent.rows),
+            rules.there.eq(table.there), rules.first.eq(self.counts[0]), rules.second.eq(self.counts[1]),
+            rules.base.eq(self.base), rules.rows.eq(self.extents.extent.rows),
             self.extents.use.eq(rules.use), self.base_number.eq(table.view.base),
             hazards.ended.eq(self.ended), hazards.momentum.eq(self.momentum), self.measuring.eq(hazards.measuring),
             self.idle.eq(hazards.idle),
@@ -272,9 +274,7 @@ class Dispatcher(wiring.Component):
         for slot, view in enumerate(self.held):
             with m.If(self.slot == slot):
                 m.d.sync += [view[name].eq(value) for name, value in view_of(self.table.view, extent)]
-        for slot, counts in ((0, self.rules.first), (1, self.rules.second)):
-            held = Signal(Counts, name=f"counts{slot}")
-            m.d.comb += counts.eq(held)
+        for slot, held in enumerate(self.counts):
             with m.If(self.slot == slot):
                 m.d.sync += [held[name].eq(extent.rows if name == "rows" else self.table.view[name])
                              for name in Counts.members]

@@ -133,6 +133,7 @@ class ExtentFinder(wiring.Component):
                     (3, held.pitch2, held.step2), (4, held.plane, held.planes - 1)):
                 with m.Case(step):
                     m.d.sync += [a.eq(one), b.eq(other)]
+        with m.Switch(self.step):
             for k in (1, 2):
                 with m.Case(1 + k):
                     m.d.sync += self.last[k].eq(held[f"origin{k}"] + held[f"taps{k}"] - 1 + product)
