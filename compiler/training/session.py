@@ -65,9 +65,11 @@ class TrainingSession:
         machine:    What makes the machine; golden's by default.
 
     Attributes:
+        config:   The core.
         programs: Programs by size of the batch.
         memory:   Server memory, uint8[words, 16].
         trainer:  The machine.
+        copies:   First words of the parameters that stand, and of those that the next step makes.
 
     Raises:
         ValueError: training without momentum, no size of a batch, parameters or momenta that are not those of the
@@ -94,21 +96,27 @@ class TrainingSession:
             )
         if not batches:
             raise ValueError("there is no size of a batch: name one or more in `batches`")
-        self._shape, self._rates, momenta = tuple(shape), rates, momenta or {}
+        self.config, self._shape, self._rates, momenta = config, tuple(shape), rates, momenta or {}
         self.programs = {batch: compile_training(layers, shape, batch, config) for batch in batches}
         _check_state(tensor_network.shapes(tuple(layers)), parameters, momenta)
         words = max(made.places.words for made in self.programs.values())
         self.memory = np.zeros((words, LANES), np.uint8)
         self.trainer = machine(config, self.memory)
-        self._write(TrainerRegister.RATE, rates.learning_rate_tensor)
-        self._write(TrainerRegister.DECAY, rates.momentum_tensor)
+        self.write_rates(self.trainer)
         first = self.programs[batches[0]]
         write_parameters(self.memory, first, parameters, momenta)
-        self._copies = first.places.old, first.places.new
+        self.copies = first.places.old, first.places.new
 
     def pace(self, rate: float):
         """Go on with another learning rate."""
-        self._write(TrainerRegister.RATE, replace(self._rates, learning_rate=rate).learning_rate_tensor)
+        self._rates = replace(self._rates, learning_rate=rate)
+        self.write_rates(self.trainer)
+
+    def write_rates(self, machine: TrainingMachine):
+        """Write learning rate and momentum to a machine."""
+        tensors = self._rates.learning_rate_tensor, self._rates.momentum_tensor
+        for register, rate in zip((TrainerRegister.RATE, TrainerRegister.DECAY), tensors, strict=True):
+            machine.write_register(register, rate_bits(int(rate.mantissas.item()), int(rate.exponent.item())))
 
     def forward(self, x: TrainingTensor) -> TrainingTensor:
         """The linear output of a batch, int64[samples, outputs] of 32 bits.
@@ -120,7 +128,7 @@ class TrainingSession:
         scale = made.places.scales
         write_inputs(self.memory, made, x.mantissas)
         write_exponent(self.memory, scale[made.graph.x], int(x.exponent.item()))
-        self._run(made.forward)
+        self._run(made, "forward")
         y = made.graph.y
         found = read_images(self.memory, made.places.values[y], y.channels)
         return whole(found.reshape(len(found), -1), read_exponent(self.memory, scale[y]), Width.LINEAR)
@@ -140,8 +148,8 @@ class TrainingSession:
             )
         write_images(self.memory, made.places.gradients[y], gradient.mantissas)
         write_exponent(self.memory, made.places.gradient_scales[y], int(gradient.exponent.item()))
-        self._run(made.backward)
-        self._copies = self._copies[::-1]
+        self._run(made, "backward")
+        self.copies = self.copies[::-1]
 
     def step(self, x: TrainingTensor, labels: np.ndarray) -> float:
         """Train on a batch, and return its mean loss.
@@ -163,16 +171,13 @@ class TrainingSession:
 
     def parameters(self) -> tuple[dict[str, Parameters], dict[str, TrainingTensor]]:
         """Parameters and momenta by name."""
-        return read_parameters(self.memory, next(iter(self.programs.values())), self._copies[0])
+        return read_parameters(self.memory, next(iter(self.programs.values())), self.copies[0])
 
     @property
     def counts(self) -> Counts:
         """What the machine has counted in updates since it was made."""
         numbers = TrainerCounter.STEPS, TrainerCounter.CHANGES, TrainerCounter.ROUNDED, TrainerCounter.SATURATIONS
         return Counts(*(self.trainer.read_register(TrainerRegister.COUNTERS + 4 * number) for number in numbers))
-
-    def _write(self, register: TrainerRegister, rate: TrainingTensor):
-        self.trainer.write_register(register, rate_bits(int(rate.mantissas.item()), int(rate.exponent.item())))
 
     def _program(self, x: TrainingTensor) -> TrainingProgram:
         if (x.mantissas.shape[1:], x.bits) != (self._shape, Width.ACTIVATION):
@@ -184,9 +189,10 @@ class TrainingSession:
             raise ValueError(f"there is no program for a batch of {len(x.mantissas)}: name it in `batches`")
         return self.programs[len(x.mantissas)]
 
-    def _run(self, program: list[int]):
-        self.trainer.load(program)
-        error = self.trainer.run(*self._copies)
+    def _run(self, made: TrainingProgram, work: str):
+        """Run the program `work` of a step."""
+        self.trainer.load(getattr(made, work))
+        error = self.trainer.run(*self.copies)
         if error != TrainerError.NONE:
             raise RuntimeError(f"the trainer stopped at instruction {self.trainer.address} with {error.name}")
 

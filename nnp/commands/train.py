@@ -21,7 +21,7 @@ from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.options import GATES, OPTIONS, UNTRAINED, quantizing
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
-from concord.train.bfp.options import BY_LAZY_UPDATE, LazyOptions, formats_of
+from concord.train.bfp.options import BY_LAZY_UPDATE, LazyOptions, TrainedOn, formats_of
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows.imports import is_file, result, runs_on
 from concord.workflows.overflow_counts import counted
@@ -115,6 +115,8 @@ def mlp(
     lazy: LazyOptions = BY_LAZY_UPDATE,
     epochs: Annotated[int | None, typer.Option(
         help="Most epochs of bfp-lazy.", min=1, show_default="12")] = None,
+    samples: Annotated[int | None, typer.Option(
+        help="Number of training images of bfp-lazy.", min=1, show_default="all")] = None,
     preset: Preset = "",
     log: Log = None,
     checkpoint: Checkpoint = None,
@@ -126,11 +128,13 @@ def mlp(
         if (methods, overflow, stages) != (Methods(), ANY_WIDTH, ""):
             raise ValueError("bfp-lazy trains from the start: --weights, --rows, --activations, --stages and the "
                              "options of overflows are for integer")
-        _train_lazy("perceptron", out, preset, log, checkpoint, lazy, epochs or 12, seed=seed, folder=data)
+        _train_lazy("perceptron", out, preset, log, checkpoint, lazy, epochs or 12, seed=seed, folder=data,
+                    samples=samples)
         return
     lazy.check(lazy=False)
-    if epochs is not None:
-        raise ValueError("--epochs is for --arithmetic bfp-lazy: leave it out")
+    for name, given in ("epochs", epochs), ("samples", samples):
+        if given is not None:
+            raise ValueError(f"--{name} is for --arithmetic bfp-lazy: leave it out")
     chosen = {}
     if preset:
         chosen["weights_format"], chosen["input_format"] = integer_formats(preset)
@@ -294,6 +298,9 @@ def _train_lazy(network: str, out: str, preset: str, log: Path | None, checkpoin
         raise typer.Exit(run(lazy.processes, ["-m", "concord.nnp.main", *sys.argv[1:]]))
     if checkpoint:
         check_writable(checkpoint / "checkpoint.safetensors")
+    if lazy.machine is not TrainedOn.PYTORCH:
+        trainers = needing("train", "concord.verification.trainers")
+        chosen["machine"] = trainers.machine_training(lazy.machine, compare=bool(lazy.compare))
     _train("lazy", out, preset, log, None, network=network, lazy=lazy, epochs=epochs,
            formats=formats, kept=checkpoint, **chosen)
 

@@ -206,6 +206,12 @@ LAZY = {
         "(mantissas, into which updates are rounded), stochastic, frozen or residual8."),
     "processes": Words(
         ("--processes",), "Number of processes of bfp-lazy that share each batch, as torchrun starts them."),
+    "machine": Words(
+        ("--machine",), "What computes the steps of bfp-lazy, with the same bits: pytorch, golden's trainer, or the "
+        "simulated one (library), in docs/trainer.md."),
+    "compare": Words(
+        ("--compare",), "With golden, compare the memory of --machine library with golden's after each program; the "
+        "first number that differs is named, and a waveform is written.", "no"),
 }
 #: The words of each class of options.
 WORDS: dict[type[UserOptions], dict[str, Words]] = {

@@ -34,7 +34,8 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
     "read": (_WORD, (_WORD,)),
     "write": (None, (_WORD, _WORD)),
     "load": (None, (_POINTER, _LONG)),
-    "run": (ctypes.c_int, (_WORD, _WORD, _LONG)),
+    "start": (None, (_WORD, _WORD)),
+    "run": (ctypes.c_int, (_LONG,)),
     "step": (None, (_LONG,)),
     "cycles": (_LONG, ()),
     "running": (_LONG, ()),
@@ -120,14 +121,23 @@ class TrainerLibrary:
             MachineTimeout: it has not ended by then.
             AssertionError: the machine broke a rule of its ports.
         """
-        self.write_register(TrainerRegister.LIMIT, len(self.server))
-        self._move(into=True)
-        ended = self._call("run", first % (1 << 32), second % (1 << 32), timeout)
-        self._move(into=False)
-        check_faults(self._call)
-        if not ended:
+        self.start(first, second)
+        if not self.go_on(timeout):
             raise MachineTimeout(f"the program of a trainer has not ended within {timeout:,} cycles")
         return self.error
+
+    def start(self, first: int = 0, second: int = 0):
+        """Write server memory, and start the program; see `run`."""
+        self.write_register(TrainerRegister.LIMIT, len(self.server))
+        self._move(into=True)
+        self._call("start", first % (1 << 32), second % (1 << 32))
+
+    def go_on(self, most: int) -> bool:
+        """Let at most about `most` cycles pass, until the program has ended, and read server memory; whether it has."""
+        ended = self._call("run", most)
+        self._move(into=False)
+        check_faults(self._call)
+        return bool(ended)
 
     def _move(self, *, into: bool):
         self._call("dram_move", BASE, self.server.ctypes.data, self.server.nbytes, into)

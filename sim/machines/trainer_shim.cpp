@@ -157,12 +157,17 @@ void nnp_load(Chip* chip, const uint32_t* words, uint64_t count) {
     for (uint64_t k = 0; k < count; k++) chip->load(words + 4 * k, k + 1 == count);
 }
 
-// Start the program, and run until it has ended and the memory has answered all, or for `most` cycles; whether it has.
-int nnp_run(Chip* chip, uint32_t first, uint32_t second, uint64_t most) {
-    constexpr uint32_t control = 0x00, status = 0x04, start = 1, running = 1, done = 2, dram_busy = 64;
+// Start the program.
+void nnp_start(Chip* chip, uint32_t first, uint32_t second) {
+    constexpr uint32_t control = 0x00, start = 1;
     chip->top->first = first;
     chip->top->second = second;
     nnp_write(chip, control, start);
+}
+
+// Run until the program has ended and the memory has answered all, or for `most` cycles; whether it has.
+int nnp_run(Chip* chip, uint64_t most) {
+    constexpr uint32_t status = 0x04, running = 1, done = 2, dram_busy = 64;
     for (uint64_t end = chip->cycles + most; chip->cycles < end;) {
         if ((nnp_read(chip, status) & (running | done | dram_busy)) == done && !chip->dram.owed()) return 1;
         for (int k = 0; k < 8; k++) chip->cycle();

@@ -24,6 +24,14 @@ class UpdateRule(StrEnum):
     RESIDUAL8 = "residual8"  #: the lazy update with 8-bit residuals
 
 
+class TrainedOn(StrEnum):
+    """What computes the steps of training; all of them leave the same bits."""
+
+    PYTORCH = "pytorch"
+    GOLDEN = "golden"  #: golden's trainer, in numpy
+    LIBRARY = "library"  #: the Verilated trainer
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LazyOptions(UserOptions):
     """How a network is trained in block floating point from the start, as a user says it.
@@ -34,6 +42,8 @@ class LazyOptions(UserOptions):
         patience:  Epochs in a row without a new smallest loss after which training ends; 0 for all epochs.
         rule:      What training keeps of a parameter.
         processes: Number of processes that share each batch.
+        machine:   What computes the steps.
+        compare:   "golden": the machine's memory must be golden's after each program; empty for no comparison.
     """
 
     rate: float = 0.03
@@ -41,6 +51,8 @@ class LazyOptions(UserOptions):
     patience: int = 0
     rule: UpdateRule = UpdateRule.LAZY
     processes: int = 1
+    machine: TrainedOn = TrainedOn.PYTORCH
+    compare: str = ""
 
     def check(self, *, lazy: bool):
         """Refuse what no training can do.
@@ -65,6 +77,23 @@ class LazyOptions(UserOptions):
         if self.rule is UpdateRule.FP32:
             raise ValueError("--rule fp32 leaves no mantissas for a model: choose another rule; the FP32 network is "
                              "trained beside each of them, to compare")
+        self._check_machine()
+
+    def _check_machine(self):
+        """Refuse what a trainer does not do."""
+        name = self.machine
+        if self.compare not in ("", TrainedOn.GOLDEN):
+            raise ValueError(f"--compare {self.compare}: golden is what a machine is compared with")
+        if self.compare and name is not TrainedOn.LIBRARY:
+            raise ValueError("--compare golden is for --machine library: leave it out, or choose that machine")
+        if name is TrainedOn.PYTORCH:
+            return
+        if self.rule is not UpdateRule.LAZY:
+            raise ValueError(f"--rule {self.rule}: a trainer has the lazy update only; leave --machine {name} out")
+        if not self.momentum:
+            raise ValueError(f"--momentum 0: a trainer keeps momenta; give one above 0, or leave --machine {name} out")
+        if self.processes > 1:
+            raise ValueError(f"--processes {self.processes}: one process drives a trainer; leave --machine {name} out")
 
 
 def formats_of(preset: str = "") -> BlockFormats:

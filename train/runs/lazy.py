@@ -5,7 +5,7 @@ The mantissas that training ends with are those of the model: no real number lie
 Source: S2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -131,6 +131,7 @@ def train_lazy(
     lazy: LazyOptions = BY_LAZY_UPDATE,
     samples: int | None = None,
     kept: Path | None = None,
+    machine: Callable[..., TensorNetwork] | None = None,
     command: str = "nnp train mlp --arithmetic bfp-lazy",
     progress: Progress = silent,
 ) -> Model | None:
@@ -143,6 +144,8 @@ def train_lazy(
         epochs:     Most epochs of training, for this network and for the FP32 network it is compared with.
         lazy:       How it is trained.
         kept:       Folder that is saved after each epoch, from which the same training goes on; or None.
+        machine:    What moves the network to a machine that trains it, see `workflows.machine_training`; PyTorch trains
+            it by default. All ways leave the same bits.
         Others:     See `train.runs.mlp.train_mlp`.
 
     Returns:
@@ -161,7 +164,7 @@ def train_lazy(
     begun = Checkpoint(
         layers=trainee.layers, rule=lazy.rule, rates=Rates(learning_rate=lazy.rate, momentum=lazy.momentum), seed=seed,
         epochs=epochs, shape=trainee.shape, names=trainee.names, data=trainee.sets.name)
-    net, state = trained(trainee, begun, lazy, kept, group, progress if group.rank == 0 else silent)
+    net, state = trained(trainee, begun, lazy, kept, group, progress if group.rank == 0 else silent, machine)
     parallel.leave()
     if group.rank:
         return None
@@ -185,7 +188,7 @@ WITHOUT = {"master": "an FP32 master copy of the parameters"}
 
 def trained(
     trainee: Trainee, begun: Checkpoint, lazy: LazyOptions, folder: Path | None, group=Alone,
-    progress: Progress = silent,
+    progress: Progress = silent, machine: Callable[..., TensorNetwork] | None = None,
 ) -> tuple[TensorNetwork, Checkpoint]:
     """Train a network in block floating point, from its checkpoint if there is one.
 
@@ -208,6 +211,10 @@ def trained(
             tensor_checkpoint.save(net, replace(begun, losses=tuple(losses)), path)
 
     train = trainee.sets.train
+    if machine:
+        sizes = [len(part) for part in torch.arange(len(train)).split(trainee.batch)]
+        net = machine(net, begun.layers, trainee.shape, begun.rates, sorted({*sizes}, reverse=True),
+                      (begun.epochs - len(state.losses)) * len(sizes), progress)
     losses = tensor_fit.fit(
         net, trainee.tensors(train), train.labels, epochs=begun.epochs, batch_size=trainee.batch,
         seed=begun.seed, losses=state.losses, rate=lazy.rate, patience=lazy.patience, progress=progress,

@@ -1,0 +1,120 @@
+"""A training on a machine whose server memory is compared with golden's after each program."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from concord.compiler.training.graph import Product, Split, StepValue
+from concord.compiler.training.images import read_exponent, read_images, read_parameters
+from concord.compiler.training.program import TrainingProgram
+from concord.compiler.training.session import TrainingSession
+from concord.golden.trainer.trainer import Trainer
+from concord.spec.trainer.config import LANES
+
+
+class TrainingDiffers(RuntimeError):
+    """A machine differs from golden after a program.
+
+    Attributes:
+        session: The session.
+        program: The program, which loads all that it needs from server memory.
+        memory:  Server memory before it, uint8[words, 16].
+        wrong:   Words of server memory that are wrong behind it.
+    """
+
+    def __init__(
+        self, text: str, session: "ComparedSession", program: list[int], memory: np.ndarray, wrong: np.ndarray
+    ):
+        super().__init__(text)
+        self.session, self.program, self.memory, self.wrong = session, program, memory, wrong
+
+
+class ComparedSession(TrainingSession):
+    """A `TrainingSession` whose machine must leave the server memory that golden leaves; Arguments are the same."""
+
+    _steps = 0
+
+    def _run(self, made: TrainingProgram, work: str):
+        """Run a program.
+
+        Raises:
+            TrainingDiffers: the machine leaves another memory than golden, or stops.
+        """
+        program, given = getattr(made, work), self.memory.copy()
+        self._steps += work == "forward"
+        golden = Trainer(self.config, given.copy())
+        self.write_rates(golden)
+        golden.load(program)
+        golden.run(*self.copies)
+        try:
+            super()._run(made, work)
+            text = first_difference(made, golden.server, self.memory, self.copies[work == "backward"])
+        except (RuntimeError, AssertionError) as error:
+            text = str(error)
+        if text:
+            wrong = np.flatnonzero((golden.server != self.memory).any(1))
+            raise TrainingDiffers(f"step {self._steps}, {work}: {text}", self, program, given, wrong)
+
+
+def first_difference(made: TrainingProgram, golden: np.ndarray, other: np.ndarray, place: int) -> str:
+    """The first number of a step that differs, in the order in which a step makes them, as a sentence.
+
+    Args:
+        made:   Programs of the step.
+        golden: Server memory behind golden, uint8[words, 16].
+        other:  That of another machine.
+        place:  First word of the copy of the parameters that was written last.
+
+    Returns:
+        The sentence; empty if no bit differs.
+    """
+    if np.array_equal(golden, other):
+        return ""
+    for (name, expected), (_, found) in zip(_numbers(made, golden, place), _numbers(made, other, place), strict=True):
+        wrong = np.argwhere(expected != found)
+        if len(wrong):
+            at = tuple(map(int, wrong[0]))
+            where = f", element [{', '.join(map(str, at))}]," if at else ""
+            return (
+                f"{name}{where} is {expected[at]} on golden and {found[at]} on the machine; {len(wrong):,} of "
+                f"{expected.size:,} differ"
+            )
+    word, lane = map(int, np.argwhere(golden != other)[0])
+    return (
+        f"word {word}, lane {lane} of server memory is {golden[word, lane]} on golden and {other[word, lane]} on the "
+        "machine"
+    )
+
+
+def _numbers(made: TrainingProgram, memory: np.ndarray, place: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Exponents and mantissas of the tensors of a step, with their names; images are [samples, channels, y, x]."""
+    places, names = made.places, _names(made)
+    for value, region in places.values.items():
+        yield f"the exponent of {names[value]}", np.array(read_exponent(memory, places.scales[value]))
+        yield names[value], read_images(memory, region, value.channels)
+    for operation, region in places.chosen.items():
+        yield f"the choice of {operation.name!r}", read_images(memory, region, region.blocks * LANES)
+    for value, region in places.gradients.items():
+        name = f"the gradient of {names[value]}"
+        yield f"the exponent of {name}", np.array(read_exponent(memory, places.gradient_scales[value]))
+        yield name, read_images(memory, region, value.channels)
+    parameters, momenta = read_parameters(memory, made, place)
+    for name, kept in parameters.items():
+        yield f"the exponent of the momentum of {name!r}", momenta[name].exponent
+        yield f"the momentum of {name!r}", momenta[name].mantissas
+        yield f"the exponent of {name!r}", np.array(kept.exponent)
+        yield f"{name!r}", kept.mantissas
+        yield f"the residual of {name!r}", kept.residuals
+
+
+def _names(made: TrainingProgram) -> dict[StepValue, str]:
+    """What each value of a step is called."""
+    found = {made.graph.x: "the input"}
+    for operation in made.graph.operations:
+        if isinstance(operation, Split):
+            found |= {operation.a: f"the input of {operation.name}.body"}
+            found |= {operation.b: f"the input of {operation.name}.shortcut"}
+        else:
+            found[operation.y] = f"the output of layer {operation.name!r}"
+        if isinstance(operation, Product) and operation.patch:
+            found[operation.x] = f"the patches of layer {operation.name!r}"
+    return found
