@@ -74,11 +74,16 @@ def library(accelerator: Accelerator, *, trace: bool = False) -> Path:
         f"-DDRAM={accelerator.bus}", f"-DIDS={1 << id_bits(accelerator)}"])
 
 
+def _escaped(name: str) -> str:
+    """The name that Verilator gives a port in C++."""
+    return name.replace("__", "___05F")
+
+
 def _cores_header(accelerator: Accelerator) -> str:
     """C++ that connects the cores with the top."""
     kinds = [f"V{modules(accelerator)[config]}" for config in accelerator.cores]
-    wires = [(f"core{k}->{name}", f"top.core{k}_{name}", member.flow) for k, config in enumerate(accelerator.cores)
-             for name, member in core_ports(config).items()]
+    wires = [(f"core{k}->{_escaped(name)}", f"top.core{k}_{_escaped(name)}", member.flow)
+             for k, core in enumerate(accelerator.cores) for name, member in core_ports(core).items()]
     methods = {
         "void give(Vtop& top)": [f"{theirs} = {ours};" for ours, theirs, flow in wires if flow == Out],
         "void take(Vtop& top)": [f"{ours} = {theirs};" for ours, theirs, flow in wires if flow == In] + [
