@@ -254,6 +254,8 @@ def test_every_testbench_has_its_unit():
         "sdram_pads",  # a part of sdram_controller
         "first_error", "processor_registers",  # parts of command_processor
         "parameter_gather", "parameter_words", "update_lanes", "update_summary",  # parts of update_engine
+        # parts of pooling_engine
+        "pooling_lanes", "pooling_reads", "pooling_sums", "pooling_windows", "pooling_writes",
         "skewed_memory"}  # a part of chip_memory
 
 
