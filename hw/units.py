@@ -81,6 +81,7 @@ TRAINER_ARGUMENTS: Mapping[str, Callable[[TrainerConfig], tuple]] = MappingProxy
     "chip_memory": lambda config: (config.words, 7, 5),
     "skewed_memory": lambda config: (config.words // 4,),
     "sum_converter": lambda _: (8, 4),
+    "word_source": lambda _: (16,),
 })
 
 

@@ -39,12 +39,15 @@ class Memories:
 
     async def check(self, **inputs):
         """Compare all words and rows with golden; `inputs` are shown where they differ."""
-        words = range(len(self.chip))
-        found = await self._get("peek", pack(ChipRead, {"word": words}), LANES)
-        sums = await self._get("row_peek", list(range(len(self.rows))), self.rows.shape[1] * _SUM_BYTES)
-        self.chip[:], self.rows[:] = found, _sums(sums)
+        await self.read()
         assert_equal("word of the chip", self.chip, self.core.chip, **inputs)
         assert_equal("row of the accumulators", self.rows, self.core.accumulators, **inputs)
+
+    async def read(self):
+        """Read all words and rows into `chip` and `rows`."""
+        found = await self._get("peek", pack(ChipRead, {"word": range(len(self.chip))}), LANES)
+        sums = await self._get("row_peek", list(range(len(self.rows))), self.rows.shape[1] * _SUM_BYTES)
+        self.chip[:], self.rows[:] = found, _sums(sums)
 
     async def _put(self, name: str, payloads: list[int]):
         valid, port = getattr(self.dut, f"{name}__valid"), getattr(self.dut, f"{name}__payload")
