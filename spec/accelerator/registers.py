@@ -23,7 +23,8 @@ class AcceleratorRegister(IntEnum):
     ERROR = 0x08  #: Holds a code of `spec.accelerator.commands.CommandError` until reset.
     ERROR_INDEX = 0x0C  #: Number of the command with the error, as HEAD counts.
     ERROR_ORIGIN = 0x10  #: Core with the error; `PROCESSOR` (255) for a command that was refused, and for its own.
-    CORE_ERROR = 0x14  #: With PROGRAM: code of `spec.isa.instructions.Error`.
+    CORE_ERROR = 0x14  #: With PROGRAM: code of `spec.isa.instructions.Error`, or of
+    #: `spec.trainer.instructions.TrainerError`.
     ERROR_ADDRESS = 0x18  #: With PROGRAM: address of the instruction.
     RING = 0x20  #: Byte address of the ring, a multiple of 64. Written while HEAD is TAIL.
     RING_SIZE = 0x24  #: Logarithm of its number of commands, 1 to 16. Written while HEAD is TAIL.
