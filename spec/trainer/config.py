@@ -13,7 +13,7 @@ PLAIN_LANE = LANES  #: Lane of the accumulators that holds plain sums of a gradi
 PARAMETER_PLANES = 5  #: Planes of bytes of a parameter: mantissa, residual (2) and momentum (2).
 PARAMETER_PARTS = slice(0, 1), slice(1, 3), slice(3, 5)  #: Where these three are among the planes.
 SUM_PLANES = ACCUMULATOR_BITS // 8  #: Planes of bytes of the accumulators.
-PATCH_ROW_BYTES = LANES - 1  #: Most bytes of one row of a patch: more would meet in a bank.
+PATCH_ROW_BYTES = LANES - 1  #: Most bytes of one row of a patch: they are counted in 4 bits.
 
 _LIMITS = {
     "words": (256, 1 << 16),
