@@ -69,8 +69,8 @@ class InstructionDecoder(wiring.Component):
 
     def _illegal(self, op: TrainerOp, values: dict[str, Value]):
         """Whether an instruction of this opcode has bits that it does not take, or breaks a rule."""
-        end = max((field.lo + field.width for field in FIELDS[op].values()), default=OPCODE.width)
-        wrong = [self.word[end:WORD * SIZES[op]].any()] if end < WORD * SIZES[op] else []
+        taken = {bit for field in (OPCODE, *FIELDS[op].values()) for bit in range(field.lo, field.lo + field.width)}
+        wrong = [Cat(self.word[bit] for bit in range(WORD * SIZES[op]) if bit not in taken).any()]
         counts = {"view": self.config.views, "base": self.config.bases, "exponent": self.config.exponents}
         for name, field in FIELDS[op].items():
             count = counts.get(field.kind.removesuffix("?"), 1 << field.width)
