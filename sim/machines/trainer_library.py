@@ -1,6 +1,7 @@
 """The Verilated trainer as a shared library that runs programs to their end, in the shape of golden's `Trainer`."""
 
 import ctypes
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,14 +45,10 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
 }
 
 
-def trainer_verilog(config: TrainerConfig, name: str = "trainer") -> str:
-    """Verilog of a trainer, whose top module has a name."""
-    return cached_verilog(f"trainer {name}{config}", lambda: verilog(TrainerCore(config), name))
-
-
 def library(config: TrainerConfig, dut: Component | None = None, *, trace: bool = False) -> Path:
     """The shared library of a trainer, or of a component that has its ports and perhaps a port `busy`."""
-    text = trainer_verilog(config, "nnp") if dut is None else verilog(dut, "nnp")
+    dut = dut or TrainerCore(config)
+    text = cached_verilog(f"trainer {config} {inspect.getsource(type(dut))}", lambda: verilog(dut, "nnp"))
     defines = [f"-DDRAM={LANES}", f"-DWATCHED={len(dut.busy) if hasattr(dut, 'busy') else 0}"]
     made = model(reset_in_register(text), "nnp", "Vtop", waves=trace)
     return link_models([made], SHIM, {}, waves=trace, defines=defines)
