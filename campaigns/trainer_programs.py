@@ -24,6 +24,7 @@ from rich.console import Console
 CHUNK = 25  #: Programs that one process runs on one machine.
 DAMAGED = 3  #: One program in DAMAGED is damaged.
 KEPT = 4  #: One program in KEPT begins with what the one before has left: bases, exponents, sums of exponents.
+MOST = 20  #: Most sentences that are printed.
 #: The memory of each chunk, in turns.
 MEMORIES = (Memory(), Memory(latency=1, stall=0.3), Memory(latency=400, stall=0.1))
 
@@ -80,7 +81,7 @@ def main(
     for texts, errors in side_by_side("programs", differences, chunks, console, jobs):
         found += texts
         ended.update(errors)
-    for text in found:
+    for text in found[:MOST]:
         console.print(text, markup=False, highlight=False)
     errors = ", ".join(f"{count} {name}" for name, count in sorted(ended.items()))
     console.print(f"{programs} programs ({errors}): {len(found)} differing")
