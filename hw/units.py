@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
 from concord.hw.host.counters import counted
+from concord.hw.trainer.tensor_engine import AHEAD, MULTIPLIERS
 from concord.spec.accelerator.accelerator import Accelerator
 from concord.spec.isa.instructions import base_bits
 from concord.spec.machine.config import Config
@@ -78,7 +79,10 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
 #: Arguments of units of a trainer; the other ones take none.
 TRAINER_ARGUMENTS: Mapping[str, Callable[[TrainerConfig], tuple]] = MappingProxyType({
     "accumulators": lambda config: (config.accumulator_rows, 4, 3),
+    "block_product": lambda _: (MULTIPLIERS,),
     "chip_memory": lambda config: (config.words, 7, 5),
+    "mantissa_words": lambda _: (8,),
+    **dict.fromkeys(("row_adds", "vector_reader"), lambda _: (AHEAD,)),
     "skewed_memory": lambda config: (config.words // 4,),
     "sum_converter": lambda _: (8, 4),
     "word_source": lambda _: (16,),

@@ -43,9 +43,12 @@ class RowAdds(wiring.Component):
         sums, purpose = queue.o.p.sums, queue.o.p.purpose
         low, lands, since, add = Signal(BlockSums), Signal(), Signal(range(ROW_ADDS)), self.row_add
         free = ~add.valid | add.ready
+        # The drain reads a row two cycles after it has landed. That is an odd number behind the add, so that its reads
+        # take the cycles between sums of two planes, which are added every other cycle.
+        landed = delay_control(m, add.valid & add.ready & lands, ROW_ADDS + 1)
         m.d.comb += [queue.o.ready.eq(Mux(purpose.apart, (since == ROW_ADDS - 1) & ~add.valid, free)),
                      self.taken.eq(queue.o.valid & queue.o.ready),
-                     self.landed.eq(delay_control(m, add.valid & add.ready & lands, ROW_ADDS))]
+                     self.landed.eq(landed)]
         m.d.sync += since.eq(Mux(add.valid, 0, since + (since != ROW_ADDS - 1)))
         with m.If(free):
             m.d.sync += add.valid.eq(0)

@@ -12,7 +12,7 @@ from concord.hw.trainer.vector_reader import VectorReader
 from concord.hw.trainer.wires import ChipAnswer, ChipRead, ProductJob, chip_writer, engine, row_adder, row_reader
 
 MULTIPLIERS = 144  #: Multipliers of 18 x 18 bits; an ECP5-85F has 156.
-ROOM = 32  #: Vectors that are read and whose sums are not yet added: at least the cycles from one to the other.
+AHEAD = 32  #: Vectors that are read and whose sums are not yet added: at least the cycles from one to the other.
 
 
 class TensorEngine(wiring.Component):
@@ -45,9 +45,9 @@ class TensorEngine(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.loader = loader = BlockLoader()
-        m.submodules.vectors = vectors = VectorReader(ROOM)
+        m.submodules.vectors = vectors = VectorReader(AHEAD)
         m.submodules.product = product = BlockProduct(self.multipliers)
-        m.submodules.adds = adds = RowAdds(ROOM)
+        m.submodules.adds = adds = RowAdds(AHEAD)
         m.submodules.drain = drain = Drain()
         self._share(m, (loader, vectors, drain))
         for inner, outer in ((loader.read, self.block_read), (vectors.read, self.vector_read),
