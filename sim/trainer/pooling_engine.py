@@ -256,7 +256,7 @@ def bins(job: dict, length: int) -> dict[str, bool]:
     }
 
 
-@cocotb.test(timeout_time=20, timeout_unit="ms")
+@cocotb.test(timeout_time=600, timeout_unit="us")
 @cocotb.parametrize(refused=[0, 100])
 async def matches_golden(dut, refused):
     """Instructions of all kinds, also where the memory serves others meanwhile."""
@@ -269,7 +269,7 @@ async def matches_golden(dut, refused):
     assert not missing, f"no example of {missing}"
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=60, timeout_unit="us")
 async def a_word_every_cycle(dut):
     """Rows of 60 pixels take as many cycles as words are read, or 2; the only window of a pixel is read once."""
     bench, size = Bench(dut), {"size": 2, "stride": 2}
@@ -293,7 +293,7 @@ async def a_word_every_cycle(dut):
         assert taken <= cycles * rows.n2 + FILL, f"{op.name} of {fields} takes {taken} cycles"
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=90, timeout_unit="us")
 async def a_reset_leaves_nothing_behind(dut):
     """At any moment; then instructions are right."""
     bench = Bench(dut, 60)
