@@ -60,18 +60,16 @@ class ChipMemory(wiring.Component):
             m.d.comb += port.ready.eq(Cat(served).any())
         for port, answer, *served in zip(reads, answers, *read, strict=True):
             m.d.comb += port.ready.eq(port.p.zeros | Cat(served).any())
-            self._answer(m, port, answer, delay(m, Cat(served), SkewedMemory.latency), memories)
+            self._answer(m, port, answer, memories)
         return m
 
     def _number(self, port):
         """The number of the memory in which a word lies."""
         return port.p.word[exact_log2(self.size):(self.words - 1).bit_length()]
 
-    def _answer(self, m, port, answer, served, memories):
-        """Give a port what was read from the memory that has served it; zeros where none has."""
-        found = memories[0].bytes
-        for bit, memory in zip(served[1:], memories[1:], strict=True):
-            found = Mux(bit, memory.bytes, found)
+    def _answer(self, m, port, answer, memories):
+        """Give a port what the memory has read in which its word lies; zeros where it has asked for none."""
+        number, zeros = (delay(m, value, SkewedMemory.latency) for value in (self._number(port), port.p.zeros))
         held = Signal(Word)
-        m.d.sync += held.eq(Mux(served.any(), found, 0))
+        m.d.sync += held.eq(Mux(zeros, 0, Array(memory.bytes for memory in memories)[number]))
         m.d.comb += [answer.valid.eq(delay_control(m, port.valid & port.ready, CHIP_LATENCY)), answer.bytes.eq(held)]

@@ -50,8 +50,8 @@ class SkewedMemory(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # A read comes to the banks three cycles after it was asked for, and a write that was asked for in the cycle
-        # before comes there at the same time: its last rotation has no registers behind it.
+        # Reads and writes come to the banks with the third clock edge, so that a read sees what was written in cycles
+        # before: there are no registers between the last rotation of a write and the banks.
         asked, written = delay(m, self.read, 1), delay(m, self.write, 1)
         low, line = low_high(asked.word, LANES)
         turn, first = Mux(asked.column, asked.lane, low), Mux(asked.column, -asked.lane, low)

@@ -18,7 +18,8 @@ TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "port.valid & ~port.p.zeros & (", "new": "port.valid & ("},
     {"old": "port.p.zeros | Cat(served).any()", "new": "Cat(served).any()"},
-    {"old": "Mux(served.any(), found, 0)", "new": "found"},
+    {"old": "Mux(zeros, 0, Array", "new": "(Array"},
+    {"old": "self._number(port), port.p.zeros", "new": "Const(0, 2), port.p.zeros"},
     {"old": "memory.write.valid.eq(Cat(written[-1]).any())", "new": "memory.write.valid.eq(1)"},
     {"old": "port.valid & port.ready, CHIP_LATENCY", "new": "port.valid, CHIP_LATENCY"},
     {"old": "delay_control(m, port", "new": "delay(m, port"},
