@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.trainer.wires import ADDRESS, COUNT, View
 
 TAP = 6  #: Bits of a tap.
-_U = signed(17)  #: origin + step * (count - 1) + tap.
+_U = 16  #: Bits of origin + step * (count - 1) + tap, -128..61600: negative ones are above all limits.
 
 
 class RowWalker(wiring.Component):
@@ -74,4 +74,4 @@ class RowWalker(wiring.Component):
             m.d.sync += u.eq(Mux(self.start | ends, origin, u + step))
         seen = Signal(_U)
         m.d.comb += seen.eq(u + tap)
-        return ends, ~limit.any() | (~seen[-1] & (seen.as_unsigned() < limit))
+        return ends, ~limit.any() | (seen < limit)

@@ -25,14 +25,16 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "delay_control(m, port", "new": "delay(m, port"},
     {"old": "min(self.size, self.words - start)", "new": "self.size // 2"},
 )
-WORDS = {preset("tiny"): 256, preset("serial"): 768}.get(CONFIG, 2048)  #: Words of equal and of other memories.
 READERS, WRITERS = 3, 2
 READ, WRITE, ANSWER = Packer(ChipRead), Packer(ChipWrite), Packer(ChipAnswer)
 
 
-def component(_) -> ChipMemory:
-    """A memory with a few ports."""
-    return ChipMemory(WORDS, READERS, WRITERS)
+def component(config) -> ChipMemory:
+    """A memory with a few ports, of four equal memories or of three."""
+    return ChipMemory({preset("tiny"): 256, preset("serial"): 768}.get(config, 2048), READERS, WRITERS)
+
+
+WORDS = component(CONFIG).words
 
 
 class Bench:

@@ -34,8 +34,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "8 * self.planes_most + (1 << low)", "new": "8 * self.planes_most + (1 << low) - 1"},
     {"old": "below + 1", "new": "below"},
 )
-PLANES = {preset("tiny"): 1, preset("serial"): 2}.get(CONFIG, 4)
-LANES = 2 * PLANES
 RIGHT = -32, 63  #: Ends of shifts.
 
 
@@ -55,9 +53,14 @@ class MeasuredSums(wiring.Component):
         return m
 
 
-def component(_) -> MeasuredSums:
-    """The converter for mantissas of one, two or four planes."""
-    return MeasuredSums(LANES, PLANES)
+def component(config) -> MeasuredSums:
+    """A converter to mantissas of one, two or four planes."""
+    planes = {preset("tiny"): 1, preset("serial"): 2}.get(config, 4)
+    return MeasuredSums(2 * planes, planes)
+
+
+CONVERTER = component(CONFIG).converter
+LANES, PLANES, LATENCY = CONVERTER.lanes, CONVERTER.planes_most, CONVERTER.latency
 
 
 def random_words(rng, count: int) -> dict[str, np.ndarray]:
@@ -87,9 +90,8 @@ async def matches_golden(dut):
     """A word every cycle: mantissas, what is found, and the length."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 6000
     words = random_words(rng, count)
-    latency = SumConverter(LANES, PLANES).latency
     given = {"i": pack(converted_sums(LANES), words)}
-    got = await drive_pipeline(dut, given, ["o"], latency)
+    got = await drive_pipeline(dut, given, ["o"], LATENCY)
     found = unpack(converted_mantissas(LANES, PLANES), got["o"])
     sums, bits, right = words["sums"], 8 * words["planes"][:, None], words["right"][:, None]
     expected = np.array(
@@ -103,5 +105,5 @@ async def matches_golden(dut):
     below = np.bitwise_or.reduce(np.where(sums != 0, np.abs(sums) - 1, 0), 1)
     some = (sums != 0).any(1).astype(np.int64)
     assert_equal("found", found["found"], below | some << ACCUMULATOR_BITS, sums=sums)
-    got = await drive_pipeline(dut, given, ["length"], latency + LENGTH_CYCLES)
+    got = await drive_pipeline(dut, given, ["length"], LATENCY + LENGTH_CYCLES)
     assert_equal("length", got["length"], [golden_length(word) for word in sums], sums=sums)
