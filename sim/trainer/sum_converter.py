@@ -31,7 +31,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": '{"beyond": beyond, "end": end ^', "new": '{"beyond": lane["beyond"], "end": end ^'},
     {"old": 'lane["beyond"] | above', "new": "above"},
     {"old": 'Cat(lane["below"], 0, 1) & lane["some"].replicate(MEASURED)', "new": 'Cat(lane["below"], 0, 1)'},
-    {"old": "8 * self.planes_most + (1 << low)", "new": "8 * self.planes_most + (1 << low) - 1"},
     {"old": "below + 1", "new": "below"},
 )
 RIGHT = -32, 63  #: Ends of shifts.
