@@ -51,7 +51,7 @@ def in_parts(job):
 class PoolingReads(wiring.Component):
     """Make the reads of a job, row by row and block by block.
 
-    Last words of rows are 2 reads apart at least, as a row takes two cycles to convert. Where sums are multiplied
+    Last words of rows are 2 reads apart on average, as a row takes two cycles to convert. Where sums are multiplied
     `in_parts`, they are 4 apart, and the word behind the last one is not used. Reads of zeros fill the gaps.
 
     Members:
@@ -141,7 +141,11 @@ class PoolingReads(wiring.Component):
         """Give the read, or one of zeros where the last word of a row would come too early."""
         job, tag, since = self.job, self.o.p.tag, Signal(2)  # `since`: reads behind the last word of a row, 3 at most
         pause, parts, rows = Signal(), in_parts(job), Signal(range(ROWS + 1))
-        m.d.comb += [pause.eq((self.final & Mux(parts, since != 3, since == 0)) | (parts & (since == 0))),
+        # A row of the window before comes at once, if no row waits; its totals stay until the next window.
+        close, waits = Signal(), Signal()
+        m.d.comb += [close.eq((job.kind == POOL_BACK) & self.windows.same & job.chosen.there & ~waits),
+                     pause.eq(Mux(parts, (since == 0) | (self.final & (since != 3)),
+                                  self.final & (since == 0) & ~close)),
                      self.o.valid.eq((self.step != Step.NONE) & (pause | ~self.final | (rows != ROWS))),
                      self.go.eq(self.o.valid & self.o.ready & ~pause),
                      tag.index.eq(self.windows.index), tag.last.eq(self.final & ~pause)]
@@ -150,9 +154,11 @@ class PoolingReads(wiring.Component):
         with m.If(pause):
             m.d.comb += [self.o.p.zeros.eq(1), tag.use.eq(Use.NOTHING)]
         with m.If(self.start):
-            m.d.sync += since.eq(3)
+            m.d.sync += [since.eq(3), waits.eq(0)]
         with m.Elif(self.o.valid & self.o.ready):
             m.d.sync += since.eq(Mux(tag.last, 0, since + (since != 3)))
+            with m.If(tag.last):
+                m.d.sync += waits.eq((since == 0) | (waits & (since == 1)))
         m.d.sync += rows.eq(rows + (self.go & self.final) - self.written)
 
     def _rows(self, m):

@@ -30,8 +30,8 @@ class PoolingSums(wiring.Component):
 
     Members:
         job: In(PoolingJob). Held from some cycles before its first row on.
-        i: In({valid, row}). Rows, one in two cycles at most. Where totals are multiplied in parts, it is one in four,
-            and a row stays one cycle longer.
+        i: In({valid, row}). Rows, one in two cycles on average; one may come a cycle early, and its totals then stay a
+            cycle longer. Where totals are multiplied in parts, it is one in four, and all of it stays.
         o: Out(HalfRow). The lower half of a row, then the upper one.
 
     Timing:
@@ -46,10 +46,18 @@ class PoolingSums(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        parts, row, turn, waiting = in_parts(self.job), self.i.row, Signal(2), Signal(PoolingRow)
-        active, upper = self.i.valid | turn.any(), Mux(parts, turn[1], turn[0])
+        parts, row, turn, waiting = in_parts(self.job), Signal(PoolingRow), Signal(2), Signal(PoolingRow)
+        late, counts = Signal(), Signal(LANES)  # a row that came early waits, and its totals stay
+        begins = (self.i.valid | late) & (turn == 0)
+        active, upper = begins | turn.any(), Mux(parts, turn[1], turn[0])
         second = parts & turn[0]  # of two parts
+        m.d.comb += row.eq(self.i.row)
+        m.d.sync += late.eq(self.i.valid & turn.any())
+        with m.If(late):
+            m.d.comb += row.counts.eq(counts)
         with m.If(self.i.valid):
+            m.d.sync += counts.eq(row.counts)
+        with m.If(begins):
             m.d.sync += waiting.eq(row)
         with m.If(active):
             m.d.sync += turn.eq(Mux(turn == Mux(parts, 3, 1), 0, turn + 1))

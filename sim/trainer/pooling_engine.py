@@ -24,8 +24,8 @@ CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Mux(job.converts, job.right, 0)", "new": "job.right"},
     {"old": "converter.o.valid & job.converts", "new": "converter.o.valid"},
-    {"file": "hw/trainer/pooling_reads.py", "old": "Mux(parts, since != 3, since == 0)", "new": "(since == 0)"},
-    {"file": "hw/trainer/pooling_reads.py", "old": " | (parts & (since == 0))),", "new": "),"},
+    {"file": "hw/trainer/pooling_reads.py", "old": "(self.final & (since != 3))", "new": "0"},
+    {"file": "hw/trainer/pooling_reads.py", "old": "(since == 0) | (self.final &", "new": "(self.final &"},
     {"file": "hw/trainer/pooling_reads.py", "old": "(rows != ROWS)", "new": "1"},
     {"file": "hw/trainer/pooling_reads.py", "old": "with m.Elif(windows.same):", "new": "with m.Elif(0):"},
     {
@@ -280,7 +280,7 @@ async def a_word_every_cycle(dut):
     given = (
         (TrainerOp.POOL, {"y": rows, "x": replace(rows, pitch1=60), "chosen": rows}, {"size": 2}, 4),
         (TrainerOp.POOL, {"y": rows, "x": rows, "chosen": rows}, {"size": 1}, 2),
-        (TrainerOp.POOL_BACK, {"y": two, "x": pairs, "chosen": windows}, size, 2.5),
+        (TrainerOp.POOL_BACK, {"y": two, "x": pairs, "chosen": windows}, size, 2),
         (TrainerOp.POOL_BACK, {"y": two, "x": pairs}, size | {"mean": 1}, 2),
         (TrainerOp.POOL_BACK, {"y": two, "x": two, "chosen": rows}, {"size": 2, "stride": 1}, 6),
         (TrainerOp.ADD, {"y": rows, "a": rows, "b": rows}, {}, 2),
