@@ -10,6 +10,7 @@ from concord.compiler.training.forward import add_tiles
 from concord.compiler.training.graph import BranchSum, Operation, Pool, PoolWindows, Product, Split, StepValue
 from concord.compiler.training.inputs import InputGradients
 from concord.compiler.training.memory_map import MemoryMap, gradient_place
+from concord.compiler.training.pool_strips import PoolStrips
 from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, outside
 from concord.compiler.training.tiles import TileSizes, choose
 from concord.compiler.training.updates import Updates
@@ -91,6 +92,9 @@ class Backward:
             ]
             return found.used, ways
 
+        if chosen and windows.size > windows.stride and chip(TileSizes(1, 1, 1, 1))[0] > self.config.words:
+            PoolStrips(places, self.config, self.emitter, name, y, x, windows, chosen).emit()
+            return
         tiles = choose(
             f"layer {name!r}, gradient of inputs,",
             self.config,

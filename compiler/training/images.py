@@ -144,6 +144,14 @@ def read_images(memory: np.ndarray, region: ImageRegion, channels: int) -> np.nd
     return np.moveaxis(rows, -1, 1)
 
 
+def write_identity(memory: np.ndarray, made: TrainingProgram):
+    """Write the identity, if the backward program needs it: 64, under an exponent by which it is worth 1."""
+    if made.places.identity:
+        word, number = made.places.identity
+        memory[word : word + LANES] = np.eye(LANES, dtype=np.uint8) << 6
+        write_exponent(memory, number, 1)
+
+
 def write_inputs(memory: np.ndarray, made: TrainingProgram, numbers: np.ndarray):
     """Write a batch of inputs, int64[samples, inputs] or [samples, channels, rows, columns], 8 bits."""
     raster = made.places.raster

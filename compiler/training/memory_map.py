@@ -58,6 +58,7 @@ class MemoryMap:
         chosen:     Region of the numbers that a maximum pooling has chosen, by its operation.
         raster:     Region of the network's input as rows of pixels, if the first layer takes patches.
         scales, gradient_scales: Number of the exponent of each value and gradient.
+        identity:   First word and exponent of the identity, a block of weights, if a program needs it.
     """
 
     batch: int
@@ -74,6 +75,7 @@ class MemoryMap:
     scales: dict[StepValue, int] = field(default_factory=dict)
     gradient_scales: dict[StepValue, int] = field(default_factory=dict)
     numbers: int = 0
+    identity: tuple[int, int] | None = None
 
     def take(self, words: int) -> int:
         """Room for words: the first of them."""
@@ -84,6 +86,11 @@ class MemoryMap:
         """A new exponent."""
         self.numbers += 1
         return self.numbers - 1
+
+    def identity_place(self) -> tuple[int, int]:
+        """First word and exponent of the identity, which the host writes ahead of a backward program."""
+        self.identity = self.identity or (self.take(LANES), self.number())
+        return self.identity
 
     def images(self, value: StepValue, planes: int = 1) -> ImageRegion:
         """Room for a value of the whole batch."""

@@ -10,6 +10,7 @@ from concord.compiler.training.images import (
     read_images,
     read_parameters,
     write_exponent,
+    write_identity,
     write_images,
     write_inputs,
     write_parameters,
@@ -147,6 +148,7 @@ class TrainingSession:
                 f"{len(x.mantissas)} x {y.channels * y.pixels}, and its gradient {Width.GRADIENT} bits"
             )
         write_images(self.memory, made.places.gradients[y], gradient.mantissas)
+        write_identity(self.memory, made)
         write_exponent(self.memory, made.places.gradient_scales[y], int(gradient.exponent.item()))
         self._run(made, "backward")
         self.copies = self.copies[::-1]

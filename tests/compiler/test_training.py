@@ -59,6 +59,18 @@ CASES = {
         TrainerConfig(),
         [4],
     ),
+    "overlapping windows in strips": (
+        (3, 21, 13),
+        (Conv(3, 18, 3, 1, 1), Relu(), MaxPool(3, 2), Relu(), Dense(1080, 4)),
+        TrainerConfig(words=1024, accumulator_rows=128),
+        [2],
+    ),
+    "overlapping windows in strips, rows behind the last window": (
+        (3, 20, 12),
+        (Conv(3, 17, 2, 1), MaxPool(4, 3), Dense(306, 4)),
+        TrainerConfig(words=512),
+        [2, 1],
+    ),
     "sums of branches": (
         (3, 6, 6),
         (
