@@ -27,14 +27,16 @@ class RangeJoiner(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        new, run, o = self.i.p, Signal(Run), self.o
+        new, waits, run, o = Signal(Step), Signal(), Signal(Run), self.o  # `new`: a step in registers, if it waits
         there, joins, gives, takes = Signal(), Signal(), Signal(), Signal()
         behind = Signal(ADDRESS)  # the word behind the run
         m.d.comb += [
             joins.eq((run.count < LONGEST) & (new.inside == run.inside) & (~run.inside | (new.word == behind))
                      & ~run.last),
-            gives.eq(there & (run.last | (self.i.valid & ~joins)) & (~o.valid | o.ready)),
-            self.i.ready.eq(~there | joins | gives), takes.eq(self.i.valid & self.i.ready)]
+            gives.eq(there & (run.last | (waits & ~joins)) & (~o.valid | o.ready)),
+            takes.eq(waits & (~there | joins | gives)), self.i.ready.eq(~waits | takes)]
+        with m.If(self.i.ready):
+            m.d.sync += [new.eq(self.i.p), waits.eq(self.i.valid)]
         with m.If(gives):
             m.d.sync += [o.p.eq(run), o.valid.eq(1)]
         with m.Elif(o.ready):

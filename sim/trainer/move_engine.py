@@ -34,7 +34,7 @@ def component(_) -> CopyStand:
     return CopyStand(MoveEngine())
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def copies_are_right(dut, stall):
     """Between all memories, and all of them afterwards."""
@@ -43,7 +43,7 @@ async def copies_are_right(dut, stall):
     await bench.several(8)
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def a_reset_leaves_nothing_behind(dut):
     """At any moment."""
     bench = CopyBench(dut, "move", 0.2)
@@ -51,7 +51,7 @@ async def a_reset_leaves_nothing_behind(dut):
     await bench.resets(8)
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def words_follow_each_other(dut):
     """One a cycle, and little more for the job; of accumulators, too."""
     bench = CopyBench(dut, "move")

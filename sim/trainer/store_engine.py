@@ -34,7 +34,7 @@ def component(_) -> CopyStand:
     return CopyStand(StoreEngine())
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize((("stall", "latency"), [(0.0, 1), (0.4, 40)]))
 async def copies_are_right(dut, stall, latency):
     """Of all kinds, and all memories afterwards."""
@@ -43,7 +43,7 @@ async def copies_are_right(dut, stall, latency):
     await bench.several(4)
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def a_reset_leaves_nothing_behind(dut):
     """At any moment."""
     bench = CopyBench(dut, "store", 0.2, 20)
@@ -51,7 +51,7 @@ async def a_reset_leaves_nothing_behind(dut):
     await bench.resets(4)
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def a_burst_fails(dut):
     """It is told, the copy ends, and those behind it are right."""
     bench = CopyBench(dut, "store", 0.1, 20)
@@ -62,7 +62,7 @@ async def a_burst_fails(dut):
         assert not bench.failures
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def words_follow_each_other(dut):
     """One a cycle, and little more for the job; of accumulators, too."""
     bench = CopyBench(dut, "store")
