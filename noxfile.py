@@ -96,7 +96,7 @@ PROGRAMS = {
         "Ways to start quantisation-aware training beside each other; `--speed`."),
     "bench_trainer": (
         "benchmarks.bench_trainer",
-        "Steps of training on golden's machine beside golden.lazy and PyTorch: hashes, cycles by formula; `--model`."),
+        "Steps of training on a trainer beside golden.lazy and PyTorch: hashes, cycles; `--model`, `--machine library`."),
     "figure11": (
         "benchmarks.figure11",
         "Three starts of QAT in seven settings, as the first source document's figure 11: writes docs/figure11.md."),
