@@ -51,8 +51,8 @@ def differences(seed: int, numbers: list[int]) -> tuple[list[str], Counter]:
         if number % KEPT or number % DAMAGED == DAMAGED - 1:
             golden.reset()
             other.reset()
-        text = compared(one, golden, other)
-        ended[golden.error.name] += 1
+        text, error = compared(one, golden, other)
+        ended[error.name] += 1
         if text:
             again = f"nox -s trainer_programs -- --seed {seed} --program {number}"
             found.append(f"program {number}: {text}; repeat with: {again}")

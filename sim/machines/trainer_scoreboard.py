@@ -97,13 +97,13 @@ def _bytes(memory: str, word: int, lane: int, one: np.ndarray, other: np.ndarray
     )
 
 
-def compared(made: TrainerProgram, golden: Trainer, other: TrainerLibrary) -> str:
-    """Run a program on two machines, and tell the first difference; empty if there is none."""
+def compared(made: TrainerProgram, golden: Trainer, other: TrainerLibrary) -> tuple[str, TrainerError]:
+    """Run a program on two machines: the first difference, empty if there is none, and golden's error."""
     expected = play(made, golden)
     try:
-        return difference(expected, play(made, other))
+        return difference(expected, play(made, other)), expected.end[0]
     except (AssertionError, MachineTimeout) as error:
-        return str(error)
+        return str(error), expected.end[0]
 
 
 def explained(made: TrainerProgram, **options) -> str:
@@ -123,7 +123,7 @@ def explained(made: TrainerProgram, **options) -> str:
             continue
         one = replace(made, words=[*made.words[:address], *_END])
         golden, other = empty_trainers(**options)
-        text = compared(one, golden, other)
+        text, _ = compared(one, golden, other)
         other.close()
         if text:
             last = disassemble(made.words[address - SIZES[found.op] : address]).strip()

@@ -65,8 +65,8 @@ PROGRAM = next(
     ],
 )
 def test_the_first_difference_is_named(fault, text, monkeypatch):
-    assert compared(PROGRAM, faulty(), faulty()) == ""
-    assert text in compared(PROGRAM, faulty(), faulty(fault))
+    assert compared(PROGRAM, faulty(), faulty()) == ("", TrainerError.NONE)
+    assert text in compared(PROGRAM, faulty(), faulty(fault))[0]
     monkeypatch.setattr(trainer_scoreboard, "empty_trainers", lambda: (faulty(), faulty(fault)))
     found = explained(PROGRAM)
     assert found.startswith("behind `measure ")
