@@ -9,6 +9,8 @@ from types import MappingProxyType
 from amaranth.lib.wiring import Component
 from concord.hw.host.counters import counted
 from concord.hw.trainer.tensor_engine import AHEAD, MULTIPLIERS
+from concord.hw.trainer.trainer_registers import INSTRUCTION_ADDRESS
+from concord.hw.trainer.wires import ProductJob
 from concord.spec.accelerator.accelerator import Accelerator
 from concord.spec.isa.instructions import base_bits
 from concord.spec.machine.config import Config
@@ -83,8 +85,14 @@ TRAINER_ARGUMENTS: Mapping[str, Callable[[TrainerConfig], tuple]] = MappingProxy
     "chip_memory": lambda config: (config.words, 7, 5),
     "mantissa_words": lambda _: (8,),
     **dict.fromkeys(("row_adds", "vector_reader"), lambda _: (AHEAD,)),
+    **dict.fromkeys(("dispatcher", "instruction_decoder", "program_sequencer", "trainer_core", "trainer_registers"),
+                    lambda config: (config,)),
+    "instruction_buffer": lambda config: (config.instructions,),
+    "job_queue": lambda _: (ProductJob,),
+    "loops": lambda _: (INSTRUCTION_ADDRESS,),
     "skewed_memory": lambda config: (config.words // 4,),
     "sum_converter": lambda _: (8, 4),
+    "view_table": lambda config: (config.views,),
     "word_source": lambda _: (16,),
 })
 

@@ -27,7 +27,7 @@ _COPIED = (1, 2, 4, PARAMETER_PLANES, SUM_PLANES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Operand:
+class ViewRule:
     """A view of an instruction.
 
     Attributes:
@@ -45,15 +45,17 @@ class Operand:
 
 #: The views of each instruction, in the order of `slots`.
 OPERANDS = {
-    TrainerOp.COPY: (Operand(planes=_COPIED, written=True, spaces=tuple(Space)),
-                     Operand(planes=_COPIED, spaces=tuple(Space), like=0)),
-    TrainerOp.PRODUCT: (Operand(planes=(1, 2)), Operand(), Operand(planes=(1, 2, 4), written=True, like=0), Operand(),
-                        Operand(like=0)),
-    TrainerOp.POOL: (Operand(written=True), Operand(like=0), Operand(written=True, like=0)),
-    TrainerOp.POOL_BACK: (Operand(planes=(2,), written=True), Operand(planes=(2,)), Operand(like=1), Operand(like=0)),
-    TrainerOp.ADD: (Operand(planes=(1, 2), written=True), *[Operand(planes=(1, 2), like=0)] * 2, Operand(like=0)),
-    TrainerOp.UPDATE: (Operand(planes=(PARAMETER_PLANES,)), Operand(planes=(PARAMETER_PLANES,), written=True, like=0)),
-    TrainerOp.SUM: (Operand(planes=(SUM_PLANES,), written=True, spaces=(Space.SERVER,)),)}
+    TrainerOp.COPY: (ViewRule(planes=_COPIED, written=True, spaces=tuple(Space)),
+                     ViewRule(planes=_COPIED, spaces=tuple(Space), like=0)),
+    TrainerOp.PRODUCT: (ViewRule(planes=(1, 2)), ViewRule(), ViewRule(planes=(1, 2, 4), written=True, like=0),
+                        ViewRule(), ViewRule(like=0)),
+    TrainerOp.POOL: (ViewRule(written=True), ViewRule(like=0), ViewRule(written=True, like=0)),
+    TrainerOp.POOL_BACK: (ViewRule(planes=(2,), written=True), ViewRule(planes=(2,)), ViewRule(like=1),
+                          ViewRule(like=0)),
+    TrainerOp.ADD: (ViewRule(planes=(1, 2), written=True), *[ViewRule(planes=(1, 2), like=0)] * 2, ViewRule(like=0)),
+    TrainerOp.UPDATE: (ViewRule(planes=(PARAMETER_PLANES,)),
+                       ViewRule(planes=(PARAMETER_PLANES,), written=True, like=0)),
+    TrainerOp.SUM: (ViewRule(planes=(SUM_PLANES,), written=True, spaces=(Space.SERVER,)),)}
 
 
 class OperandRules(wiring.Component):

@@ -14,7 +14,7 @@ from concord.hw.trainer.jobs import JOBS
 from concord.hw.trainer.load_engine import LoadEngine
 from concord.hw.trainer.move_engine import MoveEngine
 from concord.hw.trainer.pooling_engine import PoolingEngine
-from concord.hw.trainer.sequencer import Sequencer
+from concord.hw.trainer.program_sequencer import ProgramSequencer
 from concord.hw.trainer.server_port import ServerPort
 from concord.hw.trainer.store_engine import StoreEngine
 from concord.hw.trainer.tensor_engine import TensorEngine
@@ -63,7 +63,7 @@ class TrainerCore(wiring.Component):
         m.submodules.port = self.port = ServerPort()
         # What a RESET sets back, too. The port is told instead, as bursts under way must end.
         renamed = reset_too(m, "core", registers.reset)
-        self.sequencer = Sequencer(self.config)
+        self.sequencer = ProgramSequencer(self.config)
         m.submodules.sequencer = renamed(self.sequencer)
         self.engines = {
             "load": LoadEngine(), "store": StoreEngine(), "move": MoveEngine(), "tensor": TensorEngine(),

@@ -25,7 +25,7 @@ Met = data.StructLayout({"go": 1, "stopped": 1, "joined": Measured})
 Progress = data.StructLayout({"running": 1, "done": 1, "error": 4, "address": INSTRUCTION_ADDRESS})
 
 
-class Sequencer(wiring.Component):
+class ProgramSequencer(wiring.Component):
     """Executes a program.
 
     Args:
