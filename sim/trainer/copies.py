@@ -104,6 +104,8 @@ class Copies:
         views = [self._view(space, shape, planes, blocks) for space in (to, source)]
         if rng.random() < 0.4:
             views[1] = part.padded(views[1], 3)
+            if rng.random() < 0.5:
+                views[1] = replace(views[1], step1=1, step2=1)
         zeros = self.name != "load" and rng.random() < 0.15
         if not self._put(0, views[0], to) or not self._put(1, views[1], source):
             return None
@@ -112,8 +114,12 @@ class Copies:
 
     def _view(self, space: Space, shape: tuple[int, int, int], planes: int, blocks: int) -> TrainerView:
         """A view that sees no word twice; in accumulators, no row."""
-        part, rows = self.part, space == Space.ACCUMULATORS
+        part, rows, inner = self.part, space == Space.ACCUMULATORS, int(np.prod(shape))
+        first, second, third = shape
         view = part.dense(shape, 1 if rows else planes, 1 if rows else blocks, int(self.rng.choice([1, 2])))
+        if self.rng.random() < 0.4:  # words that follow each other
+            view = TrainerView(n0=first, s0=second * third, n1=second, pitch1=third, n2=third, pitch2=1)
+            view = replace(view, block=inner, plane=inner * blocks)
         return replace(view, planes=planes, blocks=blocks)
 
     def _patches(self) -> TrainerInstruction | None:
