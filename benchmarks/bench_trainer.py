@@ -92,16 +92,17 @@ def report_cycles(session: MeasuredSession, console: Console):
             f"Cycles of a step of batch {size}: {sum(found) / len(found):,.0f} in the mean, {min(found):,} to "
             f"{max(found):,}"
         )
-    trainer, table = session.trainer, Table("engine", "has a job", "of all", "works", "by formula, once")
+    trainer, table = session.trainer, Table("engine", "cycles with a job", "of all", "by formula, one pass")
     formula = dict.fromkeys(ENGINES, 0)
     for size, _ in session.cycles:
         for work in costs(session.programs[size]):
             for engine, cycles in work.cycles.items():
                 formula[engine] += cycles
-    for engine, (jobs, works) in trainer.engines().items():
+    vectors, *engines = trainer.busy.items()
+    for engine, cycles in engines:
         expected = f"{formula[engine]:,}" if engine in formula else ""
-        share = f"{jobs / trainer.running:.1%}"
-        table.add_row(engine, f"{jobs:,}", share, f"{works:,}" if works is not None else "", expected)
+        table.add_row(engine, f"{cycles:,}", f"{cycles / trainer.running:.1%}", expected)
+    table.add_row("tensor, a vector a cycle", f"{vectors[1]:,}", f"{vectors[1] / trainer.running:.1%}", "")
     console.print(f"Cycles of all {len(session.cycles)} steps: {trainer.running:,}")
     console.print(table)
     read, written = (trainer.moved(written=way) for way in (False, True))
@@ -149,7 +150,7 @@ def main(
     session = (MeasuredSession if measured else TrainingSession)(
         *(layers, shape, TrainerConfig(words=chip * 1024 // LANES), RATES, begun),
         batches=sorted({batch, last or batch}),
-        machine=partial(trainer_machine, machine, **{"watched": True} if measured else {}),
+        machine=partial(trainer_machine, machine),
     )
     report_costs(session.programs[batch], batch, console)
     ways = {

@@ -1,17 +1,16 @@
 """The Verilated trainer as a shared library that runs programs to their end, in the shape of golden's `Trainer`."""
 
 import ctypes
-import inspect
 from collections.abc import Sequence
+from inspect import getsource
 from pathlib import Path
 
 import numpy as np
-from amaranth.lib.wiring import Component
-from concord.hw.trainer.trainer_core import TrainerCore
 from concord.hw.verilog import verilog
 from concord.sim.machines.build import link_models, model
 from concord.sim.machines.host import MachineTimeout
 from concord.sim.machines.library import Access, Fault, Memory, cached_verilog, check_faults, reset_in_register
+from concord.sim.machines.watched_trainer import WATCHED, WatchedTrainer
 from concord.spec.host.registers import Control
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import TrainerError
@@ -31,6 +30,7 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
     "dram_fault": (None, (_LONG, _WORD, _WORD)),
     "dram_move": (None, (_WORD, _POINTER, _LONG, _WORD)),
     "dram_bytes": (_LONG, (_WORD,)),
+    "dram_bursts": (_LONG, ()),
     "dram_rule": (ctypes.c_char_p, ()),
     "read": (_WORD, (_WORD,)),
     "write": (None, (_WORD, _WORD)),
@@ -45,12 +45,11 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
 }
 
 
-def library(config: TrainerConfig, dut: Component | None = None, *, trace: bool = False) -> Path:
-    """The shared library of a trainer, or of a component that has its ports and perhaps a port `busy`."""
-    dut = dut or TrainerCore(config)
-    text = cached_verilog(f"trainer {config} {inspect.getsource(type(dut))}", lambda: verilog(dut, "nnp"))
-    defines = [f"-DDRAM={LANES}", f"-DWATCHED={len(dut.busy) if hasattr(dut, 'busy') else 0}"]
+def library(config: TrainerConfig, *, trace: bool = False) -> Path:
+    """The shared library of a trainer."""
+    text = cached_verilog(f"{getsource(WatchedTrainer)} {config}", lambda: verilog(WatchedTrainer(config), "nnp"))
     made = model(reset_in_register(text), "nnp", "Vtop", waves=trace)
+    defines = [f"-DDRAM={LANES}", f"-DWATCHED={len(WATCHED)}"]
     return link_models([made], SHIM, {}, waves=trace, defines=defines)
 
 
@@ -60,7 +59,6 @@ class TrainerLibrary:
     Args:
         config:     Sizes.
         server:     Server memory from DRAM_BASE to LIMIT, uint8[words, 16], contiguous.
-        dut:        Component to simulate instead of `TrainerCore(config)`; bits of its port `busy` are counted.
         seed:       Seed of the memory's stalls.
         memory:     How the memory answers.
         trace:      File to write a waveform (VCD) to.
@@ -75,14 +73,13 @@ class TrainerLibrary:
         config: TrainerConfig,
         server: np.ndarray,
         *,
-        dut: Component | None = None,
         seed: int = 0,
         memory: Memory = MEMORY,
         trace: Path | None = None,
         trace_from: int = 0,
     ):
         self.config, self.server = config, server
-        self._library = ctypes.CDLL(str(library(config, dut, trace=trace is not None)))
+        self._library = ctypes.CDLL(str(library(config, trace=trace is not None)))
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(self._library, f"nnp_{name}")
             function.restype = result
@@ -177,13 +174,19 @@ class TrainerLibrary:
         """Clock cycles in which a program was running."""
         return self._call("running")
 
-    def busy(self, number: int) -> int:
-        """Clock cycles in which a bit of the port `busy` of the component was 1."""
-        return self._call("busy", number)
+    @property
+    def busy(self) -> dict[str, int]:
+        """Clock cycles in which each engine had a job, and in which the tensor engine took a vector ("vectors")."""
+        return {name: self._call("busy", number) for number, name in enumerate(WATCHED)}
 
     def moved(self, *, written: bool) -> int:
         """Number of bytes that the memory has given, or taken, since power-up."""
         return self._call("dram_bytes", written)
+
+    @property
+    def bursts(self) -> int:
+        """Number of bursts since power-up."""
+        return self._call("dram_bursts")
 
     def fail(self, number: int, fault: Fault, access: Access = Access.ANY):
         """Let the response to burst `number` of this access, counted from power-up, have the `fault`."""

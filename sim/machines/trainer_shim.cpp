@@ -23,7 +23,7 @@ struct Chip {
 #endif
     uint64_t trace_from = 0;  // Cycle at which the waveform begins.
     uint64_t cycles = 0, running = 0;
-    uint64_t busy[WATCHED + 1] = {};
+    uint64_t busy[WATCHED] = {};
     uint64_t overruns = 0;  // Words of a program that were not taken.
     ControlPort port;
     Dram dram;
@@ -61,9 +61,7 @@ struct Chip {
         passed();
         if (!resetting) {
             running += top->watch & 1;
-#if WATCHED
             for (uint32_t k = 0; k < WATCHED; k++) busy[k] += top->busy >> k & 1;
-#endif
             dram.watch(*top);
         }
         top->clk = 1;
@@ -141,6 +139,11 @@ void nnp_dram_move(Chip* chip, uint32_t address, uint8_t* bytes, uint64_t count,
 
 uint64_t nnp_dram_bytes(Chip* chip, uint32_t written) {
     return written ? chip->dram.bytes_written : chip->dram.bytes_read;
+}
+
+// Number of bursts since power-up.
+uint64_t nnp_dram_bursts(Chip* chip) {
+    return chip->dram.bursts[0] + chip->dram.bursts[1] + chip->dram.bursts[2];
 }
 
 // The first rule of the port that was broken, or null.

@@ -8,14 +8,13 @@ from concord.spec.trainer.config import TrainerConfig
 TRAINER_KINDS = ("golden", "library")
 
 
-def trainer_machine(kind: str, config: TrainerConfig, server: np.ndarray, *, watched: bool = False, **options):
+def trainer_machine(kind: str, config: TrainerConfig, server: np.ndarray, **options):
     """Make a trainer of a kind.
 
     Args:
         kind:    "golden" or "library" (Verilated).
         config:  Sizes.
         server:  Server memory, uint8[words, 16].
-        watched: Whether the library counts the cycles in which its engines work.
         options: Options of the library, which golden ignores.
 
     Raises:
@@ -27,6 +26,5 @@ def trainer_machine(kind: str, config: TrainerConfig, server: np.ndarray, *, wat
         return Trainer(config, server)
     require("sim")
     from concord.sim.machines.trainer_library import TrainerLibrary
-    from concord.sim.machines.watched_trainer import WatchedLibrary
 
-    return (WatchedLibrary if watched else TrainerLibrary)(config, server, **options)
+    return TrainerLibrary(config, server, **options)
