@@ -3,14 +3,16 @@
 import numpy as np
 from concord.golden.accelerator import ranges
 from concord.golden.accelerator.driver import CommandEnd, Driver
+from concord.golden.accelerator.meetings import Meetings, Running
 from concord.golden.accelerator.memory import SharedMemory
-from concord.golden.accelerator.races import Races, check_within, own, together
+from concord.golden.accelerator.races import Races, check_within, named, own, together
 from concord.golden.accelerator.trainer_driver import TrainerDriver
 from concord.spec.accelerator.accelerator import ALIGNED, Accelerator, Core
 from concord.spec.accelerator.commands import BYTES, PROCESSOR, Command, CommandError, CommandKind, refused
 from concord.spec.accelerator.registers import LARGEST_RING, WINDOW, AcceleratorControl, AcceleratorStatus
 from concord.spec.accelerator.registers import AcceleratorRegister as _R
 from concord.spec.trainer.config import TrainerConfig
+from concord.spec.trainer.instructions import TrainerError
 
 _COUNTED = 1 << 32  #: HEAD and TAIL count modulo this.
 
@@ -33,7 +35,9 @@ class AcceleratorModel:
     def __init__(self, accelerator: Accelerator):
         self.accelerator = accelerator
         self.memory = SharedMemory(accelerator.memory_bytes)
-        self.drivers = [driver(core, self.memory) for core in accelerator.cores]
+        self.drivers = [driver(core, self.memory, number) for number, core in enumerate(accelerator.cores)]
+        self._meetings = Meetings(self._ordered)
+        self._races = Races(len(self.drivers))
         self._ring = {_R.RING: 0, _R.RING_SIZE: 1}
         self.interrupt = False
         self._forget()
@@ -85,37 +89,78 @@ class AcceleratorModel:
 
         Raises:
             Race:       two commands without order touch the same bytes. Nothing later has been executed.
-            ValueError: the ring ends beyond the memory.
+            ValueError: the ring ends beyond the memory, or a program waits for a core that no command lets run.
         """
-        races = Races(len(self.drivers))
+        self._races = Races(len(self.drivers))
         if self._head != self._tail:
             self._check_ring()
         while self.status & AcceleratorStatus.BUSY:
-            self._take(self.memory.read(self._slots(self._head, 1)[0, 0], BYTES), races)
+            self._take(self.memory.read(self._slots(self._head, 1)[0, 0], BYTES))
+        if self._meetings.waiting and self._ending.error == CommandError.NONE:
+            raise ValueError(self._waiting(self._meetings.waiting, "the list ends"))
         return self.status
 
-    def _take(self, data, races):
+    def _take(self, data):
         """Execute the command at HEAD."""
         index, error = self._head, refused(self.accelerator, data)
         if error != CommandError.NONE:
             self._fail(index, PROCESSOR, CommandEnd(error=error))
             return
         command = Command.unpack(data)
-        waiting = self._slots(index + 1, (self._tail - index - 1) % _COUNTED)
+        self._check_waiting(index, command)
         self._head = (index + 1) % _COUNTED
         if not command.kind.of_core:
-            races.check(index, command, own(command), waiting)
-            self._execute(command, races)
+            self._races.check(index, command, own(command), self._later(index))
+            self._execute(command)
             return
-        driver = self.drivers[command.core]
-        ending = driver.execute(command)
-        touched = driver.accesses.taken(), driver.outside()
+        core = self.drivers[command.core]
+        if isinstance(core, TrainerDriver) and command.kind == CommandKind.RUN:
+            for one in self._meetings.run(Running(index, command, core.begin(command)), self._broken):
+                self._ended(one.index, one.command, self.drivers[one.command.core].end())
+        else:
+            self._ended(index, command, core.execute(command))
+
+    def _ended(self, index, command, ending):
+        """Take note of what a command of a core has touched, and of its error."""
+        core = self.drivers[command.core]
+        touched = core.accesses.taken(), core.outside()
         check_within(index, command, *touched)
-        races.check(index, command, together(*touched), waiting)
-        if ending.error != CommandError.NONE:
+        self._races.check(index, command, together(*touched), self._later(index))
+        if ending.error != CommandError.NONE and (self._ending.error == CommandError.NONE or index < self._index):
             self._fail(index, command.core, ending)
 
-    def _execute(self, command, races):
+    def _ordered(self, runs):
+        """Take note of what programs have touched before a rendezvous, which comes before all that they do later."""
+        for one in runs:
+            self._races.check(one.index, one.command, self.drivers[one.command.core].outside(), self._later(one.index))
+        self._races.met([one.command.core for one in runs])
+
+    def _broken(self, core):
+        """Whether the program of a core has ended with an error."""
+        return self.drivers[core].trainer.error != TrainerError.NONE
+
+    def _check_waiting(self, index, command):
+        """Refuse a command that may only come when the program of a core has ended, which waits for others.
+
+        Raises:
+            ValueError: it is one.
+        """
+        kind, waiting = command.kind, self._meetings.waiting
+        behind = [core for core in waiting if (command.core == core if kind.of_core else
+                                               kind != CommandKind.WAIT or command.value >> core & 1)]
+        if behind:
+            raise ValueError(self._waiting(behind, f"{named(index, command)} comes first"))
+
+    def _waiting(self, cores, what) -> str:
+        one = self._meetings.waiting[min(cores)]
+        return (f"{named(one.index, one.command)} waits for cores of the mask {one.place.cores:#x}, and {what}: give "
+                "each of them its RUN before")
+
+    def _later(self, index) -> np.ndarray:
+        """The set of the addresses of the commands behind one."""
+        return self._slots(index + 1, (self._tail - index - 1) % _COUNTED)
+
+    def _execute(self, command):
         """Execute a command of the command processor."""
         if command.kind == CommandKind.COPY:
             self.memory.write(command.second, self.memory.read(command.first, command.count))
@@ -123,7 +168,7 @@ class AcceleratorModel:
             self.memory.write(command.first, command.value.to_bytes(4, "little"))
             self.interrupt = True
         else:
-            races.joined(core for core in range(len(self.drivers)) if command.value >> core & 1)
+            self._races.joined(core for core in range(len(self.drivers)) if command.value >> core & 1)
 
     def _fail(self, index, origin, ending):
         self._index, self._origin, self._ending, self.interrupt = index, origin, ending, True
@@ -159,6 +204,7 @@ class AcceleratorModel:
         for number, driver in enumerate(self.drivers):
             if mask >> number & 1:
                 driver.reset()
+                self._meetings.reset([number])
 
     def _forget(self):
         """Bring the command processor to its first state."""
@@ -166,6 +212,6 @@ class AcceleratorModel:
         self._ending, self.interrupt = CommandEnd(), False
 
 
-def driver(core: Core, memory: SharedMemory) -> Driver | TrainerDriver:
+def driver(core: Core, memory: SharedMemory, number: int) -> Driver | TrainerDriver:
     """A core with its driver."""
-    return TrainerDriver(core, memory) if isinstance(core, TrainerConfig) else Driver(core, memory)
+    return TrainerDriver(core, memory, number) if isinstance(core, TrainerConfig) else Driver(core, memory)

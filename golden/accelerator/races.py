@@ -7,6 +7,7 @@ executes a command its driver reads and writes memory beside the program.
 """
 
 from collections.abc import Iterable
+from itertools import permutations
 
 import numpy as np
 from concord.golden.accelerator import ranges
@@ -32,12 +33,18 @@ class Races:
     def __init__(self, cores: int):
         self._touched = [(ranges.GrowingSet(), ranges.GrowingSet()) for _ in range(cores)]
         self._commands: list[list[tuple[str, tuple]]] = [[] for _ in range(cores)]
+        self._since: dict[tuple[int, int], int] = {}  # accesses of a core that come before all of another one's
 
     def joined(self, cores: Iterable[int]):
         """Take note that cores have done all of their commands, before whatever comes later."""
         for core in cores:
             self._touched[core] = ranges.GrowingSet(), ranges.GrowingSet()
             self._commands[core].clear()
+            self._since = {pair: count for pair, count in self._since.items() if pair[0] != core}
+
+    def met(self, cores: Iterable[int]):
+        """Take note that what cores have done so far comes before all that the others of them do later."""
+        self._since |= {(one, other): len(self._commands[one]) for one, other in permutations(cores, 2)}
 
     def check(self, index: int, command: Command, touched: tuple[np.ndarray, np.ndarray], slots: np.ndarray):
         """Take note of what a command has touched.
@@ -57,20 +64,25 @@ class Races:
             raise Race(f"{name} writes {_bytes(met)} of the ring, where a later command lies that may have been read: "
                        "put these commands into another list, or what is written elsewhere")
         for core in range(len(self._touched)):
-            if not command.kind.of_core or core != command.core:
+            if not command.kind.of_core:
                 self._check_beside(core, name, touched)
+            elif core != command.core:
+                self._check_beside(core, name, touched, self._since.get((core, command.core)))
         if command.kind.of_core:
             for growing, one in zip(self._touched[command.core], touched, strict=True):
                 growing.add(one)
             self._commands[command.core].append((name, touched))
 
-    def _check_beside(self, core, name, touched):
-        """Refuse a command that meets those of a core."""
+    def _check_beside(self, core, name, touched, since: int | None = None):
+        """Refuse a command that meets those of a core, of which the first `since` come before it."""
+        commands = self._commands[core][since:]
         for mine, theirs in _PAIRS:
-            met = self._touched[core][theirs].meeting(touched[mine])
+            if since is None:
+                met = self._touched[core][theirs].meeting(touched[mine])
+            else:
+                met = next((met for _, sets in commands if (met := ranges.meeting(sets[theirs], touched[mine]))), ())
             if met:
-                other = next(other for other, sets in self._commands[core]
-                             if ranges.meeting(sets[theirs], touched[mine]))
+                other = next(other for other, sets in commands if ranges.meeting(sets[theirs], touched[mine]))
                 raise Race(f"{name} {_VERBS[mine]} {_bytes(met)}, and {other} {_VERBS[theirs]} them: put a WAIT for "
                            f"core {core} between them")
 

@@ -1,10 +1,12 @@
 """The driver of a core that trains: LOAD fills its instruction buffer, RUN gives R0 and R1 and starts it."""
 
+from collections.abc import Generator
+
 import numpy as np
 from concord.golden.accelerator import ranges
 from concord.golden.accelerator.driver import CommandEnd
 from concord.golden.accelerator.memory import Accesses, OutsideWords, SharedMemory, server_words
-from concord.golden.trainer.trainer import Trainer
+from concord.golden.trainer.trainer import Meeting, Rendezvous, Trainer
 from concord.spec.accelerator.accelerator import PAGE
 from concord.spec.accelerator.commands import INSTRUCTION, Command, CommandError, CommandKind
 from concord.spec.host.registers import Control, Register, Status
@@ -14,11 +16,12 @@ from concord.spec.trainer.registers import TrainerRegister
 
 
 class TrainerDriver:
-    """A core that trains, alone in its masks, and its driver.
+    """A core that trains, and its driver.
 
     Args:
         config: The core.
         memory: The memory that it shares.
+        number: Number of the core.
 
     Attributes:
         trainer:  The core.
@@ -26,11 +29,11 @@ class TrainerDriver:
         accesses: Bytes that the driver itself has read.
     """
 
-    def __init__(self, config: TrainerConfig, memory: SharedMemory):
+    def __init__(self, config: TrainerConfig, memory: SharedMemory, number: int):
         self._memory, self.base, self._limit = memory, 0, 0
         self.accesses, self._done = Accesses(), False
         self._server = server_words(memory, 0, 0)
-        self.trainer = Trainer(config, self._server)
+        self.trainer = Trainer(config, self._server, number)
 
     def read_register(self, address: int) -> int:
         """Read a register of the core."""
@@ -55,36 +58,37 @@ class TrainerDriver:
         self._done = False
 
     def execute(self, command: Command) -> CommandEnd:
-        """Execute a LOAD, RUN or SET that `commands.refused` has let pass.
-
-        Raises:
-            ValueError: a RUN with DRAM_BASE and LIMIT that reach beyond the memory.
-        """
+        """Execute a LOAD or SET that `commands.refused` has let pass."""
         if command.kind == CommandKind.SET:
             self.write_register(command.first, command.value)
-        elif command.kind == CommandKind.LOAD:
+        else:
             self.accesses.read.append(ranges.of(command.read))
             data = self._memory.read(command.first, command.count)
             self.trainer.load([int.from_bytes(data[k:k + INSTRUCTION], "little")
                                for k in range(0, len(data), INSTRUCTION)])
-        else:
-            return self._run(command)
         return CommandEnd()
+
+    def begin(self, command: Command) -> Generator[Rendezvous, Meeting, None]:
+        """The program of a RUN, on server memory from DRAM_BASE on.
+
+        Raises:
+            ValueError: DRAM_BASE and LIMIT reach beyond the memory.
+        """
+        base = self.base - self.base % PAGE
+        self.trainer.core.server = self._server = self._words(base)
+        self._done = False
+        return self.trainer.execution(*((place - base) // LANES for place in (command.first, command.second)))
+
+    def end(self) -> CommandEnd:
+        """How the program has ended."""
+        self._done = True
+        if self.trainer.error == TrainerError.NONE:
+            return CommandEnd()
+        return CommandEnd(error=CommandError.PROGRAM, core_error=self.trainer.error, address=self.trainer.address)
 
     def outside(self) -> tuple[np.ndarray, np.ndarray]:
         """The bytes of server memory that the core has read, and those that it has written, since the last call."""
         return self._server.accesses.taken()
-
-    def _run(self, command: Command) -> CommandEnd:
-        """Run the program on server memory from DRAM_BASE on."""
-        base = self.base - self.base % PAGE
-        self._server = self._words(base)
-        self.trainer.core.server = self._server
-        error = self.trainer.run(*((place - base) // LANES for place in (command.first, command.second)))
-        self._done = True
-        if error == TrainerError.NONE:
-            return CommandEnd()
-        return CommandEnd(error=CommandError.PROGRAM, core_error=error, address=self.trainer.address)
 
     def _words(self, base: int) -> OutsideWords:
         try:

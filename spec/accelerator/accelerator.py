@@ -9,6 +9,7 @@ from concord.spec.trainer.config import LANES, TrainerConfig
 
 MOST_CORES = 15  #: Most cores: each has a window of registers, and the command processor has one.
 ALIGNED = 64  #: Addresses of commands, but that of a SIGNAL, are multiples of this many bytes.
+MASKED = 8  #: Cores that train have numbers below this one, as the masks of their instructions name them.
 PAGE = 4096  #: Dram of a core begins at a multiple of this many bytes.
 SMALLEST = 1 << 12  #: Fewest bytes of memory.
 LARGEST = 1 << 32  #: Most bytes of memory: addresses on its bus have 32 bits.
@@ -45,6 +46,9 @@ class Accelerator:
                              f"{SMALLEST}..{LARGEST}")
         for number, core in enumerate(self.cores):
             if isinstance(core, TrainerConfig):
+                if number >= MASKED:
+                    raise ValueError(f"core {number} trains, and masks of such cores have {MASKED} bits: put it among "
+                                     f"the first {MASKED}")
                 if self.bus != LANES:
                     raise ValueError(f"core {number} trains on words of {LANES} bytes, and the memory has bus = "
                                      f"{self.bus}: make it {LANES}")

@@ -28,6 +28,43 @@ PROGRAM = b"".join(word.to_bytes(16, "little") for word in assemble("""
 """))
 
 
+#: Stores a word at R0 and, behind a barrier of both cores, copies that of the other core, at R1, to the word behind it.
+EXCHANGE = """
+    tensor v 0, space 1, planes 1, base 0, n0 1, n1 1, n2 1, blocks 1
+    tensor v 1, space 0, planes 1, base 31, n0 1, n1 1, n2 1, blocks 1
+    tensor v 2, space 1, planes 1, base 1, n0 1, n1 1, n2 1, blocks 1
+    tensor v 3, space 1, planes 1, base 0, offset 1, n0 1, n1 1, n2 1, blocks 1
+    copy to 0, source 1
+    barrier cores 5
+    copy to 1, source 2
+    copy to 3, source 1
+    {}
+    end
+"""
+
+
+def exchange(*, barrier: bool = True, last: tuple[str, str] = ("barrier cores 5",) * 2) -> GoldenAccelerator:
+    """Cores 0 and 2 exchange words; each then has a last instruction."""
+    machine = GoldenAccelerator(BOTH)
+    play_exchange(machine, barrier=barrier, last=last)
+    return machine
+
+
+def play_exchange(machine, *, barrier: bool = True, last: tuple[str, str] = ("barrier cores 5",) * 2):
+    """Play such a list on any machine."""
+    machine.set_ring(0, 5)
+    for core, text in zip((0, 2), last, strict=True):
+        program = EXCHANGE if barrier else EXCHANGE.replace("barrier cores 5", "barrier cores 0")
+        words = b"".join(word.to_bytes(16, "little") for word in assemble(program.format(text)))
+        machine.write_memory(0x1000 + 0x400 * core, words)
+    commands = [Command(kind=CommandKind.LOAD, core=core, first=0x1000 + 0x400 * core, count=16 * 14)
+                for core in (0, 2)]
+    commands += [Command(kind=CommandKind.SET, core=core, first=TrainerRegister.LIMIT, value=1 << 12)
+                 for core in (0, 2)]
+    commands += [run(BASE, BASE + 64), run(BASE + 64, BASE, 2)]
+    machine.execute([command.pack() for command in commands])
+
+
 def listed(*runs: Command, core: int = 0) -> list[Command]:
     """A list that loads the program, sets registers and has some more commands."""
     return [
@@ -117,3 +154,35 @@ def test_commands_of_a_trainer_at_their_limits(values, error):
 def test_an_accelerator_with_a_trainer_has_a_bus_of_a_word():
     with pytest.raises(ValueError, match="core 1 trains on words of 16 bytes, and the memory has bus = 8"):
         Accelerator(cores=(preset("tiny"), SMALL), memory_bytes=1 << 16, bus=8)
+
+
+def test_a_barrier_orders_what_its_cores_store():
+    machine = exchange()
+    assert machine.error() == CommandError.NONE
+    assert [machine.core_register(core, TrainerRegister.COUNTERS) for core in (0, 2)] == [10, 10]
+    with pytest.raises(Race, match=r"core 2 writes bytes 0x4040 to 0x404f, and command 4 \(RUN\) of core 0 reads"):
+        exchange(barrier=False, last=("s_wr r 2", "s_wr r 2"))
+
+
+@pytest.mark.parametrize("last", [("barrier cores 5", "loop count 0"), ("barrier cores 5", "measure cores 5"),
+                                  ("barrier cores 5", "barrier cores 3")])
+def test_a_member_that_never_comes_is_an_error(last):
+    machine = exchange(last=last)
+    found = [machine.read_register(register) for register in (
+        AcceleratorRegister.ERROR, AcceleratorRegister.ERROR_INDEX, AcceleratorRegister.CORE_ERROR,
+        AcceleratorRegister.ERROR_ADDRESS)]
+    assert found == [CommandError.PROGRAM, 4, TrainerError.PEER, 12]
+
+
+def test_a_list_without_a_partner_is_refused():
+    words = b"".join(word.to_bytes(16, "little") for word in assemble("barrier cores 5\nend"))
+    machine = GoldenAccelerator(BOTH)
+    machine.set_ring(0, 5)
+    machine.write_memory(0x1000, words)
+    commands = [Command(kind=CommandKind.LOAD, first=0x1000, count=32), run(0, 0)]
+    with pytest.raises(ValueError, match=r"command 1 \(RUN\) of core 0 waits for cores of the mask 0x5, and the list"):
+        machine.execute([command.pack() for command in commands])
+    machine.reset()
+    wait = Command(kind=CommandKind.WAIT, value=1)
+    with pytest.raises(ValueError, match=r"and command 2 \(WAIT\) comes first: give each of them its RUN before"):
+        machine.execute([command.pack() for command in (*commands, wait)])
