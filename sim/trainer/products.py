@@ -15,6 +15,8 @@ from concord.spec.trainer.views import TrainerView
 CONFIG = replace(SMALL, accumulator_rows=256)
 EA, EB, EBIAS, EY = range(4)  #: Exponents of products.
 _MOST = 40  #: Most rows, and most outputs.
+#: Ranges of the unit of a bias above that of the sums: the bias is nothing, rounded, moved to the left, or alone.
+_APART = (-12, -8), (-8, 0), (0, 40), (40, 45)
 
 
 class WatchedCore(TrainerCore):
@@ -62,12 +64,15 @@ class Products(TrainerPart):
     def __init__(self, rng: np.random.Generator):
         super().__init__(rng)
         self.core = core = WatchedCore()
+        self.biases = 0
         words, extremes = rng.integers(0, 256, core.chip.shape), rng.choice([0, 127, 128, 255], core.chip.shape)
         core.chip[:] = np.where(rng.random((len(core.chip), 1)) < 0.4, extremes, words)
-        half = np.int64(1) << 47
-        core.accumulators[:] = rng.integers(-half, half, core.accumulators.shape) >> rng.integers(
-            0, 48, (len(core.accumulators), 1)
-        )
+        self.fill()
+
+    def fill(self):
+        """Fill the accumulators with sums of all sizes: products leave small ones."""
+        rows, half = self.core.accumulators, np.int64(1) << 47
+        rows[:] = self.rng.integers(-half, half, rows.shape) >> self.rng.integers(0, 48, (len(rows), 1))
 
     def next(self) -> Case:
         """The next product; golden has executed it."""
@@ -142,7 +147,8 @@ class Products(TrainerPart):
             fields |= {"y": self.view(self.dense(shape, planes)), "relu": self.number(0, 2)}
             if self.number(0, 2):
                 fields["bias"] = self.view(TrainerView())
-                low, high = [(-12, -7), (-8, 40), (36, 45)][self.number(0, 3)]
+                low, high = _APART[self.biases % len(_APART)]
+                self.biases += 1
                 core.exponents[EBIAS].now = _limited(unit + 7 + self.number(low, high))
             if self.number(0, 2):
                 first, second, third = self.rng.permutation(shape).tolist()
