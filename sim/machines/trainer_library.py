@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from concord.hw.verilog import verilog
 from concord.sim.machines.build import link_models, model
-from concord.sim.machines.host import MachineTimeout
 from concord.sim.machines.library import Access, Fault, Memory, cached_verilog, check_faults, reset_in_register
 from concord.sim.machines.watched_trainer import WATCHED, WatchedTrainer
 from concord.spec.host.registers import Control
@@ -112,12 +111,12 @@ class TrainerLibrary:
             timeout:       Most clock cycles.
 
         Raises:
-            MachineTimeout: it has not ended by then.
+            RuntimeError:   it has not ended by then.
             AssertionError: the machine broke a rule of its ports.
         """
         self.start(first, second)
         if not self.go_on(timeout):
-            raise MachineTimeout(f"the program of a trainer has not ended within {timeout:,} cycles")
+            raise RuntimeError(f"the program of a trainer has not ended within {timeout:,} cycles")
         return self.error
 
     def start(self, first: int = 0, second: int = 0):

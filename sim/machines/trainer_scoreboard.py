@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.golden.trainer.trainer import Trainer
-from concord.sim.machines.host import MachineTimeout
 from concord.sim.machines.trainer_library import TrainerLibrary
 from concord.sim.stimulus.trainer_parts import SMALL
 from concord.sim.stimulus.trainer_programs import DUMP, SERVER_WORDS, TrainerProgram, dump
@@ -102,7 +101,7 @@ def compared(made: TrainerProgram, golden: Trainer, other: TrainerLibrary) -> tu
     expected = play(made, golden)
     try:
         return difference(expected, play(made, other)), expected.end[0]
-    except (AssertionError, MachineTimeout) as error:
+    except (AssertionError, RuntimeError) as error:
         return str(error), expected.end[0]
 
 
