@@ -13,6 +13,7 @@ from concord.golden.trainer.summary import FORMAT
 from concord.hw.trainer.hazards import ENGINES
 from concord.hw.trainer.instruction_buffer import ProgramWord
 from concord.hw.trainer.jobs import JOBS
+from concord.hw.trainer.program_sequencer import Met
 from concord.hw.trainer.trainer_registers import Watch
 from concord.hw.trainer.wires import Ended, ExponentWrite
 from concord.hw.trainer.wires import Summary as SummaryWires
@@ -25,15 +26,38 @@ from concord.sim.stimulus.trainer_programs import TrainerProgram, random_program
 from concord.sim.trainer.jobs.programs import Flight, ObservedTrainer
 from concord.sim.trainer.sequencer_stand import SequencerStand
 from concord.spec.host.registers import Control
-from concord.spec.trainer.instructions import FIELDS, Space, TrainerOp, decode
+from concord.spec.trainer.instructions import FIELDS, SIZES, Space, TrainerError, TrainerOp, decode, instruction
 from concord.spec.trainer.registers import TrainerCounter, TrainerRegister
 
 CONFIGURATIONS = ("tiny",)
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.broken, TrainerError.MEMORY, self.error", "new": "0, TrainerError.MEMORY, self.error"},
+    {"old": "bases.write.eq(~kind.swap)", "new": "bases.write.eq(1)"},
+    {"old": "self.quiet & ~bases.busy & ~self.table.busy", "new": "self.quiet"},
+    {"old": "m.d.comb += self.copies.eq(1)", "new": ""},
+    {"file": "hw/trainer/hazards.py", "old": "(old.written | new.written)", "new": "new.written"},
+    {"file": "hw/trainer/hazards.py", "old": "(old.written | new.written)", "new": "old.written"},
+    {"file": "hw/trainer/hazards.py", "old": "& below & above", "new": "& below"},
+    {"file": "hw/trainer/hazards.py", "old": "Mux(second, lengths[1], lengths[0])", "new": "lengths[0]"},
+    {"file": "hw/trainer/job_queue.py", "old": "waits.eq(self.waits & self.active)", "new": "waits.eq(0)"},
+    {"file": "hw/trainer/resolver.py", "old": "MOMENTUM_REACH, REACH)", "new": "REACH, REACH)"},
+    {"file": "hw/trainer/resolver.py", "old": "facts.planes << 3", "new": "facts.operand_planes << 3"},
+    {"file": "hw/trainer/extent_finder.py", "old": "(last[-1] | (origin >= limit))", "new": "last[-1]"},
+    {"file": "hw/trainer/extent_finder.py", "old": "Mux(below, 0, origin)", "new": "origin"},
+    {
+        "file": "hw/trainer/exponent_table.py",
+        "old": "Mux(old.data > merged.length, old.data, merged.length)",
+        "new": "merged.length",
+    },
+    {"file": "hw/trainer/dispatcher.py", "old": "& ~extent.aligned", "new": "& 0"},
+    {"file": "hw/trainer/dispatcher.py", "old": "self.rules.size & ~rows", "new": "self.rules.size"},
+)
 JOB = {name: Packer(job) for name, job in JOBS.items()}
-ENDED, SUMMARY, WATCH, WORD, WRITE = (
-    Packer(shape) for shape in (Ended, SummaryWires, Watch, ProgramWord, ExponentWrite)
+ENDED, MET, SUMMARY, WATCH, WORD, WRITE = (
+    Packer(shape) for shape in (Ended, Met, SummaryWires, Watch, ProgramWord, ExponentWrite)
 )
 _LENGTH = ENDED.width
+_FILLED = 14  #: The views with which random programs fill the memories lie below.
 
 
 def component(_) -> SequencerStand:
@@ -73,15 +97,16 @@ class Bench:
         self.flights: list[Flight] = []
         self.expected = {name: deque() for name in ENGINES}
         self.ends: dict[str, Flight] = {}
+        self.taken: set[Flight] = set()
         self.ended: set[Flight] = set()
         self.met: list[Flight] = []  # updates since the summary was cleared
         self.run = 0
 
     async def start(self):
         dut = self.dut
-        for name in ("ended", "momentum", "summary", "number", "met", "failed", "first", "second"):
+        for name in ("ended", "momentum", "summary", "number", "failed", "first", "second"):
             getattr(dut, name).value = 0
-        dut.quiet.value = 1
+        dut.quiet.value, dut.met.value = 1, MET.join({"stopped": 1})  # other cores never come
         self.program = StreamSource(dut, "program")
         self.writes = {name: StreamSource(dut, f"{name}_exponent", stall=self.stall) for name in ("load", "move")}
         self.sinks = {name: Sink(dut, name, stall=self.stall) for name in ENGINES}
@@ -126,6 +151,7 @@ class Bench:
                 f"the {name} engine gets a job that golden does not have: {JOB[name].of(payload)}"
             )
             flight = self.expected[name].popleft()
+            self.taken.add(flight)
             wrong = differing(JOB[name].of(payload), self._told(flight))
             assert not wrong, f"{flight.op.name} at {flight.address}: {', '.join(wrong)}"
             older = self.flights[: self.flights.index(flight)]
@@ -192,7 +218,7 @@ class Bench:
         await clock(self.dut, 4)
 
     async def finish(self, golden: ObservedTrainer):
-        """Wait for the end, and compare what can be seen."""
+        """Wait for the end of the program, which must be golden's."""
         await until(self.dut, lambda: WATCH.of(int(self.dut.watch.value))["done"])
         await clock(self.dut)
         left = [flight for flights in self.expected.values() for flight in flights]
@@ -201,6 +227,9 @@ class Bench:
         assert got | want == got, f"{got} instead of {want}; {_at(golden, got['address'])}"
         assert not left, f"{left[0].op.name} at {left[0].address} has not come to its engine"
         assert self.ended >= set(self.flights)
+
+    async def compare(self, golden: ObservedTrainer):
+        """Compare all registers."""
         registers = [
             *(TrainerRegister.COUNTERS + 4 * k for k in range(len(TrainerCounter))),
             *(TrainerRegister.BASES + 4 * k for k in range(32)),
@@ -227,18 +256,92 @@ def made(rng: np.random.Generator, parts: int) -> TrainerProgram:
     return damaged(rng, program) if rng.random() < 0.3 else program
 
 
+def moved(rng: np.random.Generator) -> TrainerProgram:
+    """A short program with a number of a view that is another one."""
+    program = random_program(rng, 1)
+    places, address = [], 0
+    while (found := decode([*program.words, 0], address)) and found.op != TrainerOp.END:
+        places += [address] if found.op == TrainerOp.TENSOR and address > _FILLED else []
+        address += SIZES[found.op]
+    if places:
+        place = int(rng.choice(places))
+        found = decode(program.words, place)
+        assert found is not None
+        name = str(rng.choice(["offset", "offset", "n1", "s0", "origin1", "limit1", "space", "block", "plane"]))
+        field = FIELDS[TrainerOp.TENSOR][name]
+        low, high = (-40, 40) if field.kind == "signed" else (0, min(1 << field.width, SMALL.words))
+        values = {**found.values, name: int(rng.integers(low, high))}
+        program.words[place : place + SIZES[found.op]] = instruction(found.op, **values).words
+    return program
+
+
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.8])
 async def programs_are_golden(dut, stall):
-    """Programs one after the other, some behind a reset."""
-    bench = Bench(dut, stall=stall, slow=400 if stall else 40)
+    """Programs one after the other, some behind a reset; short ones, most of which are refused."""
+    bench, errors, golden = Bench(dut, stall=stall, slow=400 if stall else 40), set(), None
     await bench.start()
-    program = made(bench.rng, 6)
-    golden = ObservedTrainer(SMALL, program.server.copy())
-    for _ in range(4):
+    for parts in (6, *[0] * 16):
+        program = made(bench.rng, parts) if parts else moved(bench.rng)
+        golden = golden or ObservedTrainer(SMALL, program.server.copy())
+        golden.core.server[:] = program.server
         await bench.prepare(program, golden)
         await bench.begin(golden, *map(int, bench.rng.integers(-5, 900, 2)))
         await bench.finish(golden)
-        if bench.rng.random() < 0.5:
+        errors.add(golden.error)
+        if bench.rng.random() < 0.2:
+            await bench.compare(golden)
             await bench.reset(golden)
-        program = made(bench.rng, 6)
+    await bench.compare(golden)
+    assert {TrainerError.SIZE, TrainerError.RANGE} <= errors
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def a_reset_leaves_nothing_behind(dut):
+    """At any moment: a start at once is right, with the program and the rates that were there."""
+    bench = Bench(dut, stall=0.3, slow=60)
+    await bench.start()
+    for _ in range(3):
+        program = made(bench.rng, 2)
+        golden, again = (ObservedTrainer(SMALL, program.server.copy()) for _ in range(2))
+        await bench.prepare(program, golden)
+        await bench.begin(golden, 3, 5)
+        await clock(dut, int(bench.rng.integers(1, 1500)))
+        await bench.reset(golden)
+        await clock(dut, 3)
+        got = WATCH.of(int(dut.watch.value))
+        assert got | {"running": 0, "done": 0, "error": 0, "address": 0} == got
+        await bench.write(TrainerRegister.CONTROL, Control.CLEAR)
+        again.load(program.words)
+        for register, value in program.rates.items():
+            again.write_register(register, value)
+        await bench.begin(again, 3, 5)
+        await bench.finish(again)
+        await bench.compare(again)
+        await bench.reset(again)
+        await bench.write(TrainerRegister.CONTROL, Control.CLEAR)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def failed_accesses_end_programs(dut):
+    """An access that fails stops the dispatch; what is in flight ends, and the error is MEMORY."""
+    bench = Bench(dut, stall=0.3, slow=60)
+    await bench.start()
+    for _ in range(4):
+        program = random_program(bench.rng, 3)
+        golden = ObservedTrainer(SMALL, program.server.copy())
+        await bench.prepare(program, golden)
+        await bench.begin(golden, 3, 5)
+        await clock(dut, int(bench.rng.integers(1, 600)))
+        dut.failed.value = 1
+        await clock(dut)
+        dut.failed.value = 0
+        before = WATCH.of(int(dut.watch.value))["address"]
+        await until(dut, lambda: WATCH.of(int(dut.watch.value))["done"])
+        got = WATCH.of(int(dut.watch.value))
+        assert got["error"] == TrainerError.MEMORY
+        assert got["address"] >= before or golden.repeats
+        assert bench.taken == bench.ended, "an instruction in flight has not ended"
+        await bench.reset(golden)
+        bench.taken.clear()
+        bench.ended.clear()
