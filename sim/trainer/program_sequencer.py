@@ -9,11 +9,12 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from concord.golden.trainer.summary import FORMAT
+from concord.golden.trainer.summary import FORMAT, Summary, together
+from concord.golden.trainer.trainer import run_together
 from concord.hw.trainer.hazards import ENGINES
 from concord.hw.trainer.instruction_buffer import ProgramWord
 from concord.hw.trainer.jobs import JOBS
-from concord.hw.trainer.program_sequencer import Met
+from concord.hw.trainer.program_sequencer import Meeting, Met
 from concord.hw.trainer.trainer_registers import Watch
 from concord.hw.trainer.wires import Ended, ExponentWrite
 from concord.hw.trainer.wires import Summary as SummaryWires
@@ -53,8 +54,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/trainer/dispatcher.py", "old": "self.rules.size & ~rows", "new": "self.rules.size"},
 )
 JOB = {name: Packer(job) for name, job in JOBS.items()}
-ENDED, MET, SUMMARY, WATCH, WORD, WRITE = (
-    Packer(shape) for shape in (Ended, Met, SummaryWires, Watch, ProgramWord, ExponentWrite)
+ENDED, MEETING, MET, SUMMARY, WATCH, WORD, WRITE = (
+    Packer(shape) for shape in (Ended, Meeting, Met, SummaryWires, Watch, ProgramWord, ExponentWrite)
 )
 _LENGTH = ENDED.width
 _FILLED = 14  #: The views with which random programs fill the memories lie below.
@@ -86,6 +87,13 @@ def _at(golden: ObservedTrainer, address: int) -> str:
     named = [found[name] for name, field in FIELDS[found.op].items() if field.kind.startswith("view")]
     views = {number: golden.core.views[number] for number in named if number in golden.core.views}
     return f"{found} {views} {golden.core.bases}"
+
+
+def summary_wires(found: Summary) -> dict[str, int]:
+    """A summary as an update engine has it."""
+    same = "length", "outside", "holds", "steps", "rounded", "saturations"
+    wires = {name: int(getattr(found, name)) for name in same}
+    return wires | {"lowest": -found.highest, "highest": -found.lowest, "large": found.largest >= FORMAT.small}
 
 
 class Bench:
@@ -132,15 +140,27 @@ class Bench:
         self.dut.summary.value = self._summary()
 
     def _summary(self) -> int:
-        if not self.met:
-            return 0
-        found = self.met[-1].summary
-        wires = {
-            name: getattr(found, name) for name in ("length", "outside", "holds", "steps", "rounded", "saturations")
-        }
-        return SUMMARY.join(
-            wires | {"lowest": -found.highest, "highest": -found.lowest, "large": found.largest >= FORMAT.small}
-        )
+        return SUMMARY.join(summary_wires(self.met[-1].summary)) if self.met else 0
+
+    async def answer(self, golden: ObservedTrainer):
+        """Bring what the other cores of each rendezvous have measured."""
+        dut = self.dut
+        dut.met.value = 0
+        for own, *found in golden.meetings:
+            await until(dut, lambda: MEETING.of(int(dut.meeting.value))["valid"])
+            await clock(dut, 1 + int(self.rng.integers(20)))
+            got = MEETING.of(int(dut.meeting.value))
+            assert (got["op"], got["cores"]) == (own.op, own.cores)
+            lengths = list(got["own"]["lengths"].values())[: len(own.lengths)]
+            assert lengths == list(own.lengths), f"{lengths} instead of {own.lengths}"
+            joined = [max(each) for each in zip(*(one.lengths for one in found), strict=True)]
+            summaries = [one.summary for one in found if one.summary]
+            summary = summary_wires(together(summaries, summaries[0])) if summaries else {}
+            lengths = joined + [0] * (3 - len(joined))
+            dut.met.value = MET.join({"go": 1, "joined": {"lengths": lengths, "summary": summary}})
+            await clock(dut)
+            dut.met.value = 0
+            await clock(dut, 2)
 
     async def _engine(self, name: str):
         """Take jobs, compare them, and end them after some time."""
@@ -206,10 +226,11 @@ class Bench:
             *(WORD.join({"word": word, "last": k == len(words) - 1}) for k, word in enumerate(words))
         )
 
-    async def begin(self, golden: ObservedTrainer, first: int, second: int):
-        """Let golden execute the program, and start the core."""
+    async def begin(self, golden: ObservedTrainer, first: int, second: int, other: ObservedTrainer | None = None):
+        """Let golden execute the program, perhaps beside another core, and start the core."""
         golden.flights.clear()
-        golden.run(first, second)
+        cores = [golden, other] if other else [golden]
+        run_together(cores, [(first, second)] * len(cores))
         self.flights = list(golden.flights)
         for flight in self.flights:
             self.expected[flight.engine].append(flight)
@@ -345,3 +366,40 @@ async def failed_accesses_end_programs(dut):
         await bench.reset(golden)
         bench.taken.clear()
         bench.ended.clear()
+
+
+def joint(program: TrainerProgram) -> list[int]:
+    """The words of a program whose measures are those of two cores, which meet at the end."""
+    words, address = [*program.words], 0
+    while (found := decode([*words, 0], address)) and found.op != TrainerOp.END:
+        if found.op == TrainerOp.MEASURE:
+            words[address] = instruction(found.op, **{**found.values, "cores": 3}).words[0]
+        address += SIZES[found.op]
+    return [*words[:address], *instruction(TrainerOp.BARRIER, cores=3).words, *words[address:]]
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.parametrize(number=[0, 1])
+async def cores_measure_together(dut, number):
+    """Two cores with other memories execute one program; the bench brings what the other one has measured."""
+    bench, met = Bench(dut, stall=0.3, slow=60), 0
+    await bench.start()
+    dut.number.value = number
+    for _ in range(4):
+        program = random_program(bench.rng, 4)
+        program.words[:] = joint(program)
+        golden = ObservedTrainer(SMALL, program.server.copy(), number)
+        other = ObservedTrainer(SMALL, bench.rng.permuted(program.server, axis=0), 1 - number)
+        other.core.server[:2] = program.server[:2]
+        await bench.prepare(program, golden)
+        other.load(program.words)
+        for register, value in program.rates.items():
+            other.write_register(register, value)
+        await bench.begin(golden, 3, 5, other)
+        cocotb.start_soon(bench.answer(golden))
+        await bench.finish(golden)
+        await bench.compare(golden)
+        met += len(golden.meetings)
+        await bench.reset(golden)
+        await bench.write(TrainerRegister.CONTROL, Control.CLEAR)
+    assert met > 4

@@ -1,6 +1,7 @@
 """What engines get of a program: golden executes it, and keeps for each engine the jobs, and what they measure."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -92,14 +93,22 @@ class ObservedTrainer(Trainer):
     """Golden, which keeps what engines get of its programs.
 
     Attributes:
-        flights: Instructions that engines execute, in the order of the program.
-        measures: Summaries that each `measure` of the kind update finds.
+        flights:  Instructions that engines execute, in the order of the program.
+        meetings: What the members of each rendezvous have brought, from the core on.
     """
 
     def __init__(self, config: TrainerConfig, server: np.ndarray, number: int = 0):
         super().__init__(config, server, number)
         self.core = _ObservedCore(config=config, server=server)
         self.flights: list[Flight] = []
+        self.meetings: list[list[Rendezvous]] = []
+
+    def _meet(self, i, *brought) -> Generator[Rendezvous, Meeting, Sequence[Rendezvous]]:
+        found = yield from super()._meet(i, *brought)
+        if i["cores"] not in (0, 1 << self.number):
+            own = Rendezvous(i.op, i["cores"], *deepcopy(brought))
+            self.meetings.append([own, *deepcopy(found)])
+        return found
 
     def _step(self) -> Generator[Rendezvous, Meeting, None]:
         core, found = self.core, self._decoded.get(self._next)
