@@ -41,10 +41,15 @@ from rich.console import Console
 from rich.table import Table
 
 OUT = Path("build/bench_attention")
-#: The machine: a preset with the functions of softmax and normalisation, and room for a GELU of 32 positions.
-MACHINE = """based_on = "vision_dram"
+#: The machine: a preset with Dram, the functions of softmax and normalisation, and room for a GELU of 32 positions.
+MACHINE = """based_on = "vision"
+dram_words = 2097152
+dram_bus = 16
 more_functions = true
+addsub_vrf = 1024
 multiply_vrf = 1024
+bias_words = 512
+instructions = 2048
 """
 #: Epochs, samples of a batch, largest learning rate, and samples to train with.
 EPOCHS, BATCH, RATE, TRAINED = 40, 64, 4e-3, 1297
@@ -192,7 +197,7 @@ def main(
     networks: Annotated[list[str] | None, typer.Option(
         "--network", help=f"{', '.join(NETWORKS)}; may be repeated.", show_default="all")] = None,
     machine: Annotated[str, typer.Option(
-        "--preset", help="Machine with Dram and more_functions.", show_default="vision_dram with both")] = "",
+        "--preset", help="Machine with Dram and more_functions.", show_default="vision with both")] = "",
     samples: Annotated[int, typer.Option(help="Number of samples that run on RTL.", min=1)] = 4,
     epochs: Annotated[int, typer.Option(help="Epochs of the vision transformer.", min=1)] = EPOCHS,
     rtl: Annotated[bool, typer.Option(help="Whether networks run on golden and on RTL.")] = True,

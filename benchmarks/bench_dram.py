@@ -36,8 +36,16 @@ TILES = 64  #: Tiles that a program of `--stream` and `--overlap` loads at once.
 TURNS = 16  #: How often it does so.
 RATES = (200, 266)  #: MB/s of the SDRAM of an ULX3S at 100 and 133 MHz, both of whose bytes move in each cycle.
 ROOM = 16384  #: Numbers of vector memories for an LSTM of 1,024 cells.
+#: Sizes of memories that are counted in words.
+MEMORIES = ("initial_vrf", "addsub_vrf", "multiply_vrf", "net_in", "net_out", "mvmq_words", "bias_words", "dram_words")
 SHIPPED = "shipped"  #: Name of the ResNet-8 in data/models.
 FOLDER = Path("build/bench_dram")  #: Where quantised networks are written.
+
+
+def with_words(config: Config, numbers: int) -> Config:
+    """The machine with words of so many numbers, and memories that hold as many numbers as before."""
+    return replace(config, mfu_lanes=numbers, **{
+        name: getattr(config, name) * config.mfu_lanes // numbers for name in MEMORIES})
 
 
 def roomy(config: Config) -> Config:
@@ -229,6 +237,7 @@ def main(
     samples: Annotated[int, typer.Option(help="Inputs of a network.")] = 3,
     tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
     engines: Annotated[int, typer.Option(help="Tile engines, where not as many as the preset has.")] = 0,
+    word: Annotated[int, typer.Option(help="Numbers of a word, where not as many as the preset has.")] = 0,
     batch: Annotated[int, typer.Option(help="Inputs that the machine takes at once; a batch of 1 beside it.")] = 1,
     beside: Annotated[str, typer.Option(help="Machine that holds the whole network, whose cycles stand beside.")] = "",
     bits: Annotated[int, typer.Option(help="Bits of mantissas, where not as many as the preset has.")] = 0,
@@ -245,6 +254,8 @@ def main(
         raise ValueError(f"{preset_} has no Dram: choose a machine with dram_words, such as vision_dram")
     config = replace(config, matrix_tiles=tiles or config.matrix_tiles, instructions=max(8192, config.instructions),
                      tile_engines=engines or config.tile_engines)
+    if word:
+        config = with_words(config, word)
     if bits:
         config = replace(config, **{name: replace(getattr(config, name), bits=bits)
                                     for name in ("weights", "activations")})

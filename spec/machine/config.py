@@ -330,10 +330,10 @@ PRESETS = {
     "vision_large": _VISION_LARGE,
     # For perceptrons of any size on a Lattice ECP5-85F: `ulx3s` with a port to 32 MB of memory outside the chip.
     "ulx3s_dram": replace(_ULX3S, dram_words=1 << 22, dram_bus=16),
-    # For image networks with any number of weights, in simulation and on larger devices: `vision` with 32 MB outside.
+    # For image networks with any number of weights on a Lattice ECP5-85F: `vision`, words of 4 numbers, 32 MB outside.
     "vision_dram": replace(
-        _VISION, dram_words=1 << 21, dram_bus=16, addsub_vrf=1024, multiply_vrf=512, bias_words=512,
-        instructions=2048),
+        _VISION, mfu_lanes=4, dram_words=1 << 22, dram_bus=16, initial_vrf=1024, multiply_vrf=1024, net_in=1024,
+        net_out=1024, mvmq_words=512, bias_words=1024, instructions=2048),
     # For networks with any number of weights, in simulation and on larger devices: `vision_large` with 256 MB outside.
     "vision_large_dram": replace(_VISION_LARGE, dram_words=1 << 24, dram_bus=16),
     # For networks trained by lazy update: operands of 8 bits as that training makes them, and the unit that trains.

@@ -84,7 +84,7 @@ def test_a_program_that_stops_is_named(mlp):
 def test_memory_of_cores():
     assert accelerator_of(preset("vision_dram"), 4).memory_bytes == 1 << 28
     assert accelerator_of(preset("vision"), 15).bus == 16
-    large = replace(preset("vision_dram"), dram_words=1 << 27)
+    large = replace(preset("vision_dram"), dram_words=1 << 28)
     with pytest.raises(ValueError, match="take fewer cores"):
         accelerator_of(large, 3)
 

@@ -29,7 +29,7 @@ from concord.tests.net.quantize.test_quantized import quantized
 from concord.tests.real_networks import assert_bits
 from concord.verification.error_split import images_of, split_errors
 
-VISION = replace(PRESETS["vision_dram"], more_functions=True, **image_networks.ROOM)
+VISION = replace(PRESETS["vision"], dram_words=1 << 21, dram_bus=16, more_functions=True, **image_networks.ROOM)
 SMALL = replace(PRESETS["tiny_vector"], dram_words=1000, dram_bus=8)
 TINY = replace(SMALL, **image_networks.ROOM)
 
