@@ -11,6 +11,7 @@ from concord.hw.accelerator.arbiter import Arbiter
 from concord.hw.accelerator.command_processor import CommandProcessor
 from concord.hw.accelerator.core_ports import core_ports
 from concord.hw.accelerator.driver import Driver
+from concord.hw.accelerator.rendezvous import Rendezvous
 from concord.hw.accelerator.trainer_driver import TrainerDriver
 from concord.hw.accelerator.window_router import LITE, WindowRouter
 from concord.hw.dram.axi import wires
@@ -24,7 +25,8 @@ NOTHING: Mapping[str, Member] = MappingProxyType({})
 
 
 def modules(accelerator: spec.Accelerator) -> dict[Core, str]:
-    """Name of the Verilog module of each kind of core: `NNP(config, watched=True)` or `TrainerCore(config)`."""
+    """Name of the Verilog module of each kind of core: `NNP(config, watched=True)` or
+    `TrainerCore(config, together=True)`."""
     return {core: f"core{k}" for k, core in enumerate(dict.fromkeys(accelerator.cores))}
 
 
@@ -76,6 +78,9 @@ class Accelerator(wiring.Component):
         _join(m, router, "window0_", processor, "s_axil_", LITE)
         _join(m, arbiter, "m_axi_", self, "m_axi_", {name: member.flip() for name, member in bus.items()})
         _join(m, arbiter, "manager0_", processor, "m_axi_", bus)
+        trainers = [k for k, core in enumerate(self.accelerator.cores) if isinstance(core, TrainerConfig)]
+        if trainers:
+            m.submodules.rendezvous = self.rendezvous = Rendezvous(trainers)
         m.d.comb += [self.irq.eq(processor.interrupt), processor.memory_busy.eq(arbiter.busy)]
         manager = 1
         for number, core in enumerate(self.accelerator.cores):
@@ -86,6 +91,9 @@ class Accelerator(wiring.Component):
             _join(m, router, f"window{number + 1}_", driver, "s_axil_", LITE)
             _join(m, arbiter, f"manager{manager}_", driver, "m_axi_", bus)
             met = self._wires(number, driver, f"manager{manager + 1}_")
+            if trains:
+                watch = driver.watch
+                m.d.comb += getattr(self.rendezvous, f"failed{number}").eq(watch.done & watch.error.any())
             m.submodules[f"core{number}"] = self._core(number, met)
             manager += 1 + reaches_memory(core)
         return m
@@ -96,6 +104,8 @@ class Accelerator(wiring.Component):
         for name, member in core_ports(self.accelerator.cores[number]).items():
             if name.startswith("m_axi_"):
                 wire = getattr(self.arbiter, manager + name.removeprefix("m_axi_"))
+            elif name in ("meeting", "met"):
+                wire = Value.cast(getattr(self.rendezvous, f"{name}{number}"))
             else:
                 wire = C(number, member.shape) if name == "number" else driver.of_core(name)
             met[name] = member.flow, wire

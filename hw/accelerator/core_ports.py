@@ -7,16 +7,17 @@ from concord.hw.host.control import BUS
 from concord.hw.host.watch import Watch
 from concord.hw.trainer import trainer_registers
 from concord.hw.trainer.instruction_buffer import ProgramWord
+from concord.hw.trainer.program_sequencer import Meeting, Met
 from concord.spec.accelerator.accelerator import Core
 from concord.spec.machine.config import Config
 from concord.spec.trainer.config import LANES, TrainerConfig
 
 NUMBER = 3  #: Bits of the number of a core that trains.
-#: The wires of a core that trains, as `hw.trainer.trainer_core.TrainerCore` describes them.
+#: The wires of a core that trains together with others, as `hw.trainer.trainer_core.TrainerCore` describes them.
 TRAINER = {
     **BUS, **{f"m_axi_{name}": member for name, member in wires(LANES, 1).items()},
     "load": In(stream.Signature(ProgramWord, always_ready=True)), "first": In(32), "second": In(32),
-    "number": In(NUMBER), "watch": Out(trainer_registers.Watch)}
+    "number": In(NUMBER), "watch": Out(trainer_registers.Watch), "meeting": Out(Meeting), "met": In(Met)}
 
 
 def ports(config: Config) -> dict[str, Member]:

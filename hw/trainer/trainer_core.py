@@ -14,7 +14,7 @@ from concord.hw.trainer.jobs import JOBS
 from concord.hw.trainer.load_engine import LoadEngine
 from concord.hw.trainer.move_engine import MoveEngine
 from concord.hw.trainer.pooling_engine import PoolingEngine
-from concord.hw.trainer.program_sequencer import ProgramSequencer
+from concord.hw.trainer.program_sequencer import Meeting, Met, ProgramSequencer
 from concord.hw.trainer.server_port import ServerPort
 from concord.hw.trainer.store_engine import StoreEngine
 from concord.hw.trainer.tensor_engine import TensorEngine
@@ -38,7 +38,8 @@ class TrainerCore(wiring.Component):
     """Executes programs of `spec.trainer.instructions`, bit for bit as `golden.trainer.trainer.Trainer`.
 
     Args:
-        config: Sizes.
+        config:   Sizes.
+        together: It may wait for other cores. Otherwise these never come.
 
     Members:
         s_axil_...: AXI4-Lite, 12-bit byte addresses, 32-bit data: the registers of `spec.trainer.registers`.
@@ -47,14 +48,15 @@ class TrainerCore(wiring.Component):
         first, second: In(32). What R0 and R1 begin with, taken with START.
         number: In(3). Number of the core, which is its place in masks.
         watch: Out(Watch). State of the core.
+        meeting: Out(Meeting). met: In(Met). Where it waits for other cores, and the answer; with `together`.
     """
 
-    def __init__(self, config: TrainerConfig):
-        self.config = config
+    def __init__(self, config: TrainerConfig, together: bool = False):
+        self.config, self.together = config, together
         super().__init__({
             **BUS, **{f"m_axi_{name}": member for name, member in axi.wires(LANES, 1).items()},
             "load": In(stream.Signature(ProgramWord)), "first": In(32), "second": In(32), "number": In(NUMBER),
-            "watch": Out(Watch)})
+            "watch": Out(Watch), **({"meeting": Out(Meeting), "met": In(Met)} if together else {})})
 
     def elaborate(self, platform):
         m = Module()
@@ -90,13 +92,13 @@ class TrainerCore(wiring.Component):
             buffer.forget.eq(registers.reset), buffer.address.eq(sequencer.address), sequencer.fetched.eq(buffer.word),
             sequencer.outside.eq(buffer.outside), sequencer.start.eq(registers.start & ~registers.reset),
             sequencer.first.eq(self.first), sequencer.second.eq(self.second), sequencer.number.eq(self.number),
-            # A core alone: others never come.
-            sequencer.met.stopped.eq(1),
             sequencer.limit.eq(registers.limit), sequencer.rate.eq(registers.rate),
             sequencer.decay.eq(registers.decay), registers.events.eq(sequencer.events),
             sequencer.host_base_number.eq(registers.base_number), registers.base.eq(sequencer.host_base),
             sequencer.host_word.eq(registers.word), registers.bytes.eq(sequencer.host_bytes),
             registers.word_free.eq(sequencer.host_free), registers.watch.eq(self.watch),
+            *([self.meeting.eq(sequencer.meeting), sequencer.met.eq(self.met)] if self.together
+              else [sequencer.met.stopped.eq(1)]),
             self.watch.idle.eq(self.port.idle), self.watch.base.eq(Cat(C(0, _PAGE), registers.dram_base[_PAGE:])),
             *(self.watch[name].eq(sequencer.progress[name]) for name in sequencer.progress.shape().members)]
 

@@ -15,8 +15,8 @@ from concord.spec.trainer.registers import MANTISSA_BITS, TrainerCounter, Traine
 COUNTER = 32  #: Bits of a counter.
 INSTRUCTION_ADDRESS = 13  #: Bits of the address of an instruction, or of the end of the instruction buffer.
 
-#: What a core shows besides its registers. `idle`: no access to server memory is under way. `base`: byte address of word
-#: 0 of server memory.
+#: What a core shows besides its registers. `idle`: no access to server memory is under way. `base`: byte address of
+#: word 0 of server memory.
 Watch = data.StructLayout({
     "running": 1, "done": 1, "error": 4, "address": INSTRUCTION_ADDRESS, "idle": 1, "base": 32})
 #: A learning rate or momentum.

@@ -61,7 +61,7 @@ def accelerator_verilog(accelerator: Accelerator, name: str = "accelerator") -> 
 def core_verilog(core: Core, name: str) -> str:
     """Verilog of a core, whose top module has a name."""
     return cached_verilog(f"core {name}{core}", lambda: verilog(
-        TrainerCore(core) if isinstance(core, TrainerConfig) else NNP(core, watched=True), name))
+        TrainerCore(core, together=True) if isinstance(core, TrainerConfig) else NNP(core, watched=True), name))
 
 
 def library(accelerator: Accelerator, *, trace: bool = False) -> Path:
