@@ -29,6 +29,7 @@ from concord.sim.trainer.sequencer_stand import SequencerStand
 from concord.spec.host.registers import Control
 from concord.spec.trainer.instructions import FIELDS, SIZES, Space, TrainerError, TrainerOp, decode, instruction
 from concord.spec.trainer.registers import TrainerCounter, TrainerRegister
+from concord.spec.trainer.views import TrainerView
 
 CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -369,13 +370,17 @@ async def failed_accesses_end_programs(dut):
 
 
 def joint(program: TrainerProgram) -> list[int]:
-    """The words of a program whose measures are those of two cores, which meet at the end."""
+    """The words of a program whose measures are those of two cores, which add up rows and meet at the end."""
     words, address = [*program.words], 0
     while (found := decode([*words, 0], address)) and found.op != TrainerOp.END:
         if found.op == TrainerOp.MEASURE:
             words[address] = instruction(found.op, **{**found.values, "cores": 3}).words[0]
         address += SIZES[found.op]
-    return [*words[:address], *instruction(TrainerOp.BARRIER, cores=3).words, *words[address:]]
+    places = TrainerView(
+        space=Space.SERVER, planes=6, blocks=2, n0=2, s0=96, plane=16, block=8, n2=8, pitch2=1, offset=9
+    )
+    added = [*places.tensor(5).words, *instruction(TrainerOp.SUM, x=5, acc=7, cores=3).words]
+    return [*words[:address], *added, *instruction(TrainerOp.BARRIER, cores=3).words, *words[address:]]
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")

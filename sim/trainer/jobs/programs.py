@@ -1,6 +1,7 @@
 """What engines get of a program: golden executes it, and keeps for each engine the jobs, and what they measure."""
 
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -17,20 +18,21 @@ from concord.sim.trainer.jobs.updates import update_job
 from concord.sim.trainer.jobs.views import ANY_PLANES
 from concord.spec.numbers.lazy import E_MIN
 from concord.spec.trainer.config import LANES, SUM_PLANES, TrainerConfig
-from concord.spec.trainer.instructions import Space, TrainerInstruction, TrainerOp, decode
+from concord.spec.trainer.instructions import Space, TrainerError, TrainerInstruction, TrainerOp, decode
 from concord.spec.trainer.views import TrainerView
 
 
-def _stored(core: TrainerCore, i: TrainerInstruction) -> tuple[str, dict]:
-    """The first job of a `sum`: the rows of a core that works alone go to its place."""
-    (place,) = shares(core, i)
-    view = place.view
+def _summed(core: TrainerCore, i: TrainerInstruction, number: int) -> list[tuple[str, dict]]:
+    """The jobs of a `sum`: the rows go to the place of the core, and those of other members are added."""
+    places, mine = shares(core, i), (i["cores"] & (1 << number) - 1).bit_count()
+    view, none = places[0].view, {"add": 0, "patches": 0}
     rows = TrainerView(space=Space.ACCUMULATORS, planes=SUM_PLANES, blocks=2, offset=i["acc"], n1=view.n1, n2=view.n2)
-    return between(place, Seen(replace(rows, pitch1=view.n2, pitch2=1), 0), add=0, patches=0, size=0, channels=0)
+    seen = Seen(replace(rows, pitch1=view.n2, pitch2=1), 0)
+    others = [places[k] for k in range(len(places)) if k != mine]
+    return [between(places[mine], seen, **none), *(between(seen, place, **none | {"add": 1}) for place in others)]
 
 
 _JOBS = {
-    TrainerOp.SUM: _stored,
     TrainerOp.COPY: copy_job,
     TrainerOp.PRODUCT: lambda core, i: ("tensor", product_job(core, i)),
     TrainerOp.UPDATE: lambda core, i: ("update", update_job(core, i)),
@@ -114,6 +116,9 @@ class ObservedTrainer(Trainer):
         core, found = self.core, self._decoded.get(self._next)
         if found is None and self._next < len(self._program):
             found = decode([*self._program, 0], self._next)
+        if found is not None and found.op == TrainerOp.SUM:
+            yield from self._sum_step(found)
+            return
         core.reach, core.writes_rows = [], found is not None and found.op == _WRITES_ROWS
         if found is None or found.op not in _JOBS:
             yield from super()._step()
@@ -139,6 +144,20 @@ class ObservedTrainer(Trainer):
         if found.op == TrainerOp.COPY and job["to"]["space"] == Space.EXPONENTS:
             flight.words = _words(core, core.seen(found["to"], ANY_PLANES, "to"))
         self.flights.append(flight)
+
+    def _sum_step(self, found: TrainerInstruction) -> Generator[Rendezvous, Meeting, None]:
+        """A `sum`, which waits for everything before it; one that ends with PEER has stored its rows."""
+        address, jobs = self._next, []
+        self.core.reach, self.core.writes_rows = [], False
+        with suppress(RefusedInstruction, IndexError):
+            jobs = _summed(self.core, found, self.number)
+        try:
+            yield from super()._step()
+        except RefusedInstruction as refused:
+            jobs = jobs[: refused.error == TrainerError.PEER]
+            raise
+        finally:
+            self.flights += [Flight(address=address, op=found.op, engine=engine, job=job) for engine, job in jobs]
 
     def _made(self, found: TrainerInstruction) -> tuple[str, dict, dict[int, bytes]] | None:
         """Engine, job and the words of exponents that are read; None where the instruction is refused."""
