@@ -38,7 +38,7 @@ def component(_) -> RowWalker:
 
 
 def random_view(rng: random.Random, counts: tuple[int, ...] | None = None) -> TrainerView:
-    """A view of few rows, with strides and limits of all sizes; or one with these counts."""
+    """A view of few rows, with strides and limits of all sizes; or one with these counts and the largest steps."""
 
     def stride() -> int:
         return rng.choice([0, 1, rng.randrange(-1 << STRIDE - 1, 1 << STRIDE - 1)])
@@ -49,9 +49,9 @@ def random_view(rng: random.Random, counts: tuple[int, ...] | None = None) -> Tr
         for axis in (1, 2)
         for name, value in {
             "pitch": stride(),
-            "step": rng.choice([1, 2, rng.randrange(16)]),
+            "step": 15 if counts else rng.choice([1, 2, rng.randrange(16)]),
             "origin": rng.choice([0, -1, rng.randrange(-128, 128)]),
-            "limit": rng.choice([0, rng.randrange(30), rng.randrange(1 << 12)]),
+            "limit": (1 << 12) - 1 if counts else rng.choice([0, rng.randrange(30), rng.randrange(1 << 12)]),
         }.items()
     }
     return TrainerView(offset=rng.randrange(1 << ADDRESS), n0=n0, s0=stride(), n1=n1, n2=n2, **axes)
