@@ -67,7 +67,7 @@ class Copies:
         return job, f"{i} of {views}"
 
     def plain(self, to: Space, source: Space, rows: int) -> dict:
-        """A job that copies so many rows from word 0 to word 0, one word each, or all planes of accumulators."""
+        """A job, which golden has executed: so many rows from word 0 on, of one word or all planes of accumulators."""
         planes = SUM_PLANES if Space.ACCUMULATORS in (to, source) else 1
         self.core.views |= {
             number: TrainerView(
@@ -75,7 +75,9 @@ class Copies:
             )
             for number, space in enumerate((to, source))
         }
-        return copy_job(self.core, instruction(TrainerOp.COPY, to=0, source=1))[1]
+        i = instruction(TrainerOp.COPY, to=0, source=1)
+        copy(self.core, i)
+        return copy_job(self.core, i)[1]
 
     def _put(self, number: int, view: TrainerView, space: Space) -> bool:
         """Make a view of a number, at a random place of its memory. Returns whether it fits."""
@@ -102,9 +104,9 @@ class Copies:
         if Space.ACCUMULATORS in spaces:
             planes, blocks = SUM_PLANES, part.number(1, 3)
         views = [self._view(space, shape, planes, blocks) for space in (to, source)]
-        if rng.random() < 0.4:
+        if rng.random() < 0.5:
             views[1] = part.padded(views[1], 3)
-            if rng.random() < 0.5:
+            if rng.random() < 0.7:
                 views[1] = replace(views[1], step1=1, step2=1)
         zeros = self.name != "load" and rng.random() < 0.15
         if not self._put(0, views[0], to) or not self._put(1, views[1], source):

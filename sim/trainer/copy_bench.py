@@ -118,6 +118,7 @@ class CopyBench:
         words = rows * (SUM_PLANES if Space.ACCUMULATORS in (to, source) else 1)
         cycles = await self.run(self.copies.plain(to, source, rows))
         self.dut._log.info(f"{source.name} to {to.name}: {cycles} cycles for {words} words")
+        assert_equal("state", await self.state(), self.expected())
         assert cycles <= words + more
 
     async def resets(self, count: int):

@@ -40,6 +40,7 @@ async def copies_are_right(dut, stall):
     """Between all memories, and all of them afterwards."""
     bench = CopyBench(dut, "move", stall)
     await bench.start()
+    await bench.follow(Space.CHIP, Space.ACCUMULATORS, 64, 1000)  # words come faster than they are written
     await bench.several(8)
 
 
