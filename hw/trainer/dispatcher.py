@@ -85,6 +85,7 @@ class Dispatcher(wiring.Component):
         self._facts(m)
         self._reach(m)
         self._jobs(m)
+        self._read_exponents(m)
         self._steps(m)
         return m
 
@@ -154,7 +155,8 @@ class Dispatcher(wiring.Component):
         acc = Mux(kind.product, self.i[TrainerOp.PRODUCT]["acc"], Mux(
             kind.update, self.i[TrainerOp.UPDATE]["acc"], self.i[TrainerOp.SUM]["acc"]))
         columns = kind.product & self.i[TrainerOp.PRODUCT]["mode"]
-        held = self.rules.first.rows
+        held, self.known = self.rules.first.rows, Signal()
+        m.d.comb += self.known.eq(~(columns | kind.sum))  # as many rows as a view has
         m.d.comb += count.eq(Mux(columns | kind.sum, extent.rows, Mux(
             kind.update & self.i[TrainerOp.UPDATE]["bias"], held << 4, held)))
         size, leaves, end = Signal(32), Signal(), Signal(range(1 << 42))
@@ -205,9 +207,19 @@ class Dispatcher(wiring.Component):
                      *update_job(self.queues["update"].job, self.word, self.parts)]
         pooling_job(m, self.queues["pooling"].job, self.kind, self.word, self.parts)
 
+    def _read_exponents(self, m):
+        """Read the exponents while the first view is looked at."""
+        turn = Signal(range(6), init=5)
+        m.d.sync += turn.eq(Mux(self.start, 0, Mux(turn == 5, 5, turn + 1)))
+        with m.If(turn < 4):
+            m.d.comb += self.number.eq(Array(self.exponents)[turn[:2]])
+        for k in range(4):
+            with m.If(turn == k + 1):
+                m.d.sync += self.states[k].eq(self.state)
+
     def _steps(self, m):
         """One view after the other, then exponents, then the job."""
-        hazards, extents, waited = self.hazards, self.extents, Signal(range(Resolver.LATENCY + 6))
+        hazards, extents, waited = self.hazards, self.extents, Signal(range(Resolver.LATENCY + 1))
         turn, last = Signal(range(SLOTS + 2)), Signal()
         # Of products, b comes ahead of a: in the mode columns, a has as many words as b has rows.
         m.d.comb += self.slot.eq(Mux(self.kind.product & (turn < 2), 1 - turn, turn))
@@ -225,6 +237,8 @@ class Dispatcher(wiring.Component):
                     m.next = "VIEW"
             with m.State("VIEW"):
                 m.next = "BASE"
+                with m.If(last & self.known):
+                    m.next = "CHECK"
                 with m.If(~there):
                     m.d.sync += turn.eq(turn + 1)
                     m.next = "VIEW"
@@ -246,15 +260,10 @@ class Dispatcher(wiring.Component):
                     with m.If(last):
                         m.next = "EXPONENTS"
             with m.State("EXPONENTS"):
-                m.d.comb += self.number.eq(Array(self.exponents)[waited[:2]])
-                m.d.sync += waited.eq(waited + 1)
-                for k in range(4):
-                    with m.If(waited == k + 1):
-                        m.d.sync += self.states[k].eq(self.state)
-                with m.If((waited == Resolver.LATENCY + 5) & ~hazards.busy):
+                with m.If(waited != Resolver.LATENCY):
+                    m.d.sync += waited.eq(waited + 1)
+                with m.Elif(~hazards.busy):
                     m.next = "JUDGE"
-                with m.Elif(waited == Resolver.LATENCY + 5):
-                    m.d.sync += waited.eq(waited)
             with m.State("JUDGE"):
                 self._judge(m)
             with m.State("PLAIN"):

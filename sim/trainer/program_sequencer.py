@@ -354,7 +354,7 @@ async def failed_accesses_end_programs(dut):
         golden = ObservedTrainer(SMALL, program.server.copy())
         await bench.prepare(program, golden)
         await bench.begin(golden, 3, 5)
-        await clock(dut, int(bench.rng.integers(1, 600)))
+        await clock(dut, int(bench.rng.integers(1, 200)))
         dut.failed.value = 1
         await clock(dut)
         dut.failed.value = 0
