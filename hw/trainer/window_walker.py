@@ -103,7 +103,7 @@ class WindowWalker(wiring.Component):
         m.d.comb += [self.moved.eq(walks & (~o.valid | o.ready)), place.eq(self.at[4:].as_signed() + self.part)]
         first, offset, begins, part, edge = (Signal(n) for n in (CHIP_ADDRESS, CHIP_ADDRESS, 4, 1, 1))
         with m.If(self.moved):
-            whole, ends = ~place[-1] & (place < words), ~place[-1] & (place == words) & tail.any()
+            whole, ends = place < words, (place == words) & tail.any()  # places before the row are large
             m.d.sync += [
                 first.eq(self.rows.word), offset.eq(self.line + place), begins.eq(shift), part.eq(self.part),
                 edge.eq(ends), o.p.inside.eq(self.rows.inside & (whole | ends)), o.p.last.eq(last),

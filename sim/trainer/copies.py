@@ -108,7 +108,7 @@ class Copies:
             views[1] = part.padded(views[1], 3)
             if rng.random() < 0.7:
                 views[1] = replace(views[1], step1=1, step2=1)
-        zeros = self.name != "load" and rng.random() < 0.15
+        zeros = self.name != "load" and rng.random() < 0.25
         if not self._put(0, views[0], to) or not self._put(1, views[1], source):
             return None
         add = to == Space.ACCUMULATORS and bool(rng.integers(2))
@@ -128,7 +128,7 @@ class Copies:
         part = self.part
         size = part.number(1, 5)
         channels = part.number(1, 16 // size**2 + 1)
-        width, shape = part.number(1, 24), part.shape()
+        width, shape = part.number(1, int(self.rng.choice([6, 24]))), part.shape()
         words = -(-width * channels // LANES)
         source = part.padded(TrainerView(n0=shape[0], s0=6 * words, n1=shape[1], pitch1=words, n2=shape[2]), 6)
         to = Space.SERVER if self.name == "store" else Space.CHIP

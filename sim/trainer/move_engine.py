@@ -20,7 +20,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/trainer/word_source.py", "old": "~ask.first | self.row.ready", "new": "self.row.ready"},
     {"file": "hw/trainer/window_walker.py", "old": "rows.view.limit2.eq(0)", "new": "rows.view.limit2.eq(view.limit2)"},
     {"file": "hw/trainer/window_walker.py", "old": "edge & (tail < high)", "new": "0"},
-    {"file": "hw/trainer/window_walker.py", "old": "~place[-1] & (place < words)", "new": "place < words"},
     {"file": "hw/trainer/window_walker.py", "old": "Mux(part, behind[:4], ", "new": "Mux(0, behind[:4], "},
     {"file": "hw/trainer/window_gatherer.py", "old": "Mux(begin, 0, made)", "new": "made"},
     {"file": "hw/trainer/word_sink.py", "old": "sent & rows, ROW_ADDS", "new": "sent, ROW_ADDS"},
