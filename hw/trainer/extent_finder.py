@@ -35,6 +35,11 @@ Extent = data.StructLayout({
     "empty": 1, "aligned": 1})
 
 
+def small_product(a, b):
+    """a * b for an unsigned b of few bits, in lookup tables: multipliers are for engines."""
+    return sum((Mux(bit, a, 0) << k for k, bit in enumerate(b)), Const(0))
+
+
 class ExtentFinder(wiring.Component):
     """Finds one extent after the other, with one large multiplier and one small one.
 
@@ -126,7 +131,7 @@ class ExtentFinder(wiring.Component):
         """Products with steps of axes and numbers of planes, one a cycle."""
         held, found = self.held, self.extent
         a, b, product = Signal(signed(STRIDE)), Signal(4), Signal(signed(JUMP))
-        m.d.sync += product.eq(a * b)
+        m.d.sync += product.eq(small_product(a, b))
         with m.Switch(self.step):
             for step, one, other in (
                     (0, held.n1 - 1, held.step1), (1, held.n2 - 1, held.step2), (2, held.pitch1, held.step1),

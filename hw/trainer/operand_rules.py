@@ -11,7 +11,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.trainer.bases import BASE
-from concord.hw.trainer.extent_finder import ROWS, Use
+from concord.hw.trainer.extent_finder import ROWS, Use, small_product
 from concord.hw.trainer.instruction_decoder import SLOTS, Kind, fields, slots
 from concord.hw.trainer.view_table import Tensor
 from concord.hw.trainer.wires import COUNT
@@ -135,9 +135,9 @@ class OperandRules(wiring.Component):
         view, use, source = self.view, self.use, self._at(TrainerOp.COPY, "source")
         one_plane, six = view.planes == 1, view.planes == SUM_PLANES
         wrong = Mux(view.space == Space.EXPONENTS, ~one_plane, self.sums & (~six | (view.blocks > 2)))
-        bytes_ = i["size"] * i["channels"]
+        bytes_ = small_product(i["size"], i["channels"])
         patches = ~one_plane | (view.blocks != 1) | (bytes_ == 0) | (bytes_ > PATCH_ROW_BYTES) | (
-            i["size"] * bytes_ > LANES) | (source & (view.limit2 == 0))
+            small_product(bytes_, i["size"]) > LANES) | (source & (view.limit2 == 0))
         other = source & (view.planes != self.first.planes)
         m.d.comb += [
             self.wrong_here_size.eq(wrong | other | (i["patches"] & patches)),
@@ -146,7 +146,7 @@ class OperandRules(wiring.Component):
                 | (i["patches"] & Mux(source, view.space != Space.CHIP, ~view.space.matches(*_MEMORIES))))]
         with m.If(i["patches"] & source):  # axis 2 counts words of a raster row
             m.d.comb += [use.n2.eq(1), use.origin2.eq(0), use.pitch2.eq(1), use.limit2.eq(0), use.taps1.eq(i["size"]),
-                         use.taps2.eq((view.limit2 * i["channels"] + (LANES - 1)) >> 4)]
+                         use.taps2.eq((small_product(view.limit2, i["channels"]) + (LANES - 1)) >> 4)]
 
     def _product(self, m, i):
         view, use, op = self.view, self.use, TrainerOp.PRODUCT
@@ -170,7 +170,8 @@ class OperandRules(wiring.Component):
         with m.Elif(bias):
             m.d.comb += [*one_row, use.limit1.eq(0), use.limit2.eq(0)]
         with m.If(self.slot == SUMS):
-            m.d.comb += [use.count0.eq(i["n0"]), use.count1.eq(i["n1"] * i["n2"]), use.count2.eq(i["outputs"])]
+            m.d.comb += [use.count0.eq(i["n0"]), use.count1.eq(small_product(i["n1"], i["n2"])),
+                         use.count2.eq(i["outputs"])]
 
     def _pool(self, m, i):
         m.d.comb += self.wrong_here_size.eq(i["size"] == 0)
