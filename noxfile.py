@@ -96,7 +96,7 @@ PROGRAMS = {
         "Ways to start quantisation-aware training beside each other; `--speed`."),
     "bench_trainer": (
         "benchmarks.bench_trainer",
-        "Steps of training on a trainer beside golden.lazy and PyTorch: hashes, cycles; `--model`, `--machine library`."),
+        "Training on a trainer beside golden.lazy and PyTorch: hashes, cycles; `--model`, `--machine library`."),
     "figure11": (
         "benchmarks.figure11",
         "Three starts of QAT in seven settings, as the first source document's figure 11: writes docs/figure11.md."),
@@ -124,7 +124,7 @@ PROGRAMS = {
     "fingerprint": (
         "campaigns.fingerprint",
         "Hashes of all that is computed, for `--against` those of another commit: no bit and no cycle has changed."),
-    "synth": ("benchmarks.synth", "Gates, multipliers and memories of each unit on an ECP5."),
+    "synth": ("benchmarks.synth", "Gates, multipliers and memories of each unit on an ECP5; `--unit`, `--pack`."),
     "clocks": (
         "benchmarks.clocks",
         "The clock of each unit, placed and routed alone on an ECP5, beside the recorded one: `--unit`, `--record`."),

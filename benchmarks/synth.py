@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.benchmarks.routing import DEVICE as CHIP
+from concord.handover.place import CELLS, packed
+from concord.hw import netlist
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.mvm.tile_engine import TileEngine
-from concord.hw.units import component
+from concord.hw.units import component, in_trainers
 from concord.hw.verilog import YOSYS, verilog
 from concord.machines.estimate import DEVICE, MACHINE, estimate
 from concord.spec.machine.config import Config, preset
 from concord.spec.machine.machine_file import find_config, machine_name
 from concord.spec.numbers.formats import Format
+from concord.spec.trainer.config import TrainerConfig
 from rich.console import Console
 from rich.table import Table
 
@@ -132,25 +136,42 @@ def report(console: Console, lanes: int = 8):
     console.print(f"{time.monotonic() - began:.0f} s")
 
 
+_WORDS = TrainerConfig().words  # of the default trainer
+
+
+def after_packing(text: str) -> dict[str, int]:
+    """Cells of Verilog that is mapped as for a bitstream, by their titles, after nextpnr has packed them.
+
+    Raises:
+        RuntimeError: a tool fails, or is not installed; the message says how to install it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        cells = packed(netlist.synthesise(text, Path(folder)), [*CHIP, "--lpf-allow-unconstrained"])
+    return {title: cells[kind] for kind, title in CELLS.items()}
+
+
 def main(
     preset_name: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine.")] = "ulx3s",
     unit: Annotated[str, typer.Option(help="Name of the unit, which is that of its file in hw/.")] = "nnp",
+    words: Annotated[int, typer.Option(help="Words on the chip of a trainer, for a unit of trainers.")] = _WORDS,
     depth: Annotated[int, typer.Option(help="Number of levels of units in the table.")] = 2,
     flat: Annotated[bool, typer.Option(help="Also synthesise the flattened unit.")] = True,
+    pack: Annotated[bool, typer.Option("--pack", help="Also map it as `nnp build` does, and pack its cells.")] = False,
 ) -> None:
     """Synthesise a unit, and print tables of its cells."""
     console = Console(width=100 if not sys.stdout.isatty() else None)
     try:
-        config = find_config(preset_name)
+        config, trainer = find_config(preset_name), TrainerConfig(words=words)
         config.require_hardware()
-        text = verilog(component(unit, config), "top", Ecp5())
+        text = verilog(component(unit, config, trainer), "top", Ecp5())
         purge = config.weights.precision > 0 or config.activations.precision > 0
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     began = time.monotonic()
+    machine = f"a trainer of {words:,} words" if unit in in_trainers() else machine_name(preset_name)
     console.print(table(units(synthesise(text, YosysScript(flatten=False, purge=purge)), unit, depth),
-                        f"{unit} of {machine_name(preset_name)} on an ECP5, each unit on its own"))
+                        f"{unit} of {machine} on an ECP5, each unit on its own"))
     if unit == MACHINE:
         guess = estimate(config)
         console.print(f"estimated: {', '.join(f'{name} {count:,}' for name, count in guess.items())}")
@@ -160,6 +181,9 @@ def main(
         for name, cost in costs(total).items():
             if name in DEVICE:
                 console.print(f"{name}: {cost:,} of {DEVICE[name]:,} in an LFE5U-85F, {cost / DEVICE[name]:.0%}")
+    if pack:
+        cells = after_packing(text)
+        console.print(f"after packing: {', '.join(f'{count:,} {title}' for title, count in cells.items())}")
     console.print(f"{time.monotonic() - began:.0f} s")
 
 

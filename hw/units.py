@@ -46,7 +46,7 @@ def accelerator(config: Config) -> Accelerator:
 
 #: Arguments of units that take less than the configuration, or more.
 ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
-    **dict.fromkeys(("core_port", "exponential", "loop_stack", "range_walker"), lambda _: ()),
+    **dict.fromkeys(("core_port", "exponential", "loop_stack", "range_walker", "trainer_driver"), lambda _: ()),
     **dict.fromkeys(("adder", "multiplier"), lambda config: (config.mfu_registers,)),
     "activation": lambda config: (config.more_functions, config.mfu_registers),
     "arbiter": lambda config: (config.dram_bus or 16, 1 + CORES + CORES * bool(config.dram_words)),
@@ -73,6 +73,7 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
     "range_table": lambda config: (base_bits(config),),
     "reducer": lambda config: (config.mfu_lanes,),
     "read_ahead": lambda config: (config, 1),
+    "rendezvous": lambda _: (range(CORES),),
     "reserved_queue": lambda config: (16 * config.mfu_lanes, 16),
     "result_sequencer": lambda config: (config, RESULTS),
     "tensor_quantizer": lambda config: (62, config.mfu_lanes),
@@ -85,13 +86,14 @@ TRAINER_ARGUMENTS: Mapping[str, Callable[[TrainerConfig], tuple]] = MappingProxy
     "chip_memory": lambda config: (config.words, 7, 5),
     "mantissa_words": lambda _: (8,),
     **dict.fromkeys(("row_adds", "vector_reader"), lambda _: (AHEAD,)),
-    **dict.fromkeys(("dispatcher", "instruction_decoder", "program_sequencer", "trainer_core", "trainer_registers"),
+    **dict.fromkeys(("dispatcher", "instruction_decoder", "program_sequencer", "trainer_registers"),
                     lambda config: (config,)),
     "instruction_buffer": lambda config: (config.instructions,),
     "job_queue": lambda _: (ProductJob,),
     "loops": lambda _: (INSTRUCTION_ADDRESS,),
     "skewed_memory": lambda config: (config.words // 4,),
     "sum_converter": lambda _: (8, 4),
+    "trainer_core": lambda config: (config, True),
     "view_table": lambda config: (config.views,),
     "word_source": lambda _: (16,),
 })
@@ -139,14 +141,14 @@ def trainer_arguments(name: str, config: TrainerConfig) -> tuple:
     return TRAINER_ARGUMENTS[name](config) if name in TRAINER_ARGUMENTS else ()
 
 
-def component(name: str, config: Config) -> Component:
-    """The unit called `name` as the machine `config` holds it, or as a trainer of the default sizes does.
+def component(name: str, config: Config, trainer: TrainerConfig | None = None) -> Component:
+    """The unit called `name` as the machine `config` holds it, or as `trainer` does, of the default sizes if None.
 
     Raises:
         ValueError: machines, or those of this configuration, hold no such unit.
     """
     if name in in_trainers():
-        return components()[name](*trainer_arguments(name, TrainerConfig()))
+        return components()[name](*trainer_arguments(name, trainer or TrainerConfig()))
     if name not in in_machines():
         raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(in_machines())}")
     if not holds(config, name):

@@ -29,7 +29,8 @@ def test_an_index_times_an_odd_width(name):
 
 @pytest.mark.parametrize(("words", "sentence"), [
     (["--preset", "brainwave_s10"], "hardware needs native_dim to be a power of two, not 400"),
-    (["--preset", "tiny", "--unit", "paper"], "there is no unit"), (["--preset", "tinyy"], "there is no preset")])
+    (["--preset", "tiny", "--unit", "paper"], "there is no unit"), (["--preset", "tinyy"], "there is no preset"),
+    (["--unit", "chip_memory", "--words", "100"], "words = 100 of a trainer must be a multiple of 256 in 256..65536")])
 def test_what_cannot_be_synthesised_is_a_sentence(words, sentence):
     done = CliRunner().invoke(APP, words, env={"COLUMNS": "200"})
     assert done.exit_code == 2
