@@ -2,7 +2,7 @@
 
 A network learns images of Fashion-MNIST. After each step, a hash of all parameters, residuals, momenta and exponents
 must be the same in all ways. A table says what a step costs by formula; with `--machine library`, another one what it
-costs the Verilated trainer.
+costs the Verilated trainer; with several `--cores`, one what it costs each number of them.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 from concord.benchmarks.trainer_steps import RATES, TrainedState, batches, by_golden, by_torch, on_machine
-from concord.compiler.training.costs import ENGINES, costs, explained
+from concord.compiler.training.costs import ENGINES, costs, explained, step_bytes, step_cycles
 from concord.compiler.training.program import TrainingProgram
 from concord.compiler.training.session import TrainingSession
 from concord.golden.lazy.lazy_update import initial_parameters
@@ -77,10 +77,21 @@ def report_costs(made: TrainingProgram, batch: int, console: Console):
     """Print what a step costs."""
     console.print(f"Estimate for batch {batch}: cycles of each engine by formula, without repeated passes, and bytes.")
     console.print(explained(made), highlight=False, soft_wrap=True)
+    forward, backward = (max(len(words) for words in made.words(work)) for work in ("forward", "backward"))
     console.print(
-        f"Programs: {len(made.forward):,} and {len(made.backward):,} words; server memory: "
-        f"{made.places.words * LANES / 1024:,.0f} KB"
+        f"Programs: {forward:,} and {backward:,} words; server memory: {made.places.words * LANES / 1024:,.0f} KB"
     )
+
+
+def report_cores(programs: list[TrainingProgram], console: Console):
+    """Print what a step costs several numbers of cores, by formula."""
+    table = Table("cores", "cycles of a step", "of the first line", "of them exchange", "words of server memory")
+    first = step_cycles(programs[0])
+    for made in programs:
+        cycles, exchange = step_cycles(made), sum(work.exchange for work in costs(made))
+        cells = (f"{cycles:,}", f"{cycles / first:.3f}", f"{exchange:,}", f"{step_bytes(made) // LANES:,}")
+        table.add_row(str(len(made.cores)), *cells)
+    console.print(table)
 
 
 def report_cycles(session: MeasuredSession, console: Console) -> float:
@@ -139,6 +150,7 @@ def main(
         int, typer.Option(help="Samples of every third batch, as of the last one of an epoch; 0 for as many.", min=0)
     ] = 0,
     machine: Annotated[str, typer.Option(help=f"The trainer: {' or '.join(TRAINER_KINDS)}.")] = "golden",
+    cores: Annotated[str, typer.Option(help="Numbers of cores, with commas between them.")] = "1",
     chip: Annotated[int, typer.Option(help="KB of on-chip memory.", min=1)] = 128,
     most: Annotated[
         int, typer.Option(help="Most cycles of a later step of the Verilated trainer, in the mean; 0 for any.", min=0)
@@ -148,20 +160,32 @@ def main(
     console = Console(width=None if sys.stdout.isatty() else 150)
     if model not in MODELS:
         raise ValueError(f"--model {model}: choose one of {', '.join(MODELS)}")
+    if not all(each.isdecimal() for each in cores.split(",")):
+        raise ValueError(f"--cores {cores}: give numbers with commas between them, as 1,2,4")
+    numbers = list(map(int, dict.fromkeys(cores.split(","))))
     shape, layers, usual = MODELS[model]
     batch = batch or usual
     given = batches(shape, batch, steps, last)
     values = torch_network.initial_values(layers, 0)
     begun = {name: initial_parameters(value, LazyFormat()) for name, value in values.items()}
     measured = machine == "library"
-    session = (MeasuredSession if measured else TrainingSession)(
-        *(layers, shape, TrainerConfig(words=chip * 1024 // LANES), RATES, begun),
-        batches=sorted({batch, last or batch}),
-        machine=partial(trainer_machine, machine),
-    )
-    report_costs(session.programs[batch], batch, console)
+    sessions = [
+        (MeasuredSession if measured else TrainingSession)(
+            *(layers, shape, TrainerConfig(words=chip * 1024 // LANES), RATES, begun),
+            batches=sorted({batch, last or batch}),
+            machine=partial(trainer_machine, machine),
+            cores=number,
+        )
+        for number in numbers
+    ]
+    session = sessions[0]
+    programs = [each.programs[batch] for each in sessions]
+    report_costs(programs[0], batch, console)
+    if len(programs) > 1:
+        report_cores(programs, console)
+    names = [f"{machine}, {each.cores} cores" if each.cores > 1 else machine for each in sessions]
     ways = {
-        f"trainer ({machine})": lambda: on_machine(session, given),
+        **{f"trainer ({name})": partial(on_machine, each, given) for name, each in zip(names, sessions, strict=True)},
         "golden.lazy": lambda: by_golden(layers, begun, given),
         "PyTorch": lambda: by_torch(layers, values, given),
     }

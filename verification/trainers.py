@@ -72,7 +72,7 @@ def _begun(found: TrainingDiffers, **options):
     session = found.session
     one = trainer_machine("library", session.config, found.memory.copy(), **options)
     session.write_rates(one)
-    one.load(found.program)
+    one.load(*found.programs)
     one.start(*session.copies)
     return one
 

@@ -27,7 +27,7 @@ class Backward:
     """
 
     def __init__(self, places: MemoryMap, config: TrainerConfig, output: StepValue):
-        self.places, self.config, self.emitter = places, config, Emitter()
+        self.places, self.config, self.emitter = places, config, Emitter(places.mask)
         gradient_place(places, output)
 
     def operation(self, operation: Operation):

@@ -7,7 +7,7 @@ from concord.compiler.training.graph import Product, Split, StepValue
 from concord.compiler.training.images import read_exponent, read_images, read_parameters
 from concord.compiler.training.program import TrainingProgram
 from concord.compiler.training.session import TrainingSession
-from concord.golden.trainer.trainer import Trainer
+from concord.golden.trainer.cores import golden_machine
 from concord.spec.trainer.config import LANES
 
 
@@ -16,16 +16,16 @@ class TrainingDiffers(RuntimeError):
 
     Attributes:
         session: The session.
-        program: The program, which loads all that it needs from server memory.
+        programs: The program of each core, which loads all that it needs from server memory.
         memory:  Server memory before it, uint8[words, 16].
         wrong:   Words of server memory that are wrong behind it.
     """
 
     def __init__(
-        self, text: str, session: "ComparedSession", program: list[int], memory: np.ndarray, wrong: np.ndarray
+        self, text: str, session: "ComparedSession", programs: list[list[int]], memory: np.ndarray, wrong: np.ndarray
     ):
         super().__init__(text)
-        self.session, self.program, self.memory, self.wrong = session, program, memory, wrong
+        self.session, self.programs, self.memory, self.wrong = session, programs, memory, wrong
 
 
 class ComparedSession(TrainingSession):
@@ -39,20 +39,21 @@ class ComparedSession(TrainingSession):
         Raises:
             TrainingDiffers: the machine leaves another memory than golden, or stops.
         """
-        program, given = getattr(made, work), self.memory.copy()
+        programs, given = made.words(work), self.memory.copy()
         self._steps += work == "forward"
-        golden = Trainer(self.config, given.copy())
+        after = given.copy()
+        golden = golden_machine(self.config, after, self.cores)
         self.write_rates(golden)
-        golden.load(program)
+        golden.load(*programs)
         golden.run(*self.copies)
         try:
             super()._run(made, work)
-            text = first_difference(made, golden.server, self.memory, self.copies[work == "backward"])
+            text = first_difference(made, after, self.memory, self.copies[work == "backward"])
         except (RuntimeError, AssertionError) as error:
             text = str(error)
         if text:
-            wrong = np.flatnonzero((golden.server != self.memory).any(1))
-            raise TrainingDiffers(f"step {self._steps}, {work}: {text}", self, program, given, wrong)
+            wrong = np.flatnonzero((after != self.memory).any(1))
+            raise TrainingDiffers(f"step {self._steps}, {work}: {text}", self, programs, given, wrong)
 
 
 def first_difference(made: TrainingProgram, golden: np.ndarray, other: np.ndarray, place: int) -> str:

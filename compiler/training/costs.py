@@ -2,14 +2,15 @@
 
 Cycles are those of full rate and of one pass: work that a wrong exponent repeats, the first loads of a piece of work,
 and the filling of pipelines come on top. Engines work at the same time, so a piece of work takes as long as its busiest
-engine.
+engine. Beside a `sum` of several cores nothing else works.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 
-from concord.compiler.training.emitter import PlannedInstruction, ProgramLoop
+from concord.compiler.training.emitter import PlannedInstruction, ProgramLoop, WorkPart
 from concord.compiler.training.program import TrainingProgram
+from concord.compiler.training.shares import SUM_WORDS
 from concord.compiler.training.tiles import block_cycles
 from concord.spec.trainer.config import LANES
 from concord.spec.trainer.instructions import Space, TrainerOp
@@ -28,12 +29,14 @@ class Work:
         work:   What is done.
         cycles: Of each engine that is busy, by its name.
         bytes:  Bytes that go to server memory or come from there.
+        exchange: Cycles in which the accumulators of several cores are added through server memory.
     """
 
     layer: str
     work: str
     cycles: dict[str, int]
     bytes: int
+    exchange: int = 0
 
     @property
     def binds(self) -> str:
@@ -42,36 +45,36 @@ class Work:
 
     @property
     def most(self) -> int:
-        """Cycles of the busiest engine."""
-        return self.cycles[self.binds]
+        """Cycles of the busiest engine, and of the exchange."""
+        return max(self.cycles.values(), default=0) + self.exchange
 
 
-def costs(made: TrainingProgram) -> list[Work]:
-    """What each piece of work of a step costs, in the order of the programs."""
-    found = []
-    for part in made.parts:
-        total = _total(part.items)
-        cycles = {engine: total[engine] for engine in ENGINES if total[engine]}
-        if cycles:
-            found.append(Work(layer=part.name, work=part.work, cycles=cycles, bytes=total["words"] * LANES))
-    return found
+def costs(made: TrainingProgram, core: int = 0) -> list[Work]:
+    """What each piece of work of a step costs a core, in the order of the programs."""
+    return [work for work in map(_work, made.cores[core].parts) if work.cycles]
+
+
+def step_cycles(made: TrainingProgram) -> int:
+    """Cycles of a step: cores wait for each other at the end of each piece of work, so the largest of them counts."""
+    pieces = zip(*(core.parts for core in made.cores if core.parts), strict=True)
+    return sum(max(_work(part).most for part in parts) for parts in pieces)
+
+
+def step_bytes(made: TrainingProgram) -> int:
+    """Bytes that all cores together move in a step."""
+    return sum(work.bytes for core in range(len(made.cores)) for work in costs(made, core))
 
 
 def explained(made: TrainingProgram) -> str:
-    """The table of `costs`, one line for each piece of work, with a sum."""
-    works = costs(made)
-    rows = [("layer", "work", *ENGINES, "bytes", "binds")]
+    """The table of `costs` of core 0, whose shares are the largest, one line for each piece of work, with a sum."""
+    works, several = costs(made), len(made.cores) > 1
+    rows = [("layer", "work", *ENGINES, *["exchange"] * several, "bytes", "binds")]
+    cells = [[*(work.cycles.get(engine, 0) for engine in ENGINES), *[work.exchange] * several] for work in works]
     rows += [
-        (
-            work.layer,
-            work.work,
-            *(f"{work.cycles.get(engine, 0):,}" for engine in ENGINES),
-            f"{work.bytes:,}",
-            work.binds,
-        )
-        for work in works
+        (work.layer, work.work, *(f"{cycles:,}" for cycles in row), f"{work.bytes:,}", work.binds)
+        for work, row in zip(works, cells, strict=True)
     ]
-    sums = (f"{sum(work.cycles.get(engine, 0) for work in works):,}" for engine in ENGINES)
+    sums = (f"{sum(column):,}" for column in zip(*cells, strict=True))
     rows.append(("sum", f"{sum(work.most for work in works):,} bound", *sums, f"{sum(w.bytes for w in works):,}", ""))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = {0, 1, len(widths) - 1}
@@ -82,6 +85,14 @@ def explained(made: TrainingProgram) -> str:
         ).rstrip()
         + "\n"
         for row in rows
+    )
+
+
+def _work(part: WorkPart) -> Work:
+    total = _total(part.items)
+    cycles = {engine: total[engine] for engine in ENGINES if total[engine]}
+    return Work(
+        layer=part.name, work=part.work, cycles=cycles, bytes=total["words"] * LANES, exchange=total["exchange"]
     )
 
 
@@ -113,6 +124,12 @@ def _copy(step: PlannedInstruction) -> dict[str, int]:
     return {"store" if to.space == Space.SERVER else "load": words, "words": words if outside else 0}
 
 
+def _sum(step: PlannedInstruction) -> dict[str, int]:
+    """A core stores its own place, and loads those of the others."""
+    words = step.operands["x"].view.rows * SUM_WORDS
+    return {"exchange": words, "words": words}
+
+
 def _pool(step: PlannedInstruction) -> dict[str, int]:
     y = step.operands["y"].view
     return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, _ROW_CYCLES)}
@@ -140,6 +157,7 @@ def _update(step: PlannedInstruction) -> dict[str, int]:
 _COSTS = {
     TrainerOp.PRODUCT: _product,
     TrainerOp.COPY: _copy,
+    TrainerOp.SUM: _sum,
     TrainerOp.POOL: _pool,
     TrainerOp.POOL_BACK: _pool_back,
     TrainerOp.ADD: _add,

@@ -99,11 +99,15 @@ class WorkPart:
 class Emitter:
     """Collects a program.
 
+    Args:
+        cores: Mask of the cores that measure together; 0 for a core that works alone.
+
     Attributes:
         parts: Pieces of work in order.
     """
 
-    def __init__(self):
+    def __init__(self, cores: int = 0):
+        self.cores = cores
         self.parts: list[WorkPart] = []
         self._open: list[list] = []
 
@@ -149,7 +153,7 @@ class Emitter:
         label = Label()
         self._open[-1].append(label)
         yield
-        self.emit(TrainerOp.MEASURE, **values)
+        self.emit(TrainerOp.MEASURE, cores=self.cores, **values)
         self._open[-1].append(PlannedInstruction(TrainerOp.REPEAT, {}, {}, label))
 
     @contextmanager

@@ -23,7 +23,7 @@ class Forward:
     """
 
     def __init__(self, places: MemoryMap, config: TrainerConfig):
-        self.places, self.config, self.emitter = places, config, Emitter()
+        self.places, self.config, self.emitter = places, config, Emitter(places.mask)
 
     def operation(self, operation: Operation):
         """Emit one operation."""

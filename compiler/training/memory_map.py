@@ -2,12 +2,16 @@
 
 Exponents lie at word 0, old and new parameters behind them: they have the same places for all sizes of the batch, so
 that programs for several sizes take turns. Everything else follows, with a place of its own for the whole batch.
+Several cores share one map, in which each of them sees its samples.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from concord.compiler.training.emitter import Span
 from concord.compiler.training.graph import BranchSum, Operation, Pool, Product, Split, StepGraph, StepValue
 from concord.compiler.training.regions import ImageRegion
+from concord.compiler.training.shares import SUM_WORDS, share
+from concord.spec.accelerator.accelerator import ALIGNED
 from concord.spec.trainer.config import LANES, PARAMETER_PLANES, TrainerConfig
 from concord.spec.trainer.instructions import Space
 
@@ -47,7 +51,9 @@ class MemoryMap:
     """Places in server memory, in words.
 
     Attributes:
-        batch:      Number of samples.
+        whole:      Number of samples of all cores.
+        samples:    Samples of the core, which regions have.
+        core, cores: Number of the core, and of all.
         words:      Number of words in all.
         exponents:  Words of the exponents, from word 0.
         old, new:   First word of each copy of the parameters.
@@ -59,9 +65,13 @@ class MemoryMap:
         raster:     Region of the network's input as rows of pixels, if the first layer takes patches.
         scales, gradient_scales: Number of the exponent of each value and gradient.
         identity:   First word and exponent of the identity, a block of weights, if a program needs it.
+        exchange:   First word of the places of a `sum`, if a program needs them.
     """
 
-    batch: int
+    whole: int
+    samples: Span
+    core: int = 0
+    cores: int = 1
     words: int = 0
     exponents: int = 0
     old: int = 0
@@ -76,11 +86,27 @@ class MemoryMap:
     gradient_scales: dict[StepValue, int] = field(default_factory=dict)
     numbers: int = 0
     identity: tuple[int, int] | None = None
+    exchange: int | None = None
+
+    @property
+    def batch(self) -> int:
+        """Number of samples of the core."""
+        return self.samples.count
+
+    @property
+    def mask(self) -> int:
+        """Mask of all cores; 0 for a core that works alone."""
+        return (1 << self.cores) - 1 if self.cores > 1 else 0
 
     def take(self, words: int) -> int:
         """Room for words: the first of them."""
         self.words += words
         return self.words - words
+
+    def copy(self) -> int:
+        """Room for a copy of the parameters, at a place that a RUN command can name."""
+        self.take(-self.words % (ALIGNED // LANES))
+        return self.take(self.parameters)
 
     def number(self) -> int:
         """A new exponent."""
@@ -92,13 +118,35 @@ class MemoryMap:
         self.identity = self.identity or (self.take(LANES), self.number())
         return self.identity
 
+    def exchange_place(self, rows: int) -> int:
+        """First word of the places of a `sum`, each of them for so many rows of the accumulators."""
+        if self.exchange is None:
+            self.exchange = self.take(self.cores * rows * SUM_WORDS)
+        return self.exchange
+
+    def together(self) -> "MemoryMap":
+        """The same map with the samples of all cores."""
+        every = Span(-self.samples.start, self.whole)
+
+        def seen(regions: dict) -> dict:
+            return {name: region.sampled(every) for name, region in regions.items()}
+
+        return replace(
+            self,
+            samples=Span(0, self.whole),
+            values=seen(self.values),
+            gradients=seen(self.gradients),
+            chosen=seen(self.chosen),
+            raster=self.raster and self.raster.sampled(every),
+        )
+
     def images(self, value: StepValue, planes: int = 1) -> ImageRegion:
-        """Room for a value of the whole batch."""
-        block = self.batch * value.pixels
-        return ImageRegion(
+        """Room for a value of the whole batch, of which the core sees its samples."""
+        block = self.whole * value.pixels
+        region = ImageRegion(
             space=Space.SERVER,
             offset=self.take(planes * value.blocks * block),
-            samples=self.batch,
+            samples=self.whole,
             height=value.height,
             width=value.width,
             blocks=value.blocks,
@@ -106,25 +154,34 @@ class MemoryMap:
             planes=planes,
             plane=value.blocks * block,
         )
+        return region.sampled(self.samples)
 
 
-def memory_map(made: StepGraph, batch: int, config: TrainerConfig, shared: bool = False) -> MemoryMap:
+def memory_map(
+    made: StepGraph, batch: int, config: TrainerConfig, shared: bool = False, core: int = 0, cores: int = 1
+) -> MemoryMap:
     """Places and exponents of a step.
 
     Args:
         made:   The step.
-        batch:  Number of samples.
+        batch:  Number of samples of all cores, one for each of them at least.
         config: The core.
         shared: Whether gradients of parameters of all layers share two exponents: each needs its own only until its
             update is done, and then guesses better in the next step.
+        core, cores: Number of the core, and of all; places are the same for all of them.
     """
-    found = MemoryMap(batch=batch, exponents=config.exponents // LANES)
+    found = MemoryMap(
+        whole=batch,
+        samples=share(batch, core, cores),
+        core=core,
+        cores=cores,
+        exponents=config.exponents // LANES,
+    )
     found.take(found.exponents)
     common = (found.number(), found.number()) if shared else ()
     for product in made.products:
         _records(found, product, common)
-    found.old = found.take(found.parameters)
-    found.new = found.take(found.parameters)
+    found.old, found.new = found.copy(), found.copy()
     _value(found, made.x)
     for operation in made.operations:
         _operation(found, operation)
@@ -150,15 +207,16 @@ def _operation(found: MemoryMap, operation: Operation):
     match operation:
         case Product():
             if operation.patch:
-                source = found.values[operation.source]
-                words = -(-operation.source.width * operation.source.channels // LANES)
-                found.raster = ImageRegion(
+                source = operation.source
+                words = -(-source.width * source.channels // LANES)
+                raster = ImageRegion(
                     space=Space.SERVER,
-                    offset=found.take(source.samples * source.height * words),
-                    samples=source.samples,
+                    offset=found.take(found.whole * source.height * words),
+                    samples=found.whole,
                     height=source.height,
                     width=words,
                 )
+                found.raster = raster.sampled(found.samples)
                 _value(found, operation.x)
             if operation.pool:
                 found.chosen[operation] = found.images(operation.y)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concord.compiler.training.backward import Backward
-from concord.compiler.training.emitter import WorkPart
+from concord.compiler.training.emitter import Emitter, WorkPart
 from concord.compiler.training.forward import Forward, exponent_words
 from concord.compiler.training.graph import StepGraph, graph
 from concord.compiler.training.memory_map import MemoryMap, memory_map
@@ -12,32 +12,49 @@ from concord.golden.lazy.tensor_network import Layer
 from concord.spec.trainer.config import TrainerConfig
 from concord.spec.trainer.instructions import Space
 
+MOST_CORES = 8  #: Cores that a mask names.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreProgram:
+    """What one core runs for one step of a batch.
+
+    Attributes:
+        forward, backward: Instruction words.
+        parts:   Instructions of both, by layer and work.
+    """
+
+    forward: list[int]
+    backward: list[int]
+    parts: list[WorkPart]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProgram:
-    """What a trainer runs for one step of a batch.
+    """What trainers run for one step of a batch.
 
-    The host runs `forward`, gives the gradient of the output, and runs `backward`. R0 is the first word of the old
-    parameters in both, R1 that of the new ones in `backward`: they change places after each step.
+    The host runs `forward` on all cores, gives the gradient of the output, and runs `backward`. R0 is the first word of
+    the old parameters in both, R1 that of the new ones in `backward`: they change places after each step.
 
     Attributes:
         graph:   The step.
         places:  Server memory.
-        forward, backward: Instruction words.
-        parts:   Instructions of both, by layer and work.
-        config:  The core.
+        cores:   Programs of each core.
+        config:  A core.
     """
 
     graph: StepGraph
     places: MemoryMap
-    forward: list[int]
-    backward: list[int]
-    parts: list[WorkPart]
+    cores: tuple[CoreProgram, ...]
     config: TrainerConfig
+
+    def words(self, work: str) -> list[list[int]]:
+        """Instruction words of each core of the program `work`, "forward" or "backward"."""
+        return [getattr(core, work) for core in self.cores]
 
 
 def compile_training(
-    layers: Sequence[Layer], shape: Sequence[int], batch: int, config: TrainerConfig
+    layers: Sequence[Layer], shape: Sequence[int], batch: int, config: TrainerConfig, cores: int = 1
 ) -> TrainingProgram:
     """Make the programs of a step.
 
@@ -45,7 +62,8 @@ def compile_training(
         layers: Layers of `golden.lazy.tensor_network`.
         shape:  Shape of one sample: [inputs] or [channels, rows, columns].
         batch:  Number of samples; a last batch that is smaller has programs of its own, and the same parameters.
-        config: The core.
+        config: A core.
+        cores:  Number of cores that share the samples; those for which no sample is left do nothing.
 
     Raises:
         ValueError: the network cannot be trained on a trainer, or the core is too small for it; the sentence says what
@@ -53,27 +71,35 @@ def compile_training(
     """
     if batch < 1:
         raise ValueError(f"a batch of {batch} samples: give it 1 or more")
-    made = graph(layers, shape)
-    places, forward, backward = _lowered(made, batch, config, False)
-    if places.numbers > config.exponents:
-        places, forward, backward = _lowered(made, batch, config, True)
+    if not 1 <= cores <= MOST_CORES:
+        raise ValueError(f"cores = {cores}: programs of a step are made for 1 to {MOST_CORES} cores")
+    made, members = graph(layers, shape), min(cores, batch)
+    lowered = [_lowered(made, batch, config, False, core, members) for core in range(members)]
+    if lowered[0][0].numbers > config.exponents:
+        lowered = [_lowered(made, batch, config, True, core, members) for core in range(members)]
+    places = lowered[0][0]
     if places.numbers > config.exponents:
         raise ValueError(
             f"a step of this network has {places.numbers} exponents, and the core has {config.exponents}: "
             "give it more, or train a network of fewer layers"
         )
-    return TrainingProgram(
-        graph=made,
-        places=places,
-        config=config,
-        forward=_words("forward", forward, config),
-        backward=_words("backward", backward, config),
-        parts=forward.emitter.parts + backward.emitter.parts,
-    )
+    programs = [
+        CoreProgram(
+            forward=_words("forward", forward, config),
+            backward=_words("backward", backward, config),
+            parts=forward.emitter.parts + backward.emitter.parts,
+        )
+        for _, forward, backward in lowered
+    ]
+    nothing = Emitter().program(config)
+    programs += [CoreProgram(forward=nothing, backward=nothing, parts=[])] * (cores - members)
+    return TrainingProgram(graph=made, places=places.together(), config=config, cores=tuple(programs))
 
 
-def _lowered(made: StepGraph, batch: int, config: TrainerConfig, shared: bool) -> tuple[MemoryMap, Forward, Backward]:
-    places = memory_map(made, batch, config, shared)
+def _lowered(
+    made: StepGraph, batch: int, config: TrainerConfig, shared: bool, core: int, cores: int
+) -> tuple[MemoryMap, Forward, Backward]:
+    places = memory_map(made, batch, config, shared, core, cores)
     forward = Forward(places, config)
     _exponents(forward, places, True)
     for operation in made.operations:
@@ -88,10 +114,11 @@ def _lowered(made: StepGraph, batch: int, config: TrainerConfig, shared: bool) -
 
 
 def _exponents(way: Forward | Backward, places: MemoryMap, first: bool):
-    """Load all exponents ahead of a program, whose own are cleared with it, and store them behind it."""
+    """Load all exponents ahead of a program, whose own are cleared with it, and let core 0 store them behind it."""
     spaces = (Space.EXPONENTS, Space.SERVER) if first else (Space.SERVER, Space.EXPONENTS)
     way.emitter.part("exponents", "load" if first else "store")
-    way.emitter.copy(*(exponent_words(places, space) for space in spaces))
+    if first or not places.core:
+        way.emitter.copy(*(exponent_words(places, space) for space in spaces))
 
 
 def _words(name: str, way: Forward | Backward, config: TrainerConfig) -> list[int]:

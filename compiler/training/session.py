@@ -22,7 +22,7 @@ from concord.golden.lazy.tensor import TrainingTensor, to_training_tensor
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import Layer
 from concord.golden.lazy.tensor_training import Rates, loss_gradient
-from concord.golden.trainer.trainer import Trainer
+from concord.golden.trainer.cores import golden_machine
 from concord.spec.numbers.lazy import Width
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import TrainerError
@@ -30,7 +30,8 @@ from concord.spec.trainer.registers import TrainerCounter, TrainerRegister, rate
 
 
 class TrainingMachine(Protocol):
-    """A trainer with the server memory that it was made with; `golden.trainer.trainer.Trainer` describes the members.
+    """Trainers with the server memory that they were made with; `golden.trainer.trainer.Trainer` and
+    `golden.trainer.cores.TrainerCores` describe the members.
 
     Attributes:
         address: Address of the instruction at which the last program stopped.
@@ -39,7 +40,8 @@ class TrainingMachine(Protocol):
     @property
     def address(self) -> int: ...
 
-    def load(self, program: Sequence[int]): ...
+    @property
+    def load(self) -> Callable[..., None]: ...  # takes a program for each core
 
     def run(self, first: int, second: int) -> TrainerError: ...
 
@@ -48,8 +50,8 @@ class TrainingMachine(Protocol):
     def read_register(self, address: int) -> int: ...
 
 
-#: What makes a trainer of its sizes and its server memory, uint8[words, 16].
-MachineMaker = Callable[[TrainerConfig, np.ndarray], TrainingMachine]
+#: What makes trainers of their sizes, their server memory, uint8[words, 16], and `cores`, if there are several.
+MachineMaker = Callable[..., TrainingMachine]
 
 
 class TrainingSession:
@@ -58,15 +60,17 @@ class TrainingSession:
     Args:
         layers:     Layers of `golden.lazy.tensor_network`.
         shape:      Shape of one sample: [inputs] or [channels, rows, columns].
-        config:     The core.
+        config:     A core.
         rates:      Learning rate and momentum.
         parameters: By name.
         momenta:    By name; zeros for those that are missing.
         batches:    Sizes of batches that come, at least one.
         machine:    What makes the machine; golden's by default.
+        cores:      Number of cores that share a batch.
 
     Attributes:
-        config:   The core.
+        config:   A core.
+        cores:    Number of cores.
         programs: Programs by size of the batch.
         memory:   Server memory, uint8[words, 16].
         trainer:  The machine.
@@ -86,7 +90,8 @@ class TrainingSession:
         parameters: dict[str, Parameters],
         momenta: dict[str, TrainingTensor] | None = None,
         batches: Sequence[int] = (1,),
-        machine: MachineMaker = Trainer,
+        machine: MachineMaker = golden_machine,
+        cores: int = 1,
     ):
         if not rates.momentum:
             raise ValueError("training on the machine takes momentum; give one above 0")
@@ -98,11 +103,12 @@ class TrainingSession:
         if not batches:
             raise ValueError("there is no size of a batch: name one or more in `batches`")
         self.config, self._shape, self._rates, momenta = config, tuple(shape), rates, momenta or {}
-        self.programs = {batch: compile_training(layers, shape, batch, config) for batch in batches}
+        self.cores = cores
+        self.programs = {batch: compile_training(layers, shape, batch, config, cores) for batch in batches}
         _check_state(tensor_network.shapes(tuple(layers)), parameters, momenta)
         words = max(made.places.words for made in self.programs.values())
         self.memory = np.zeros((words, LANES), np.uint8)
-        self.trainer = machine(config, self.memory)
+        self.trainer = machine(config, self.memory, **({"cores": cores} if cores > 1 else {}))
         self.write_rates(self.trainer)
         first = self.programs[batches[0]]
         write_parameters(self.memory, first, parameters, momenta)
@@ -193,7 +199,7 @@ class TrainingSession:
 
     def _run(self, made: TrainingProgram, work: str):
         """Run the program `work` of a step."""
-        self.trainer.load(getattr(made, work))
+        self.trainer.load(*made.words(work))
         error = self.trainer.run(*self.copies)
         if error != TrainerError.NONE:
             raise RuntimeError(f"the trainer stopped at instruction {self.trainer.address} with {error.name}")

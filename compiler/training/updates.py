@@ -3,17 +3,21 @@
 Where the accumulators hold the gradients of all weights, a repeated pass is an update alone. Else the weights go in
 groups, and a repeated pass multiplies again. The plain sums of the gradient, which are those of the bias, stay beside
 the first rows, whatever is multiplied.
+
+Of several cores, each makes the gradients of some weights from all samples. Or each makes those of all weights from its
+samples, they add them up, and each updates some rows.
 """
 
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 
 from concord.compiler.training.arrivals import Arrivals
-from concord.compiler.training.emitter import NEW, OLD, Emitter, MovingView, Span
+from concord.compiler.training.emitter import Emitter, MovingView, Span
 from concord.compiler.training.graph import Product
-from concord.compiler.training.memory_map import MemoryMap, biases, weights
+from concord.compiler.training.memory_map import MemoryMap
+from concord.compiler.training.parameter_rows import ParameterRows, accumulators
 from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, rounded
+from concord.compiler.training.shares import SUM_WORDS, own_weights, share
 from concord.compiler.training.tiles import (
     MOST_PRODUCTS,
     MOST_TAPS,
@@ -64,11 +68,18 @@ class Updates:
 
     def __init__(self, places: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
         self.places, self.config, self.emitter, self.layer = places, config, emitter, layer
-        self.records = places.records[layer.name]
+        self.records, self.parameters = places.records[layer.name], ParameterRows(places, emitter, layer)
         self.what = f"layer {layer.name!r}, update,"
-        check_terms(places.batch * layer.pixels, f"the gradient of layer {layer.name!r}")
-        #: Taps of one unit, and number of units: a row of a kernel, or a pixel.
-        self.unit, self.units = (1, layer.taps) if layer.dense else (layer.columns, layer.rows)
+        check_terms(places.whole * layer.pixels, f"the gradient of layer {layer.name!r}")
+        own = own_weights(layer, places.whole, places.core, places.cores)
+        self.added = own is None  # whether each core has the gradients of all weights, of its samples
+        if own:
+            self.places = places.together()
+        else:
+            self.exchange = places.exchange_place(config.accumulator_rows)
+        #: Blocks of channels, and units: rows of a kernel, or pixels. A unit has so many taps.
+        self.channels, self.units = own or (Span(0, layer.x.blocks), Span(0, layer.taps if layer.dense else layer.rows))
+        self.unit = 1 if layer.dense else layer.columns
         self.least = self.unit * layer.outputs
         self.heights = [] if layer.dense else heights(layer.height, layer.pool.stride if layer.pool else 1)
         if self.least > config.accumulator_rows:
@@ -76,61 +87,65 @@ class Updates:
                 f"{self.what} needs {self.least} rows of the accumulators, and the core has "
                 f"{config.accumulator_rows}: give it more accumulator_rows, or the layer fewer outputs"
             )
-        self.held = self.least * self.units * layer.x.blocks <= config.accumulator_rows and self.units <= MOST_TAPS
+        units = self.units.count
+        self.held = self.least * units * self.channels.count <= config.accumulator_rows and units <= MOST_TAPS
 
     def emit(self):
         emitter, layer = self.emitter, self.layer
         emitter.part(layer.name, "update")
         if rest := -layer.outputs % LANES:  # lanes of the bias behind the last output take zeros
-            emitter.copy(_rows(layer.outputs, rest))
+            emitter.copy(accumulators(layer.outputs, rest))
+        if self.places.cores > 1 and not self.added:  # the samples of others have gradients
+            emitter.emit(TrainerOp.BARRIER, cores=self.places.mask)
         numbers = self.records.weights
-        every = Span(0, layer.x.blocks)
         groups = self._groups()
         self._plan(groups)
         if self.held:
-            self._products(groups, every, Span(0, self.units), 0)
+            self._sums(groups, self.channels, self.units, 0)
         elif groups.resident:
-            self._load(0, Span(0, self.places.batch), self._strips(0)[0], every)
+            self._load(0, Span(0, self.places.batch), self._strips(0)[0], self.channels)
         with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
             if self.held:
-                self._update(every, Span(0, self.units), 0, 0)
+                self._update(self.channels, self.units, 0, 0)
             else:
                 self._grouped(groups)
-        self._bias()
+        self.parameters.bias(self.bias_on_chip)
 
     def _grouped(self, groups: Groups):
         for taps in self._tap_spans(groups):
-            for blocks, way in self.emitter.spans(self.layer.x.blocks, groups.blocks, groups.ways):
+            for blocks, way in self.emitter.spans(*_ends(self.channels, groups.blocks, groups.ways)):
                 acc = way * (self.config.accumulator_rows // 2)
-                self._products(groups, blocks, taps, acc)
+                self._sums(groups, blocks, taps, acc)
                 self._update(blocks, taps, acc, way)
 
     def _tap_spans(self, groups: Groups):
         """Groups of taps: in a loop of the machine for pixels, one after the other for rows of a kernel."""
         if self.layer.dense:
-            return (span for span, _ in self.emitter.spans(self.units, groups.taps))
-        return (Span(start, min(groups.taps, self.units - start)) for start in range(0, self.units, groups.taps))
+            return (span for span, _ in self.emitter.spans(*_ends(self.units, groups.taps)))
+        stop = self.units.start + self.units.count
+        return (Span(k, min(groups.taps, stop - k)) for k in range(self.units.start, stop, groups.taps))
 
     def _groups(self) -> Groups:
         """Groups that fit with the least traffic: with all tensors on the chip, or else as few as possible."""
-        channels, found = self.layer.x.blocks, {}
+        channels, units, found = self.channels.count, self.units.count, {}
         if self.held:
-            whole = Groups(channels, self.units)
+            whole = Groups(channels, units)
             return whole if self._room(whole) <= self.config.words else replace(whole, parted=True)
         for ways, resident, parted in product((2, 1), (True, False), (False, True)):
             most = self.config.accumulator_rows // ways // self.least
-            for taps in range(min(most, self.units, MOST_TAPS), 0, -1):
+            for taps in range(min(most, units, MOST_TAPS), 0, -1):
                 for blocks in range(min(most // taps, channels), 0, -1):
                     groups = Groups(blocks, taps, ways, resident, parted)
                     if self._room(groups) <= self.config.words:
-                        count = -(-self.units // taps) * -(-channels // blocks)
+                        count = -(-units // taps) * -(-channels // blocks)
                         found[groups] = (not resident, 0 if resident else count, parted, -ways, count)
         return min(found, key=lambda groups: found[groups]) if found else Groups(1, 1, parted=True)
 
     def _room(self, groups: Groups) -> int:
-        """Words on the chip that groups need at least."""
+        """Words on the chip that groups need at least; groups of several cores are those of the first one."""
         if groups.resident:
-            return self._chip(TileSizes(1, self.places.batch, 1, 1), groups)
+            most = share(self.places.whole, 0, self.places.cores).count if self.added else self.places.whole
+            return self._chip(TileSizes(1, most, 1, 1), groups)
         return min(self._chip(TileSizes(1, 1, 1, 1, rows), groups) for rows in (0, *self.heights[-1:]))
 
     def _plan(self, groups: Groups):
@@ -159,7 +174,7 @@ class Updates:
         height = max(strip.high - strip.low for strip in self._strips(tiles.rows))
         for _ in range(tiles.inner):
             self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples, tiles.rows))
-            blocks = x.blocks if groups.resident else groups.blocks
+            blocks = self.channels.count if groups.resident else groups.blocks
             self.inputs.append(chip.images(tiles.samples, height, x.width, blocks))
         # Updates begin when products are done, so that both may lie at the same place; but not with what stays.
         room = ChipRoom(0 if self.held else chip.used)
@@ -188,12 +203,34 @@ class Updates:
         rows = range(strip.row, strip.row + strip.rows) if self.tiles.rows else None
         return self.arrivals[way].load(self.emitter, samples, rows), x
 
+    def _sums(self, groups: Groups, blocks: Span, taps: Span, acc: int):
+        """Emit the exact gradients of some weights in the accumulators."""
+        self._products(groups, blocks, taps, acc)
+        if not self.added:
+            return
+        most, rows = self.config.accumulator_rows, blocks.count * taps.count * self.least
+        view = TrainerView(
+            space=Space.SERVER,
+            planes=SUM_PLANES,
+            plane=1,
+            offset=self.exchange,
+            n0=self.places.cores,
+            s0=most * SUM_WORDS,
+            n1=1,
+            n2=rows,
+            pitch2=SUM_WORDS,
+            blocks=2,
+            block=SUM_PLANES,
+        )
+        self.emitter.emit(TrainerOp.SUM, {"x": MovingView(view)}, acc=acc, cores=self.places.mask)
+
     def _products(self, groups: Groups, blocks: Span, taps: Span, acc: int):
         """Multiply gradients by inputs, sample after sample."""
         batch, size = self.places.batch, self.tiles.samples
         if groups.resident:
             everything = Span(0, batch)
-            x = cut(self.inputs[0], Span(0, self.layer.x.blocks), everything).blocked(blocks)
+            x = cut(self.inputs[0], self.channels, everything)
+            x = x.moved(-self.channels.start * x.block).blocked(blocks)
             sums = cut(self.arrivals[0].sums, Span(0, self.layer.blocks), everything)
             self._product(sums, x, taps, acc, 0, self._strips(0)[0])
             return
@@ -244,60 +281,13 @@ class Updates:
         )
 
     def _update(self, blocks: Span, taps: Span, acc: int, way: int):
-        """Load old weights, update them, and store new ones: all at once, or some outputs of one tap at a time."""
-        outputs, count = self.layer.outputs, taps.count * self.unit
-        if blocks.count * count * outputs <= self.rows:
-            self._some(blocks, taps, (0, 0, 0), (blocks.count, count, outputs), acc, way)
-            return
-        for block, tap, first in product(range(blocks.count), range(count), range(0, outputs, self.rows)):
-            counts = (1, 1, min(self.rows, outputs - first))
-            self._some(blocks, taps, (block, tap, first), counts, acc + (block * count + tap) * outputs + first, way)
-
-    def _some(
-        self, blocks: Span, taps: Span, first: tuple[int, int, int], counts: tuple[int, int, int], acc: int, way: int
-    ):
-        """Update so many blocks of channels, taps and outputs, from the first of each on."""
-        chip = [
-            ImageRegion(offset=place, samples=1, width=prod(counts), planes=PARAMETER_PLANES, plane=prod(counts))
-            for place in self.records_on_chip[way]
-        ]
-        outer = []
-        for base in (OLD, NEW):
-            region = weights(self.records, self.layer, base, PARAMETER_PLANES)
-            moved = first[0] * region.width + first[1] * region.pixels + first[2]
-            region = region.moved(moved, blocks, region.width).moved(0, taps, self.unit * region.pixels)
-            outer.append(
-                region.operand(n0=counts[0], s0=region.width, n1=counts[1], pitch1=region.pixels, n2=counts[2])
-            )
-        self._one([each.operand() for each in chip], outer, acc, 0)
-
-    def _one(self, chip: list[MovingView], outer: list[MovingView], acc: int, bias: int):
-        emitter, numbers = self.emitter, self.records.biases if bias else self.records.weights
-        emitter.copy(chip[0], outer[0])
-        emitter.emit(
-            TrainerOp.UPDATE,
-            {"old": chip[0], "new": chip[1]},
-            acc=acc,
-            bias=bias,
-            ew=numbers.value,
-            ev=numbers.momentum,
-            eg=numbers.gradient,
-        )
-        emitter.copy(outer[1], chip[1])
-
-    def _bias(self):
-        numbers = self.records.biases
-        outer = [biases(self.records, base, PARAMETER_PLANES).operand() for base in (OLD, NEW)]
-        region = ImageRegion(
-            offset=0, samples=1, width=self.layer.blocks, planes=PARAMETER_PLANES, plane=self.layer.blocks
-        )
-        chip = [replace(region, offset=place).operand() for place in self.bias_on_chip]
-        with self.emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
-            self._one(chip, outer, 0, 1)
+        """Update some weights, whose gradients are in the accumulators: of several cores that added them, a share."""
+        cores = self.places.cores if self.added else 1
+        steps = tuple((loop, step * self.unit) for loop, step in taps.steps)
+        taps = Span(taps.start * self.unit, taps.count * self.unit, steps)
+        self.parameters.weights(blocks, taps, acc, self.records_on_chip[way], self.rows, cores)
 
 
-def _rows(first: int, count: int) -> MovingView:
-    """Rows of the accumulators, with the plain lane."""
-    return MovingView(
-        TrainerView(space=Space.ACCUMULATORS, planes=SUM_PLANES, offset=first, n2=count, pitch2=1, blocks=2)
-    )
+def _ends(span: Span, size: int, ways: int = 1) -> tuple[int, int, int, int]:
+    """What `Emitter.spans` takes for elements of a span, `size` at a time."""
+    return span.start + span.count, size, ways, span.start

@@ -110,7 +110,7 @@ def test_what_was_wrong_can_be_run_again():
     one = found.value
     again = Trainer(RIGHT.config, one.memory)
     one.session.write_rates(again)
-    again.load(one.program)
+    again.load(*one.programs)
     again.run(*one.session.copies)
     assert np.flatnonzero((again.server != one.session.memory).any(1)).tolist() == one.wrong.tolist()
     np.testing.assert_array_equal(again.server, RIGHT.memory)
