@@ -11,7 +11,7 @@ from concord.hw.accelerator.arbiter import Arbiter
 from concord.hw.accelerator.command_processor import CommandProcessor
 from concord.hw.accelerator.core_ports import core_ports
 from concord.hw.accelerator.driver import Driver
-from concord.hw.accelerator.rendezvous import Rendezvous
+from concord.hw.accelerator.meeting_place import MeetingPlace
 from concord.hw.accelerator.trainer_driver import TrainerDriver
 from concord.hw.accelerator.window_router import LITE, WindowRouter
 from concord.hw.dram.axi import wires
@@ -80,7 +80,7 @@ class Accelerator(wiring.Component):
         _join(m, arbiter, "manager0_", processor, "m_axi_", bus)
         trainers = [k for k, core in enumerate(self.accelerator.cores) if isinstance(core, TrainerConfig)]
         if trainers:
-            m.submodules.rendezvous = self.rendezvous = Rendezvous(trainers)
+            m.submodules.meeting_place = self.meeting_place = MeetingPlace(trainers)
         m.d.comb += [self.irq.eq(processor.interrupt), processor.memory_busy.eq(arbiter.busy)]
         manager = 1
         for number, core in enumerate(self.accelerator.cores):
@@ -93,7 +93,7 @@ class Accelerator(wiring.Component):
             met = self._wires(number, driver, f"manager{manager + 1}_")
             if trains:
                 watch = driver.watch
-                m.d.comb += getattr(self.rendezvous, f"failed{number}").eq(watch.done & watch.error.any())
+                m.d.comb += getattr(self.meeting_place, f"failed{number}").eq(watch.done & watch.error.any())
             m.submodules[f"core{number}"] = self._core(number, met)
             manager += 1 + reaches_memory(core)
         return m
@@ -105,7 +105,7 @@ class Accelerator(wiring.Component):
             if name.startswith("m_axi_"):
                 wire = getattr(self.arbiter, manager + name.removeprefix("m_axi_"))
             elif name in ("meeting", "met"):
-                wire = Value.cast(getattr(self.rendezvous, f"{name}{number}"))
+                wire = Value.cast(getattr(self.meeting_place, f"{name}{number}"))
             else:
                 wire = C(number, member.shape) if name == "number" else driver.of_core(name)
             met[name] = member.flow, wire

@@ -85,7 +85,7 @@ def component(_) -> Stand:
     return Stand(UpdateEngine(), CONFIG)
 
 
-class Updates:
+class UpdateJobs:
     """Random updates of numbers and exponents that lie near each other, or anywhere."""
 
     def __init__(self, core: TrainerCore, rng: np.random.Generator):
@@ -176,7 +176,7 @@ class Bench:
     def __init__(self, dut, refused: int = 0):
         self.dut, self.refused, self.ends, self.met = dut, refused, [], Counter()
         self.core = TrainerCore(config=CONFIG, server=np.zeros((0, LANES), np.uint8))
-        self.updates = Updates(self.core, np.random.default_rng(cocotb.RANDOM_SEED))
+        self.updates = UpdateJobs(self.core, np.random.default_rng(cocotb.RANDOM_SEED))
         self.memories = Memories(dut, self.core)
         self.jobs = StreamSource(dut, "job")
         dut.clear.value = 0

@@ -14,7 +14,7 @@ from concord.hw.trainer.program_sequencer import CORES, Meeting, Met
 SETTLE = 2
 
 
-class Rendezvous(wiring.Component):
+class MeetingPlace(wiring.Component):
     """Lets the cores of a mask go on when all of them wait with the same instruction and mask.
 
     Where the cores that some waiting core names all wait or have failed, and none may go on, nobody ever comes: then
