@@ -185,11 +185,12 @@ class Poolings:
         if turn % 6 in (0, 2) and not self.zeros:  # how b is rounded is seen where a is 0
             self.fine = True
             exponents[EX].set(part.number(-60, 61))
-            exponents[EB].set(exponents[EX].now - REACH - part.number(1, 8 * planes))
+            exponents[EB].set(exponents[EX].now - REACH - part.number(1, 5))
             extent = self.core.views[a].whole(self.core.bases[self.core.views[a].base])
-            self.core.chip[extent.start : extent.stop] *= np.uint8(rng.integers(2))
+            self.core.chip[extent.start : extent.stop] = 0
+        relu = part.number(0, 2) if not self.fine else 0
         a, b = [(a, b), (y, b), (a, b), (a, y), (a, b), (y, y)][turn % 6]
-        return instruction(TrainerOp.ADD, y=y, a=a, b=b, mask=mask, relu=part.number(0, 2), ea=EX, eb=EB, ey=EY)
+        return instruction(TrainerOp.ADD, y=y, a=a, b=b, mask=mask, relu=relu, ea=EX, eb=EB, ey=EY)
 
 
 def _limited(exponent: int) -> int:
@@ -202,7 +203,7 @@ class Bench:
     def __init__(self, dut, refused: int = 0):
         self.dut, self.refused, self.ends, self.met = dut, refused, [], set()
         self.core = TrainerCore(config=CONFIG, server=np.zeros((0, LANES), np.uint8))
-        self.poolings = Poolings(self.core, np.random.default_rng(cocotb.RANDOM_SEED))
+        self.poolings = Poolings(self.core, np.random.default_rng([cocotb.RANDOM_SEED, refused]))
         self.memories, self.jobs = Memories(dut, self.core), StreamSource(dut, "job")
         every_cycle(dut, self._watch)
 
