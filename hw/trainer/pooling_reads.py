@@ -31,7 +31,7 @@ PoolingTag = data.StructLayout({"use": Use, "first": 1, "last": 1, "index": INDE
 PoolingRead = data.StructLayout({"word": CHIP_ADDRESS, "zeros": 1, "tag": PoolingTag})
 
 
-class ReadStep(enum.Enum):
+class Asked(enum.Enum):
     """Which word of a row is next."""
 
     NONE = 0  #: There is no row.
@@ -71,7 +71,7 @@ class PoolingReads(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         job = self.job
-        self.step, self.go, self.finishes, self.final = Signal(ReadStep), Signal(), Signal(), Signal()
+        self.step, self.go, self.finishes, self.final = Signal(Asked), Signal(), Signal(), Signal()
         self.two, self.begun, self.number = job.y.planes == 2, Signal(), Signal(INDEX)
         m.submodules.windows, m.submodules.taps = self.windows, self.taps = PoolingWindows(), TapWalker()
         self.x, self.other, self.mask = (
@@ -81,9 +81,9 @@ class PoolingReads(wiring.Component):
             for kind, words in ((POOL, self._pool), (POOL_BACK, self._pool_back), (ADD, self._add)):
                 with m.Case(kind):
                     words(m)
-        with m.If(self.step == ReadStep.MASK):
+        with m.If(self.step == Asked.MASK):
             self._read(m, self.mask.word, ~self.mask.inside, Use.MASK)
-        m.d.comb += self.final.eq(Mux(job.mask.there, self.step == ReadStep.MASK, self.finishes))
+        m.d.comb += self.final.eq(Mux(job.mask.there, self.step == Asked.MASK, self.finishes))
         self._send(m)
         self._rows(m)
         self._taps(m)
@@ -95,46 +95,47 @@ class PoolingReads(wiring.Component):
         m.d.comb += [payload.word.eq(word), payload.zeros.eq(zeros), payload.tag.use.eq(use),
                      payload.tag.first.eq(first), self.finishes.eq(then is None)]
         with m.If(self.go):
-            m.d.sync += self.step.eq(ReadStep.MASK if then is None else then)
+            m.d.sync += self.step.eq(Asked.MASK if then is None else then)
 
     def _pool(self, m):
         """The places of a window, one after the other."""
-        with m.If(self.step == ReadStep.ROW):
+        with m.If(self.step == Asked.ROW):
             self._read(m, self.x.word, ~self.x.inside, Mux(self.job.mean, Use.SUM, Use.LARGEST),
-                       first=self.taps.first, then=ReadStep.ROW)
+                       first=self.taps.first, then=Asked.ROW)
             m.d.comb += self.finishes.eq(self.taps.last)
 
     def _add(self, m):
         """a, then b."""
         with m.Switch(self.step):
-            with m.Case(ReadStep.ROW):
+            with m.Case(Asked.ROW):
                 self._read(m, self.x.word, ~self.x.inside, Mux(self.two, Use.LOW, Use.SUM), first=1,
-                           then=Mux(self.two, ReadStep.HIGH, ReadStep.OTHER))
-            with m.Case(ReadStep.HIGH):
-                self._read(m, self.x.word, ~self.x.inside, Use.HIGH, then=ReadStep.OTHER)
-            with m.Case(ReadStep.OTHER):
+                           then=Mux(self.two, Asked.HIGH, Asked.OTHER))
+            with m.Case(Asked.HIGH):
+                self._read(m, self.x.word, ~self.x.inside, Use.HIGH, then=Asked.OTHER)
+            with m.Case(Asked.OTHER):
                 self._read(m, self.other.word, ~self.other.inside, Mux(self.two, Use.OTHER_LOW, Use.OTHER),
-                           then=Mux(self.two, ReadStep.OTHER_HIGH, ReadStep.MASK))
+                           then=Mux(self.two, Asked.OTHER_HIGH, Asked.MASK))
                 m.d.comb += self.finishes.eq(~self.two)
-            with m.Case(ReadStep.OTHER_HIGH):
+            with m.Case(Asked.OTHER_HIGH):
                 self._read(m, self.other.word, ~self.other.inside, Use.OTHER_HIGH)
 
     def _pool_back(self, m):
         """What each window has chosen, and its gradient; nothing where the totals hold the only window already."""
         windows, chosen, first = self.windows, self.job.chosen.there, ~self.begun
         with m.Switch(self.step):
-            with m.Case(ReadStep.ROW):
+            with m.Case(Asked.ROW):
                 with m.If(~windows.some):
                     self._read(m, 0, 1, Use.SUM, first=1)
                 with m.Elif(windows.same):
                     self._read(m, 0, 1, Use.NOTHING)
                 with m.Else():
                     self._read(m, Mux(chosen, windows.which, windows.word), 0, Mux(chosen, Use.OTHER_LOW, Use.LOW),
-                               first=first, then=Mux(chosen, ReadStep.LOW, ReadStep.HIGH))
-            with m.Case(ReadStep.LOW):
-                self._read(m, windows.word, 0, Use.LOW, first=first, then=ReadStep.HIGH)
-            with m.Case(ReadStep.HIGH):
-                self._read(m, windows.word + self.job.x.plane, 0, Use.HIGH, then=Mux(windows.more, ReadStep.ROW, ReadStep.MASK))
+                               first=first, then=Mux(chosen, Asked.LOW, Asked.HIGH))
+            with m.Case(Asked.LOW):
+                self._read(m, windows.word, 0, Use.LOW, first=first, then=Asked.HIGH)
+            with m.Case(Asked.HIGH):
+                then = Mux(windows.more, Asked.ROW, Asked.MASK)
+                self._read(m, windows.word + self.job.x.plane, 0, Use.HIGH, then=then)
                 m.d.comb += self.finishes.eq(~windows.more)
 
     def _send(self, m):
@@ -146,7 +147,7 @@ class PoolingReads(wiring.Component):
         m.d.comb += [close.eq((job.kind == POOL_BACK) & self.windows.same & job.chosen.there & ~waits),
                      pause.eq(Mux(parts, (since == 0) | (self.final & (since != 3)),
                                   self.final & (since == 0) & ~close)),
-                     self.o.valid.eq((self.step != ReadStep.NONE) & (pause | ~self.final | (rows != ROWS))),
+                     self.o.valid.eq((self.step != Asked.NONE) & (pause | ~self.final | (rows != ROWS))),
                      self.go.eq(self.o.valid & self.o.ready & ~pause),
                      tag.index.eq(self.windows.index), tag.last.eq(self.final & ~pause)]
         with m.If(job.kind == POOL):
@@ -166,23 +167,23 @@ class PoolingReads(wiring.Component):
         job, windows, ends, blocks = self.job, self.windows, self.go & self.final, Signal(COUNT)
         last = Mux(job.kind == POOL_BACK, windows.last, self.x.last)
         m.d.comb += [windows.job.eq(job), windows.start.eq(self.start), windows.step.eq(ends),
-                     windows.turn.eq(self.go & (self.step == ReadStep.HIGH) & windows.more)]
+                     windows.turn.eq(self.go & (self.step == Asked.HIGH) & windows.more)]
         with m.If(self.start):
-            m.d.sync += [self.step.eq(ReadStep.ROW), blocks.eq(job.y.blocks)]
+            m.d.sync += [self.step.eq(Asked.ROW), blocks.eq(job.y.blocks)]
         with m.Elif(ends):
-            m.d.sync += [self.step.eq(Mux(last & (blocks == 1), ReadStep.NONE, ReadStep.ROW)), blocks.eq(blocks - last)]
+            m.d.sync += [self.step.eq(Mux(last & (blocks == 1), Asked.NONE, Asked.ROW)), blocks.eq(blocks - last)]
         with m.If(self.go):
-            m.d.sync += self.begun.eq(~self.final & (self.begun | (self.step == ReadStep.HIGH)))
+            m.d.sync += self.begun.eq(~self.final & (self.begun | (self.step == Asked.HIGH)))
 
     def _taps(self, m):
         """Walk through the places of a window, or through the planes of a."""
         job, taps, pool = self.job, self.taps, self.job.kind == POOL
-        walks = (self.step == ReadStep.ROW) | (self.step == ReadStep.HIGH)
+        walks = (self.step == Asked.ROW) | (self.step == Asked.HIGH)
         m.d.comb += [
             taps.start.eq(self.start), taps.step.eq(self.go & walks), taps.taps.n0.eq(1),
             taps.taps.n1.eq(Mux(pool, job.size, 1)), taps.taps.n2.eq(Mux(pool, job.size, job.y.planes)),
             taps.strides[1].eq(job.x.pitch1), taps.strides[2].eq(Mux(pool, job.x.pitch2, job.x.plane)),
-            self.x.offset.eq(taps.offset), self.other.offset.eq(Mux(self.step == ReadStep.OTHER_HIGH, job.other.plane, 0))]
+            self.x.offset.eq(taps.offset), self.other.offset.eq(Mux(self.step == Asked.OTHER_HIGH, job.other.plane, 0))]
         with m.If(pool):
             m.d.comb += [self.x.c1.eq(taps.c1), self.x.c2.eq(taps.c2)]
         with m.If(self.start | self.go):
