@@ -23,7 +23,7 @@ REGISTERS = (TrainerRegister.STATUS, TrainerRegister.ERROR, TrainerRegister.ERRO
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[AcceleratorMachine, AcceleratorMachine]]:
-    """Golden and gates of two cores that train and one that does not, whose memory stalls; they keep what is on chip."""
+    """Golden and gates of two cores that train and one that does not, whose memory stalls; chips keep their words."""
     with AcceleratorLibrary(BOTH, seed=3, memory=Memory(stall=0.2, mixed=True)) as gates:
         yield GoldenAccelerator(BOTH), gates
 
