@@ -112,6 +112,9 @@ PROGRAMS = {
     "dram_programs": (
         "campaigns.dram_programs",
         "Random programs with memory outside the chip, golden beside the gates at three latencies; `--programs`."),
+    "train_on_machine": (
+        "benchmarks.train_on_machine",
+        "A perceptron trained on a core that trains, then used on a core beside it; `--machine`, `--steps`."),
     "trainer_programs": (
         "campaigns.trainer_programs",
         "Random programs of a core that trains, damaged ones too, golden beside the gates; `--programs`, `--program`."),

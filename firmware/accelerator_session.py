@@ -1,4 +1,4 @@
-"""Run a network on several cores of an accelerator: each has all of the firmware, and takes samples of its own."""
+"""Run a network on cores of an accelerator: each has all of the firmware, and takes samples of its own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -68,28 +68,30 @@ def check_cores(place: object, configs: Sequence[Config], kind: str, cores: int,
 
 
 class AcceleratorSession:
-    """Firmware in the memories of all cores of an accelerator, ready for input.
+    """Firmware in the memories of cores of an accelerator, ready for input.
 
     Args:
-        machine:  An accelerator whose cores are the machine of the firmware.
+        machine:  An accelerator, which is reset; memories stay.
         firmware: Firmware for one core.
+        cores:    Numbers of cores that are the machine of the firmware; all by default.
+        base:     First byte of the memory that the session may use, a multiple of `PAGE`.
 
     Attributes:
         cycles: Clock cycles in which samples ran, without those that load firmware; 0 on golden.
     """
 
-    def __init__(self, machine: AcceleratorMachine, firmware: Firmware):
+    def __init__(self, machine: AcceleratorMachine, firmware: Firmware, cores: Sequence[int] = (), base: int = 0):
         self.machine, self.firmware, self.cycles = machine, firmware, 0
-        self.cores = range(len(machine.accelerator.cores))
+        self.cores = tuple(cores) or range(len(machine.accelerator.cores))
         self.config = firmware.config
         self._dram = _pages(dram_bytes(self.config))
         self._programs: dict[int, int] = {}  # Number of time steps of the program in each core.
-        ring = len(self.cores) * self._dram
+        ring = base + len(self.cores) * self._dram
         self._free = _pages(ring + (BYTES << RING_SIZE))
         machine.reset()
         machine.set_ring(ring, RING_SIZE)
-        commands = [Command(kind=CommandKind.SET, core=core, first=Register.DRAM_BASE, value=core * self._dram)
-                    for core in self.cores if self._dram]
+        commands = [Command(kind=CommandKind.SET, core=core, first=Register.DRAM_BASE, value=base + place * self._dram)
+                    for place, core in enumerate(self.cores) if self._dram]
         data = b"".join(first_messages(firmware))
         if self._free + len(data) > machine.accelerator.memory_bytes:
             raise ValueError(f"{firmware.name}: beside Dram of {len(self.cores)} cores, the memory has no room for the "
@@ -165,7 +167,7 @@ class AcceleratorSession:
         """Run as many parts as memory and ring have room for; the results of each."""
         place, commands, runs = self._free, [], []
         for number, part in enumerate(parts):
-            core, steps = number % len(self.cores), len(part) if self.firmware.recurrent else 1
+            core, steps = self.cores[number % len(self.cores)], len(part) if self.firmware.recurrent else 1
             messages = [] if self._programs.get(core) == steps else [self.firmware.program_message(steps)]
             messages += [self.firmware.input_message(part) if self.firmware.inputs else b""]
             size = sum(_lines(len(message)) for message in messages) + self._room

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from concord.lib.extras import needing
+from concord.workflows.storage import FileKind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,7 +213,7 @@ def opened(
     file: Path, shape: tuple[int, ...] | None = None, output: str | None = None,
     samples: "Callable[[], tuple[int, ...] | None]" = lambda: None,
 ) -> tuple["Graph", "Imported | None"]:
-    """The network in float32 of an ONNX file, and that file; or of a file that `nnp import` wrote, and None.
+    """The network in float32 of an ONNX file, and that file; or of what `nnp import` wrote or a checkpoint, and None.
 
     Args:
         file:   The file.
@@ -229,6 +230,8 @@ def opened(
         from concord.net.graph_file import load
 
         check_no_output(file, output)
+        if kind_of(file) is FileKind.CHECKPOINT:
+            return needing("train", "concord.train.runs.lazy_checkpoint").checkpoint_network(file), None
         return load(file), None
     read = needing("front", "concord.frontends.onnx.read").read
     from concord.frontends.onnx.lib.problems import OpenSteps
