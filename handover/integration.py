@@ -9,7 +9,7 @@ from pathlib import Path
 from amaranth.hdl import Value
 from amaranth.lib.wiring import Component, In
 from concord.handover.registers import register_files, rendered
-from concord.hw.accelerator.accelerator import Accelerator, modules
+from concord.hw.accelerator.accelerator import Accelerator, gates, modules
 from concord.hw.cascade import Cascade
 from concord.hw.host.axi_streams import AxiStreams, fields, streams
 from concord.hw.nnp import NNP
@@ -170,6 +170,6 @@ def verilog_files(unit: Component, name: str, machine: str, config: Config) -> d
     if isinstance(unit, Cascade):
         files[f"{name}.v"] += "".join("\n" + verilog(NNP(each), module) for each, module in unit.modules.items())
     if isinstance(unit, Accelerator):
-        files[f"{name}.v"] += "".join("\n" + verilog(NNP(each, watched=True), module)
-                                      for each, module in modules(unit.accelerator).items())
+        files[f"{name}.v"] += "".join(
+            "\n" + verilog(gates(each), module) for each, module in modules(unit.accelerator).items())
     return files | (register_files(config) if name in MACHINES else {})

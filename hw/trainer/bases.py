@@ -19,14 +19,9 @@ class Bases(wiring.Component):
         busy: Out(1). Registers become 0.
     """
 
-    number: In(5)
-    value: Out(signed(BASE))
-    host_number: In(5)
-    host_value: Out(BASE)
-    write: In(1)
-    write_number: In(5)
-    write_value: In(BASE)
-    busy: Out(1, init=1)
+    def __init__(self):
+        super().__init__({"number": In(5), "value": Out(signed(BASE)), "host_number": In(5), "host_value": Out(BASE),
+            "write": In(1), "write_number": In(5), "write_value": In(BASE), "busy": Out(1, init=1)})
 
     def elaborate(self, platform):
         m = Module()

@@ -52,10 +52,8 @@ class ExtentFinder(wiring.Component):
         `done` comes 13 cycles after `start`.
     """
 
-    use: In(Use)
-    start: In(1)
-    done: Out(1)
-    extent: Out(Extent)
+    def __init__(self):
+        super().__init__({"use": In(Use), "start": In(1), "done": Out(1), "extent": Out(Extent)})
 
     def elaborate(self, platform):
         m = Module()

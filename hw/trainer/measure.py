@@ -56,12 +56,10 @@ class Measure(wiring.Component):
         taken; the next measure may begin in the cycle after the last state was taken.
     """
 
-    kind: In(2)
-    rate: In(EXPONENT_BITS)
-    summary: In(Summary)
-    i: In(stream.Signature(ExponentState))
-    o: Out(stream.Signature(ExponentState))
-    answer: Out(MeasureAnswer)
+    def __init__(self):
+        super().__init__({"kind": In(2), "rate": In(EXPONENT_BITS), "summary": In(Summary),
+            "i": In(stream.Signature(ExponentState)), "o": Out(stream.Signature(ExponentState)),
+            "answer": Out(MeasureAnswer)})
 
     def elaborate(self, platform):
         m = Module()

@@ -8,10 +8,8 @@ from amaranth import Module, Value
 from amaranth.lib.wiring import In, Out
 from concord.golden.accelerator.memory import check_place
 from concord.hw.accelerator.accelerator import Accelerator as AcceleratorTop
-from concord.hw.accelerator.accelerator import id_bits, modules
+from concord.hw.accelerator.accelerator import gates, id_bits, modules
 from concord.hw.accelerator.core_ports import core_ports
-from concord.hw.nnp import NNP
-from concord.hw.trainer.trainer_core import TrainerCore
 from concord.hw.verilog import verilog
 from concord.sim.machines.accelerators import AcceleratorMachine
 from concord.sim.machines.build import link_models, model
@@ -19,7 +17,6 @@ from concord.sim.machines.host import MachineTimeout
 from concord.sim.machines.library import Access, Fault, Memory, cached_verilog, check_faults, reset_in_register
 from concord.spec.accelerator.accelerator import Accelerator, Core
 from concord.spec.accelerator.registers import AcceleratorRegister, AcceleratorStatus
-from concord.spec.trainer.config import TrainerConfig
 
 SHIM = Path(__file__).with_name("accelerator_shim.cpp")
 
@@ -60,8 +57,7 @@ def accelerator_verilog(accelerator: Accelerator, name: str = "accelerator") -> 
 
 def core_verilog(core: Core, name: str) -> str:
     """Verilog of a core, whose top module has a name."""
-    return cached_verilog(f"core {name}{core}", lambda: verilog(
-        TrainerCore(core, together=True) if isinstance(core, TrainerConfig) else NNP(core, watched=True), name))
+    return cached_verilog(f"core {name}{core}", lambda: verilog(gates(core), name))
 
 
 def library(accelerator: Accelerator, *, trace: bool = False) -> Path:

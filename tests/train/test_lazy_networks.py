@@ -43,6 +43,7 @@ from concord.train.bfp.trained_blocks import exact_binary16, layers_of, trained_
 from concord.train.lib import networks
 from concord.train.runs import lazy
 from concord.train.runs.lazy_checkpoint import checkpoint_model
+from concord.workflows.imports import opened
 
 TINY = preset("tiny")
 TINY_FORMATS = BlockFormats(weights=TINY.weights, inputs=TINY.activations, block=TINY.native_dim)
@@ -91,6 +92,20 @@ def test_mantissas_of_training_are_those_of_the_model_and_of_its_firmware(layers
     for layer in made.values():
         if layer.name in state.names.values():
             assert set(layer.mantissas.ravel()) <= set(tiles.ravel())
+
+
+def test_a_checkpoint_is_a_network_in_float32(tmp_path):
+    layers, _ = lazy.perceptron((20, 9, 3))
+    net, state = trained(layers, (20,))
+    save(net, state, tmp_path / lazy.CHECKPOINT)
+    graph, imported = opened(tmp_path / lazy.CHECKPOINT)
+    assert imported is None
+    weights = [node.op.weight for node in graph.nodes if node.op.kind == "dense"]
+    kept = [net.parameters[f"{name}.weight"].golden().values for name in state.names]
+    assert all((one == other).all() for one, other in zip(weights, kept, strict=True))
+    save(net, replace(state, shape=()), tmp_path / lazy.CHECKPOINT)
+    with pytest.raises(ValueError, match="the checkpoint does not say what shape a sample has"):
+        opened(tmp_path / lazy.CHECKPOINT)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "lstm-peephole"])
