@@ -9,8 +9,9 @@ from pathlib import Path
 from amaranth.hdl import Value
 from amaranth.lib.wiring import Component, In
 from concord.handover.registers import register_files, rendered
-from concord.hw.accelerator.accelerator import Accelerator, gates, modules
+from concord.hw.accelerator.accelerator import Accelerator, modules
 from concord.hw.cascade import Cascade
+from concord.hw.core_gates import gates
 from concord.hw.host.axi_streams import AxiStreams, fields, streams
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog

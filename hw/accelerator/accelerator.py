@@ -16,8 +16,6 @@ from concord.hw.accelerator.trainer_driver import TrainerDriver
 from concord.hw.accelerator.window_router import LITE, WindowRouter
 from concord.hw.dram.axi import wires
 from concord.hw.host.control import BUS
-from concord.hw.nnp import NNP
-from concord.hw.trainer.trainer_core import TrainerCore
 from concord.spec.accelerator import accelerator as spec
 from concord.spec.accelerator.accelerator import Core, reaches_memory
 from concord.spec.accelerator.registers import ADDRESS_BITS
@@ -27,13 +25,8 @@ NOTHING: Mapping[str, Member] = MappingProxyType({})
 
 
 def modules(accelerator: spec.Accelerator) -> dict[Core, str]:
-    """Name of the Verilog module of each kind of core: `gates` of it."""
+    """Name of the Verilog module of each kind of core, which `hw.core_gates` makes."""
     return {core: f"core{k}" for k, core in enumerate(dict.fromkeys(accelerator.cores))}
-
-
-def gates(core: Core) -> wiring.Component:
-    """A core as the command processor drives it: one that can be watched, or a trainer that meets others."""
-    return TrainerCore(core, together=True) if isinstance(core, TrainerConfig) else NNP(core, watched=True)
 
 
 def managers(accelerator: spec.Accelerator) -> int:

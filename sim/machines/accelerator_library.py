@@ -8,8 +8,9 @@ from amaranth import Module, Value
 from amaranth.lib.wiring import In, Out
 from concord.golden.accelerator.memory import check_place
 from concord.hw.accelerator.accelerator import Accelerator as AcceleratorTop
-from concord.hw.accelerator.accelerator import gates, id_bits, modules
+from concord.hw.accelerator.accelerator import id_bits, modules
 from concord.hw.accelerator.core_ports import core_ports
+from concord.hw.core_gates import gates
 from concord.hw.verilog import verilog
 from concord.sim.machines.accelerators import AcceleratorMachine
 from concord.sim.machines.build import link_models, model
