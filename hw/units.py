@@ -9,6 +9,7 @@ from types import MappingProxyType
 from amaranth.lib.wiring import Component
 from concord.hw.host.counters import counted
 from concord.hw.trainer.tensor_engine import AHEAD, MULTIPLIERS
+from concord.hw.trainer.trainer_core import READ_PATHS, WRITE_PATHS
 from concord.hw.trainer.trainer_registers import INSTRUCTION_ADDRESS
 from concord.hw.trainer.wires import ProductJob
 from concord.spec.accelerator.accelerator import Accelerator
@@ -83,7 +84,7 @@ ARGUMENTS: Mapping[str, Callable[[Config], tuple]] = MappingProxyType({
 TRAINER_ARGUMENTS: Mapping[str, Callable[[TrainerConfig], tuple]] = MappingProxyType({
     "accumulators": lambda config: (config.accumulator_rows, 4, 3),
     "block_product": lambda _: (MULTIPLIERS,),
-    "chip_memory": lambda config: (config.words, 7, 5),
+    "chip_memory": lambda config: (config.words, READ_PATHS, WRITE_PATHS),
     "mantissa_words": lambda _: (8,),
     **dict.fromkeys(("row_adds", "vector_reader"), lambda _: (AHEAD,)),
     **dict.fromkeys(("dispatcher", "instruction_decoder", "program_sequencer", "trainer_registers"),

@@ -30,6 +30,9 @@ _PAGE = axi.EDGE.bit_length() - 1  # low bits of DRAM_BASE that do not count
 _READERS = ("tensor.drain_read", "tensor.block_read", "tensor.vector_read", "update.read", "pooling.read", "move.read",
             "store.read")
 _WRITERS = ("tensor.write", "update.write", "pooling.write", "load.write", "move.write")
+#: Their paths. Vectors have one of their own, as there may be one in every cycle; updates and poolings read and write
+#: beside products and copies.
+READ_PATHS, WRITE_PATHS = (0, 0, 1, 2, 2, 0, 0), (0, 0, 0, 1, 1)
 _ROW_READERS = ("tensor.row", "update.row", "move.row", "store.row")
 _ROW_ADDERS = ("tensor.row_add", "load.row_add", "move.row_add")
 
@@ -72,7 +75,7 @@ class TrainerCore(wiring.Component):
             "pooling": PoolingEngine(), "update": UpdateEngine()}
         for name, engine in self.engines.items():
             m.submodules[name] = renamed(engine)
-        m.submodules.chip = self.chip = renamed(ChipMemory(self.config.words, len(_READERS), len(_WRITERS)))
+        m.submodules.chip = self.chip = renamed(ChipMemory(self.config.words, READ_PATHS, WRITE_PATHS))
         m.submodules.rows = self.rows = renamed(
             Accumulators(self.config.accumulator_rows, len(_ROW_READERS), len(_ROW_ADDERS)))
         self._control(m)

@@ -16,16 +16,18 @@ from concord.spec.trainer.config import LANES
 CONFIGURATIONS = ("tiny", "serial", "wide")
 TESTED = ("serial", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "port.valid & ~port.p.zeros & (", "new": "port.valid & ("},
-    {"old": "port.p.zeros | Cat(served).any()", "new": "Cat(served).any()"},
+    {"old": "[~port.p.zeros for port in reads]", "new": "[Const(1)] * len(reads)"},
+    {"old": "& ~(asks[k] & ahead.any())", "new": "& ~ahead.any()"},
+    {"old": "granted[k] & ~(asks[k] & ahead.any())", "new": "granted[k]"},
+    {"old": "if paths[q] != paths[k])", "new": "if paths[q] == 0 != paths[k])"},
     {"old": "Mux(zeros, 0, Array", "new": "(Array"},
-    {"old": "self._number(port), port.p.zeros", "new": "Const(0, 2), port.p.zeros"},
-    {"old": "memory.write.valid.eq(Cat(written[-1]).any())", "new": "memory.write.valid.eq(1)"},
+    {"old": "self._number(read), read.zeros)", "new": "Const(0, 2), read.zeros)"},
+    {"old": "memory.write.valid.eq(Cat(here).any())", "new": "memory.write.valid.eq(1)"},
     {"old": "port.valid & port.ready, CHIP_LATENCY", "new": "port.valid, CHIP_LATENCY"},
     {"old": "delay_control(m, port", "new": "delay(m, port"},
     {"old": "min(self.size, self.words - start)", "new": "self.size // 2"},
 )
-READERS, WRITERS = 3, 2
+READERS, WRITERS = (0, 1, 0, 2), (0, 1, 0, 1)  #: Paths of ports.
 READ, WRITE, ANSWER = Packer(ChipRead), Packer(ChipWrite), Packer(ChipAnswer)
 
 
@@ -43,8 +45,8 @@ class Bench:
     def __init__(self, dut, busy: float, near: int = WORDS):
         self.dut, self.busy, self.near, self.random = dut, busy, near, random.Random(cocotb.RANDOM_SEED)
         self.words = np.zeros((WORDS, LANES), np.int64)
-        self.reads, self.writes = [None] * READERS, [None] * WRITERS
-        self.due = [deque([None] * CHIP_LATENCY) for _ in range(READERS)]
+        self.reads, self.writes = [None] * len(READERS), [None] * len(WRITERS)
+        self.due = [deque([None] * CHIP_LATENCY) for _ in READERS]
         self.answered = 0
 
     def _word(self) -> int:
@@ -77,23 +79,24 @@ class Bench:
 
     def step(self):
         """See who is served in this cycle, and which answers come."""
-        new = {request["word"]: request["bytes"] for request in self._taken("write", self.writes) if request}
-        for k, request in enumerate(self._taken("read", self.reads)):
+        new = {request["word"]: request["bytes"] for request in self._taken("write", self.writes, WRITERS) if request}
+        for k, request in enumerate(self._taken("read", self.reads, READERS)):
             self._answer(k)
             self.due[k].append(None if request is None else self._seen(request, new))
         for word, given in new.items():
             self.words[word] = given
 
-    def _taken(self, kind: str, waiting: list) -> list:
-        """Requests that are served now, which must be the first ones for their memories."""
-        busy, taken, size = set(), [], 1 << (WORDS - 1).bit_length() - 2
+    def _taken(self, kind: str, waiting: list, paths: tuple[int, ...]) -> list:
+        """Requests that are served now, which must be the first ones on their paths and for their memories."""
+        busy, gone, taken, size = set(), set(), [], 1 << (WORDS - 1).bit_length() - 2
         for k, request in enumerate(waiting):
             zeros = request and request.get("zeros")
             memory = request and request["word"] // size
-            served = request is not None and (zeros or memory not in busy)
+            served = request is not None and paths[k] not in gone and (zeros or memory not in busy)
             if request is not None:
                 assert bool(getattr(self.dut, f"{kind}{k}__ready").value) == bool(served), f"{kind}{k}: {request}"
-                busy |= set() if zeros else {memory}
+                busy |= {memory} if paths[k] not in gone and not zeros else set()
+                gone.add(paths[k])
             taken.append(request if served else None)
             waiting[k] = None if served else request
         return taken
@@ -115,7 +118,7 @@ class Bench:
             self.answered += 1
 
 
-PORTS = [f"{kind}{k}__valid" for kind, count in (("read", READERS), ("write", WRITERS)) for k in range(count)]
+PORTS = [f"{kind}{k}__valid" for kind, paths in (("read", READERS), ("write", WRITERS)) for k in range(len(paths))]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

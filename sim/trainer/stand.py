@@ -73,7 +73,7 @@ class Stand(wiring.Component):
             else:
                 m.d.comb += outer.eq(inner) if self.signature.members[name].flow == Out else inner.eq(outer)
         count = {kind: 1 + len(ports) for kind, ports in self.ports.items()}
-        m.submodules.chip = chip = ChipMemory(self.config.words, count["read"], count["write"])
+        m.submodules.chip = chip = ChipMemory(self.config.words, range(count["read"]), range(count["write"]))
         m.submodules.rows = rows = Accumulators(self.config.accumulator_rows, count["row"], count["row_add"])
         for memory, kind, own in (
             (chip, "read", "peek"),
