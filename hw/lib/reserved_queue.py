@@ -5,8 +5,12 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
+from concord.hw.lib.arithmetic import UNCHECKED
+from concord.hw.lib.pipeline import delay_control
 
 PART = 36  #: Largest number of bits that one set of control registers drives.
+#: Attributes of the memory of a deep queue. What it reads while it is written is not used.
+_BLOCK = UNCHECKED | {"ram_style": "block"}
 
 
 class ReservedQueue(wiring.Component):
@@ -17,29 +21,46 @@ class ReservedQueue(wiring.Component):
     Args:
         shape: Shape of the payload.
         depth: Smallest number of transfers held, until they leave `o`. It is rounded up to a power of two.
+        deep:  The queue lies in block RAM, as one part, which takes fewer cells and one cycle more.
 
     Members:
         i: In(stream). Always ready; the sender must not send without space.
         o: Out(stream). Transfers out.
 
     Timing:
-        One transfer a cycle in and out; latency 2 cycles.
+        One transfer a cycle in and out; latency 2 cycles, or 3 if `deep`.
     """
 
-    def __init__(self, shape, depth: int):
-        self.shape, self.address_bits = shape, ceil_log2(depth)
+    def __init__(self, shape, depth: int, deep: bool = False):
+        self.shape, self.address_bits, self.deep = shape, ceil_log2(depth), deep
         self.depth = 1 << self.address_bits
         super().__init__({"i": In(stream.Signature(shape, always_ready=True)), "o": Out(stream.Signature(shape))})
 
     def elaborate(self, platform):
         m = Module()
         taken, given = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        if self.deep:
+            self._block(m, taken, given)
+            return m
         for k, first in enumerate(range(0, len(taken), PART)):
             part = slice(first, first + PART)
             valid = self._part(m, k, taken[part], given[part])
             if k == 0:
                 m.d.comb += self.o.valid.eq(valid)
         return m
+
+    def _block(self, m, taken, given):
+        """Connect the bits of a deep queue. What leaves next is always read, and there two cycles after its write."""
+        m.submodules.memory = memory = Memory(shape=len(taken), depth=self.depth, init=[], attrs=_BLOCK)
+        write, read = memory.write_port(), memory.read_port()
+        entering, leaving, load = Signal(self.address_bits + 1), Signal(self.address_bits + 1), Signal()
+        m.d.comb += [
+            write.addr.eq(entering), write.data.eq(taken), write.en.eq(self.i.valid), read.addr.eq(leaving + load),
+            load.eq((delay_control(m, entering, 1) != leaving) & (self.o.ready | ~self.o.valid))]
+        m.d.sync += [entering.eq(entering + self.i.valid), leaving.eq(leaving + load),
+                     self.o.valid.eq(load | (self.o.valid & ~self.o.ready))]
+        with m.If(load):
+            m.d.sync += given.eq(read.data)
 
     def _part(self, m, k: int, taken, given):
         """Connect the bits of one part. Returns whether there is a word at `o`."""

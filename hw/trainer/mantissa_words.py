@@ -43,7 +43,7 @@ class MantissaWords(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.queue = queue = ReservedQueue(Word, ROOM)
+        m.submodules.queue = queue = ReservedQueue(Word, ROOM, deep=True)
         odd, left = Signal(), Signal(range(_PLANES))
         first, second, halves = ([Signal(_PLANES * _BYTE, name=f"{name}{k}") for k in range(self.lanes)]
                                  for name in ("first", "second", "half"))

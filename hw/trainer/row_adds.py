@@ -38,7 +38,7 @@ class RowAdds(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.queue = queue = ReservedQueue(Made, self.room)
+        m.submodules.queue = queue = ReservedQueue(Made, self.room, deep=True)
         wiring.connect(m, wiring.flipped(self.i), queue.i)
         sums, purpose = queue.o.p.sums, queue.o.p.purpose
         low, lands, since, add = Signal(BlockSums), Signal(), Signal(range(ROW_ADDS)), self.row_add

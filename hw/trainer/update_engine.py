@@ -28,7 +28,7 @@ class UpdateEngine(wiring.Component):
         clear: In(1). The summary begins anew. It comes when no job is under way.
 
     Timing:
-        5 cycles a row, 32 with `bias`, and 66 for each job.
+        5 cycles a row, 32 with `bias`, and 68 for each job.
     """
 
     def __init__(self):
@@ -59,7 +59,7 @@ class UpdateEngine(wiring.Component):
     def _read(self, m, job, start, words):
         """Ask for the words of old parameters as long as there is room for them."""
         m.submodules.reads = walker = WordWalker()
-        m.submodules.old = old = ReservedQueue(Word, AHEAD)
+        m.submodules.old = old = ReservedQueue(Word, AHEAD, deep=True)
         wiring.connect(m, old.o, words)
         step, inside, room = walker.o, Signal(range(AHEAD + 1)), Signal()
         m.d.comb += [
@@ -72,7 +72,7 @@ class UpdateEngine(wiring.Component):
     def _write(self, m, job, start, made, go):
         """Write the words of new parameters."""
         m.submodules.writes = walker = WordWalker()
-        m.submodules.new = new = ReservedQueue(Word, AHEAD)
+        m.submodules.new = new = ReservedQueue(Word, AHEAD, deep=True)
         step, inside, taken = walker.o, Signal(range(AHEAD + 1)), Signal()
         m.d.comb += [
             walker.view.eq(job.new), walker.by_rows.eq(1), walker.start.eq(start),
