@@ -16,7 +16,7 @@ from concord.spec.trainer.config import LANES
 from concord.spec.trainer.instructions import Space, TrainerOp
 
 ENGINES = ("tensor", "pooling", "update", "load", "store")
-_ROW_CYCLES = 2  #: Least cycles of a row of a pooling, in which 8 of 16 lanes are converted at a time.
+_ROW_CYCLES = 4  #: Least cycles of a row of a pooling that is converted, 4 of 16 lanes at a time.
 _UPDATE_CYCLES = 5  #: Cycles of a row of parameters: its five words in and out.
 
 
@@ -131,23 +131,25 @@ def _sum(step: PlannedInstruction) -> dict[str, int]:
 
 
 def _pool(step: PlannedInstruction) -> dict[str, int]:
-    y = step.operands["y"].view
-    return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, _ROW_CYCLES)}
+    y, words = step.operands["y"].view, 1 + (step.operands.get("chosen") is not None)
+    return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, _ROW_CYCLES if step.values["mean"] else words)}
 
 
 def _pool_back(step: PlannedInstruction) -> dict[str, int]:
     y, x, size, stride = step.operands["y"].view, step.operands["x"].view, step.values["size"], step.values["stride"]
     chosen, mask = (step.operands.get(name) is not None for name in ("chosen", "mask"))
     if stride >= size:  # a window is read for the first of its pixels in each row
+        if step.values["mean"]:
+            return {"pooling": y.rows * _ROW_CYCLES * y.blocks}
         more = mask + (chosen and (mask or size == 1))  # cycles of that pixel beside those of a row
-        return {"pooling": (y.rows * _ROW_CYCLES + x.rows * size * more) * y.blocks}
+        return {"pooling": (y.rows * y.planes + x.rows * size * more) * y.blocks}
     read = x.rows * size**2 * (2 + chosen) + y.rows * mask
     return {"pooling": max(read, y.rows * _ROW_CYCLES * (2 if size > 2 * stride else 1)) * y.blocks}
 
 
 def _add(step: PlannedInstruction) -> dict[str, int]:
     y, mask = step.operands["y"].view, step.operands.get("mask") is not None
-    return {"pooling": y.rows * y.blocks * (2 * y.planes + mask)}
+    return {"pooling": y.rows * y.blocks * max(2 * y.planes + mask, _ROW_CYCLES)}
 
 
 def _update(step: PlannedInstruction) -> dict[str, int]:

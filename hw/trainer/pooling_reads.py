@@ -7,7 +7,10 @@ from concord.hw.trainer.all_blocks import all_blocks
 from concord.hw.trainer.pooling_windows import INDEX, PoolingWindows
 from concord.hw.trainer.tap_walker import TapWalker
 from concord.hw.trainer.wires import ADD, CHIP_ADDRESS, COUNT, POOL, POOL_BACK, PoolingJob
+from concord.spec.trainer.config import LANES
 
+GROUP = 4  #: Lanes that are converted in a cycle.
+GROUPS = LANES // GROUP
 ROWS = 16  #: Most rows of y that are read and not yet written.
 
 
@@ -51,8 +54,8 @@ def in_parts(job):
 class PoolingReads(wiring.Component):
     """Make the reads of a job, row by row and block by block.
 
-    Last words of rows are 2 reads apart on average, as a row takes two cycles to convert. Where sums are multiplied
-    `in_parts`, they are 4 apart, and the word behind the last one is not used. Reads of zeros fill the gaps.
+    Where rows are converted, their last words are GROUPS reads apart, or twice as many where sums are multiplied
+    `in_parts`. Reads of zeros fill the gaps.
 
     Members:
         job: In(PoolingJob). Held from `start` on.
@@ -140,13 +143,9 @@ class PoolingReads(wiring.Component):
 
     def _send(self, m):
         """Give the read, or one of zeros where the last word of a row would come too early."""
-        job, tag, since = self.job, self.o.p.tag, Signal(2)  # `since`: reads behind the last word of a row, 3 at most
-        pause, parts, rows = Signal(), in_parts(job), Signal(range(ROWS + 1))
-        # A row of the window before comes at once, if no row waits; its totals stay until the next window.
-        close, waits = Signal(), Signal()
-        m.d.comb += [close.eq((job.kind == POOL_BACK) & self.windows.same & job.chosen.there & ~waits),
-                     pause.eq(Mux(parts, (since == 0) | (self.final & (since != 3)),
-                                  self.final & (since == 0) & ~close)),
+        job, tag, early = self.job, self.o.p.tag, Signal(range(2 * GROUPS))  # `early`: reads up to the next last one
+        pause, rows = Signal(), Signal(range(ROWS + 1))
+        m.d.comb += [pause.eq(self.final & early.any()),
                      self.o.valid.eq((self.step != Asked.NONE) & (pause | ~self.final | (rows != ROWS))),
                      self.go.eq(self.o.valid & self.o.ready & ~pause),
                      tag.index.eq(self.windows.index), tag.last.eq(self.final & ~pause)]
@@ -155,11 +154,10 @@ class PoolingReads(wiring.Component):
         with m.If(pause):
             m.d.comb += [self.o.p.zeros.eq(1), tag.use.eq(Use.NOTHING)]
         with m.If(self.start):
-            m.d.sync += [since.eq(3), waits.eq(0)]
+            m.d.sync += early.eq(0)
         with m.Elif(self.o.valid & self.o.ready):
-            m.d.sync += since.eq(Mux(tag.last, 0, since + (since != 3)))
-            with m.If(tag.last):
-                m.d.sync += waits.eq((since == 0) | (waits & (since == 1)))
+            cycles = Mux(in_parts(job), 2 * GROUPS - 1, GROUPS - 1)
+            m.d.sync += early.eq(Mux(tag.last, Mux(job.converts, cycles, 0), early - early.any()))
         m.d.sync += rows.eq(rows + (self.go & self.final) - self.written)
 
     def _rows(self, m):

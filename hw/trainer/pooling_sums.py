@@ -1,4 +1,4 @@
-"""Rows of a pooling engine as exact sums, eight lanes a cycle."""
+"""Rows of a pooling engine as exact sums, four lanes a cycle."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -6,20 +6,19 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import add_carry, digits, shift_digit
 from concord.hw.lib.pipeline import Registered, delay, delay_control, follow
 from concord.hw.trainer.pooling_lanes import OTHER, TOTAL, PoolingRow
-from concord.hw.trainer.pooling_reads import in_parts
+from concord.hw.trainer.pooling_reads import GROUP, GROUPS, in_parts
 from concord.hw.trainer.wires import ADD, PoolingJob
 from concord.spec.numbers.lazy import ACCUMULATOR_BITS
 from concord.spec.trainer.config import LANES
 
-HALF = LANES // 2  #: Lanes that are converted in a cycle.
 _FACTOR = 16  #: Bits of a factor; where totals are multiplied in parts, also those of the low part.
 _NUMBER = signed(_FACTOR + 2)  #: What is multiplied: a total of four gradients fits.
 _SUM = signed(TOTAL + _FACTOR + 2)
 _RIGHT = 5  #: Bits of a shift to the right.
 
-#: Sums of one half of a row: `upper` is that of lanes 8 to 15. `live` has the mask of their lanes.
-HalfRow = data.StructLayout({
-    "valid": 1, "sums": data.ArrayLayout(signed(ACCUMULATOR_BITS), HALF), "live": HALF, "upper": 1})
+#: Sums of one group of a row, which may be the last one. `live` has the mask of their lanes.
+GroupSums = data.StructLayout({
+    "valid": 1, "sums": data.ArrayLayout(signed(ACCUMULATOR_BITS), GROUP), "live": GROUP, "last": 1})
 
 
 class PoolingSums(wiring.Component):
@@ -30,53 +29,46 @@ class PoolingSums(wiring.Component):
 
     Members:
         job: In(PoolingJob). Held from some cycles before its first row on.
-        i: In({valid, row}). Rows, one in two cycles on average; one may come a cycle early, and its totals then stay a
-            cycle longer. Where totals are multiplied in parts, it is one in four, and all of it stays.
-        o: Out(HalfRow). The lower half of a row, then the upper one.
+        i: In({valid, row}). Rows, one in GROUPS cycles at most; in twice as many where totals are multiplied in parts.
+        o: Out(GroupSums). The groups of a row, the low lanes first.
 
     Timing:
-        A half comes `latency` cycles later; in parts, its second part does.
+        The first group comes `latency` cycles later; in parts, one cycle later than that.
     """
 
-    latency = 5
+    latency = 6
 
     def __init__(self):
         super().__init__({"job": In(PoolingJob), "i": In(data.StructLayout({"valid": 1, "row": PoolingRow})),
-                          "o": Out(HalfRow)})
+                          "o": Out(GroupSums)})
 
     def elaborate(self, platform):
         m = Module()
-        parts, row, turn, waiting = in_parts(self.job), Signal(PoolingRow), Signal(2), Signal(PoolingRow)
-        late, counts = Signal(), Signal(LANES)  # a row that came early waits, and its totals stay
-        begins = (self.i.valid | late) & (turn == 0)
-        active, upper = begins | turn.any(), Mux(parts, turn[1], turn[0])
-        second = parts & turn[0]  # of two parts
-        m.d.comb += row.eq(self.i.row)
-        m.d.sync += late.eq(self.i.valid & turn.any())
-        with m.If(late):
-            m.d.comb += row.counts.eq(counts)
+        parts, row, turn, active = in_parts(self.job), Signal(PoolingRow), Signal(range(2 * GROUPS)), Signal()
+        group, second = Mux(parts, turn >> 1, turn)[:2], parts & turn[0]  # `second`: of two parts
+        ends = turn == Mux(parts, 2 * GROUPS - 1, GROUPS - 1)
         with m.If(self.i.valid):
-            m.d.sync += counts.eq(row.counts)
-        with m.If(begins):
-            m.d.sync += waiting.eq(row)
-        with m.If(active):
-            m.d.sync += turn.eq(Mux(turn == Mux(parts, 3, 1), 0, turn + 1))
+            m.d.sync += [row.eq(self.i.row), turn.eq(0), active.eq(1)]
+        with m.Elif(active):
+            m.d.sync += [turn.eq(turn + 1), active.eq(~ends)]
         self._shifts(m)
-        lanes = [Registered(m, self._numbers(*(Mux(upper, waiting[name][k + HALF], row[name][k])
-                                               for name in ("totals", "counts", "others")), second))
-                 for k in range(HALF)]
+        of_group = {name: Value.cast(row[name]).word_select(group, GROUP * (len(Value.cast(row[name])) // LANES))
+                    for name in ("totals", "counts", "others", "mask")}
+        parts_of = [[of_group[name].word_select(k, len(of_group[name]) // GROUP) for k in range(GROUP)]
+                    for name in ("totals", "counts", "others")]
+        lanes = [Registered(m, self._numbers(*lane, second)) for lane in zip(*parts_of, strict=True)]
         stages = [lambda lane, low=low: self._shift(lane, low) for low in digits(_RIGHT)]
         lanes = [Registered(m, follow(lane, {"product": lane["number"] * self.factor} | stages[0](lane)))
                  for lane in lanes]
         for stage in stages[1:]:
             lanes = [Registered(m, follow(lane, stage(lane))) for lane in lanes]
-        second = delay(m, second, self.latency - 1)
+        second = delay(m, second, self.latency - 2)
         for lane, total in zip(lanes, self.o.sums, strict=True):
             m.d.comb += total.eq(self._sum(m, lane, second))
         m.d.comb += [
-            self.o.valid.eq(delay_control(m, active & (turn[0] | ~parts), self.latency)),
-            self.o.upper.eq(delay(m, upper, self.latency)),
-            self.o.live.eq(delay(m, Mux(upper, waiting.mask[HALF:], row.mask[:HALF]), self.latency))]
+            self.o.valid.eq(delay_control(m, active & (turn[0] | ~parts), self.latency - 1)),
+            self.o.last.eq(delay(m, ends, self.latency - 1)),
+            self.o.live.eq(delay(m, of_group["mask"], self.latency - 1))]
         return m
 
     def _shifts(self, m):

@@ -5,16 +5,15 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.trainer.all_blocks import all_blocks
-from concord.hw.trainer.pooling_reads import ROWS
-from concord.hw.trainer.pooling_sums import HALF
+from concord.hw.trainer.pooling_lanes import PoolingRow
+from concord.hw.trainer.pooling_reads import GROUP, ROWS
 from concord.hw.trainer.wires import COUNT, POOL, ChipWrite, PoolingJob, Word
 from concord.spec.trainer.config import LANES
 
-#: Mantissas of one half of a row. `live` has the mask of their lanes; `upper` is the half of lanes 8 to 15.
-HalfMantissas = data.StructLayout({
-    "valid": 1, "mantissas": data.ArrayLayout(signed(16), HALF), "live": HALF, "upper": 1})
-#: Which places the windows of a row have chosen.
-Places = data.StructLayout({"valid": 1, "bytes": Word})
+_MANTISSA = 16  #: Bits of a mantissa.
+#: Mantissas of a group of a row, which may be the last one. `live` has the mask of their lanes.
+GroupMantissas = data.StructLayout({
+    "valid": 1, "mantissas": data.ArrayLayout(signed(_MANTISSA), GROUP), "live": GROUP, "last": 1})
 
 
 class PoolingWrites(wiring.Component):
@@ -23,8 +22,9 @@ class PoolingWrites(wiring.Component):
     Members:
         job: In(PoolingJob). Held from `start` until `done`.
         start: In(1). Pulse: the job begins.
-        i: In(HalfMantissas). Mantissas before relu and mask; at most ROWS rows wait.
-        places: In(Places). What rows have chosen, in their order, where the job has it.
+        i: In(GroupMantissas). Where the job converts: mantissas before relu and mask; at most ROWS rows wait.
+        row: In({valid, row}). Rows, of which totals are mantissas where the job does not convert, and the numbers
+            beside them are what windows have chosen where the job has that.
         write: Out(stream of ChipWrite). Words.
         written: Out(1). Pulse for each row that has left room for another one.
         done: Out(1). Pulse: the last word of the job was taken.
@@ -35,13 +35,14 @@ class PoolingWrites(wiring.Component):
 
     def __init__(self):
         super().__init__({
-            "job": In(PoolingJob), "start": In(1), "i": In(HalfMantissas), "places": In(Places),
+            "job": In(PoolingJob), "start": In(1), "i": In(GroupMantissas),
+            "row": In(data.StructLayout({"valid": 1, "row": PoolingRow})),
             "write": Out(stream.Signature(ChipWrite)), "written": Out(1), "done": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.first = self.first = ReservedQueue(Word, ROWS)
-        m.submodules.second = self.second = ReservedQueue(Word, ROWS)
+        m.submodules.first = self.first = ReservedQueue(Word, ROWS, deep=True)
+        m.submodules.second = self.second = ReservedQueue(Word, ROWS, deep=True)
         self._gather(m)
         job, full, ending = self.job, Signal(), Signal()  # `full`: a word waits; `ending`: it is the last one
         pair, second, row = Signal(), Signal(), Signal()  # `pair`: rows have a second word; `second`: it is next
@@ -67,18 +68,21 @@ class PoolingWrites(wiring.Component):
         return m
 
     def _gather(self, m):
-        """Bring both halves of a row into words: the low bytes, and the high ones or what was chosen."""
-        job, i, lower = self.job, self.i, Signal(data.ArrayLayout(16, HALF))
-        halves = [Mux(live & ~(job.relu & mantissa[-1]), mantissa, 0)
-                  for live, mantissa in zip(i.live | ~job.mask.there.replicate(HALF), i.mantissas, strict=True)]
-        with m.If(i.valid & ~i.upper):
-            m.d.sync += Value.cast(lower).eq(Cat(*(half[:16] for half in halves)))
-        whole = [*lower, *halves]
+        """Bring rows into words: the low bytes, and the high ones or what was chosen."""
+        job, i, row = self.job, self.i, self.row.row
+        before, live = Signal((LANES - GROUP) * _MANTISSA), Signal(LANES - GROUP)
+        gathered, lives = Cat(before, i.mantissas), Cat(live, i.live)
+        with m.If(i.valid):
+            m.d.sync += [before.eq(gathered[GROUP * _MANTISSA:]), live.eq(lives[GROUP:])]
+        numbers, valid = [], Mux(job.converts, i.valid & i.last, self.row.valid)
+        for k in range(LANES):
+            number = Mux(job.converts, gathered.word_select(k, _MANTISSA), row.totals[k][:_MANTISSA])
+            passes = Mux(job.converts, lives[k], row.mask[k]) | ~job.mask.there
+            counts = (job.converts | row.counts[k]) & ~(job.relu & number[-1])
+            numbers.append(number & (passes & counts).replicate(_MANTISSA))
         m.d.comb += [
-            self.first.i.valid.eq(i.valid & i.upper),
-            Value.cast(self.first.i.p).eq(Cat(*(number[:8] for number in whole))),
-            self.second.i.valid.eq(Mux(job.kind == POOL, self.places.valid & job.chosen.there,
-                                       i.valid & i.upper & (job.y.planes == 2))),
-            Value.cast(self.second.i.p).eq(Mux(job.kind == POOL, Value.cast(self.places.bytes),
-                                               Cat(*(number[8:16] for number in whole))))]
-        assert len(whole) == LANES
+            self.first.i.valid.eq(valid), Value.cast(self.first.i.p).eq(Cat(*(number[:8] for number in numbers))),
+            self.second.i.valid.eq(Mux(job.kind == POOL, self.row.valid & job.chosen.there,
+                                       valid & (job.y.planes == 2))),
+            Value.cast(self.second.i.p).eq(Mux(job.kind == POOL, Cat(*(other[:8] for other in row.others)),
+                                               Cat(*(number[8:] for number in numbers))))]
