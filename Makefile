@@ -17,5 +17,5 @@ test: .venv/test
 	touch $@
 
 .venv/test: .venv/run
-	.venv/bin/pip install --quiet --constraint requirements.lock --group test --group lint --group prove --group train --group logs --group export
+	.venv/bin/pip install --quiet --constraint requirements.lock --group test --group lint --group prove --group train --group logs --group export --group dashboard
 	touch $@

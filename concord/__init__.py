@@ -53,6 +53,7 @@ COMMANDS = {
     "presets": ("nnp.commands.presets", "presets"),
     "doctor": ("nnp.commands.doctor", "doctor"),
     "train": ("nnp.commands.train", "app"),
+    "dashboard": ("nnp.commands.dashboard", "dashboard"),
 }
 
 

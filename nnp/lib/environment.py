@@ -57,6 +57,7 @@ def _programs() -> list[Finding]:
         "make": "extra sim: building the simulated machine",
         "perl": "extra sim: the verilator script",
         "git": "development",
+        "chromium": "development: the tests of the dashboard in a browser",
     }
     return [
         Finding(
@@ -64,7 +65,7 @@ def _programs() -> list[Finding]:
             found=shutil.which(name) or "",
             purpose=purpose,
             good=shutil.which(name) is not None,
-            needed=name != "git" and _simulates(),
+            needed=name not in ("git", "chromium") and _simulates(),
             advice=f"install the system's package with {name}",
         )
         for name, purpose in purposes.items()

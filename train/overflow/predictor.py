@@ -9,11 +9,10 @@ from math import log
 import numpy as np
 import torch
 from concord.net.layer_overflow import Count, CountFunction, Widths, count
-from concord.net.ops.recurrent import Recurrence
-from concord.net.ops.weighted import Convolution, NodeLinear
 from concord.train.lib.fit import Progress, silent
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.factors import Factors
+from concord.train.overflow.kind import kind_of
 from concord.train.overflow.options import OverflowOptions
 from concord.train.overflow.products import RangedProduct, products_of
 from concord.train.overflow.record import (
@@ -189,15 +188,8 @@ class Predictor:
 
 
 def kind(network: QuantizedNetwork) -> NetworkKind:
-    """Kind of a network by its layers: of a graph's if it has any, of its recurrent ones, of convolutions, or dense."""
-    operators = [part.op for part in network.plan.parts]
-    if any(isinstance(op, NodeLinear) for op in operators):
-        return NetworkKind.GCN
-    cells = {op.cell.name.split("-")[0] for op in operators if isinstance(op, Recurrence)}
-    for name in NetworkKind.LSTM, NetworkKind.GRU, NetworkKind.RNN:
-        if name in cells:
-            return name
-    return NetworkKind.CNN if any(isinstance(op, Convolution) for op in operators) else NetworkKind.DNN
+    """Kind of a network by its layers, see `kind_of`."""
+    return kind_of(part.op for part in network.plan.parts)
 
 
 def settled(
