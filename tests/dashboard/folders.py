@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import time
 from pathlib import Path
 
 TABLES = """
@@ -58,3 +59,11 @@ def add(db: sqlite3.Connection, steps: range, names: tuple[str, ...], over: bool
             db.execute(
                 "INSERT INTO layers VALUES (?, ?, 0, ?, 0, 100000, ?, ?, 0.7, 3.5, 1.25, 1.1, ?, 0.03)",
                 (step, name, events, max(0, bits - 12), bits, json.dumps(counts)))
+
+
+def waits(condition, seconds: float = 30):
+    """Wait until a condition holds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)

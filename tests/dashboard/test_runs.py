@@ -5,14 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from concord.dashboard.execution import LEAVING, execute
 from concord.dashboard.run_folder import TRAIN, Condition, RunFolder, all_runs, recovered
 from concord.dashboard.work_queue import WorkQueue
-from concord.tests.dashboard.folders import filled
+from concord.tests.dashboard.folders import filled, waits
 
 
 @pytest.fixture
@@ -21,14 +20,6 @@ def pool():
     with ThreadPoolExecutor(1) as made:
         yield made
         LEAVING.set()
-
-
-def waits(condition, seconds: float = 20):
-    """Wait until a condition holds."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_one_worker_takes_runs_in_their_order(pool, tmp_path):
