@@ -82,7 +82,7 @@ def test_the_stream_has_all_and_then_what_is_new(client, settings):
     assert news["layers"][0]["sum_events"] == 17
     assert json.loads(rest.removeprefix("data: ")).keys() == {"loss", "accuracy", "layers"}
     assert client.get("/runs/a/history", params={"layer": "one"}).json()["excess"][1] == [2] * 10 + [0]
-    assert client.get("/runs/a/curves").json()["loss"][0][-1] == 100
+    assert client.get("/runs/a/curves").json()["loss"][0][-1] == 101
 
 
 def test_steering_reaches_only_runs_that_train(client, settings):
