@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import cocotb
 import numpy as np
-from concord.hw.trainer.tensor_engine import TensorEngine
+from concord.hw.trainer.tensor_engine import MULTIPLIERS, TensorEngine
 from concord.hw.trainer.wires import Ended, ProductJob
 from concord.sim.drivers.bench import CONFIG as MACHINE
 from concord.sim.drivers.bench import Packer, assert_equal
@@ -61,7 +61,7 @@ JOB, ENDED = Packer(ProductJob), Packer(Ended)
 
 def component(config) -> Stand:
     """The engine with its memories; only the number of its multipliers changes."""
-    multipliers = {preset("serial"): 0, preset("wide"): 11 * LANES}.get(config, 9 * LANES)
+    multipliers = {preset("serial"): 0, preset("wide"): 11 * LANES}.get(config, MULTIPLIERS)
     return Stand(TensorEngine(multipliers), CONFIG, ("drain_read", "block_read", "vector_read"))
 
 
