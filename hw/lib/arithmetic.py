@@ -48,15 +48,28 @@ def gated_sum(m: Module, platform, a, x, b, y):
     return Mux(a, x, 0) + Mux(b, y, 0)
 
 
-def sum_or_difference(m: Module, platform, a, b, minus):
+def sum_or_difference(m: Module, platform, a, b, minus, carry=None):
     """a + b, or a - b if the bit `minus` is 1, modulo 2**len(a); a and b have the same number of bits.
 
     Args:
         platform: None, or a platform with a `sum_or_difference` of its own.
+        carry: What is added to a + b, or to a + ~b if `minus` is 1; None for `minus`.
+    """
+    carry = minus if carry is None else carry
+    if platform is not None:
+        return platform.sum_or_difference(m, a, b, minus, carry)
+    return (a + (b ^ minus.replicate(len(b))) + carry)[:len(a)]
+
+
+def chosen_sum(m: Module, platform, a, second, x, y):
+    """a + x, or a + y if the bit `second` is 1, modulo 2**len(a); all have the same number of bits.
+
+    Args:
+        platform: None, or a platform with a `chosen_sum` of its own.
     """
     if platform is not None:
-        return platform.sum_or_difference(m, a, b, minus)
-    return (a + (b ^ minus.replicate(len(b))) + minus)[:len(a)]
+        return platform.chosen_sum(m, a, second, x, y)
+    return (a + Mux(second, y, x))[:len(a)]
 
 
 def shifted_sum(low, high, places: int, *, minus: bool = False):

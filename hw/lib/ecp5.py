@@ -6,6 +6,7 @@ from amaranth import *
 #: that is 0, the carry out is what the table gives for the same a and b while c and d are 0.
 _GATED = 0x7888  # (a and b) + (c and d)
 _PLUS_XOR = 0xA55A  # a + (c xor d)
+_PLUS_CHOSEN = 0x569A  # a + (b ? d : c)
 _GENERATED = 0x000A  # with d = 1: no sum, and a is the carry out, whatever comes in
 
 
@@ -18,9 +19,13 @@ class Ecp5:
         bits = [(a, one, b, other) for one, other in zip(_extended(x, width), _extended(y, width), strict=True)]
         return _chain(m, _GATED, bits, Const(0, 1)).as_signed()
 
-    def sum_or_difference(self, m: Module, a, b, minus):
-        """a + b, or a - b if `minus`, modulo 2**len(a); a and b have the same number of bits."""
-        return _chain(m, _PLUS_XOR, [(one, Const(0, 1), other, minus) for one, other in zip(a, b, strict=True)], minus)
+    def sum_or_difference(self, m: Module, a, b, minus, carry):
+        """a + carry + (minus ? ~b : b), modulo 2**len(a); a and b have the same number of bits."""
+        return _chain(m, _PLUS_XOR, [(one, Const(0, 1), other, minus) for one, other in zip(a, b, strict=True)], carry)
+
+    def chosen_sum(self, m: Module, a, second, x, y):
+        """a + (second ? y : x), modulo 2**len(a); all have the same number of bits."""
+        return _chain(m, _PLUS_CHOSEN, [(one, second, *two) for one, *two in zip(a, x, y, strict=True)], Const(0, 1))
 
 
 def _chain(m, table, bits, carry):

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In
+from concord.hw.lib.arithmetic import chosen_sum
 from concord.hw.lib.pipeline import delay_control
 from concord.hw.trainer.bias_lanes import BiasLanes
 from concord.hw.trainer.mantissa_words import MantissaWords
@@ -96,7 +97,7 @@ class Drain(wiring.Component):
             with m.Case(State.END):
                 m.d.sync += state.eq(State.FREE)
         self._ask(m)
-        found = self._convert(m)
+        found = self._convert(m, platform)
         m.d.comb += [self.ended.valid.eq(state == State.END), self.ended.length.eq(length(m, found))]
         return m
 
@@ -123,7 +124,7 @@ class Drain(wiring.Component):
             m.d.sync += [self.read.valid.eq(job.mask.there), waits.eq(1), read.word.eq(self.mask.word),
                          read.zeros.eq(~self.mask.inside)]
 
-    def _convert(self, m):
+    def _convert(self, m, platform):
         """Bias and conversion of both halves of a row, one after the other. Returns what all sums measure."""
         job, bias, words = self.present, self.bias, self.words
         m.submodules.converter = converter = SumConverter(HALF, PLANES)
@@ -134,8 +135,9 @@ class Drain(wiring.Component):
         m.d.sync += [second.eq(self.sums.valid), *(held.eq(sums) for held, sums in zip(
             later, list(self.sums.sums)[HALF:LANES], strict=True))]
         for k, (made, held) in enumerate(zip(converter.i.sums, later, strict=True)):
-            sums = Mux(second, held, self.sums.sums[k]) & (~job.bias_only).replicate(len(held))
-            m.d.sync += made.eq(sums.as_signed() + Mux(second, bias.lanes[HALF + k], bias.lanes[k]).as_signed())
+            sums = Mux(second, held, self.sums.sums[k]).as_unsigned() & (~job.bias_only).replicate(len(held))
+            m.d.sync += made.eq(chosen_sum(m, platform, sums, second, *(
+                Value.cast(bias.lanes[lane]) for lane in (k, HALF + k))))
         m.d.comb += [
             converter.i.valid.eq(delay_control(m, self.sums.valid | second, 1)), converter.i.right.eq(job.right),
             converter.i.planes.eq(job.y.view.planes), words.i.eq(converter.o), words.relu.eq(job.relu),

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import chosen_sum
 from concord.hw.lib.pipeline import delay_control
 from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.trainer.block_product import BlockSums
@@ -53,12 +54,17 @@ class RowAdds(wiring.Component):
         with m.If(free):
             m.d.sync += add.valid.eq(0)
         with m.If(self.taken):
-            m.d.sync += [add.valid.eq(~purpose.low), low.eq(sums), lands.eq(purpose.lands), add.p.row.eq(purpose.row),
-                         add.p.fresh.eq(purpose.fresh), add.p.lanes.eq(1), add.p.plain.eq(purpose.plain)]
-            m.d.sync += [made.eq(self._joined(part, before, purpose.high)) for made, part, before in zip(
+            m.d.sync += [
+                add.valid.eq(~purpose.low), low.eq(Mux(purpose.low, sums, 0)), lands.eq(purpose.lands),
+                add.p.row.eq(purpose.row), add.p.fresh.eq(purpose.fresh), add.p.lanes.eq(1),
+                add.p.plain.eq(purpose.plain)]
+            m.d.sync += [made.eq(self._joined(m, platform, part, before, purpose.high)) for made, part, before in zip(
                 add.p.sums, [*sums.sums, sums.plain], [*low.sums, low.plain], strict=True)]
         return m
 
-    def _joined(self, part, before, high):
-        """Sums of the high plane with those of the low plane, or sums of the only plane."""
-        return Mux(high, before + (part << _BYTE), part).as_signed()
+    def _joined(self, m, platform, part, before, high):
+        """Sums of the high plane with those of the low plane, or sums of the only plane with zeros."""
+        bits = len(part) + _BYTE + 1
+        one, low, above = (Cat(value, value[-1].replicate(bits - len(value)))
+                           for value in (before, part, part.shift_left(_BYTE)))
+        return chosen_sum(m, platform, one, high, low, above).as_signed()

@@ -1,12 +1,13 @@
 """Exact sums to mantissas under a shift, and what the sums measure: docs/trainer.md, exponents."""
 
+from functools import partial
 from operator import or_
 
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lazy.tensor_quantizer import WIDEST, length_below, limit, magnitude
-from concord.hw.lib.arithmetic import digits, shift_digit, tree
+from concord.hw.lazy.tensor_quantizer import WIDEST, length_below, limit
+from concord.hw.lib.arithmetic import digits, shift_digit, sum_or_difference, tree
 from concord.hw.lib.pipeline import Registered, delay, delay_control, follow
 from concord.hw.trainer.wires import LENGTH, MEASURED, SHIFT
 from concord.spec.numbers.lazy import ACCUMULATOR_BITS
@@ -55,17 +56,25 @@ class SumConverter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        lanes = [Registered(m, magnitude(value) | {"beyond": Const(0)}) for value in self.i.sums]
+        lanes = [Registered(m, self._magnitude(m, platform, value)) for value in self.i.sums]
         shared = Registered(m, {"right": (self.i.right + WIDEST)[:_DISTANCE], "planes": self.i.planes})
         found = delay(m, tree([Cat(lane["below"], 0, 1) & lane["some"].replicate(MEASURED) for lane in lanes], or_), 1)
         m.d.comb += [self.o.valid.eq(delay_control(m, self.i.valid, self.latency)),
                      self.o.found.eq(delay(m, found, self.latency - 2))]
         stages = [lambda lane, shared, low=low: self._shift(lane, shared["right"], low) for low in digits(_DISTANCE)]
-        for stage in (*stages, self._round, self._limit):
+        for stage in (*stages, partial(self._round, m, platform), self._limit):
             lanes = [Registered(m, follow(lane, stage(lane, shared))) for lane in lanes]
             shared = Registered(m, shared)
         m.d.comb += [mantissa.eq(lane["mantissa"]) for mantissa, lane in zip(self.o.mantissas, lanes, strict=True)]
         return m
+
+    def _magnitude(self, m, platform, value):
+        """As `tensor_quantizer.magnitude`: |sum| is sum or -sum, and |sum| - 1 is -1 + sum or ~sum."""
+        negative, bits = value[-1], value.as_unsigned()
+        size = sum_or_difference(m, platform, Const(0, len(bits)), bits, negative)
+        below = sum_or_difference(m, platform, (~negative).replicate(len(bits) - 1), bits[:-1], negative, Const(0, 1))
+        return {"negative": negative, "some": bits.any(), "value": Cat(Const(0, WIDEST + 1), size), "below": below,
+                "beyond": Const(0)}
 
     def _shift(self, lane, right, low: int):
         """Shift by one digit, and drop the bits that no later digit brings into the mantissa."""
@@ -80,12 +89,12 @@ class SumConverter(wiring.Component):
             found = Mux(planes == number, function(8 * number), found)
         return found
 
-    def _round(self, lane, shared):
+    def _round(self, m, platform, lane, shared):
         """The number with its sign, of a magnitude with one bit of fraction: -(f + half) is ~f + (1 - half)."""
         half, whole, negative = lane["value"][0], lane["value"][1:], lane["negative"]
         above = self._by_planes(shared["planes"], lambda bits: whole[bits - 1:].any())
-        return {"mantissa": ((whole ^ negative.replicate(len(whole))) + (half ^ negative))[:len(whole)],
-                "beyond": lane["beyond"] | above}
+        mantissa = sum_or_difference(m, platform, Const(0, len(whole)), whole, negative, half ^ negative)
+        return {"mantissa": mantissa, "beyond": lane["beyond"] | above}
 
     def _limit(self, lane, shared):
         """The mantissa, limited to its range; rounding brings positive ones to one above it."""

@@ -1,5 +1,6 @@
 """The arithmetic of an update, four lanes a cycle: docs/trainer.md, `update`."""
 
+from functools import partial
 from operator import or_
 
 from amaranth import *
@@ -7,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lazy.lazy_step import joint, joint_shape, stages
 from concord.hw.lazy.tensor_quantizer import magnitude
-from concord.hw.lib.arithmetic import add_carry, clamp, digits, shift_digit, tree
+from concord.hw.lib.arithmetic import clamp, digits, shift_digit, sum_or_difference, tree
 from concord.hw.lib.pipeline import Registered, delay, delay_control, delay_in_memory, follow
 from concord.hw.trainer.sum_converter import SumConverter
 from concord.hw.trainer.wires import MEASURED, UpdateJob
@@ -81,7 +82,7 @@ class UpdateLanes(wiring.Component):
         gradients = self._convert(m, "gradient", valid[1], i.sums, job.g_right)
         late = self.gradient.latency - PRODUCT
         kept = [_product(m, job.decay, delay(m, momentum, late)) for momentum in i.momenta]
-        totals = self._totals(m, kept, gradients)
+        totals = self._totals(m, platform, kept, gradients)
         place = 1 + self.gradient.latency + len(self.total)
         momenta = self._convert(m, "momentum", valid[place], totals, job.v_right)
         updates = [_product(m, job.rate, momentum) for momentum in momenta]
@@ -102,7 +103,7 @@ class UpdateLanes(wiring.Component):
                      self.met[name].valid.eq(unit.o.valid), self.met[name].found.eq(unit.o.found)]
         return list(unit.o.mantissas)
 
-    def _totals(self, m, kept: list, gradients: list) -> list:
+    def _totals(self, m, platform, kept: list, gradients: list) -> list:
         """Sums of both terms, in a unit at most 15 bits finer than the coarser one.
 
         So one term is shifted to the left, by 15 at most, or not at all; the other one to the right, or not at all.
@@ -111,7 +112,8 @@ class UpdateLanes(wiring.Component):
         m.d.sync += swap.eq((job.kept_right < 0) | (job.gradient_right > 0))
         left = Mux(swap, -job.kept_right, -job.gradient_right)[:_LEFT]
         right = Mux(swap, job.gradient_right, job.kept_right)[:_RIGHT]
-        shared = {"swap": swap, "left": delay(m, left, 1), "right": delay(m, right, 1)}
+        shared = {"sum": partial(sum_or_difference, m, platform), "swap": swap, "left": delay(m, left, 1),
+                  "right": delay(m, right, 1)}
         lanes = [{"kept": one, "gradient": other} for one, other in zip(kept, gradients, strict=True)]
         for stage in self.total:
             lanes = [Registered(m, follow(lane, stage(lane, shared))) for lane in lanes]
@@ -124,8 +126,7 @@ class UpdateLanes(wiring.Component):
     def _size(self, e, shared):
         """The magnitude of the finer term, with one fraction bit."""
         negative, fine = e["fine"][-1], e["fine"]
-        size = ((fine ^ negative.replicate(len(fine))) + negative)[:len(fine)]
-        return {"negative": negative, "value": Cat(0, size)}
+        return {"negative": negative, "value": Cat(0, shared["sum"](Const(0, len(fine)), fine.as_unsigned(), negative))}
 
     def _align(self, e, shared, low: int):
         made = {"value": shift_digit(e["value"], shared["right"], low)[0]}
@@ -136,9 +137,9 @@ class UpdateLanes(wiring.Component):
 
     def _total(self, e, shared):
         """-(whole + half) is ~whole + (1 - half)."""
-        half, whole, negative = e["value"][0], Cat(e["value"][1:], 0), e["negative"]
-        whole = (whole ^ negative.replicate(len(whole))).as_signed()
-        return {"total": add_carry(e["coarse"], whole, half ^ negative)[:ACCUMULATOR_BITS].as_signed()}
+        half, whole, coarse = e["value"][0], e["value"][1:], e["coarse"][:ACCUMULATOR_BITS]
+        whole = Cat(whole, Const(0, len(coarse) - len(whole)))
+        return {"total": shared["sum"](coarse, whole, e["negative"], half ^ e["negative"]).as_signed()}
 
     def _measure(self, m, updates: list, valid):
         parts = [Registered(m, magnitude(update)) for update in updates]

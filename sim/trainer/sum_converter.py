@@ -24,7 +24,7 @@ from concord.spec.numbers.lazy import ACCUMULATOR_BITS
 CONFIGURATIONS = ("tiny", "serial", "wide")
 TESTED = ("tiny", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "(half ^ negative))", "new": "half)"},
+    {"old": "half ^ negative)", "new": "half)"},
     {"old": "whole[bits - 1:].any()", "new": "whole[bits:].any()"},
     {"old": "(rounded & ~negative)", "new": "rounded"},
     {"old": 'lane["beyond"] | value[kept:].any()', "new": 'lane["beyond"]'},

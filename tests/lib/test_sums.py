@@ -8,7 +8,7 @@ from amaranth.hdl import signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import ecp5
-from concord.hw.lib.arithmetic import gated_sum, sum_or_difference
+from concord.hw.lib.arithmetic import chosen_sum, gated_sum, sum_or_difference
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.verilog import YOSYS, verilog
 
@@ -31,14 +31,28 @@ class GatedSum(wiring.Component):
 
 
 class SumOrDifference(wiring.Component):
-    """A sum or difference of integers of one width."""
+    """A sum or difference of integers of one width, and one whose carry is an input."""
 
     def __init__(self, width: int):
-        super().__init__({"a": In(width), "b": In(width), "minus": In(1), "o": Out(width)})
+        super().__init__({"a": In(width), "b": In(width), "minus": In(1), "carry": In(1), "o": Out(width),
+                          "carried": Out(width)})
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(sum_or_difference(m, platform, self.a, self.b, self.minus))
+        m.d.comb += [self.o.eq(sum_or_difference(m, platform, self.a, self.b, self.minus)),
+                     self.carried.eq(sum_or_difference(m, platform, self.a, self.b, self.minus, self.carry))]
+        return m
+
+
+class ChosenSum(wiring.Component):
+    """A sum with one of two integers."""
+
+    def __init__(self, width: int):
+        super().__init__({"a": In(width), "second": In(1), "x": In(width), "y": In(width), "o": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(chosen_sum(m, platform, self.a, self.second, self.x, self.y))
         return m
 
 
@@ -61,8 +75,14 @@ def test_sums_or_differences(tmp_path, width):
     assert proved(tmp_path, lambda: SumOrDifference(width))
 
 
+@pytest.mark.parametrize("width", [1, 2, 15, 48])
+def test_chosen_sums(tmp_path, width):
+    assert proved(tmp_path, lambda: ChosenSum(width))
+
+
 @pytest.mark.parametrize(("table", "make"), [("_GATED", lambda: GatedSum(4, 4)),
                                              ("_PLUS_XOR", lambda: SumOrDifference(4)),
+                                             ("_PLUS_CHOSEN", lambda: ChosenSum(4)),
                                              ("_GENERATED", lambda: SumOrDifference(5))])
 def test_a_wrong_table_is_noticed(tmp_path, monkeypatch, table, make):
     monkeypatch.setattr(ecp5, table, getattr(ecp5, table) ^ 2)
