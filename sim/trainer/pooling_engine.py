@@ -54,7 +54,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/trainer/pooling_writes.py", "old": "lives[k], row.mask[k]", "new": "lives[k], lives[k]"},
     {"file": "hw/trainer/pooling_sums.py", "old": "self.far.eq(self.adds & left[4])", "new": "self.far.eq(0)"},
     {"file": "hw/trainer/pooling_sums.py", "old": "active & (turn[0] | ~parts)", "new": "active"},
-    {"file": "hw/trainer/pooling_writes.py", "old": "job.relu & mantissa[-1]", "new": "mantissa[-1]"},
+    {"file": "hw/trainer/pooling_writes.py", "old": "job.relu & number[-1]", "new": "number[-1]"},
     {"file": "hw/trainer/pooling_writes.py", "old": "full & self.write.ready & ending", "new": "full & ending"},
     {
         "file": "hw/trainer/all_blocks.py",
