@@ -112,6 +112,9 @@ PROGRAMS = {
     "dram_programs": (
         "campaigns.dram_programs",
         "Random programs with memory outside the chip, golden beside the gates at three latencies; `--programs`."),
+    "timing_programs": (
+        "campaigns.timing_programs",
+        "Random programs on machines, and on the same machines without their numbers: equal cycles; `--programs`."),
     "train_on_machine": (
         "benchmarks.train_on_machine",
         "A perceptron trained on a core that trains, then used on a core beside it; `--machine`, `--steps`."),

@@ -48,6 +48,7 @@ class NNP(wiring.Component):
         m.submodules.message_output = outward = MessageOutput(config)
         m.submodules.counters = counters = EventCounters(counted(config))
         m.submodules.core = reset_too(m, "core", control.reset)(core)
+        self.core = core
         for name, member in BUS.items():
             ours, theirs = getattr(self, name), getattr(control, name)
             m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import adder_tree
 from concord.hw.lib.pipeline import copies, delay, delay_control
+from concord.hw.lib.timekeeper import rows
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.row_groups import along, lateness
 from concord.hw.mvm.tile_engine import result_bits
@@ -40,7 +41,7 @@ class Accumulator(wiring.Component):
     def __init__(self, config: Config):
         self.config, self.width = config, result_bits(config)
         super().__init__({
-            "terms": In(data.ArrayLayout(data.ArrayLayout(signed(self.width), config.native_dim), config.tile_engines)),
+            "terms": In(data.ArrayLayout(data.ArrayLayout(signed(self.width), rows(config)), config.tile_engines)),
             "valid": In(1), "last": In(1), "rows": In(range(config.native_dim + 1)),
             "totals": Out(1), "select": In(range(config.vector_words)),
             "o": Out(data.ArrayLayout(signed(config.sum_bits), config.mfu_lanes)),

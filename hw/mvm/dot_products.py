@@ -20,6 +20,7 @@ from amaranth import *
 from concord.hw.lib.arithmetic import adder_tree, extremes, gated_sum, shifted_sum, sum_or_difference, within
 from concord.hw.lib.elements import Element, element
 from concord.hw.lib.pipeline import copies, delay
+from concord.hw.lib.timekeeper import rows as rows_of
 from concord.spec.machine.config import Config
 from concord.spec.numbers.formats import Format
 
@@ -53,7 +54,7 @@ def groups(config: Config, cycles: int) -> Iterator[Group]:
         config: The machine.
         cycles: Largest number of cycles of a group.
     """
-    rows, multipliers = config.native_dim, config.multipliers // (config.tile_engines * config.lanes)
+    rows, multipliers = rows_of(config), config.multipliers // (config.tile_engines * config.lanes)
     if config.weights.precision or config.activations.precision:
         return
     shared = SharedProducts((config.weights, config.activations), config.lanes)

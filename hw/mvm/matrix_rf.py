@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import UNCHECKED, low_high
 from concord.hw.lib.payloads import lane_group
 from concord.hw.lib.pipeline import delay
+from concord.hw.lib.timekeeper import rows
 from concord.hw.mvm.row_groups import along
 from concord.spec.machine.config import Config
 
@@ -57,7 +58,7 @@ class MatrixRf(wiring.Component):
         super().__init__({
             "write": In(record_write(config)), "mark": In(mark_write(config)),
             "tile": In(tile), "group": In(range(config.groups)),
-            "o": Out(data.ArrayLayout(data.ArrayLayout(record(config), config.native_dim), config.tile_engines)),
+            "o": Out(data.ArrayLayout(data.ArrayLayout(record(config), rows(config)), config.tile_engines)),
             "mark_tile": In(tile), "marks": Out(data.ArrayLayout(range(config.groups + 1), config.tile_engines)),
         })
 

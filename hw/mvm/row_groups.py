@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from amaranth import *
 from concord.hw.lib.pipeline import copies
+from concord.hw.lib.timekeeper import rows as rows_of
 from concord.hw.mvm.dot_products import groups, joins
 from concord.spec.machine.config import Config
 
@@ -35,7 +36,7 @@ def row_groups(config: Config) -> list[RowGroup]:
     """
     made, first, at_once = [], 0, max(ROWS, config.mfu_lanes)
     shared = [group.rows for group in groups(config, joins(config))]
-    for rows in (*shared, *[1] * (config.native_dim - sum(shared))):
+    for rows in (*shared, *[1] * (rows_of(config) - sum(shared))):
         late = first // at_once
         if made and made[-1].late == late and made[-1].rows + rows <= ROWS:
             made[-1] = RowGroup(made[-1].rows + rows, late)

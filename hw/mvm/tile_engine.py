@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.arithmetic import adder_tree
 from concord.hw.lib.pipeline import delay
+from concord.hw.lib.timekeeper import rows
 from concord.hw.mvm.dot_products import SharedProducts, float_dot, groups, joins, plane_cycles, plane_dot
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
@@ -46,8 +47,8 @@ class TileEngine(wiring.Component):
         self.config, self.width = config, result_bits(config)
         super().__init__({
             "operand": In(operand(config)), "integer": In(1),
-            "weights": In(data.ArrayLayout(record(config), config.native_dim)),
-            "o": Out(data.ArrayLayout(signed(self.width), config.native_dim))})
+            "weights": In(data.ArrayLayout(record(config), rows(config))),
+            "o": Out(data.ArrayLayout(signed(self.width), rows(config)))})
 
     @property
     def dot_latency(self) -> int:

@@ -86,16 +86,18 @@ def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: 
     `flags`.
     """
     # The wheel's makefile lacks the option that includes a precompiled header.
-    options = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}", "CFG_CXXFLAGS_PCH_I=-include"]
+    options, shared = ([f"OPT_FAST={passes}", f"OPT_GLOBAL={passes}", "CFG_CXXFLAGS_PCH_I=-include"]
+                       for passes in (optimise, OPTIMISE))
     parts = ["verilated", *["verilated_dpi", "verilated_vpi"] * ("--vpi" in flags)]
-    key = shlex.join([*FLAGS, *flags, *options, *parts])
-    runtime = cached("runtime", key, lambda shared: _make_runtime(shared, flags, options, parts))
+    key = shlex.join([*FLAGS, *flags, *shared, *parts])
+    runtime = cached("runtime", key, lambda folder: _make_runtime(folder, flags, shared, parts))
     command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", prefix, *sources], where)
     for made in runtime.glob("verilated*.o"):
         shutil.copy(made, where)  # it is newer than its source, so that make leaves it
     parallel = "VM_PARALLEL_BUILDS = 0" not in (where / f"{prefix}_classes.mk").read_text()
     if not parallel:  # a large build precompiles its own headers
-        headers = cached("headers", key, lambda shared: _make_headers(shared, flags, options, parts))
+        key = shlex.join([*FLAGS, *flags, *options, *parts])
+        headers = cached("headers", key, lambda folder: _make_headers(folder, flags, options, parts))
         for made in HEADERS, f"{HEADERS}.gch":
             (where / made).symlink_to(headers / made)
         options[0] += f" -include {HEADERS}"
@@ -128,7 +130,7 @@ def _make_headers(where: Path, flags: list, options: list, parts: list) -> None:
 
 
 def build(text: str, name: str, *, waves: bool = False, coverage: bool = False,
-          shim: Path | None = None, defines: Sequence[str] = ()) -> Path:
+          shim: Path | None = None, defines: Sequence[str] = (), optimise: str = OPTIMISE) -> Path:
     """Verilate Verilog `text` with top module `name` for cocotb, and return the folder of the build.
 
     Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest. With `shim`, a file of
@@ -148,14 +150,14 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False,
     def make(where: Path) -> None:
         (where / f"{name}.v").write_text(lean(text))
         (where / "ports.vlt").write_text("`verilator_config\n" + public)
-        verilate(where, [*link, COCOTB, "ports.vlt", f"{name}.v"], flags, target=name)
+        verilate(where, [*link, COCOTB, "ports.vlt", f"{name}.v"], flags, target=name, optimise=optimise)
         made = [f"{name}.so"] if shim else []
         if shim:
             _link_library(where, shim, [*defines, f"-DVM_TRACE={int(waves)}"], made[0])
         keep_only(where, {name, f"{name}.v", *made})
 
     sources = [shim, *sorted(shim.parent.glob("*.h"))] if shim else []
-    parts = [*FLAGS, OPTIMISE, *flags, *link, *defines, *(source.read_text() for source in sources)]
+    parts = [*FLAGS, optimise, *flags, *link, *defines, *(source.read_text() for source in sources)]
     return cached(name, text + shlex.join(parts), make)
 
 
