@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import gated_sum
 from concord.hw.lib.pipeline import delay_control
 from concord.hw.trainer.pooling_reads import PoolingTag, Use
 from concord.hw.trainer.wires import POOL_BACK, ChipAnswer, PoolingJob
@@ -42,7 +43,7 @@ class PoolingLanes(wiring.Component):
         for k, (byte, total, other) in enumerate(zip(self.i.bytes, row.totals, row.others, strict=True)):
             is_chosen = other[:len(tag.index)] == tag.index
             larger = self.uses[Use.LARGEST] & (tag.first | (byte.as_signed() > total[:8].as_signed()))
-            self._total(m, byte, total, larger, ~chooses | apart | is_chosen)
+            self._total(m, platform, byte, total, larger, ~chooses | apart | is_chosen)
             self._other(m, byte, other, larger)
             m.d.sync += row.counts[k].eq(~(chooses & apart) | is_chosen)
             with m.If(self.uses[Use.MASK]):
@@ -50,12 +51,13 @@ class PoolingLanes(wiring.Component):
         m.d.comb += self.o.valid.eq(delay_control(m, self.i.valid & tag.last, 1))
         return m
 
-    def _total(self, m, byte, total, larger, counts):
+    def _total(self, m, platform, byte, total, larger, counts):
         """Add a byte, or put it in the place of the total."""
         use, number = self.tag.use, byte.as_signed()
         term = Mux(use == Use.LOW, byte, Mux(use == Use.HIGH, Cat(Const(0, 8), byte).as_signed(), number))
         with m.If(larger | self.uses[Use.SUM] | self.uses[Use.LOW] | self.uses[Use.HIGH]):
-            m.d.sync += total.eq(Mux(self.tag.first | (use == Use.LARGEST), 0, total) + Mux(counts, term, 0))
+            adds = ~(self.tag.first | (use == Use.LARGEST))
+            m.d.sync += total.eq(gated_sum(m, platform, adds, total, counts, term))
 
     def _other(self, m, byte, other, larger):
         """Take a byte, or the place in the window, as the number beside the total."""

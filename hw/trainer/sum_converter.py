@@ -58,7 +58,7 @@ class SumConverter(wiring.Component):
         m = Module()
         lanes = [Registered(m, self._magnitude(m, platform, value)) for value in self.i.sums]
         shared = Registered(m, {"right": (self.i.right + WIDEST)[:_DISTANCE], "planes": self.i.planes})
-        found = delay(m, tree([Cat(lane["below"], 0, 1) & lane["some"].replicate(MEASURED) for lane in lanes], or_), 1)
+        found = delay(m, tree([measured(lane["found"]) for lane in lanes], or_), 1)
         m.d.comb += [self.o.valid.eq(delay_control(m, self.i.valid, self.latency)),
                      self.o.found.eq(delay(m, found, self.latency - 2))]
         stages = [lambda lane, shared, low=low: self._shift(lane, shared["right"], low) for low in digits(_DISTANCE)]
@@ -69,12 +69,11 @@ class SumConverter(wiring.Component):
         return m
 
     def _magnitude(self, m, platform, value):
-        """As `tensor_quantizer.magnitude`: |sum| is sum or -sum, and |sum| - 1 is -1 + sum or ~sum."""
+        """|sum|, with space above it for the largest left shift and below it for one fraction bit."""
         negative, bits = value[-1], value.as_unsigned()
         size = sum_or_difference(m, platform, Const(0, len(bits)), bits, negative)
-        below = sum_or_difference(m, platform, (~negative).replicate(len(bits) - 1), bits[:-1], negative, Const(0, 1))
-        return {"negative": negative, "some": bits.any(), "value": Cat(Const(0, WIDEST + 1), size), "below": below,
-                "beyond": Const(0)}
+        return {"negative": negative, "value": Cat(Const(0, WIDEST + 1), size), "beyond": Const(0),
+                "found": found_of(m, platform, value)}
 
     def _shift(self, lane, right, low: int):
         """Shift by one digit, and drop the bits that no later digit brings into the mantissa."""
@@ -103,6 +102,19 @@ class SumConverter(wiring.Component):
         rounded = self._by_planes(shared["planes"], lambda width: lane["mantissa"][width - 1])
         beyond = lane["beyond"] | (rounded & ~negative)
         return limit(follow(lane, {"beyond": beyond, "end": end ^ negative.replicate(bits)}), shared)
+
+
+def found_of(m, platform, value):
+    """|value| - 1, which is -1 + value or ~value, without its sign; above it whether the value is not 0."""
+    bits, negative = value[:-1].as_unsigned(), value[-1]
+    below = sum_or_difference(m, platform, (~negative).replicate(len(bits)), bits, negative, Const(0, 1))
+    return Cat(below, value.any())
+
+
+def measured(found):
+    """What `found_of` has made, as long as `MEASURED`; 0 of a 0."""
+    below, some = found[:-1], found[-1]
+    return Cat(below & some.replicate(len(below)), Const(0, MEASURED - len(found)), some)
 
 
 def length(m, found):

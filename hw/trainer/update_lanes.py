@@ -7,10 +7,9 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lazy.lazy_step import joint, joint_shape, stages
-from concord.hw.lazy.tensor_quantizer import magnitude
 from concord.hw.lib.arithmetic import clamp, digits, shift_digit, sum_or_difference, tree
 from concord.hw.lib.pipeline import Registered, delay, delay_control, delay_in_memory, follow
-from concord.hw.trainer.sum_converter import SumConverter
+from concord.hw.trainer.sum_converter import SumConverter, found_of, measured
 from concord.hw.trainer.wires import MEASURED, UpdateJob
 from concord.spec.numbers.lazy import ACCUMULATOR_BITS, LazyFormat, Width
 
@@ -86,7 +85,7 @@ class UpdateLanes(wiring.Component):
         place = 1 + self.gradient.latency + len(self.total)
         momenta = self._convert(m, "momentum", valid[place], totals, job.v_right)
         updates = [_product(m, job.rate, momentum) for momentum in momenta]
-        self._measure(m, updates, valid[self.before_update + 1])
+        self._measure(m, platform, updates, valid[self.before_update + 1])
         lanes = self._step(m, i, updates, valid)
         whole = delay_in_memory(m, "kept_momenta", Cat(momenta), PRODUCT + len(self.stages))
         m.d.comb += [self.o.valid.eq(valid[-1]), Value.cast(self.o.momenta).eq(whole)]
@@ -141,10 +140,8 @@ class UpdateLanes(wiring.Component):
         whole = Cat(whole, Const(0, len(coarse) - len(whole)))
         return {"total": shared["sum"](coarse, whole, e["negative"], half ^ e["negative"]).as_signed()}
 
-    def _measure(self, m, updates: list, valid):
-        parts = [Registered(m, magnitude(update)) for update in updates]
-        space = Const(0, MEASURED - len(updates[0]))
-        found = tree([Cat(part["below"], space, 1) & part["some"].replicate(MEASURED) for part in parts], or_)
+    def _measure(self, m, platform, updates: list, valid):
+        found = tree([measured(delay(m, found_of(m, platform, update), 1)) for update in updates], or_)
         m.d.comb += [self.met.product.valid.eq(valid), self.met.product.found.eq(found)]
 
     def _step(self, m, i, updates: list, valid: list) -> list:

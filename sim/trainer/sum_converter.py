@@ -30,7 +30,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": 'lane["beyond"] | value[kept:].any()', "new": 'lane["beyond"]'},
     {"old": '{"beyond": beyond, "end": end ^', "new": '{"beyond": lane["beyond"], "end": end ^'},
     {"old": 'lane["beyond"] | above', "new": "above"},
-    {"old": 'Cat(lane["below"], 0, 1) & lane["some"].replicate(MEASURED)', "new": 'Cat(lane["below"], 0, 1)'},
+    {"old": "below & some.replicate(len(below))", "new": "below"},
     {"old": "below + 1", "new": "below"},
 )
 RIGHT = -32, 63  #: Ends of shifts.
