@@ -50,6 +50,12 @@ PROGRAMS = {
     "prove": (
         "campaigns.prove",
         "What must hold of every step of the lazy update, by a solver, and the bugs that it must find."),
+    "assets": (
+        "campaigns.assets",
+        "Fetch uPlot of the dashboard, and axe-core of its tests, from npm again, at fixed versions, and check them."),
+    "browser": (
+        "campaigns.browser",
+        "The dashboard in Debian's chromium, from a network and data to a verified model: build/browser; `--slowly`."),
     "bench": ("benchmarks.bench", "How fast the machine and its simulations are."),
     "bench_block": (
         "benchmarks.bench_block",

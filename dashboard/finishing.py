@@ -104,6 +104,8 @@ def begin(run: RunFolder, job: str, queue: WorkQueue):
         raise ValueError(f"{job}: there is no such job; choose one of {', '.join(JOBS)}")
     if not (run.path / MODEL).is_file():
         raise ValueError(f"{run.title}: there is no model yet; wait for the end of training, or stop and keep it")
+    if run.request.get("fit") and job != "fit" and not (run.path / MACHINE).is_file():
+        raise ValueError(f"{JOBS[job].title} needs the machine that is fitted to the model: fit a machine first")
     before = JOBS[job].after
     if before and run.status(before).get("exit") != 0:
         raise ValueError(f"{JOBS[job].title} needs {JOBS[before].title.lower()}: make that first")

@@ -9,7 +9,7 @@ from concord.dashboard.app import application
 from concord.dashboard.settings import Settings
 
 #: Most connections that are answered at once; others are told to come again.
-CONNECTIONS = 400
+CONNECTIONS = 4000
 
 
 def serve(settings: Settings, listener: socket.socket):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
+from secrets import token_hex
 from typing import Any
 
 
@@ -66,7 +67,7 @@ def command_of(form: Mapping[str, str], layers: set[str]) -> dict[str, Any]:
     if do == "set" and what == "range" and layer is not None:
         return {"do": "set", "what": "range", "layer": layer, "value": form.get("value") != "free"}
     if do == "what_if" and what in ASKING:
-        return {"do": "what_if", what: _number(CHANGES[what], form.get("value", ""))}
+        return {"do": "what_if", "id": token_hex(4), what: _number(CHANGES[what], form.get("value", ""))}
     if do != "set" or what not in CHANGES:
         raise ValueError(f"{do} {what}: there is no such command")
     change = CHANGES[what]

@@ -17,6 +17,8 @@ from concord.campaigns.zoo import from_keras, from_scikit, from_torch, quantized
 from concord.frontends.onnx.compare import difference
 from concord.frontends.onnx.read import read
 from concord.net.graph import Graph
+from concord.net.quantize.plan import plan
+from concord.train.overflow.kind import kind_of
 
 #: Entries by name: what writes the file, and a part of the refusal, or "" where the import must succeed.
 ZOO: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -32,12 +34,14 @@ class ZooImport:
         text:       Operations of the network, or the refusal.
         expected:   Whether this is what the entry must give.
         network:    The network, or None if the file is refused.
+        kind:       Its kind, which chooses the defaults of overflow-aware training; "" where it cannot be quantised.
     """
 
     difference: float | None
     text: str
     expected: bool
     network: Graph | None = None
+    kind: str = ""
 
 
 def outcome(name: str, folder: Path) -> ZooImport:
@@ -52,8 +56,20 @@ def outcome(name: str, folder: Path) -> ZooImport:
     except ValueError as error:
         return ZooImport(difference=None, text=str(error), expected=bool(refusal) and refusal in str(error))
     worst = difference(imported)
-    ops = " ".join(node.op.label for node in imported.network.nodes)
-    return ZooImport(difference=worst, text=ops, expected=not refusal and worst < CLOSE, network=imported.network)
+    labels = [node.op.label for node in imported.network.nodes]
+    kind = recognised(imported.network)
+    by_labels = next((name for name in ("lstm", "gru", "rnn") if name in labels), "cnn" if "conv" in labels else "dnn")
+    return ZooImport(
+        difference=worst, text=" ".join(labels), network=imported.network, kind=kind,
+        expected=not refusal and worst < CLOSE and kind in ("", by_labels))
+
+
+def recognised(network: Graph) -> str:
+    """The kind of a network; "" where it has an operation that cannot be quantised."""
+    try:
+        return kind_of(part.op for part in plan(network).parts)
+    except ValueError:
+        return ""
 
 
 def print_twins(name: str, network: Graph) -> bool:
@@ -82,8 +98,8 @@ def main():
                 print(f"{name:28} left out: {error.name} is not installed", flush=True)
                 continue
             result = "refused" if found.difference is None else f"{found.difference:.1e}"
-            text = found.text.splitlines()[-1].strip()
-            print(f"{name:28} {'ok   ' if found.expected else 'WRONG'} {result:8} {text[:120]}", flush=True)
+            text = found.text.splitlines()[-1].strip()[:120]
+            print(f"{name:28} {'ok   ' if found.expected else 'WRONG'} {result:8} {found.kind:4} {text}", flush=True)
             wrong += not found.expected
             if given.twins and found.network:
                 wrong += not print_twins(name, found.network)

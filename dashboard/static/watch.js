@@ -86,14 +86,17 @@ async function open(name) {
   find("#layer-title").textContent = name;
   for (const field of all("#layer input[name=layer]")) field.value = name;
   find("#layer").showModal();
-  const found = await (await fetch(`${path}/history?layer=${encodeURIComponent(name)}`)).json();
-  const place = find("#history");
-  place.replaceChildren();
-  for (const [title, names] of HISTORY) {
+  find("#history").replaceChildren();
+  const made = HISTORY.map(([title, names]) => {
     const figure = element("figure");
-    place.append(figure);
-    const plot = new Plot(figure, names.map((each) => each.replace("_", " ")), title);
-    names.forEach((each, index) => plot.set(index, found[each] ?? [[], []]));
+    find("#history").append(figure);
+    return [new Plot(figure, names.map((each) => each.replace("_", " ")), title), names];
+  });
+  while (opened === name && find("#layer").open) {
+    const found = await (await fetch(`${path}/history?layer=${encodeURIComponent(name)}`)).json();
+    for (const [plot, names] of made) names.forEach((each, index) => plot.set(index, found[each] ?? [[], []]));
+    if (!live) return;
+    await new Promise((done) => setTimeout(done, 1000));
   }
 }
 find("#close").addEventListener("click", () => find("#layer").close());
@@ -141,22 +144,33 @@ function showAnswers(answers) {
   }
 }
 
-const source = new EventSource(`${path}/stream`);
-source.onopen = () => {
+// A page that nobody sees has no stream: browsers open six connections to a server, and each page takes one.
+let source;
+function connect() {
+  source?.close();
+  if (document.hidden) return;
+  source = new EventSource(`${path}/stream`);
+  source.onopen = begin;
+  source.onerror = () => { find("#connection").textContent = "The server does not answer; the run goes on. Connecting again …"; };
+  source.onmessage = (message) => take(JSON.parse(message.data));
+}
+document.addEventListener("visibilitychange", connect);
+connect();
+
+function begin() {
   find("#connection").textContent = "";
   for (const plot of Object.values(plots)) plot.set(0, [[], []]);
   find("#log").replaceChildren();
-};
-source.onerror = () => { find("#connection").textContent = "The server does not answer; the run goes on. Connecting again …"; };
-source.onmessage = (message) => {
-  const news = JSON.parse(message.data);
+}
+
+function take(news) {
   if (news.again) for (const plot of Object.values(plots)) plot.set(0, [[], []]);
   if (news.state) showState(news.state);
   for (const [name, plot] of Object.entries(plots)) if (news[name]) plot.add(0, news[name]);
   if (news.layers) showLayers(news.layers);
   if (news.log) showLog(news.log);
   if (news.answers) showAnswers(news.answers);
-};
+}
 
 // Steering
 
@@ -177,16 +191,22 @@ for (const form of all("form.steer")) form.addEventListener("submit", (event) =>
 // What is done with the model
 
 async function showJobs() {
-  const answer = await fetch(`${path}/jobs`);
-  const place = find("#jobs"), folded = new Set(all("details[open]", place).map((each) => each.closest("[id]").id));
-  place.innerHTML = await answer.text();  // a template of the server, in which names are escaped
-  for (const each of all("details", place)) if (folded.has(each.closest("[id]").id)) each.open = true;
-  for (const button of all("[data-job]", place)) button.addEventListener("click", async () => {
-    const { good, words } = await send(`${path}/jobs/${button.dataset.job}`, {});
-    if (!good) find("#answer").textContent = words;
-    showJobs();
-  });
+  const text = await (await fetch(`${path}/jobs`)).text(), place = find("#jobs");
+  if (text !== showJobs.latest) {
+    const open = new Set(all("details[open]", place).map((each) => each.closest("[id]").id));
+    place.innerHTML = showJobs.latest = text;  // a template of the server, in which names are escaped
+    for (const each of all("details", place)) if (open.has(each.closest("[id]").id)) each.open = true;
+  }
   clearTimeout(showJobs.timer);
   if (find(".job .running", place)) showJobs.timer = setTimeout(showJobs, 700);
 }
+find("#jobs").addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-job]");
+  if (!button) return;
+  button.disabled = true;
+  const { good, words } = await send(`${path}/jobs/${button.dataset.job}`, {});
+  find("#job-answer").textContent = good ? "" : words;
+  showJobs.latest = "";
+  showJobs();
+});
 showJobs();

@@ -154,11 +154,11 @@ def test_a_thousand_connections_leave_the_server_alive(tmp_path):
             for each in opened[:300]:
                 each.sendall(b"GET / HTTP/1.1\r\n")  # and nothing more
             time.sleep(0.2)
-            for each in opened:
-                each.close()
             with socket.create_connection(("127.0.0.1", port), 10) as one:
                 one.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
                 assert one.recv(1000).startswith(b"HTTP/1.1 403")
+            for each in opened:
+                each.close()
         finally:
             server.send_signal(signal.SIGINT)
             assert server.wait(10) in (0, -signal.SIGINT, 130)
