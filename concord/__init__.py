@@ -38,6 +38,7 @@ COMMANDS = {
     "verify": ("nnp.commands.verify", "verify"),
     "compile": ("nnp.commands.compile", "compile_model"),
     "run": ("nnp.commands.run", "run"),
+    "cycles": ("nnp.commands.cycles", "cycles"),
     "quantize": ("nnp.commands.quantize", "quantize"),
     "compare": ("nnp.commands.compare", "compare"),
     "predict": ("nnp.commands.predict", "predict"),

@@ -7,21 +7,14 @@ import matplotlib
 import numpy as np
 from concord.datasets.measures import SHARES, scores, text
 from concord.datasets.samples import Task
-from concord.spec.host.registers import Counter
+from concord.verification.layer_costs import STATES, UNITS
 from concord.verification.tables import NETWORKS, ORIGINALS
 from concord.verification.verified import Verified
 from concord.workflows.results import real
 from matplotlib.figure import Figure
 
-#: For each unit's counter of cycles: its name in the picture, and how its bar is drawn.
-STATES = {"busy": "#2a6f97", "waits for operands": "#e9c46a", "waits for output": "#e76f51"}
-UNITS = {
-    "operand fetch": (Counter.FETCH_BUSY, Counter.FETCH_WAIT, None),
-    "tile engines": (Counter.MVM_BUSY, Counter.MVM_WAIT_OPERAND, Counter.MVM_WAIT_OUTPUT),
-    "MFUs": (Counter.MFU_BUSY, Counter.MFU_WAIT_OPERAND, Counter.MFU_WAIT_OUTPUT),
-    "copies": (Counter.COPY_BUSY, Counter.COPY_WAIT, None),
-    "gather unit": (Counter.GATHER_BUSY, Counter.GATHER_WAIT, None),
-}
+#: How the bar of each state is drawn.
+COLOURED = dict(zip(STATES, ("#2a6f97", "#e9c46a", "#e76f51"), strict=True))
 
 
 #: Colours of the networks in pictures of measures.
@@ -108,7 +101,7 @@ def cycles(verified: Verified) -> str:
         del units["gather unit"]  # it reads VectorRf, which this machine does not have
     for row, counters in enumerate(units.values()):
         left = 0.0
-        for counter, (state, colour) in zip(counters, STATES.items(), strict=True):
+        for counter, (state, colour) in zip(counters, COLOURED.items(), strict=True):
             width = verified.other.counters[0][counter] / count if counter is not None else 0
             axes.barh(row, width, 0.6, left, color=colour, label=state if row == 1 else None)
             left += width
@@ -129,7 +122,7 @@ def layers(verified: Verified) -> str:
     for row, cost in enumerate(verified.costs):
         axes.barh(row, cost.cycles, 0.8, color="#dee2e6", label=None if row else "all cycles")
         left = 0
-        for counter, (state, colour) in zip(UNITS["tile engines"], STATES.items(), strict=True):
+        for counter, (state, colour) in zip(UNITS["tile engines"], COLOURED.items(), strict=True):
             width = max(0, cost.counters[counter])  # a difference of waits may be negative
             axes.barh(row, width, 0.5, left, color=colour, label=None if row else state)
             left += width

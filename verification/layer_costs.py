@@ -18,6 +18,15 @@ from concord.spec.machine.config import Config
 
 #: Counters of the cycles in which a pipeline waits.
 WAITS = tuple(counter for counter in TIMES if counter is not Counter.CYCLES and not counter.name.endswith("BUSY"))
+#: States of units, and for each unit the counter of its cycles in each state.
+STATES = ("busy", "waits for operands", "waits for output")
+UNITS = {
+    "operand fetch": (Counter.FETCH_BUSY, Counter.FETCH_WAIT, None),
+    "tile engines": (Counter.MVM_BUSY, Counter.MVM_WAIT_OPERAND, Counter.MVM_WAIT_OUTPUT),
+    "MFUs": (Counter.MFU_BUSY, Counter.MFU_WAIT_OPERAND, Counter.MFU_WAIT_OUTPUT),
+    "copies": (Counter.COPY_BUSY, Counter.COPY_WAIT, None),
+    "gather unit": (Counter.GATHER_BUSY, Counter.GATHER_WAIT, None),
+}
 END = encode(Instruction(op=Op.END))
 
 

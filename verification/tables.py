@@ -1,12 +1,13 @@
 """Tables that the commands print."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.datasets import measures
 from concord.lib.several import listed
 from concord.spec.host.registers import Counter
+from concord.spec.machine.config import Config
 from concord.verification.layer_costs import WAITS, LayerCost, wait_title
 from concord.verification.verified import Verified
 from rich.markup import escape
@@ -102,13 +103,15 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
 
 
 def cost_rows(verified: Verified) -> list[list[str]]:
-    """The cost of each layer and of all together, as cells of a table; its head comes first, empty without costs.
+    """`rows_of_costs` of what was measured; empty without costs."""
+    return rows_of_costs(verified.costs, verified.parts[0].config) if verified.costs else []
+
+
+def rows_of_costs(costs: Sequence[LayerCost], config: Config) -> list[list[str]]:
+    """The cost of each layer and of all together, as cells of a table; its head comes first.
 
     Columns of waits that are 0 for all layers are left out.
     """
-    costs, config = verified.costs, verified.parts[0].config
-    if not costs:
-        return []
     counters = {counter: sum(cost.counters[counter] for cost in costs) for counter in costs[0].counters}
     waits = [counter for counter in WAITS if any(cost.counters[counter] for cost in costs)]
 
@@ -122,16 +125,16 @@ def cost_rows(verified: Verified) -> list[list[str]]:
 
 def cost_table(verified: Verified) -> Table:
     """A table of `cost_rows`."""
-    return _layer_table(f"layers of {verified.request.path.stem}, sample {verified.first}", cost_rows(verified))
+    return layer_table(f"layers of {verified.request.path.stem}, sample {verified.first}", cost_rows(verified))
 
 
 def split_table(verified: Verified) -> Table:
     """A table of the parts of the error of each layer."""
-    return _layer_table(f"errors of {verified.request.path.stem}, relative, {verified.split.samples} samples",
+    return layer_table(f"errors of {verified.request.path.stem}, relative, {verified.split.samples} samples",
                         verified.split.rows)
 
 
-def _layer_table(title: str, cells: list[list[str]]) -> Table:
+def layer_table(title: str, cells: list[list[str]]) -> Table:
     """A table of its head, a line for each layer, and a last line for all of them.
 
     Text that is too wide for its column, first of all the name of a layer, goes on in the next line: nothing is cut.
