@@ -109,6 +109,9 @@ PROGRAMS = {
     "bench_twins": (
         "benchmarks.bench_twins",
         "Software twins in numpy and PyTorch beside golden, batches of 1 and 64."),
+    "dashboard_kills": (
+        "campaigns.dashboard_kills",
+        "The dashboard's server and workers killed at random moments: no run lost, equal bytes; `--kills`, `--seed`."),
     "dram_failures": (
         "campaigns.dram_failures",
         "Random programs with a wrong response of the memory outside the chip, and resets; `--responses`, `--resets`."),

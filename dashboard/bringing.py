@@ -45,7 +45,9 @@ async def brought(request: Request) -> Response:
         shutil.rmtree(run.path)
         if not isinstance(error, ValueError | HTTPException):
             raise
-        words = str(error) if isinstance(error, ValueError) else "The form could not be read: send it again."
+        words = "The form could not be read: send it again."
+        if isinstance(error, ValueError):
+            words = str(error).replace(f"{run.path}/", "")
         return page(request, "bring.html", 400, **_bringing(request, words))
     run.write("import.json", found)
     if at_once:

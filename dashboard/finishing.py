@@ -60,7 +60,7 @@ JOBS = {
         title="Firmware", gives=FIRMWARE,
         words=lambda machine, data: ["compile", MODEL, "-o", FIRMWARE, *_machine(machine)]),
     "verilog": ModelJob(
-        title="Verilog", gives="jobs/verilog/files",
+        title="Verilog", gives="jobs/verilog/files", after="firmware",
         words=lambda machine, data: ["verilog", "-o", "jobs/verilog/files", *_machine(machine)]),
     "handover": ModelJob(
         title="Handover package", gives="jobs/handover/files", after="firmware",
@@ -115,7 +115,7 @@ def begin(run: RunFolder, job: str, queue: WorkQueue):
 
 def downloads(run: RunFolder) -> dict[str, Path]:
     """What can be downloaded now, by its name in URLs."""
-    files = {name: run.path / name for name in (MODEL, "log.csv", "steering.json", "run.json")}
+    files = {name: run.path / name for name in (MODEL, "log.csv", "steering.json", "run.json", "inputs")}
     for name, job in JOBS.items():
         if run.status(name).get("exit") == 0 or name in ("golden", "verify") and run.status(name).get("exit") == 1:
             files[name] = run.path / job.gives

@@ -108,7 +108,7 @@ class Reader:
         latest = -1 if latest is None else latest
         changes: dict[str, Any] = {}
         if latest < self.step:  # it goes on from a checkpoint, and later rows are dropped
-            self.step, changes["again"] = -1, True
+            self.step, self.table, self.line, changes["again"] = -1, -1, 0, True
         if latest > self.step:
             changes |= {name: curve(db, name, self.step) for name in CURVES}
             self.step = latest

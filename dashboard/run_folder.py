@@ -181,7 +181,6 @@ def all_runs(runs: Path) -> Iterator[RunFolder]:
     yield from sorted(there, key=lambda run: run.created, reverse=True)
 
 
-
 def recovered(runs: Path, queue: WorkQueue):
     """Take over what a server before this one left: workers that run, and runs that waited."""
     for run in sorted(all_runs(runs), key=lambda run: run.created):

@@ -3,7 +3,7 @@ import { all, duration, element, find, Plot, send, short, whole } from "./lib.js
 
 const run = find("#run").dataset.run, path = `/runs/${run}`;
 const plots = { loss: new Plot(find("#loss"), ["loss"]), accuracy: new Plot(find("#accuracy"), ["accuracy"]) };
-const rows = new Map(), changes = [];
+const rows = new Map();
 let widths = {}, latest = [], live = true, opened = "";
 
 // Layers
@@ -164,7 +164,7 @@ function begin() {
 }
 
 function take(news) {
-  if (news.again) for (const plot of Object.values(plots)) plot.set(0, [[], []]);
+  if (news.again) begin();
   if (news.state) showState(news.state);
   for (const [name, plot] of Object.entries(plots)) if (news[name]) plot.add(0, news[name]);
   if (news.layers) showLayers(news.layers);
