@@ -51,7 +51,7 @@ async def brought(request: Request) -> Response:
         return page(request, "bring.html", 400, **_bringing(request, words))
     run.write("import.json", found)
     if at_once:
-        choice, _ = checked(defaults(found) | {"accumulator": ACCUMULATOR}, found)
+        choice, _ = checked(defaults(found) | {"accumulator": ACCUMULATOR}, found, run.path)
         assert choice, "defaults are right"
         return _begun(request, run, choice, found["title"])
     return RedirectResponse(f"/runs/{run.name}/choose", 303)
@@ -105,7 +105,7 @@ def choose(request: Request) -> Response:
 async def check(request: Request) -> Response:
     """What is wrong with a form, by the names of its fields, and the command that it makes."""
     run = run_of(request)
-    choice, wrong = checked(await texts(request), run.imported, run.imported["paths"].get("machine", ""))
+    choice, wrong = checked(await texts(request), run.imported, run.path)
     command = shlex.join(["nnp", *_command(run, choice.words)]) if choice else ""
     return JSONResponse({"wrong": wrong, "command": command})
 
@@ -114,7 +114,7 @@ async def try_machine(request: Request) -> Response:
     """Whether the chosen machine takes the network, which is tried; the reason beside its field if not."""
     run = run_of(request)
     paths = run.imported["paths"]
-    choice, wrong = checked(await texts(request), run.imported, paths.get("machine", ""))
+    choice, wrong = checked(await texts(request), run.imported, run.path)
     if choice is None or not choice.options:
         return JSONResponse({"wrong": wrong, "machine": ""})
     options = {name: str(value) if isinstance(value, str) else value for name, value in choice.options.items()}
@@ -135,7 +135,7 @@ async def start(request: Request) -> Response:
     imported = run.imported
     if run.condition(desk(request).queue) is not Condition.BROUGHT:
         raise ValueError(f"{run.title} was started before: bring the network again for another run")
-    choice, wrong = checked(form, imported, imported["paths"].get("machine", ""))
+    choice, wrong = checked(form, imported, run.path)
     if choice is None:
         return page(
             request, "choose.html", 400, run=run, imported=imported, fields=FIELDS, values=form, wrong=wrong,

@@ -5,6 +5,7 @@ Values are checked by the option classes of the command line themselves, so that
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from concord.lib.user_options import UserOptions
@@ -120,15 +121,16 @@ class Choice:
 
 
 def checked(
-    form: Mapping[str, str], imported: Mapping[str, Any], machine: str = "") -> tuple[Choice | None, dict[str, str]]:
+    form: Mapping[str, str], imported: Mapping[str, Any], folder: Path) -> tuple[Choice | None, dict[str, str]]:
     """The choice of a form, and what is wrong with it: a sentence by the name of its field, "" for the whole form.
 
     Args:
         form:     Values by the names of `FIELDS`.
         imported: What the inspection found.
-        machine:  Path of a machine's TOML file that was brought, in place of a preset.
+        folder:   Folder of the run, in which the command runs.
     """
     given = {field.name: form.get(field.name, "").strip() for field in FIELDS}
+    machine = imported["paths"].get("machine", "")  # a TOML file that was brought, in place of a preset
     fit = given["preset"] == FIT and not machine
     given["preset"] = machine or ("" if fit else given["preset"])
     wrong, values = {}, {}
@@ -149,13 +151,14 @@ def checked(
     quantization = {name: value for name, value in values.items() if _OPTIONS[name] is QuantizationOptions}
     overflow = {name: value for name, value in values.items() if _OPTIONS[name] is OverflowOptions}
     for check in (
-        lambda: _check_training(training), lambda: _check_quantization(quantization, imported),
+        lambda: _check_training(training),
+        lambda: _check_quantization(quantization | ({"preset": str(folder / machine)} if machine else {}), imported),
         lambda: _check_overflow(overflow, quantization)):
         try:
             if not wrong:
                 check()
         except ValueError as error:
-            wrong.setdefault(_field(str(error), given), str(error))
+            wrong.setdefault(_field(str(error), given), str(error).replace(f"{folder}/", ""))
     if wrong:
         return None, wrong
     words = [word for name, value in values.items() for word in (_option(name), str(value))]

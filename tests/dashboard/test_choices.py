@@ -1,6 +1,7 @@
 """The form of a run and of steering: what the command line refuses, the page refuses beside the field."""
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from concord.dashboard.choices import FIELDS, MEASURED, checked, defaults
@@ -11,7 +12,8 @@ from concord.train.overflow.record import STEPS, NetworkKind
 from typer import Typer
 from typer.testing import CliRunner
 
-IMPORTED = {"kind": "lstm", "defaults": asdict(STEPS[NetworkKind.LSTM]), "kept": {}}
+IMPORTED = {"kind": "lstm", "defaults": asdict(STEPS[NetworkKind.LSTM]), "kept": {}, "paths": {}}
+HERE = Path()
 USUAL = defaults(IMPORTED)
 
 
@@ -21,7 +23,7 @@ def test_every_kind_has_its_defaults_and_what_justifies_them():
         given = defaults({"kind": kind, "defaults": asdict(STEPS[kind]), "kept": {}})
         assert float(given["overflow_share"]) == STEPS[kind].inputs
         assert float(given["overflow_shrink"]) == STEPS[kind].shrink
-        choice, wrong = checked(given | {"accumulator": "16"}, {"kept": {}, "defaults": asdict(STEPS[kind])})
+        choice, wrong = checked(given | {"accumulator": "16"}, IMPORTED | {"defaults": asdict(STEPS[kind])}, HERE)
         assert not wrong
         assert choice.words == ("--weights-bits", "8", "--input-bits", "8", "--accumulator", "16", "--epochs", "4,1",
                                 "--seed", "0"), "a command without defaults"
@@ -32,7 +34,7 @@ def test_options_are_those_of_the_command_line():
     every = {field.name: "3" for field in FIELDS if not field.choices} | {
         "accumulator": "16", "epochs": "2,0", "rate": "0.1", "overflow_share": "0.5", "overflow_shrink": "0.5",
         "overflow_by": "ranges", "weights": "dorefa", "start": "fp32", "overflow_weights": "2"}
-    choice, wrong = checked(every, IMPORTED)
+    choice, wrong = checked(every, IMPORTED, HERE)
     assert not wrong
     options = set(choice.words[::2])
     assert options - {"--epochs", "--rate", "--seed"} <= names
@@ -60,22 +62,27 @@ def test_options_are_those_of_the_command_line():
     ({"arithmetic": "bfp", "accumulator": "16"}, "accumulator", "integers"),
 ])
 def test_what_is_wrong_stands_beside_its_field(given, field, words):
-    choice, wrong = checked(USUAL | given, IMPORTED)
+    choice, wrong = checked(USUAL | given, IMPORTED, HERE)
     assert choice is None
     assert words in wrong[field], wrong
 
 
-def test_a_machine_of_ones_own_and_one_that_is_fitted():
-    chosen, _ = checked(USUAL | {"preset": "fit"}, IMPORTED)
+def test_a_machine_of_ones_own_and_one_that_is_fitted(tmp_path):
+    chosen, _ = checked(USUAL | {"preset": "fit"}, IMPORTED, HERE)
     assert chosen.fit
     assert "--preset" not in chosen.words
     none = {"weights_bits": "", "input_bits": ""}
-    chosen, wrong = checked(USUAL | none | {"preset": "vision"}, IMPORTED)
+    chosen, wrong = checked(USUAL | none | {"preset": "vision"}, IMPORTED, HERE)
     assert not wrong
     assert chosen.options == {"preset": "vision"}
+    (tmp_path / "machine.toml").write_text('based_on = "ulx3s"\n')
+    own = IMPORTED | {"paths": {"machine": "machine.toml"}}
+    chosen, wrong = checked(USUAL | none, own, tmp_path)
+    assert not wrong
+    assert chosen.words[:2] == ("--preset", "machine.toml")
     kept = IMPORTED | {"kept": {"weights_bits": 4, "input_bits": 4}}
-    assert "keeps its widths" in checked(USUAL, kept)[1]["weights_bits"]
-    assert checked(defaults(kept), kept)[0].words == ("--epochs", "4,1", "--seed", "0")
+    assert "keeps its widths" in checked(USUAL, kept, HERE)[1]["weights_bits"]
+    assert checked(defaults(kept), kept, HERE)[0].words == ("--epochs", "4,1", "--seed", "0")
 
 
 @pytest.mark.parametrize(("form", "command"), [

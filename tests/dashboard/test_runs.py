@@ -86,6 +86,7 @@ def test_a_process_goes_on_when_the_server_ends(tmp_path):
     run = RunFolder(tmp_path)
     pid = run.status("presets")["pid"]
     assert "exit" not in run.status("presets")
+    assert os.getpgid(pid) != os.getpgrp()  # Ctrl-C in the server's terminal does not reach it
     assert os.waitpid(pid, 0)[1] == 0
     assert "native" in run.output("presets")
     LEAVING.clear()
