@@ -65,17 +65,17 @@ def proved(folder, make) -> bool:
     return done.returncode == 0
 
 
-@pytest.mark.parametrize(("x", "y"), [(1, 1), (4, 4), (8, 8), (9, 5), (16, 16)])
+@pytest.mark.parametrize(("x", "y"), [(1, 1), (9, 5), (16, 16)])
 def test_gated_sums(tmp_path, x, y):
     assert proved(tmp_path, lambda: GatedSum(x, y))
 
 
-@pytest.mark.parametrize("width", [1, 2, 15, 48])
+@pytest.mark.parametrize("width", [1, 48])
 def test_sums_or_differences(tmp_path, width):
     assert proved(tmp_path, lambda: SumOrDifference(width))
 
 
-@pytest.mark.parametrize("width", [1, 2, 15, 48])
+@pytest.mark.parametrize("width", [1, 48])
 def test_chosen_sums(tmp_path, width):
     assert proved(tmp_path, lambda: ChosenSum(width))
 
