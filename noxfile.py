@@ -97,6 +97,9 @@ PROGRAMS = {
     "bench_tiny": (
         "benchmarks.bench_tiny",
         "The trained networks of MLPerf Tiny from their published files to RTL: `-- --models FOLDER --data FOLDER`."),
+    "bench_timing": (
+        "benchmarks.bench_timing",
+        "How fast machines without numbers are built and run, up to 131,072 multipliers; `--machine`."),
     "bench_train": (
         "benchmarks.bench_train",
         "Ways to start quantisation-aware training beside each other; `--speed`."),

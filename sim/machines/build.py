@@ -34,6 +34,8 @@ FLAGS = ("--cc", "-O3", "-fno-merge-cond-motion", "--no-timing", "--assert", "-W
 OPTIMISE = ("-O1 --param=sccvn-max-alias-queries-per-access=10 -fno-tree-dse -fno-tree-pta -fno-ipa-pure-const "
             "-fno-ipa-reference -fno-tree-dominator-opts")
 
+THOROUGH = "-O2"  #: Optimisation of C++ for simulations that run for long.
+
 #: Options of C++ for objects that a shared library holds, several of which one process may load.
 SHARED = "-fPIC -fno-gnu-unique -fno-semantic-interposition"
 REFUSED = "-Werror-USERFATAL"  #: Models of cells end the build where they do not model a mode.
@@ -130,11 +132,12 @@ def _make_headers(where: Path, flags: list, options: list, parts: list) -> None:
 
 
 def build(text: str, name: str, *, waves: bool = False, coverage: bool = False,
-          shim: Path | None = None, defines: Sequence[str] = (), optimise: str = OPTIMISE) -> Path:
+          shim: Path | None = None, defines: Sequence[str] = (), thorough: bool = False) -> Path:
     """Verilate Verilog `text` with top module `name` for cocotb, and return the folder of the build.
 
     Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest. With `shim`, a file of
-    C++ that is compiled with `defines`, the folder also holds a shared library NAME.so of the same objects.
+    C++ that is compiled with `defines`, the folder also holds a shared library NAME.so of the same objects. `thorough`
+    asks for a faster simulation, whose build takes longer.
     """
     text = named_signals(text) if waves else text
     header = re.search(rf"^module {name}\((.*?)\);", text, re.MULTILINE | re.DOTALL)[1]
@@ -146,6 +149,7 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False,
     link = ["--top-module", name, "-o", name,
             "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
             *[REFUSED] * ("$fatal" in text)]
+    optimise = THOROUGH if thorough else OPTIMISE
 
     def make(where: Path) -> None:
         (where / f"{name}.v").write_text(lean(text))

@@ -14,7 +14,7 @@ import numpy as np
 from amaranth.lib.wiring import Component
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import OPTIMISE, ROOT, build
+from concord.sim.machines.build import ROOT, build
 from concord.sim.machines.cache import cached
 from concord.spec.machine.config import Config
 
@@ -87,14 +87,14 @@ def reset_in_register(text: str) -> str:
 
 
 def build_library(text: str, config: Config, *, trace: bool = False, port: bool = True,
-                  optimise: str = OPTIMISE) -> Path:
+                  thorough: bool = False) -> Path:
     """Build the shared library of Verilog `text`, whose top module is `nnp`. With `trace` it can write waveforms.
 
-    The top of a machine with Dram has a `port` to it, or holds the memory. `optimise` holds options of the compiler.
+    The top of a machine with Dram has a `port` to it, or holds the memory. `thorough` is as for `build`.
 
     It is `nnp.so` in a folder that also holds the simulator `nnp` for cocotb.
     """
-    return build(reset_in_register(text), "nnp", waves=trace, shim=SHIM, optimise=optimise, defines=[
+    return build(reset_in_register(text), "nnp", waves=trace, shim=SHIM, thorough=thorough, defines=[
         f"-DBEAT={config.message_bytes}", *[f"-DDRAM={config.dram_bus}"] * bool(config.dram_words and port)]) / "nnp.so"
 
 
@@ -149,17 +149,17 @@ class Library:
         trace:  File to write a waveform (VCD) to.
         trace_from: Clock cycle at which the waveform begins.
         memory: The memory outside the chip, on machines with Dram; None where `text` or `dut` holds it.
-        optimise: Options of the compiler.
+        thorough: Whether to spend more time on the build, for a faster simulation.
     """
 
     def __init__(self, config: Config, *, dut: Component | None = None, text: str | None = None, seed: int = 0,
                  gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0,
-                 memory: Memory | None = Memory(), optimise: str = OPTIMISE):
+                 memory: Memory | None = Memory(), thorough: bool = False):
         self.config, port = config, bool(config.dram_words) and memory is not None
         if text is None:
             text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
         library = ctypes.CDLL(str(build_library(
-            text, config, trace=trace is not None, port=port, optimise=optimise)))
+            text, config, trace=trace is not None, port=port, thorough=thorough)))
         for name, (result, arguments) in (_FUNCTIONS | (_OF_DRAM if port else {})).items():
             function = getattr(library, f"nnp_{name}")
             function.restype = result

@@ -5,8 +5,6 @@ from concord.sim.machines.host import HardwareMachine
 from concord.sim.machines.library import Library, cached_verilog
 from concord.spec.machine.config import Config
 
-OPTIMISE = "-O2"  #: What is left is small enough for it.
-
 
 def timing_machine(config: Config, **options) -> HardwareMachine:
     """A machine whose cycles and counters are those of the machine of `config`, and whose numbers are 0.
@@ -18,7 +16,7 @@ def timing_machine(config: Config, **options) -> HardwareMachine:
     Raises:
         ValueError: hardware is not generated for such a machine.
     """
-    return HardwareMachine(Library(config, text=timing_text(config), optimise=OPTIMISE, **options))
+    return HardwareMachine(Library(config, text=timing_text(config), thorough=True, **options))
 
 
 def timing_text(config: Config) -> str:

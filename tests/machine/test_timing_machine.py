@@ -51,12 +51,12 @@ class Kept(wiring.Component):
         m = Module()
         register, total = Signal(8), Signal(16)
         m.submodules.memory = memory = Memory(shape=8, depth=4, init=[0x21, 0x43])
-        write, read = memory.write_port(), memory.read_port()
+        write, read = memory.write_port(granularity=4), memory.read_port()
         m.d.sync += [register.eq(Cat(self.i[4:], self.i[:4])), total.eq(total + self.i)]
         m.d.comb += [
             write.addr.eq(self.at),
             write.data.eq(register),
-            write.en.eq(1),
+            write.en.eq(self.i[:2]),
             read.addr.eq(self.at),
             self.o.eq(read.data[4:]),
             self.known.eq(total == 3),
@@ -69,6 +69,7 @@ def test_registers_and_memories_lose_bits():
     with netlists(lambda netlist: keep_cone(netlist, list(netlist.signals[unit.known]))):
         text = verilog(unit, "kept")
     assert re.search(r"reg \[3:0\] memory *\[3:0\]", text)  # the upper halves of its words, 2 and 4
+    assert "if (i[1])" in text  # their enable, not that of the lower halves
     assert re.findall(r"memory\[\d\] = (.*);", text)[:2] == ["4'h2", "4'h4"]
     assert "total" not in text
     assert re.search(r"assign known = 1'h0", text)
