@@ -194,10 +194,8 @@ def _check_quantization(given: Mapping[str, Any], imported: Mapping[str, Any]):
     options = QuantizationOptions.of(given)
     if imported["kept"]:
         if set(given) & {"weights_bits", "input_bits"}:
-            raise ValueError(
-                "--weights-bits: this model is quantised already, and keeps its widths under training: "
-                "leave both widths empty, or bring the file of the float network"
-            )
+            raise ValueError("--weights-bits: this model is quantised already, and keeps its widths under training: "
+                             "leave both widths empty, or bring the file of the float network")
         return
     options.check_trains()
     options.choices()

@@ -6,8 +6,6 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from concord.lib.files import write
-
 #: Addresses that only this computer reaches.
 LOCAL = ("127.0.0.1", "::1", "localhost")
 #: Fewest signs of a token that an operator gives.
@@ -68,7 +66,8 @@ class Settings:
     @property
     def url(self) -> str:
         """The address to open, with the token."""
-        name = self.names[0] if self.names else f"[{self.host}]" if ":" in self.host else self.host
+        usual = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
+        name = self.names[0] if self.names else f"[{usual}]" if ":" in usual else usual
         return f"{self.scheme}://{name}:{self.port}/?token={self.token}"
 
 
@@ -90,16 +89,13 @@ def token_of(runs: Path, file: Path | None, host: str, certificate: bool) -> str
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"--token-file {file}: it cannot be read as text") from error
     if host not in LOCAL and not certificate:
-        raise ValueError(
-            f"--host {host}: other computers can reach it there, so name a file with a token of your own "
-            "(--token-file), or TLS files (--certificate and --key)"
-        )
+        raise ValueError(f"--host {host}: other computers can reach it there, so name a file with a token of your own "
+                         "(--token-file), or TLS files (--certificate and --key)")
     kept = runs / ".token"
     if not kept.is_file():
         runs.mkdir(parents=True, exist_ok=True)
-        kept.touch(mode=0o600)
-        write(kept, secrets.token_urlsafe(24))
-        kept.chmod(0o600)
+        with open(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as made:
+            made.write(secrets.token_urlsafe(24))
     return kept.read_text().strip()
 
 
