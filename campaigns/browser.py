@@ -30,7 +30,7 @@ PAGE, SEEN, BUILT = 2.0, 2.0, 90.0
 WIDE, PHONE = {"width": 1360, "height": 900}, {"width": 390, "height": 844}
 
 
-class Session:
+class BrowserWindow:
     """A window on the dashboard, which keeps screenshots and what went wrong.
 
     Args:
@@ -70,7 +70,7 @@ class Session:
             self.wrong.append(f"{what} took {took:.2f} s, more than {seconds:g}")
 
 
-def bring(session: Session, folder: Path):
+def bring(session: BrowserWindow, folder: Path):
     """Bring a network and its data, and provoke an overflow."""
     page = session.page
     session.shot("empty")
@@ -94,7 +94,7 @@ def bring(session: Session, folder: Path):
     session.shot("choose")
 
 
-def watch(session: Session):
+def watch(session: BrowserWindow):
     """Watch the training, steer its overflow away, pause, go on, reload, and stop."""
     page = session.page
     page.click("text=Start training")
@@ -139,7 +139,7 @@ def watch(session: Session):
     expect(page.locator("#condition")).to_have_text("stopped", timeout=30_000)
 
 
-def finish(session: Session, folder: Path):
+def finish(session: BrowserWindow, folder: Path):
     """Verify the model on the simulated hardware, and download it with the report."""
     page = session.page
     page.click("[data-job=verify]")
@@ -187,7 +187,7 @@ def main():
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as name, served(Path(name) / "runs") as url, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        session = Session(browser, url)
+        session = BrowserWindow(browser, url)
         try:
             bring(session, Path(name))
             watch(session)

@@ -30,7 +30,7 @@ OPTIONS = ("--weights-bits", "8", "--input-bits", "8", "--accumulator", "14", "-
 BETWEEN, PATIENCE = (0.3, 4.0), 120
 
 
-class Server:
+class DashboardProcess:
     """The dashboard as a process, with a client.
 
     Args:
@@ -76,7 +76,7 @@ def check_whole(run: RunFolder):
         json.loads(path.read_text())
 
 
-def interrupted(server: Server, run: RunFolder, rng: random.Random, kills: int):
+def interrupted(server: DashboardProcess, run: RunFolder, rng: random.Random, kills: int):
     """Kill the server, the worker, or both, and let the run go on, until it ends."""
     until, done = time.monotonic() + PATIENCE * (1 + kills), 0
     while not (run.path / MODEL).is_file():
@@ -116,7 +116,7 @@ def main():
         assert execute(str(runs / "whole"), TRAIN, command) == 0, RunFolder(runs / "whole").output(TRAIN)
         run = RunFolder(runs / "killed")
         run.write("run.json", {"name": "killed", "command": command, "created": time.time()})
-        server = Server(runs)  # which finds that the run waits
+        server = DashboardProcess(runs)  # which finds that the run waits
         try:
             interrupted(server, run, random.Random(given.seed), given.kills)
         finally:
