@@ -45,16 +45,22 @@ class InputGradients:
         self._chip(self.tiles)
 
     def _chip(self, tiles: TileSizes) -> ChipRoom:
-        layer, x, found = self.layer, self.layer.x, ChipRoom()
+        """Places of tiles, with gradients and weights in different memories if there is room."""
+        apart = self._places(tiles, ChipRoom(memory=self.config.memory))
+        return apart if apart.used <= self.config.words else self._places(tiles, ChipRoom())
+
+    def _places(self, tiles: TileSizes, found: ChipRoom) -> ChipRoom:
+        layer, x = self.layer, self.layer.x
         if self.by_pixels:
             size = (tiles.samples, 1, tiles.blocks, x.blocks)
             held = (tiles.blocks, x.blocks, layer.padded, 1)
         else:
             size = (tiles.samples, tiles.rows or x.height, x.width, tiles.blocks)
             held = (layer.taps, tiles.blocks, layer.padded, 1)
-        self.weights = [found.images(*held) for _ in range(tiles.outer)]
         rows = max(strip.high - strip.low for strip in self._strips(tiles.rows)) if tiles.rows else 0
         self.arrivals = [Arrivals(self.places, layer, found, tiles.samples, rows) for _ in range(tiles.inner)]
+        found.apart()
+        self.weights = [found.images(*held) for _ in range(tiles.outer)]
         self.results = [(found.images(*size, 2), found.images(*size)) for _ in range(max(tiles.outer, tiles.inner))]
         return found
 

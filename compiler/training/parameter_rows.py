@@ -50,6 +50,28 @@ class ParameterRows:
         if not rows.count:
             self._nothing(chip, self.records.weights, acc)
 
+    def kept(self, blocks: Span, taps: Span, parts: list[tuple[Span, int]], chip: list[int]):
+        """Update weights that stay on the chip until their exponents stand, and store them then.
+
+        Args:
+            blocks, taps: Blocks of channels, and taps of the kernel.
+            parts: Blocks that an update takes, and the row of their first gradient.
+            chip:  Places of old and new rows on the chip.
+        """
+        counts = blocks.count, taps.count, self.layer.outputs
+        whole = ImageRegion(offset=0, samples=1, width=prod(counts), planes=PARAMETER_PLANES, plane=prod(counts))
+        old, new = (replace(whole, offset=place) for place in chip)
+        self.emitter.copy(old.operand(), self._outside(OLD, blocks, taps, (0, 0, 0), counts))
+        with self.repeated(self.records.weights):
+            for part, row in parts:
+                rows = part.count * prod(counts[1:])
+                self._update(*(replace(each.moved(row), width=rows) for each in (old, new)), self.records.weights, row)
+        self.emitter.copy(self._outside(NEW, blocks, taps, (0, 0, 0), counts), new.operand())
+
+    def repeated(self, numbers: Exponents):
+        """What is emitted within is repeated until the exponents of parameters stand."""
+        return self.emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient)
+
     def bias(self, chip: list[int]):
         """Update the share of the bias, until its exponents stand."""
         numbers, places = self.records.biases, self.places
@@ -58,13 +80,15 @@ class ParameterRows:
         outer = [replace(region, width=words.count).operand() for region in bases]
         region = ImageRegion(offset=0, samples=1, width=words.count, planes=PARAMETER_PLANES, plane=words.count)
         inner = [replace(region, offset=place) for place in chip]
-        with self.emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
+        if words.count:
+            self.emitter.copy(inner[0].operand(), outer[0])
+        with self.repeated(numbers):
             if words.count:
-                self.emitter.copy(inner[0].operand(), outer[0])
                 self._update(*inner, numbers, LANES * words.start, bias=1)
-                self.emitter.copy(outer[1], inner[1].operand())
             else:
                 self._nothing(chip, numbers, 0)
+        if words.count:
+            self.emitter.copy(outer[1], inner[1].operand())
 
     def _outside(
         self, base: int, blocks: Span, taps: Span, first: tuple[int, int, int], counts: tuple[int, int, int]

@@ -17,10 +17,11 @@ from concord.compiler.training.tiles import (
     heights,
     part_of,
     pieces,
+    tile_cycles,
     window_strips,
     windows_of,
 )
-from concord.spec.trainer.config import TrainerConfig
+from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import TrainerOp
 
 
@@ -43,11 +44,14 @@ class LayerProducts:
         self._chip(self.tiles)
 
     def _chip(self, tiles: TileSizes) -> ChipRoom:
-        layer, x, y, found = self.layer, self.layer.x, self.layer.y, ChipRoom()
+        """Places of tiles, with inputs and weights in different memories if there is room."""
+        apart = self._places(tiles, ChipRoom(memory=self.config.memory))
+        return apart if apart.used <= self.config.words else self._places(tiles, ChipRoom())
+
+    def _places(self, tiles: TileSizes, found: ChipRoom) -> ChipRoom:
+        layer, x, y = self.layer, self.layer.x, self.layer.y
         strips = self._strips(tiles.rows)
         height = max(strip.high - strip.low for strip in strips)
-        self.bias = found.images(1, 1, layer.blocks, 1)
-        self.weights = [found.images(layer.taps, x.blocks, 16 * tiles.blocks, 1) for _ in range(tiles.outer)]
         self.ways = []
         for _ in range(tiles.inner):
             raster = layer.patch and self.places.raster
@@ -57,6 +61,9 @@ class LayerProducts:
                     "x": found.images(tiles.samples, height, x.width, x.blocks),
                 }
             )
+        found.apart()
+        self.bias = found.images(1, 1, layer.blocks, 1)
+        self.weights = [found.images(layer.taps, x.blocks, 16 * tiles.blocks, 1) for _ in range(tiles.outer)]
         both = max(tiles.outer, tiles.inner)
         self.results = [
             found.images(tiles.samples, tiles.rows or layer.height, layer.width, tiles.blocks, y.planes)
@@ -70,17 +77,17 @@ class LayerProducts:
         return found
 
     def _cost(self, tiles: TileSizes) -> int:
-        """Words that are loaded, or cycles of products where these are more."""
-        layer, groups, batch = self.layer, -(-self.layer.blocks // tiles.blocks), self.places.batch
-        times = 1 if tiles.samples == batch and not tiles.rows else groups
-        loaded = layer.weight_words + times * layer.x.blocks * layer.x.pixels * batch
+        layer, batch, strips = self.layer, self.places.batch, self._strips(tiles.rows)
+        blocks, clash = layer.taps * layer.x.blocks * layer.blocks, 0 if self._chip(tiles).memory else LANES
         rows = [
             piece.samples * piece.rows * layer.width
-            for strip in self._strips(tiles.rows)
+            for strip in strips
             for piece in self._pieces(tiles.samples, strip.rows)
         ]
-        cycles = sum(block_cycles(layer.taps * layer.x.blocks * layer.blocks, each, 1) for each in rows)
-        return max(loaded, cycles * -(-batch // tiles.samples))
+        cycles = sum(block_cycles(blocks, each, 1) + blocks * clash for each in rows)
+        tall, groups = -(-batch // tiles.samples), -(-layer.blocks // tiles.blocks)
+        inputs = layer.x.blocks * layer.x.pixels * batch
+        return tile_cycles(groups, tall * len(strips), cycles * tall, layer.weight_words, inputs)
 
     def _count(self, tiles: TileSizes) -> int:
         strips = self._strips(tiles.rows)

@@ -131,12 +131,21 @@ def on_chip(place: int, samples: int, height: int, width: int, blocks: int, plan
 class ChipRoom:
     """Places in the on-chip memory, one behind the other.
 
+    Args:
+        used:   Words that are taken already.
+        memory: Words of a memory, if what is read beside each other lies in several of them; 0 if all lies close.
+
     Attributes:
         used: Words that are taken.
     """
 
-    def __init__(self, used: int = 0):
-        self.used = used
+    def __init__(self, used: int = 0, memory: int = 0):
+        self.used, self.memory = used, memory
+
+    def apart(self):
+        """What comes next is read in the same cycles as what came before: it begins in the next memory."""
+        if self.memory:
+            self.used += -self.used % self.memory
 
     def images(self, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> ImageRegion:
         """Room for images."""

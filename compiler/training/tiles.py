@@ -76,6 +76,21 @@ def choose(
     )
 
 
+def tile_cycles(groups: int, parts: int, cycles: int, held: int, moved: int) -> int:
+    """Cycles of tiles, of which the next one is loaded while products of the present one go on.
+
+    Args:
+        groups: Number of groups of weights.
+        parts:  Number of parts of the samples; a single one stays on the chip.
+        cycles: Cycles of all products.
+        held:   Words of all weights, which come with their group.
+        moved:  Words of all samples, which come with each part.
+    """
+    held, moved, each = held // groups, moved // parts, cycles // (groups * parts)
+    stays = moved if parts > 1 else 0
+    return held + moved + groups * (max(each, held + stays) + (parts - 1) * max(each, moved))
+
+
 @dataclass(frozen=True, slots=True)
 class Strip:
     """Rows of an image that are made at a time, and the rows of another image that they take.

@@ -30,8 +30,10 @@ from concord.compiler.training.tiles import (
 )
 from concord.golden.lazy.tensor_layers import check_terms
 from concord.spec.trainer.config import LANES, PARAMETER_PLANES, SUM_PLANES, TrainerConfig
-from concord.spec.trainer.instructions import MeasureKind, Space, TrainerOp
+from concord.spec.trainer.instructions import Space, TrainerOp
 from concord.spec.trainer.views import TrainerView
+
+PART_ROWS = 128  #: Rows from which on an update is worth an instruction of its own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +99,42 @@ class Updates:
             emitter.copy(accumulators(layer.outputs, rest))
         if self.places.cores > 1 and not self.added:  # the samples of others have gradients
             emitter.emit(TrainerOp.BARRIER, cores=self.places.mask)
-        numbers = self.records.weights
         groups = self._groups()
         self._plan(groups)
         if self.held:
             self._sums(groups, self.channels, self.units, 0)
         elif groups.resident:
-            self._load(0, Span(0, self.places.batch), self._strips(0)[0], self.channels)
-        with emitter.repeated(e=numbers.momentum, kind=MeasureKind.UPDATE, ew=numbers.value, eg=numbers.gradient):
-            if self.held:
-                self._update(self.channels, self.units, 0, 0)
-            else:
-                self._grouped(groups)
+            self.arrivals[0].load(emitter, Span(0, self.places.batch))
+            if not self._passing(groups):
+                self._inputs(0, Span(0, self.places.batch), self._strips(0)[0], self.channels)
+        if self.held and not self.added and not groups.parted:
+            taps = self._taps(self.units)
+            self.parameters.kept(self.channels, taps, self._held_parts(groups), self.records_on_chip[0])
+        else:
+            with self.parameters.repeated(self.records.weights):
+                if self.held:
+                    self._update(self.channels, self.units, 0, 0)
+                else:
+                    self._grouped(groups)
         self.parameters.bias(self.bias_on_chip)
 
     def _grouped(self, groups: Groups):
         for taps in self._tap_spans(groups):
             for blocks, way in self.emitter.spans(*_ends(self.channels, groups.blocks, groups.ways)):
                 acc = way * (self.config.accumulator_rows // 2)
-                self._sums(groups, blocks, taps, acc)
+                self._sums(groups, blocks, taps, acc, way)
                 self._update(blocks, taps, acc, way)
+
+    def _passing(self, groups: Groups) -> bool:
+        """Whether gradients stay on the chip, and each block of inputs comes with the only group that needs it."""
+        return groups.resident and groups.taps >= self.units.count and groups.blocks * groups.ways < self.channels.count
+
+    def _held_parts(self, groups: Groups) -> list[tuple[Span, int]]:
+        """Blocks whose rows an update takes at a time, while products of the next ones go on, and their first row."""
+        count, start = self.channels.count, self.channels.start
+        rows = self.least * self.units.count
+        size = count if self.added or groups.parted else max(-(-count // 2), -(-PART_ROWS // rows))
+        return [(Span(start + k, min(size, count - k)), k * rows) for k in range(0, count, size)]
 
     def _tap_spans(self, groups: Groups):
         """Groups of taps: in a loop of the machine for pixels, one after the other for rows of a kernel."""
@@ -138,7 +156,8 @@ class Updates:
                     groups = Groups(blocks, taps, ways, resident, parted)
                     if self._room(groups) <= self.config.words:
                         count = -(-units // taps) * -(-channels // blocks)
-                        found[groups] = (not resident, 0 if resident else count, parted, -ways, count)
+                        clash = not self.apart
+                        found[groups] = (not resident, 0 if resident else count, parted, -ways, clash, count)
         return min(found, key=lambda groups: found[groups]) if found else Groups(1, 1, parted=True)
 
     def _room(self, groups: Groups) -> int:
@@ -169,24 +188,43 @@ class Updates:
         self._chip(self.tiles, groups)
 
     def _chip(self, tiles: TileSizes, groups: Groups) -> int:
-        layer, x, chip = self.layer, self.layer.x, ChipRoom()
+        """Find places: what is read in the same cycles in different memories, and updates beside products, if it fits.
+
+        Returns: the number of words that are needed, of the closest places if others do not fit.
+        """
+        for apart, behind in (True, True), (False, True), (False, not self.held):
+            self.apart, memory = apart, self.config.memory if apart else 0
+            used = self._places(tiles, groups, ChipRoom(memory=memory), behind)
+            if used <= self.config.words:
+                break
+        return used
+
+    def _places(self, tiles: TileSizes, groups: Groups, chip: ChipRoom, behind: bool) -> int:
+        layer, x = self.layer, self.layer.x
         self.arrivals, self.inputs = [], []
         height = max(strip.high - strip.low for strip in self._strips(tiles.rows))
         for _ in range(tiles.inner):
             self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples, tiles.rows))
-            blocks = self.channels.count if groups.resident else groups.blocks
+        chip.apart()
+        for _ in range(tiles.inner):
+            blocks = self.channels.count if groups.resident and not self._passing(groups) else groups.blocks
             self.inputs.append(chip.images(tiles.samples, height, x.width, blocks))
-        # Updates begin when products are done, so that both may lie at the same place; but not with what stays.
-        room = ChipRoom(0 if self.held else chip.used)
+        if self._passing(groups):
+            self.inputs += [chip.images(tiles.samples, height, x.width, groups.blocks) for _ in range(1, groups.ways)]
+        # If updates begin when all products are done, both may lie at the same place.
+        room = ChipRoom(chip.used, chip.memory) if behind else ChipRoom()
         self.rows = groups.blocks * groups.taps * self.least
         if groups.parted:
             most = (self.config.words - room.used) // (2 * PARAMETER_PLANES * groups.ways) - 2 * LANES
             self.rows = max(min(most, layer.outputs), LANES)
-        self.records_on_chip = [
-            [room.words(PARAMETER_PLANES * self.rows) for _ in range(2)] for _ in range(groups.ways)
-        ]
-        self.bias_on_chip = [0, rounded(PARAMETER_PLANES * layer.blocks)]
-        return max(chip.used, room.used, 2 * self.bias_on_chip[1])
+        old = [room.words(PARAMETER_PLANES * self.rows) for _ in range(groups.ways)]
+        room.apart()
+        self.records_on_chip = [[place, room.words(PARAMETER_PLANES * self.rows)] for place in old]
+        size, used = rounded(PARAMETER_PLANES * layer.blocks), max(chip.used, room.used)
+        # Behind all else, if there is room: then it does not wait until new weights are stored.
+        place = used if used + 2 * size <= self.config.words else 0
+        self.bias_on_chip = [place, place + size]
+        return max(used, 2 * size)
 
     def _strips(self, rows: int) -> list[Strip]:
         """Strips of the gradient, and the rows of inputs that they take."""
@@ -197,15 +235,20 @@ class Updates:
 
     def _load(self, way: int, samples: Span, strip: Strip, blocks: Span) -> tuple[ImageRegion, ImageRegion]:
         """Emit loads: the gradient, and some blocks of inputs, on the chip."""
-        x = replace(cut(self.inputs[way], blocks, samples), height=strip.high - strip.low)
-        source = self.places.values[self.layer.x].sampled(samples).rowed(strip.low, x.height).blocked(blocks)
-        self.emitter.copy(x.operand(), source.operand())
+        x = self._inputs(way, samples, strip, blocks)
         rows = range(strip.row, strip.row + strip.rows) if self.tiles.rows else None
         return self.arrivals[way].load(self.emitter, samples, rows), x
 
-    def _sums(self, groups: Groups, blocks: Span, taps: Span, acc: int):
+    def _inputs(self, way: int, samples: Span, strip: Strip, blocks: Span) -> ImageRegion:
+        """Emit the load of some blocks of inputs."""
+        x = replace(cut(self.inputs[way], blocks, samples), height=strip.high - strip.low)
+        source = self.places.values[self.layer.x].sampled(samples).rowed(strip.low, x.height).blocked(blocks)
+        self.emitter.copy(x.operand(), source.operand())
+        return x
+
+    def _sums(self, groups: Groups, blocks: Span, taps: Span, acc: int, way: int = 0):
         """Emit the exact gradients of some weights in the accumulators."""
-        self._products(groups, blocks, taps, acc)
+        self._products(groups, blocks, taps, acc, way)
         if not self.added:
             return
         most, rows = self.config.accumulator_rows, blocks.count * taps.count * self.least
@@ -224,24 +267,34 @@ class Updates:
         )
         self.emitter.emit(TrainerOp.SUM, {"x": MovingView(view)}, acc=acc, cores=self.places.mask)
 
-    def _products(self, groups: Groups, blocks: Span, taps: Span, acc: int):
+    def _products(self, groups: Groups, blocks: Span, taps: Span, acc: int, place: int):
         """Multiply gradients by inputs, sample after sample."""
         batch, size = self.places.batch, self.tiles.samples
         if groups.resident:
             everything = Span(0, batch)
-            x = cut(self.inputs[0], self.channels, everything)
-            x = x.moved(-self.channels.start * x.block).blocked(blocks)
+            if self._passing(groups):
+                x = self._inputs(place, everything, self._strips(0)[0], blocks)
+            else:
+                x = cut(self.inputs[0], self.channels, everything)
+                x = x.moved(-self.channels.start * x.block).blocked(blocks)
             sums = cut(self.arrivals[0].sums, Span(0, self.layer.blocks), everything)
             self._product(sums, x, taps, acc, 0, self._strips(0)[0])
             return
         strips = self._strips(self.tiles.rows)
         for strip in strips:
-            loaded = self._load(0, Span(0, size), strip, blocks)
-            self._product(*loaded, taps, acc, int(strip.row > 0), strip)
+            self._tile(groups, self._load(0, Span(0, size), strip, blocks), taps, acc, int(strip.row > 0), strip)
         for samples, way in self.emitter.spans(batch, size, self.tiles.inner, begin=size):
             for strip in strips:
                 loaded = self._load(self.tiles.inner - 1 - way, samples, strip, blocks)
-                self._product(*loaded, taps, acc, 1, strip)
+                self._tile(groups, loaded, taps, acc, 1, strip)
+
+    def _tile(self, groups: Groups, loaded: tuple, taps: Span, acc: int, keep: int, strip: Strip):
+        """Multiply what was loaded, in the parts that updates take."""
+        sums, x = loaded
+        parts = self._held_parts(groups) if self.held else [(Span(self.channels.start, x.blocks), 0)]
+        for blocks, row in parts:
+            part = x.blocked(Span(blocks.start - self.channels.start, blocks.count))
+            self._product(sums, part, taps, acc + row, keep, strip)
 
     def _product(self, sums: ImageRegion, x: ImageRegion, taps: Span, acc: int, keep: int, strip: Strip):
         layer, records, places = self.layer, self.records, self.places
@@ -283,9 +336,12 @@ class Updates:
     def _update(self, blocks: Span, taps: Span, acc: int, way: int):
         """Update some weights, whose gradients are in the accumulators: of several cores that added them, a share."""
         cores = self.places.cores if self.added else 1
-        steps = tuple((loop, step * self.unit) for loop, step in taps.steps)
-        taps = Span(taps.start * self.unit, taps.count * self.unit, steps)
-        self.parameters.weights(blocks, taps, acc, self.records_on_chip[way], self.rows, cores)
+        self.parameters.weights(blocks, self._taps(taps), acc, self.records_on_chip[way], self.rows, cores)
+
+    def _taps(self, units: Span) -> Span:
+        """The taps of some units."""
+        steps = tuple((loop, step * self.unit) for loop, step in units.steps)
+        return Span(units.start * self.unit, units.count * self.unit, steps)
 
 
 def _ends(span: Span, size: int, ways: int = 1) -> tuple[int, int, int, int]:

@@ -57,6 +57,11 @@ class TrainerConfig:
                 raise ValueError(f"{name} = {value} of a trainer must be {multiple}in {low}..{high}")
 
     @property
+    def memory(self) -> int:
+        """Words of one of the four memories on the chip, each of which takes one read and one write a cycle."""
+        return 1 << (self.words - 1).bit_length() - 2
+
+    @property
     def digest(self) -> int:
         """32 bits that depend on every size."""
         text = f"trainer {asdict(self)}"
