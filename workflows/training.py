@@ -14,6 +14,7 @@ from concord.lib.progress import shown
 
 if TYPE_CHECKING:
     from concord.train.lib.observer import Observer
+    from concord.train.live.live_observer import LiveObserver
 
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
 Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
@@ -25,9 +26,37 @@ Checkpoint = Annotated[
         "--checkpoint", help="Folder that is saved after each epoch; the same command continues from it.")]
 
 
+Run = Annotated[
+    Path | None, typer.Option(
+        "--run", help="Folder in which training can be watched and steered, as `nnp dashboard` does; the same command "
+                      "continues from it. The model goes there, too, unless --out is given.")]
+Steering = Annotated[
+    Path | None, typer.Option(
+        "--steering", help="steering.json of a run, whose changes are made again after the same steps.")]
+MODEL = "model.safetensors"  #: Name of the model in the folder of a run.
+#: Options that say where training is watched, and not what it gives.
+WATCHING = ("--run", "--steering")
+
+
 def command_line() -> str:
-    """The command line of this run, which a model records."""
-    return shlex.join(["nnp", *sys.argv[1:]])
+    """The command line of this run, which a model records, without the options `WATCHING`."""
+    words, kept = sys.argv[1:], ["nnp"]
+    for before, word in zip(["", *words], words, strict=False):
+        if before not in WATCHING and word.partition("=")[0] not in WATCHING:
+            kept.append(word)
+    return shlex.join(kept)
+
+
+def check_watching(run: Path | None, steering: Path | None, checkpoint: Path | None):
+    """Refuse options that contradict each other.
+
+    Raises:
+        ValueError: they do.
+    """
+    if run and checkpoint:
+        raise ValueError("--run keeps checkpoints in its folder: leave --checkpoint out")
+    if run and steering:
+        raise ValueError("--run is steered by its own folder: leave --run or --steering out")
 
 
 def epochs_of(text: str, example: str = "8,4,1") -> tuple[int, ...]:
@@ -58,7 +87,8 @@ def check_rate(rate: float | None):
 
 @contextmanager
 def followed(
-    log: Path | None = None, checkpoint: Path | None = None, settings: Mapping[str, str] | None = None
+    log: Path | None = None, checkpoint: Path | None = None, settings: Mapping[str, str] | None = None, *,
+    run: Path | None = None, steering: Path | None = None, epochs: int = 0,
 ) -> Iterator["Observer"]:
     """A context with an observer of training: progress, a log, and checkpoints.
 
@@ -66,13 +96,21 @@ def followed(
         log:        File or folder of the log, or None.
         checkpoint: Folder of the checkpoint, or None.
         settings:   All settings that influence the result, by name.
+        run:        Folder in which the training is watched and steered, or None.
+        steering:   File of changes to make again, or None.
+        epochs:     Number of epochs of all phases, which a run shows.
 
     Raises:
         ValueError: a place cannot be written, a package is missing, or the checkpoint is of another training.
     """
     from concord.train.lib.checkpoints import Checkpoints
     from concord.train.lib.observer import Observer, opened
+    from concord.train.live.live_observer import LiveObserver
+    from concord.train.live.steered import SteeredObserver
+    from concord.train.live.steering import read_changes
 
+    check_watching(run, steering, checkpoint)
+    checkpoint = run / "checkpoint" if run else checkpoint
     for path in log, checkpoint and checkpoint / "phase":
         if path:
             check_writable(path, folder=path is log and path.suffix != ".csv")
@@ -80,10 +118,27 @@ def followed(
     kept = opened(log) if log else None
     try:
         with shown() as show:
-            yield Observer(show, kept, checkpoints)
+            if not run:
+                yield SteeredObserver(show, kept, checkpoints, read_changes(steering)) if steering else Observer(
+                    show, kept, checkpoints)
+                return
+            live = LiveObserver(run, epochs, settings or {}, show, kept, checkpoints)
+            with _ended(live):
+                yield live
     finally:
         if kept:
             kept.close()
+
+
+@contextmanager
+def _ended(live: "LiveObserver") -> Iterator[None]:
+    """A context after which a run says how it has ended."""
+    try:
+        yield
+    except BaseException as error:
+        live.close(str(error) or type(error).__name__)
+        raise
+    live.close()
 
 
 def settings(kind: str, options: Mapping) -> dict[str, str]:

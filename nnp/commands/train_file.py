@@ -12,6 +12,7 @@ from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows import imports, overflow_counts, training
 from concord.workflows.storage import written
 
+OUT = "trained.safetensors"  #: The model file, where nothing else is said.
 #: Name of the command, which its help shows as the place of a file.
 FILE = "FILE"
 
@@ -26,7 +27,7 @@ def train_file(
     output: OneOutput = None,
     chosen: QuantizationOptions = DEFAULTS,
     overflow: OverflowOptions = ANY_WIDTH,
-    out: training.Out = "trained.safetensors",
+    out: training.Out = OUT,
     seed: training.Seed = 0,
     epochs: Annotated[str, typer.Option(
         "--epochs", metavar="QAT,MACHINE",
@@ -40,6 +41,8 @@ def train_file(
         show_default="0.01, 0.0005 for recurrent networks and attention")] = None,
     log: training.Log = None,
     checkpoint: training.Checkpoint = None,
+    run: training.Run = None,
+    steering: training.Steering = None,
 ):
     """An imported network of your own on your own data, from its weights."""
     from concord.datasets.read import digest
@@ -63,9 +66,11 @@ def train_file(
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": choices.recipe, "gates": choices.gates,
                 "overflow": overflow, "network": file.name, "data": digest(samples.train) if samples.train else data}
     deciding |= {"begun": begun.model.name} if begun else {}
+    out = str(run / training.MODEL) if run and out == OUT else out
     with written(out) as path:
         check_writable(path)
-        with training.followed(log, checkpoint, training.settings("imported", deciding)) as progress:
+        with training.followed(log, checkpoint, training.settings("imported", deciding), run=run, steering=steering,
+                               epochs=sum(numbers)) as progress:
             model = train(
                 path, network=network, data=samples, choices=choices, seed=seed, epochs=numbers, rate=rate,
                 overflow=overflow, begun=begun, command=training.command_line(), progress=progress)

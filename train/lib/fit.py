@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
-from concord.train.lib.observer import EpochRecord, Observer, Progress, Stateful, TrainingState, silent
+from concord.train.lib.observer import EpochRecord, Observer, Progress, Stateful, TrainingState, TrainingStep, silent
 from torch import nn
 
 
@@ -69,8 +69,11 @@ def fit(
     if behind:
         progress(phase, behind[-1].step, epochs * steps, f"loss {behind[-1].loss:.3f}")
     for epoch in range(len(behind), epochs):
-        total = 0.0
+        total, seen = 0.0, 0
         for done, index in enumerate(batches(count, batch, order), epoch * steps + 1):
+            observer.ready(TrainingStep(epoch=epoch + 1, epochs=epochs, steps=steps), state)
+            if observer.stopped:
+                break
             rate = optimiser.param_groups[0]["lr"]
             optimiser.zero_grad()
             value = loss(index)
@@ -78,18 +81,24 @@ def fit(
             optimiser.step()
             schedule.step()
             after_step()
-            total += value.item() * len(index)
+            total, seen = total + value.item() * len(index), seen + len(index)
+            observer.finished(value.item(), rate)
+            last = done
             if done % 50 == 0:
                 progress(phase, done, epochs * steps, "")
+        if not seen:
+            break
         if not math.isfinite(total):
             raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {total}, since training has diverged: try more "
                              "bits, a wider accumulator, or another seed")
         figures = after_epoch() or {}
         measured = _measured(net, accuracy) if accuracy and observer.measures else None
-        record = EpochRecord(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured,
+        record = EpochRecord(phase=phase, epoch=epoch + 1, step=last, rate=rate, loss=total / seen, accuracy=measured,
                              figures=figures)
         observer.end(record, state)
-        progress(phase, done, epochs * steps, f"loss {record.loss:.3f}")
+        progress(phase, last, epochs * steps, f"loss {record.loss:.3f}")
+        if observer.stopped:
+            break
 
 
 def begin_log(phase: str, net: nn.Module, accuracy: Callable[[], float], rate: float, progress: Progress):

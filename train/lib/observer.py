@@ -71,6 +71,21 @@ class TrainingState:
     also: Mapping[str, Stateful]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingStep:
+    """A step that is about to begin.
+
+    Attributes:
+        epoch:  Number of its epoch in its phase, from 1.
+        epochs: Number of epochs of the phase.
+        steps:  Number of steps of an epoch.
+    """
+
+    epoch: int
+    epochs: int
+    steps: int
+
+
 class Log(Protocol):
     """A log, to which epochs are written."""
 
@@ -98,7 +113,12 @@ class Observer:
         progress:    Function that shows steps.
         log:         Log of epochs, or None.
         checkpoints: Place where phases are kept, or None.
+
+    Attributes:
+        stopped: Whether training ends before its last epoch: no step begins any more.
     """
+
+    stopped = False
 
     def __init__(self, progress: Progress = silent, log: Log | None = None, checkpoints: CheckpointStore | None = None):
         self.progress, self.log, self.checkpoints = progress, log, checkpoints
@@ -123,6 +143,20 @@ class Observer:
         for record in self.records:
             self.write(record)
         return list(self.records)
+
+    @property
+    def steering(self) -> str:
+        """What a user has changed during training, as the end of a sentence about it; empty if nothing was."""
+        return ""
+
+    def attend(self, network: nn.Module, inputs: torch.Tensor, lengths: torch.Tensor | None, predictor: object):
+        """Take note of the network under training, its calibration set, and its overflow predictor or None."""
+
+    def ready(self, step: TrainingStep, state: TrainingState):
+        """Called before each step, which it may change or hold back."""
+
+    def finished(self, loss: float, rate: float):
+        """Called after each step, with the mean loss of its batch and its learning rate."""
 
     def end(self, record: EpochRecord, state: TrainingState):
         """Write the figures of an epoch that has ended, and keep the state."""

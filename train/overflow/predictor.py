@@ -44,6 +44,8 @@ class Predictor:
         products: Products of each layer, by the name of the layer.
         factors:  Factors of the ranges of each product, by its name.
         rounds:   Number of changes of each product, by its name.
+        own:      Steps of products that have their own, by name, in place of `steps`.
+        fixed:    Names of products whose ranges stay as they are, whatever overflows.
         record:   Results of the last `run`, or None.
 
     Raises:
@@ -58,6 +60,7 @@ class Predictor:
         every = [product for products in self.products.values() for product in products]
         self.factors = {product.name: Factors(ranges=len(product.steps), shared=product.shared) for product in every}
         self.rounds, self.record = dict.fromkeys(self.factors, 0), None
+        self.own, self.fixed = {}, frozenset()
         self._trained, self._figures = 0, {}
         for product in every:
             product.follow(self.factors[product.name])
@@ -89,15 +92,19 @@ class Predictor:
         """Follow a step of training: run if it is one of those after which to run."""
         self._trained += 1
         if self.steps.every and self._trained % self.steps.every == 0:
-            self._note()
+            self.note()
 
     def epoch(self) -> dict[str, dict[str, float]]:
         """Run at the end of an epoch, and return what all runs of the epoch found, see `figures` of `EpochRecord`."""
-        self._note()
+        self.note()
         found, self._trained, self._figures = self._figures, 0, {}
         return found
 
-    def _note(self):
+    def steps_of(self, name: str) -> RangeSteps:
+        """How far the ranges of a product grow and shrink."""
+        return self.own.get(name, self.steps)
+
+    def note(self):
         """Run, and add what is found to the figures of this epoch."""
         for name, figures in self.run().figures.items():
             before = self._figures.get(name, {"events": 0, "excess": 0})
@@ -138,7 +145,9 @@ class Predictor:
 
     def _settle(self, product: RangedProduct, layer: str, entering: list[tuple[Tensor, Tensor]]) -> bool:
         """Change one product until nothing is left to change, and say whether anything has changed."""
-        factors, steps = self.factors[product.name], product.allowed(self.steps)
+        if product.name in self.fixed:
+            return False
+        factors, steps = self.factors[product.name], product.allowed(self.steps_of(product.name))
         found, codes = self._counted(product, entering)
         for changes in range(self.steps.rounds):
             change = factors.change(found, self.widths, product.room(codes), steps)
@@ -164,11 +173,12 @@ class Predictor:
             ValueError: it still overflows.
         """
         found, _ = self._counted(product, entering)
-        if found.number > self.steps.threshold:
+        steps = self.steps_of(product.name)
+        if found.number > steps.threshold and product.name not in self.fixed:
             raise ValueError(
                 f"layer {product.name!r} still overflows {found.number} times in {self.widths.sum_bits} bits "
-                f"after {self.steps.rounds} rounds: give it a wider accumulator, or more rounds")
-        by = product.allowed(self.steps).by
+                f"after {steps.rounds} rounds: give it a wider accumulator, or more rounds")
+        by = product.allowed(steps).by
         grown = product.grown if by is Adjusted.RANGES else product.used()
         return ProductRecord(
             name=product.name, by=by, parameters=(float(grown.min()), float(grown.max())),

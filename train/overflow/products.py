@@ -45,6 +45,11 @@ class RangedProduct(ABC):
         """float64[ranges], the real value of one step of the weights in each range now."""
 
     @property
+    @abstractmethod
+    def ranges(self) -> tuple[float, float]:
+        """The largest range of the weights, and that of the inputs, as real numbers."""
+
+    @property
     def grown(self) -> np.ndarray:
         """float64[ranges], the ranges of the weights as multiples of those at the beginning."""
         return np.divide(self.steps.numpy(), self._first, out=np.ones_like(self._first), where=self._first != 0)
@@ -121,6 +126,12 @@ class LayerProduct(RangedProduct):
     @property
     def steps(self):
         return self.layer.weights.scale[::self.rows]
+
+    @property
+    def ranges(self):
+        layer = self.layer
+        weights = self.steps.max().item() * layer.weights.grid.highest
+        return weights, layer.inputs.step.item() * layer.inputs.levels
 
     def integers(self):
         layer = self.layer
@@ -209,6 +220,11 @@ class GatesProduct(RangedProduct):
     @property
     def steps(self):
         return self.part.steps[self.key[0], self.places]
+
+    @property
+    def ranges(self):
+        return (float((self.steps.numpy() * self.highest).max()),
+                self.part.code_steps[self.key[0]].item() * 2.0 ** (self.bits - 1))
 
     def integers(self):
         with torch.no_grad():

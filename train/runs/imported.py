@@ -19,6 +19,7 @@ from concord.net.quantize.source import NetworkWithData, source, with_classes
 from concord.net.quantize.started import Begun, StartedIntegers
 from concord.train.lib.export import finish, floats, patterns
 from concord.train.lib.fit import Progress, begin_log, check_epochs, reproducible, silent
+from concord.train.lib.observer import Observer
 from concord.train.lib.samples import SampleTensors, loss_of, trainable
 from concord.train.network.quantized_network import QuantizedNetwork, first_stage
 from concord.train.network.stages import in_stages
@@ -114,6 +115,8 @@ def train_imported(
     words = _started(net) if begun else "imported"
     calibration = SampleTensors.of(found.calibration)
     predictor = settled(net, calibration.x, overflow, progress, calibration.lengths)
+    observer = Observer.of(progress)
+    observer.attend(net, calibration.x, calibration.lengths, predictor)
     adam = by_adam(network)
     rate = (ADAM_RATE if adam else RATE) if rate is None else rate
     rate = predictor.rate(rate) if predictor else rate
@@ -137,7 +140,7 @@ def train_imported(
     real = (test or calibration).outputs(net)
     phase(True, rate / (5 if adam else 10), epochs[1])
     method = (f"{network.name}: {words}; {choices.words(network.sequence)}; {count} epochs of QAT; {epochs[1]} "
-              "epochs more in the machine's arithmetic" + words_of(predictor))
+              "epochs more in the machine's arithmetic" + words_of(predictor) + observer.steering)
     return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)
 
 

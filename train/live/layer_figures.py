@@ -1,0 +1,124 @@
+"""What a page shows of each product while a network trains: overflows, ranges, and the bits that sums need."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import torch
+from concord.net.layer_overflow import Count, Widths, count
+from concord.train.network.quantized_network import QuantizedNetwork
+from concord.train.overflow.predictor import Predictor
+from concord.train.overflow.products import RangedProduct, products_of
+
+SAMPLES = 32  #: Samples of the calibration set that are counted at once.
+SUMS = 1 << 18  #: Most partial sums of a product whose bits are counted at once.
+
+
+class LayerFigures:
+    """Counts the sums of a network on its calibration set, a few samples at a time, and changes nothing.
+
+    Args:
+        network:   Network under training.
+        inputs:    float32[samples, ...], the calibration set.
+        lengths:   int64[samples], time steps of each sequence, or None.
+        predictor: The predictor, whose widths and factors are shown; None where no width was given.
+
+    Raises:
+        ValueError: a layer has no integers.
+    """
+
+    def __init__(
+        self, network: QuantizedNetwork, inputs: torch.Tensor, lengths: torch.Tensor | None, predictor: Predictor | None
+    ):
+        self.network, self.inputs, self.lengths, self.predictor = network, inputs, lengths, predictor
+        rows = network.recipe.methods.rows == 1
+        self.products: dict[str, list[RangedProduct]] = (
+            predictor.products if predictor else dict(products_of(network, self.widths, rows=rows))
+        )
+        self.parts = torch.arange(len(inputs)).split(SAMPLES)
+        self.next, self.counts = 0, {}
+
+    @property
+    def widths(self) -> Widths:
+        """The widths of the storage."""
+        return self.predictor.widths if self.predictor else Widths(sum_bits=64, product_bits=64, output_bits=64)
+
+    def begin(self):
+        """Forget what was counted, since ranges or widths have changed."""
+        self.next, self.counts = 0, {}
+
+    def rows(self, step: int) -> list[tuple]:
+        """Rows of the table `layers` after counting the next samples: all samples that were counted, added up."""
+        part = self.next % len(self.parts)
+        self.next += 1
+        made = []
+        for layer, products in self.products.items():
+            entering = self._entering(layer, self.parts[part])
+            for product in products:
+                codes = product.codes(*entering)
+                mine = self.counts.setdefault(product.name, {})
+                mine[part] = product.count([codes], self.widths, count)
+                made.append(self._row(step, product, list(mine.values()), codes))
+        return made
+
+    def what_if(self, accumulator: int | None) -> dict[str, dict[str, int]]:
+        """Events of each product on the whole calibration set, at another width of the accumulator or at its own.
+
+        Raises:
+            ValueError: storage has no such width.
+        """
+        widths = replace(self.widths, sum_bits=accumulator) if accumulator else self.widths
+        found = {}
+        for layer, products in self.products.items():
+            entering = [self._entering(layer, part) for part in self.parts]
+            for product in products:
+                events = product.count([product.codes(*each) for each in entering], widths, count).events
+                found[product.name] = {
+                    "product_events": events.product,
+                    "sum_events": events.partial,
+                    "output_events": events.output,
+                }
+        return found
+
+    def _entering(self, layer: str, index: torch.Tensor):
+        lengths = None if self.lengths is None else self.lengths[index]
+        return self.network.entering(layer, self.inputs[index], lengths)
+
+    def _row(self, step: int, product: RangedProduct, counts: list[Count], codes: np.ndarray) -> tuple:
+        total, (weights, inputs) = sum(counts[1:], counts[0]), product.ranges
+        factors = self.predictor.factors[product.name] if self.predictor else None
+        histogram = json.dumps(bits_of_sums(product.integers(), codes))
+        return (
+            step,
+            product.name,
+            total.events.product,
+            total.events.partial,
+            total.events.output,
+            total.additions,
+            total.excess,
+            total.bits,
+            weights,
+            inputs,
+            float(product.grown.max()),
+            factors.inputs if factors else 1.0,
+            histogram,
+            None,
+        )
+
+
+def bits_of_sums(weights: np.ndarray, codes: np.ndarray) -> dict[int, int]:
+    """Number of partial sums by the bits that they need, of some of the samples.
+
+    Args:
+        weights: int64[groups, rows, columns].
+        codes:   Integers[groups, samples, columns].
+    """
+    found: dict[int, int] = {}
+    samples = max(1, SUMS // weights.size)
+    for rows, columns in zip(weights, codes, strict=True):
+        sums = np.cumsum(rows[:, None] * columns[None, :samples].astype(np.int64), axis=2)
+        needed = np.frexp(np.where(sums < 0, ~sums, sums))[1] + 1
+        for bits, number in enumerate(np.bincount(needed.ravel())):
+            if number:
+                found[bits] = found.get(bits, 0) + int(number)
+    return found
