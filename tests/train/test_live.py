@@ -122,6 +122,15 @@ def test_a_run_that_was_interrupted_goes_on_to_the_bit(data, tmp_path, steered):
     assert [step for (step,) in rows(folder, "SELECT step FROM steps")] == list(range(1, STEPS + 1))
 
 
+def test_commands_come_between_changes_that_are_repeated(data, tmp_path, steered):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    later = json.loads((steered[0] / "steering.json").read_text())[1:]
+    (folder / "steering.json").write_text(json.dumps(later))
+    assert trained(data, folder / "model", live(folder, giving(folder, COMMANDS[:1]))) == steered[1]
+    assert read_changes(folder / "steering.json") == read_changes(steered[0] / "steering.json")
+
+
 def test_what_cannot_be_is_refused_and_changes_nothing(data, tmp_path):
     folder = tmp_path / "run"
     give(folder, 1, do="set", what="threshold", layer="three", value=1)
