@@ -90,6 +90,7 @@ def bring(session: BrowserWindow, folder: Path):
     page.fill("#accumulator", "12")
     page.fill("#overflow_threshold", "1000000000")
     page.fill("#epochs", "20000,1")
+    page.fill("#rate", "0.001")
     expect(page.locator("#command")).to_contain_text("--accumulator 12")
     session.shot("choose")
 
