@@ -12,13 +12,16 @@ from concord.golden.lazy.tensor_network import Conv, Dense, MaxPool, Relu, named
 from concord.golden.lazy.tensor_training import Rates
 from concord.golden.trainer.trainer import Trainer
 from concord.sim.machines.library import Fault, Memory
+from concord.sim.machines.trainer_library import TrainerLibrary
 from concord.sim.machines.trainer_scoreboard import compared, empty_trainers
 from concord.sim.machines.trainers import trainer_machine
 from concord.sim.stimulus.trainer_parts import SMALL
 from concord.spec.host.registers import Control
 from concord.spec.numbers.lazy import LazyFormat, Width
-from concord.spec.trainer.instructions import TrainerError
+from concord.spec.trainer.config import LANES
+from concord.spec.trainer.instructions import Space, TrainerError, TrainerOp, instruction
 from concord.spec.trainer.registers import TrainerRegister
+from concord.spec.trainer.views import TrainerView
 
 NEVER = (1 << 64) - 1
 
@@ -50,6 +53,22 @@ def test_a_reset_at_any_time_leaves_a_core_that_works():
         golden = again(golden, other)
         assert compared(one, golden, other)[0] == "", number
     other.close()
+
+
+def test_an_instruction_that_waits_for_a_place_waits_for_the_last_one_in_flight():
+    """Seven stores and a load are in flight when a copy of what is loaded comes: there is no place for it."""
+    stores, program = range(7), []
+    places = [*((Space.SERVER, k) for k in stores), (Space.CHIP, 0), (Space.SERVER, 100), (Space.CHIP, 16)]
+    for number, (space, offset) in enumerate([*places, (Space.CHIP, 32), (Space.SERVER, 200)]):
+        program += TrainerView(space=space, offset=offset, n0=1, n1=1, n2=1, blocks=1).tensor(number).words
+    for to, source in [*((k, 7) for k in stores), (9, 8), (10, 9), (11, 10)]:
+        program += instruction(TrainerOp.COPY, to=to, source=source).words
+    server = np.random.default_rng(1).integers(0, 256, (256, LANES), np.uint8)
+    machine = TrainerLibrary(SMALL, server, memory=Memory(latency=2000))  # longer than the dispatch of all of them
+    machine.load([*program, *instruction(TrainerOp.END).words])
+    assert machine.run() == TrainerError.NONE
+    assert (server[200] == server[100]).all()
+    machine.close()
 
 
 @pytest.mark.parametrize("fault", [Fault.SLVERR, Fault.DECERR])
