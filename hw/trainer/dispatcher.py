@@ -189,7 +189,8 @@ class Dispatcher(wiring.Component):
             m.d.sync += place.eq(place + view.s0)
         full = []
         for number, (name, job) in enumerate(JOBS.items()):
-            m.submodules[f"{name}_queue"] = queue = JobQueue(job)
+            # Stores wait for engines, so a second one lets the loads behind it go on beside them.
+            m.submodules[f"{name}_queue"] = queue = JobQueue(job, two=name == "store")
             wiring.connect(m, queue.o, wiring.flipped(getattr(self, name)))
             chosen = hazards.flight.engine == number
             full.append(chosen & queue.full)
@@ -232,7 +233,7 @@ class Dispatcher(wiring.Component):
                 with m.If(self.start):
                     m.next = "RESERVE"
             with m.State("RESERVE"):
-                m.d.comb += hazards.reserve.eq(1)
+                m.d.comb += hazards.reserve.eq(hazards.free)  # without a place, that of the last one would be cleared
                 with m.If(hazards.free):
                     m.next = "VIEW"
             with m.State("VIEW"):

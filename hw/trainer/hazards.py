@@ -30,8 +30,8 @@ class Hazards(wiring.Component):
 
     Members:
         free: Out(1). There is a place for another instruction.
-        reserve: In(1). The next instruction begins, without ranges; only when `free`. An instruction that had a place and was not
-            committed is forgotten.
+        reserve: In(1). The next instruction begins, without ranges; only when `free`. An instruction that had a place
+            and was not committed is forgotten.
         note: In(1). range: In(Range). It has this range, too; not while busy.
         alone: In(1). The range is not compared with others of the same instruction.
         busy: Out(1). Ranges are compared.
