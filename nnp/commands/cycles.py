@@ -8,6 +8,7 @@ from concord.nnp.lib.options import Preset
 from concord.workflows.storage import fetched
 
 if TYPE_CHECKING:
+    from concord.spec.machine.config import Config
     from concord.verification.timing import Timed
 
 
@@ -36,8 +37,8 @@ def cycles(
             "--clock",
             metavar="MHZ",
             min=0.001,
-            help="Clock of the machine in MHz.",
-            show_default="that for which the machine is meant",
+            help="Clock of the machine in MHz, for its time.",
+            show_default="that which was measured on a board",
         ),
     ] = None,
     arithmetic: Annotated[
@@ -82,10 +83,9 @@ def _table(found: "list[Timed]", clock: float | None):
     configs = [one.firmware.config for one in found]
     table.add_row("machine", *(preset_name(config) or f"{config.digest:08x}" for config in configs))
     table.add_row("cycles", *(f"{one.whole.cycles:,}{_change(one, found[0])}" for one in found))
-    clocks = [clock or config.clock_mhz for config in configs]
-    table.add_row(
-        "time", *(f"{one.whole.cycles / mhz:,.1f} us at {mhz:g} MHz" for one, mhz in zip(found, clocks, strict=True))
-    )
+    clocks = [clock or _measured(config) for config in configs]
+    if any(clocks):
+        table.add_row("time", *(_time(one, mhz) for one, mhz in zip(found, clocks, strict=True)))
     table.add_row(
         "MVM utilisation",
         *(f"{one.whole.busy(config):.1%}" for one, config in zip(found, configs, strict=True)),
@@ -96,6 +96,19 @@ def _table(found: "list[Timed]", clock: float | None):
             if counter is not None and any(one.counters[counter] for one in found):
                 table.add_row(f"{unit}: {state}", *(f"{one.counters[counter] / one.whole.cycles:.1%}" for one in found))
     return table
+
+
+def _measured(config: "Config") -> float | None:
+    """The clock in MHz that was measured of a machine; None if none was."""
+    from concord.spec.machine.clocks import measured_clock
+
+    found = measured_clock(config)
+    return found.median if found else None
+
+
+def _time(one: "Timed", mhz: float | None) -> str:
+    """The time of a sample; a dash for a machine without a clock."""
+    return f"{one.whole.cycles / mhz:,.1f} us at {mhz:g} MHz" if mhz else "-"
 
 
 def _change(one: "Timed", first: "Timed") -> str:

@@ -56,6 +56,7 @@ def test_files_beside_each_other(files):
     assert f"{cycles / 20:,.1f} us at 20 MHz" in text
     assert "tile engines: waits for operands" in text
     assert text.count("layers of ") == 2
+    assert "MHz" not in done("cycles", folder / "small.safetensors", "--preset", "serial")  # nobody measured a clock
 
 
 def test_a_network_in_float32_needs_no_data(tmp_path):
