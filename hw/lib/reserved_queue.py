@@ -9,8 +9,8 @@ from concord.hw.lib.arithmetic import UNCHECKED
 from concord.hw.lib.pipeline import delay_control
 
 PART = 36  #: Largest number of bits that one set of control registers drives.
-#: Attributes of the memory of a deep queue. What it reads while it is written is not used.
-_BLOCK = UNCHECKED | {"ram_style": "block"}
+#: Attributes of a memory in block RAM. What it reads while the same word is written is not used.
+BLOCK = UNCHECKED | {"ram_style": "block"}
 
 
 class ReservedQueue(wiring.Component):
@@ -51,7 +51,7 @@ class ReservedQueue(wiring.Component):
 
     def _block(self, m, taken, given):
         """Connect the bits of a deep queue. What leaves next is always read, and there two cycles after its write."""
-        m.submodules.memory = memory = Memory(shape=len(taken), depth=self.depth, init=[], attrs=_BLOCK)
+        m.submodules.memory = memory = Memory(shape=len(taken), depth=self.depth, init=[], attrs=BLOCK)
         write, read = memory.write_port(), memory.read_port()
         entering, leaving, load = Signal(self.address_bits + 1), Signal(self.address_bits + 1), Signal()
         m.d.comb += [

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.reserved_queue import BLOCK
 from concord.spec.trainer.instructions import FIELDS, WORD, TrainerOp
 
 _FIELDS = {name: field for name, field in FIELDS[TrainerOp.TENSOR].items() if name != "v"}
@@ -26,7 +27,7 @@ class ViewTable(wiring.Component):
     Members:
         clear: In(1). No view is written any more.
         write: In(1). write_number: In(5). word: In(256). A `tensor` writes a view.
-        number: In(5). view: Out(Tensor). The view of this number, one cycle later.
+        number: In(5). view: Out(Tensor). The view of this number, one cycle later; undefined if it was being written.
         there: Out(1). Whether that view is written.
     """
 
@@ -38,11 +39,12 @@ class ViewTable(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.memory = memory = Memory(shape=Tensor.size, depth=self.views, init=[])
-        write, read, written = memory.write_port(), memory.read_port(domain="comb"), Signal(self.views)
+        m.submodules.memory = memory = Memory(shape=Tensor.size, depth=self.views, init=[], attrs=BLOCK)
+        write, read, written = memory.write_port(), memory.read_port(), Signal(self.views)
         m.d.comb += [write.en.eq(self.write), write.addr.eq(self.write_number), write.data.eq(tensor_bits(self.word)),
                      read.addr.eq(self.number)]
-        m.d.sync += [self.view.as_value().eq(read.data), self.there.eq(written.bit_select(self.number, 1))]
+        m.d.comb += self.view.as_value().eq(read.data)
+        m.d.sync += self.there.eq(written.bit_select(self.number, 1))
         with m.If(self.clear):
             m.d.sync += written.eq(0)
         with m.Elif(self.write):
