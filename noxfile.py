@@ -97,6 +97,9 @@ PROGRAMS = {
     "bench_tiny": (
         "benchmarks.bench_tiny",
         "The trained networks of MLPerf Tiny from their published files to RTL: `-- --models FOLDER --data FOLDER`."),
+    "bench_dashboard": (
+        "benchmarks.bench_dashboard",
+        "CPU time of a training that two clients watch, beside the same without a page; `--pairs`, `--epochs`."),
     "bench_timing": (
         "benchmarks.bench_timing",
         "How fast machines without numbers are built and run, up to 131,072 multipliers; `--machine`."),

@@ -20,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from concord.dashboard.execution import alive, execute
-from concord.dashboard.finishing import MODEL
 from concord.dashboard.run_folder import TRAIN, RunFolder
 from concord.tests.own_digits import written
+from concord.train.live.changes import MODEL
 
 #: Options of the run, which takes some seconds; its overflows are steered by the predictor.
 OPTIONS = ("--weights-bits", "8", "--input-bits", "8", "--accumulator", "14", "--epochs", "150,20", "--seed", "0")

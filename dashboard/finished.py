@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from concord.dashboard.finishing import JOBS, MODEL, begin, content, downloads, measured
+from concord.dashboard.finishing import JOBS, begin, content, downloads, measured
 from concord.dashboard.page import desk, page, run_of
 from concord.dashboard.run_folder import RunFolder
 from concord.dashboard.work_queue import WorkQueue
+from concord.train.live.changes import MODEL
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from concord.dashboard.run_folder import RunFolder
 from concord.dashboard.work_queue import WorkQueue
+from concord.train.live.changes import MODEL, STEERING
 
-#: The model of a run, in its folder.
-MODEL = "model.safetensors"
 FIRMWARE = "jobs/firmware/firmware.safetensors"
 MACHINE = "jobs/fit/machine.toml"
 
@@ -115,7 +114,7 @@ def begin(run: RunFolder, job: str, queue: WorkQueue):
 
 def downloads(run: RunFolder) -> dict[str, Path]:
     """What can be downloaded now, by its name in URLs."""
-    files = {name: run.path / name for name in (MODEL, "log.csv", "steering.json", "run.json", "inputs")}
+    files = {name: run.path / name for name in (MODEL, STEERING, "run.json", "inputs")}
     for name, job in JOBS.items():
         if run.status(name).get("exit") == 0 or name in ("golden", "verify") and run.status(name).get("exit") == 1:
             files[name] = run.path / job.gives

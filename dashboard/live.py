@@ -2,12 +2,13 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from concord.lib.names import cleaned
+from concord.train.live.changes import DATABASE, SteeringChange
 
 #: Buckets of a curve, each of which gives its smallest and its largest value.
 BUCKETS = 250
@@ -16,7 +17,7 @@ LINES = 100
 #: Quantities of a layer that its history shows.
 HISTORY = (
     "product_events", "sum_events", "output_events", "excess", "bits", "weights_range", "inputs_range",
-    "weights_factor", "inputs_factor", "error")
+    "weights_factor", "inputs_factor")
 #: Curves by name, with the table that holds each.
 CURVES = ("loss", "accuracy")
 
@@ -24,7 +25,7 @@ CURVES = ("loss", "accuracy")
 @contextmanager
 def database(folder: Path) -> Iterator[sqlite3.Connection | None]:
     """A context with the database of a run, to read; None where there is none yet."""
-    path = folder / "live.db"
+    path = folder / DATABASE
     if not path.is_file():
         yield None
         return
@@ -131,8 +132,6 @@ class Reader:
 
     def _answers(self, db: sqlite3.Connection) -> list[dict[str, Any]]:
         """New answers to questions what would be."""
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'what_if'").fetchone():
-            return []
         query = "SELECT rowid AS row, id, step, text FROM what_if WHERE rowid > ? ORDER BY rowid DESC LIMIT 5"
         rows = db.execute(query, (self.answer,)).fetchall()
         if rows:
@@ -140,7 +139,7 @@ class Reader:
         return [{"id": row["id"], "step": row["step"], "answer": json.loads(row["text"])} for row in reversed(rows)]
 
 
-def widths(command: list[str], changes: list[Mapping[str, Any]]) -> dict[str, int | None]:
+def widths(command: list[str], changes: Sequence[SteeringChange]) -> dict[str, int | None]:
     """Widths of the storage now: those of the command line, and what was changed since."""
     options = {"accumulator": "--accumulator", "product_bits": "--product-limit", "output_bits": "--output-limit"}
     found: dict[str, int | None] = {}
@@ -148,6 +147,6 @@ def widths(command: list[str], changes: list[Mapping[str, Any]]) -> dict[str, in
         given = dict(zip(command, command[1:], strict=False)).get(option)
         found[name] = int(given) if given and given.isdecimal() else None
     for change in changes:
-        if change.get("what") in found:
-            found[change["what"]] = change.get("value")
+        if change.what in found:
+            found[change.what] = int(change.value or 0)
     return found

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from concord.dashboard.finishing import MODEL, measured
+from concord.dashboard.finishing import measured
 from concord.dashboard.live import database, layers
 from concord.dashboard.page import Desk, desk, page
 from concord.dashboard.run_folder import TRAIN, Condition, RunFolder, all_runs
+from concord.train.live.changes import MODEL, STATE
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,7 +22,7 @@ def runs(request: Request) -> Response:
 
 
 def _row(run: RunFolder, at: Desk) -> dict[str, Any]:
-    request, state = run.request, run.read("state.json")
+    request, state = run.request, run.read(STATE)
     condition = run.condition(at.queue)
     return {
         "id": run.name, "title": run.title, "kind": request.get("kind", ""), "condition": condition,

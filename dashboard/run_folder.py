@@ -18,11 +18,12 @@ from concord.dashboard.execution import alive
 from concord.dashboard.work_queue import WorkQueue
 from concord.lib.files import write
 from concord.lib.names import cleaned
+from concord.train.live.changes import STATE
 
 #: Job that trains.
 TRAIN = "train"
 #: Files of which each run has one at least.
-KEPT = ("run.json", "import.json", "state.json")
+KEPT = ("run.json", "import.json", STATE)
 #: Last bytes of a job's output that are shown.
 SHOWN = 6000
 
@@ -126,7 +127,7 @@ class RunFolder:
 
     def condition(self, queue: WorkQueue) -> Condition:
         """What the run is doing, from the queue, its process and its worker's state."""
-        state, status = self.read("state.json"), self.status(TRAIN)
+        state, status = self.read(STATE), self.status(TRAIN)
         said = state.get("state")
         if queue.place(self.path, TRAIN):
             return Condition.QUEUED
@@ -188,5 +189,5 @@ def recovered(runs: Path, queue: WorkQueue):
             status = run.status(place.parent.name)
             if "exit" not in status and alive(status.get("pid")):
                 queue.attend(run.path, place.parent.name, status["pid"])
-        if run.read("run.json") and not run.read("state.json") and not run.status(TRAIN):
+        if run.read("run.json") and not run.read(STATE) and not run.status(TRAIN):
             queue.submit(run.path, TRAIN, run.request["command"])

@@ -11,6 +11,7 @@ from concord.dashboard.live import CURVES, Reader, curve, database, history, nam
 from concord.dashboard.page import STREAMS, Desk, desk, page, run_of, texts
 from concord.dashboard.run_folder import TRAIN, Condition, RunFolder
 from concord.dashboard.steering import ASKING, CHANGES, DOING, command_of
+from concord.train.live.changes import STATE, STEERING, read_changes
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 
@@ -30,10 +31,10 @@ def watch(request: Request) -> Response:
 
 def _state(run: RunFolder, at: Desk) -> dict[str, Any]:
     """What the run is doing, with the widths of the machine to come and why it failed."""
-    state, condition = run.read("state.json"), run.condition(at.queue)
+    state, condition = run.read(STATE), run.condition(at.queue)
     changed = []
-    with suppress(OSError, ValueError):
-        changed = json.loads((run.path / "steering.json").read_text())
+    with suppress(ValueError):  # there are none yet
+        changed = read_changes(run.path / STEERING)
     found = {name: state.get(name) for name in ("epoch", "epochs", "step", "steps", "seconds_left")}
     if condition is Condition.FAILED:
         found["error"] = state.get("error") or run.output(TRAIN)[-1000:] or "nothing was printed"

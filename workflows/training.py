@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import astuple, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +33,6 @@ Run = Annotated[
 Steering = Annotated[
     Path | None, typer.Option(
         "--steering", help="steering.json of a run, whose changes are made again after the same steps.")]
-MODEL = "model.safetensors"  #: Name of the model in the folder of a run.
 #: Options that say where training is watched, and not what it gives.
 WATCHING = ("--run", "--steering")
 
@@ -105,24 +104,26 @@ def followed(
     """
     from concord.train.lib.checkpoints import Checkpoints
     from concord.train.lib.observer import Observer, opened
+    from concord.train.live.changes import read_changes
     from concord.train.live.live_observer import LiveObserver
     from concord.train.live.steered import SteeredObserver
-    from concord.train.live.steering import read_changes
 
     check_watching(run, steering, checkpoint)
+    changes = read_changes(steering) if steering else []
+    deciding = {**(settings or {}), **({"steering": str([astuple(each)[:4] for each in changes])} if changes else {})}
     checkpoint = run / "checkpoint" if run else checkpoint
     for path in log, checkpoint and checkpoint / "phase":
         if path:
             check_writable(path, folder=path is log and path.suffix != ".csv")
-    checkpoints = Checkpoints(checkpoint, settings or {}) if checkpoint else None
+    checkpoints = Checkpoints(checkpoint, deciding) if checkpoint else None
     kept = opened(log) if log else None
     try:
         with shown() as show:
             if not run:
-                yield SteeredObserver(show, kept, checkpoints, read_changes(steering)) if steering else Observer(
+                yield SteeredObserver(show, kept, checkpoints, changes) if changes else Observer(
                     show, kept, checkpoints)
                 return
-            live = LiveObserver(run, epochs, settings or {}, show, kept, checkpoints)
+            live = LiveObserver(run, epochs, deciding, show, kept, checkpoints)
             with _ended(live):
                 yield live
     finally:

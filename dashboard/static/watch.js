@@ -79,7 +79,7 @@ function showLayers(layers) {
 const rate = (share) => share === 0 ? "0 %" : share < 1e-4 ? `${(share * 1e6).toPrecision(2)} ppm` : `${(share * 100).toPrecision(2)} %`;
 
 const HISTORY = [["Overflows", ["product_events", "sum_events", "output_events"]], ["Bits", ["bits", "excess"]], ["Ranges", ["weights_range", "inputs_range"]],
-  ["Factors", ["weights_factor", "inputs_factor"]], ["Error against FP32", ["error"]]];
+  ["Factors", ["weights_factor", "inputs_factor"]]];
 
 async function open(name) {
   opened = name;
@@ -136,11 +136,8 @@ function showLog(lines) {
 
 function showAnswers(answers) {
   for (const { step, answer } of answers) {
-    const words = typeof answer === "string" ? [answer] : Object.entries(answer.layers ?? answer).map(([name, count]) => {
-      const number = typeof count === "object" ? events(count) || count.events || 0 : count;
-      return `${name}: ${whole(number)}`;
-    });
-    find("#answers").replaceChildren(element("p", {}, element("strong", {}, `${find("#answers").dataset.asked ?? "What if"}, at step ${whole(step)}: `), `overflows ${words.join("; ")}`));
+    const words = Object.entries(answer).map(([name, counts]) => `${name}: ${whole(events(counts))}`);
+    find("#answers").replaceChildren(element("p", {}, element("strong", {}, `${find("#answers").dataset.asked ?? "What if"}, at step ${whole(step)}: `), words.length ? `overflows ${words.join("; ")}` : "no layer has more overflows"));
   }
 }
 

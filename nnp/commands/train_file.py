@@ -8,11 +8,11 @@ from concord.lib.extras import needing
 from concord.lib.files import check_writable
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
 from concord.nnp.lib.options import UNTRAINED, AxesOrder, OneOutput, OwnData, quantizing
+from concord.train.live.changes import MODEL
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows import imports, overflow_counts, training
 from concord.workflows.storage import written
 
-OUT = "trained.safetensors"  #: The model file, where nothing else is said.
 #: Name of the command, which its help shows as the place of a file.
 FILE = "FILE"
 
@@ -27,7 +27,9 @@ def train_file(
     output: OneOutput = None,
     chosen: QuantizationOptions = DEFAULTS,
     overflow: OverflowOptions = ANY_WIDTH,
-    out: training.Out = OUT,
+    out: Annotated[str | None, typer.Option(
+        "--out", "-o", help="Model file: a path or URL.",
+        show_default="trained.safetensors, or model.safetensors in the folder of --run")] = None,
     seed: training.Seed = 0,
     epochs: Annotated[str, typer.Option(
         "--epochs", metavar="QAT,MACHINE",
@@ -66,7 +68,7 @@ def train_file(
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": choices.recipe, "gates": choices.gates,
                 "overflow": overflow, "network": file.name, "data": digest(samples.train) if samples.train else data}
     deciding |= {"begun": begun.model.name} if begun else {}
-    out = str(run / training.MODEL) if run and out == OUT else out
+    out = out or str(run / MODEL if run else "trained.safetensors")
     with written(out) as path:
         check_writable(path)
         with training.followed(log, checkpoint, training.settings("imported", deciding), run=run, steering=steering,

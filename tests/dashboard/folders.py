@@ -5,16 +5,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-TABLES = """
-PRAGMA journal_mode = WAL;
-CREATE TABLE steps(step INTEGER PRIMARY KEY, epoch, loss REAL, accuracy REAL, rate REAL, time REAL);
-CREATE TABLE layers(step, layer TEXT, product_events, sum_events, output_events, counted, excess, bits,
-    weights_range REAL, inputs_range REAL, weights_factor REAL, inputs_factor REAL, histogram TEXT, error REAL,
-    PRIMARY KEY(step, layer));
-CREATE TABLE log(number INTEGER PRIMARY KEY, step, time, text TEXT, change TEXT);
-CREATE TABLE epochs(epoch, loss, accuracy);
-CREATE TABLE what_if(id, step, text);
-"""
+from concord.train.live.live_database import TABLES
 
 
 def filled(
@@ -39,7 +30,7 @@ def filled(
     (folder / "state.json").write_text(json.dumps({"state": state, "pid": pid} | written))
     (folder / "live.db").unlink(missing_ok=True)
     with sqlite3.connect(folder / "live.db") as db:
-        db.executescript(TABLES)
+        db.executescript("PRAGMA journal_mode = WAL;" + TABLES)
         add(db, range(1, steps + 1), names, over)
         db.execute("INSERT INTO log VALUES (1, 1, 1.0, 'training begins', NULL)")
     db.close()
@@ -57,7 +48,7 @@ def add(db: sqlite3.Connection, steps: range, names: tuple[str, ...], over: bool
             bits = 14 if events else 11
             counts = {bits - back: 4**back for back in range(8)}
             db.execute(
-                "INSERT INTO layers VALUES (?, ?, 0, ?, 0, 100000, ?, ?, 0.7, 3.5, 1.25, 1.1, ?, 0.03)",
+                "INSERT INTO layers VALUES (?, ?, 0, ?, 0, 100000, ?, ?, 0.7, 3.5, 1.25, 1.1, ?)",
                 (step, name, events, max(0, bits - 12), bits, json.dumps(counts)))
 
 

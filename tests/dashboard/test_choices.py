@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from concord.dashboard.choices import FIELDS, MEASURED, checked, defaults
-from concord.dashboard.steering import command_of
+from concord.dashboard.steering import CHANGES, command_of
 from concord.nnp.commands.train_file import train_file
 from concord.nnp.lib.options import WORDS
+from concord.train.live.changes import WHAT
 from concord.train.overflow.record import STEPS, NetworkKind
 from typer import Typer
 from typer.testing import CliRunner
@@ -107,3 +108,7 @@ def test_forms_become_commands(form, command):
 def test_commands_that_there_are_not_are_refused(form, words):
     with pytest.raises(ValueError, match=words.replace(".", r"\.")):
         command_of(form, {"one"})
+
+
+def test_pages_change_what_training_can_change():
+    assert {*CHANGES, "range", "stop"} == set(WHAT)

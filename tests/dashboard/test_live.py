@@ -6,6 +6,7 @@ import sqlite3
 import pytest
 from concord.dashboard.live import BUCKETS, Reader, curve, database, history, widths
 from concord.tests.dashboard.folders import add, filled
+from concord.train.live.changes import SteeringChange
 
 
 def test_a_curve_keeps_the_smallest_and_the_largest_of_its_parts(tmp_path):
@@ -45,11 +46,11 @@ def test_only_what_is_new_comes_until_the_run_goes_on_from_a_checkpoint(tmp_path
     assert first["log"][0]["text"] == "training begins"
     with sqlite3.connect(tmp_path / "live.db") as db:
         add(db, range(101, 104), ("one",), over=False)
-        db.execute("INSERT INTO what_if VALUES ('q', 103, '{\"one\": 5}')")
+        db.execute("INSERT INTO what_if VALUES ('q', 103, '{\"one\": {\"sum_events\": 5}}')")
     db.close()
     news = reader.changes()
     assert news["loss"][0] == [101, 102, 103]
-    assert news["answers"] == [{"id": "q", "step": 103, "answer": {"one": 5}}]
+    assert news["answers"] == [{"id": "q", "step": 103, "answer": {"one": {"sum_events": 5}}}]
     assert "log" not in news
     with sqlite3.connect(tmp_path / "live.db") as db:
         db.execute("DELETE FROM steps WHERE step > 50")
@@ -73,7 +74,8 @@ def test_the_history_of_a_layer(tmp_path):
 
 
 @pytest.mark.parametrize(("changes", "accumulator"), [
-    ([], 12), ([{"what": "accumulator", "value": 14}, {"what": "rate", "value": 1}], 14)])
+    ([], 12),
+    ([SteeringChange(step=1, what="accumulator", value=14), SteeringChange(step=2, what="rate", value=1)], 14)])
 def test_widths_are_those_of_the_machine_to_come(changes, accumulator):
     assert widths(["train", "x", "--accumulator", "12"], changes) == {
         "accumulator": accumulator, "product_bits": None, "output_bits": None}

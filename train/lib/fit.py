@@ -71,7 +71,7 @@ def fit(
     for epoch in range(len(behind), epochs):
         total, seen = 0.0, 0
         for done, index in enumerate(batches(count, batch, order), epoch * steps + 1):
-            observer.ready(TrainingStep(epoch=epoch + 1, epochs=epochs, steps=steps), state)
+            observer.ready(TrainingStep(epochs=epochs, steps=steps), state)
             if observer.stopped:
                 break
             rate = optimiser.param_groups[0]["lr"]

@@ -76,12 +76,10 @@ class TrainingStep:
     """A step that is about to begin.
 
     Attributes:
-        epoch:  Number of its epoch in its phase, from 1.
         epochs: Number of epochs of the phase.
         steps:  Number of steps of an epoch.
     """
 
-    epoch: int
     epochs: int
     steps: int
 

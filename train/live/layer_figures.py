@@ -61,8 +61,12 @@ class LayerFigures:
                 made.append(self._row(step, product, list(mine.values()), codes))
         return made
 
-    def what_if(self, accumulator: int | None) -> dict[str, dict[str, int]]:
-        """Events of each product on the whole calibration set, at another width of the accumulator or at its own.
+    def what_if(self, accumulator: int | None, threshold: int | None) -> dict[str, dict[str, int]]:
+        """Events of products on the whole calibration set, whose ranges would change.
+
+        Args:
+            accumulator: Another width of the accumulator; None for its own.
+            threshold:   Another number of events that are tolerated; None for all products, whatever is tolerated.
 
         Raises:
             ValueError: storage has no such width.
@@ -72,12 +76,13 @@ class LayerFigures:
         for layer, products in self.products.items():
             entering = [self._entering(layer, part) for part in self.parts]
             for product in products:
-                events = product.count([product.codes(*each) for each in entering], widths, count).events
-                found[product.name] = {
-                    "product_events": events.product,
-                    "sum_events": events.partial,
-                    "output_events": events.output,
-                }
+                made = product.count([product.codes(*each) for each in entering], widths, count)
+                if threshold is None or made.number > threshold:
+                    found[product.name] = {
+                        "product_events": made.events.product,
+                        "sum_events": made.events.partial,
+                        "output_events": made.events.output,
+                    }
         return found
 
     def _entering(self, layer: str, index: torch.Tensor):
@@ -102,7 +107,6 @@ class LayerFigures:
             float(product.grown.max()),
             factors.inputs if factors else 1.0,
             histogram,
-            None,
         )
 
 

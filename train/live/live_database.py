@@ -9,10 +9,9 @@ from pathlib import Path
 TABLES = """
 CREATE TABLE IF NOT EXISTS steps(step INTEGER PRIMARY KEY, epoch, loss REAL, accuracy REAL, rate REAL, time REAL);
 CREATE TABLE IF NOT EXISTS layers(step, layer TEXT, product_events, sum_events, output_events, counted, excess, bits,
-    weights_range REAL, inputs_range REAL, weights_factor REAL, inputs_factor REAL, histogram TEXT, error REAL,
+    weights_range REAL, inputs_range REAL, weights_factor REAL, inputs_factor REAL, histogram TEXT,
     PRIMARY KEY(step, layer));
 CREATE TABLE IF NOT EXISTS log(number INTEGER PRIMARY KEY, step, time, text TEXT, change TEXT);
-CREATE TABLE IF NOT EXISTS epochs(epoch INTEGER PRIMARY KEY, loss REAL, accuracy REAL);
 CREATE TABLE IF NOT EXISTS what_if(id TEXT, step, text TEXT);
 CREATE TABLE IF NOT EXISTS taken(number INTEGER PRIMARY KEY);
 """
@@ -37,6 +36,7 @@ class LiveDatabase:
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{path}: it is no database of a run ({error}): name another folder") from error
         self.steps: list[tuple] = []
+        self.accuracies: list[tuple] = []
 
     def drop_after(self, step: int):
         """Remove what came after a step, from which training goes on."""
@@ -49,18 +49,18 @@ class LiveDatabase:
         self.steps.append(row)
 
     def write(self, layers: Iterable[tuple] = ()):
-        """Write the rows that were kept, and rows of `layers`."""
+        """Write the rows and accuracies that were kept, and rows of `layers`."""
         with self.db:
             self.db.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?, ?)", self.steps)
-            self.db.executemany(f"INSERT OR REPLACE INTO layers VALUES ({', '.join('?' * 14)})", layers)
+            self.db.executemany(f"INSERT OR REPLACE INTO layers VALUES ({', '.join('?' * 13)})", layers)
+            self.db.executemany("UPDATE steps SET accuracy = ? WHERE step = ?", self.accuracies)
         self.steps.clear()
+        self.accuracies.clear()
 
-    def add_epoch(self, epoch: int, step: int, loss: float | None, accuracy: float | None):
-        """Write an epoch that has ended with a step."""
-        self.write()
-        with self.db:
-            self.db.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)", (epoch, loss, accuracy))
-            self.db.execute("UPDATE steps SET accuracy = ? WHERE step = ?", (accuracy, step))
+    def add_accuracy(self, step: int, accuracy: float | None):
+        """Keep the accuracy after a step, if it was measured, until the next `write`."""
+        if accuracy is not None:
+            self.accuracies.append((accuracy, step))
 
     def add_line(self, step: int, text: str, change: Mapping | None = None):
         """Write a line of the log, with the change that it tells of."""

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from concord.lib.files import write
 from concord.train.lib.observer import CheckpointStore, EpochRecord, Log, Progress, TrainingState, TrainingStep
+from concord.train.live.changes import DATABASE, STATE, STEERING, SteeringChange, read_changes, written_changes
 from concord.train.live.layer_figures import LayerFigures
 from concord.train.live.live_database import LiveDatabase
 from concord.train.live.steered import SteeredObserver
-from concord.train.live.steering import SteeringChange, read_changes, written_changes
 
 SHOWN = 0.4  #: Seconds between two writings.
-SHARE = 25  #: What is only shown takes at most one part in SHARE of the time.
-STEERING, STATE, DATABASE = "steering.json", "state.json", "live.db"
+SHARE = 100  #: Each thing that is only shown takes at most one part in SHARE of the time.
 
 
 class LiveObserver(SteeredObserver):
@@ -60,9 +59,8 @@ class LiveObserver(SteeredObserver):
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check()
         super().__init__(progress, log, checkpoints, read_changes(self.path) if self.path.exists() else ())
-        self.times = [each["time"] for each in json.loads(self.path.read_text())] if self.changes else []
         self.db = LiveDatabase(self.folder / DATABASE)
-        self.figures: LayerFigures | None = None
+        self._commands, self.figures = self.folder / "commands", None
         self._epochs, self._phase, self._stamp, self._single, self._dropped = 0, 0, 0, False, False
         self._begun = self._stepped = time.monotonic()
         self._first = 0
@@ -104,7 +102,7 @@ class LiveObserver(SteeredObserver):
             time.sleep(0.05)
             self._look(state)
             self._begun += time.monotonic() - before
-        self.state |= {"epoch": self._epochs + 1, "step": self.step, "steps": step.steps * self.state["epochs"]}
+        self.state["epoch"], self.state["steps"] = self._epochs + 1, step.steps * self.state["epochs"]
 
     def finished(self, loss, rate):
         """Keep the figures of a step, and write them now and then."""
@@ -120,10 +118,11 @@ class LiveObserver(SteeredObserver):
         ended = time.monotonic()
         self.records.append(record)
         self.write(record)
-        self.db.add_epoch(self._epochs, self.step, record.loss, record.accuracy)
+        self.db.add_accuracy(self.step, record.accuracy)
         if record.accuracy is not None:
             self._measure_at = ended + SHARE * (ended - self._stepped)
         if self.checkpoints and (record.step == self._phase or self.stopped or ended >= self._save_at):
+            self.db.write()  # what came before the checkpoint is not trained again
             self.checkpoints.save(self.records, state)
             self._save_at = time.monotonic() + SHARE * (time.monotonic() - ended)
 
@@ -166,18 +165,20 @@ class LiveObserver(SteeredObserver):
 
     def _look(self, state: TrainingState):
         """Take the commands that are new."""
-        folder, now = self.folder / "commands", time.monotonic()
-        stamp = folder.stat().st_mtime_ns if folder.exists() else 0
+        now, stamp = time.monotonic(), 0
+        with suppress(FileNotFoundError):  # nobody has given a command
+            stamp = os.stat(self._commands).st_mtime_ns
         if stamp == self._stamp and now < self._look_at:
             return
         self._stamp, self._look_at = stamp, now + SHOWN
-        last = self.db.last_taken
-        for path in sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem)):
+        # A process that was killed between the two may have written a change, and not that it was taken.
+        last = max(self.db.last_taken, *(change.number for change in self.changes), 0)
+        for path in sorted(self._commands.glob("[0-9]*.json"), key=lambda path: int(path.stem)):
             if int(path.stem) > last:
-                self._obey(path, state)
+                self._obey(path, int(path.stem), state)
                 self.db.take(int(path.stem))
 
-    def _obey(self, path: Path, state: TrainingState):
+    def _obey(self, path: Path, number: int, state: TrainingState):
         """Do what a command says; what cannot be done is a line of the log."""
         try:
             command = json.loads(path.read_text())
@@ -185,11 +186,10 @@ class LiveObserver(SteeredObserver):
                 case "pause" | "go" | "step" as word:
                     self._single = word == "step"
                     self._say("paused" if word == "pause" else "running")
-                case "stop":
-                    self._change(SteeringChange(step=self.step, what="stop"), state)
-                case "set":
-                    given = {key: command.get(key) for key in ("what", "layer", "value")}
-                    self._change(SteeringChange(step=self.step, **given), state)
+                case "stop" | "set" as word:
+                    given = {"what": word} if word == "stop" else {
+                        key: command.get(key) for key in ("what", "layer", "value")}
+                    self._change(SteeringChange(step=self.step, time=time.time(), number=number, **given), state)
                 case "what_if":
                     self._answer(command)
                 case other:
@@ -201,16 +201,16 @@ class LiveObserver(SteeredObserver):
         """Let a change of a user take effect, and write it down."""
         self._applied(change, state)
         self.changes.insert(self._next, change)  # before those of `steering.json` that are still to be repeated
-        self.times.insert(self._next, time.time())
         self._next += 1
-        write(self.path, written_changes(self.changes, self.times))
+        write(self.path, written_changes(self.changes))
         self._show()
 
     def _answer(self, command: Mapping):
         """Count what would overflow at another width."""
         if not self.figures:
             raise ValueError("what if: the network has no integers whose sums could overflow")
-        self.db.add_answer(str(command["id"]), self.step, self.figures.what_if(command.get("accumulator")))
+        answer = self.figures.what_if(command.get("accumulator"), command.get("threshold"))
+        self.db.add_answer(str(command["id"]), self.step, answer)
 
     def _say(self, word: str):
         """Say whether training runs or is paused."""

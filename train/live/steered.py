@@ -12,7 +12,8 @@ from concord.train.lib.observer import (
     TrainingState,
     TrainingStep,
 )
-from concord.train.live.steering import SteeringChange, apply, set_overflow, words_of
+from concord.train.live.changes import SteeringChange, words_of
+from concord.train.live.steering import apply, set_overflow
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.overflow.predictor import Predictor
 

@@ -1,4 +1,4 @@
-"""Changes to a training while it runs: what they are, how a file keeps them, and how they take effect.
+"""How changes to a training take effect.
 
 A change takes effect between two steps of training, and nothing else but its number of finished steps says when. So the
 same changes give the same network, whether a user made them, or a file repeats them.
@@ -6,90 +6,14 @@ same changes give the same network, whether a user made them, or a file repeats 
 Source: S3.d; S3.e.
 """
 
-import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import torch
 from concord.train.lib.observer import TrainingState
+from concord.train.live.changes import WIDTHS, SteeringChange
 from concord.train.overflow.predictor import Predictor
-
-#: Attributes of `RangeSteps` that can be changed, of all products or of one.
-STEPS = ("threshold", "weights_factor", "inputs_factor", "shrink")
-#: Attributes of `Widths` that can be changed, by the names that changes have for them.
-WIDTHS = {"accumulator": "sum_bits", "product_bits": "product_bits", "output_bits": "output_bits"}
-#: Everything that can be changed: `range` fixes the ranges of a product or frees them, `stop` ends the training.
-WHAT = (*STEPS, *WIDTHS, "rate", "range", "stop")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SteeringChange:
-    """One change.
-
-    Attributes:
-        step:   Number of steps that were finished when it took effect.
-        what:   One of `WHAT`.
-        layer:  Name of the product that it is for; None for all of them.
-        value:  The new value; of a range, whether it is fixed; of a factor, None to derive it.
-
-    Raises:
-        ValueError: there is no such change.
-    """
-
-    step: int
-    what: str
-    layer: str | None = None
-    value: float | None = None
-
-    def __post_init__(self):
-        if self.what not in WHAT:
-            raise ValueError(f"{self.what}: this cannot be changed; what can is {', '.join(WHAT)}")
-        if not isinstance(self.step, int) or self.step < 0:
-            raise ValueError(f"step {self.step}: a change comes after 0 steps or more")
-        if self.layer is not None and not isinstance(self.layer, str):
-            raise ValueError(f"layer {self.layer}: a layer is named by its name")
-        number = isinstance(self.value, int | float) and math.isfinite(self.value)
-        if not number and not (self.value is None and self.what in ("stop", "weights_factor", "inputs_factor")):
-            raise ValueError(f"{self.what} {self.value}: a number is needed")
-
-    def __str__(self) -> str:
-        if self.what == "stop":
-            return f"stopped after {self.step} steps"
-        if self.what == "range":
-            return f"ranges of {self.layer or 'all layers'} {'fixed' if self.value else 'free'} after {self.step} steps"
-        value = "derived" if self.value is None else f"{self.value:g}"
-        return f"{self.what}{f' of {self.layer}' if self.layer else ''} = {value} after {self.step} steps"
-
-
-def read_changes(path: Path) -> list[SteeringChange]:
-    """The changes of a file, in their order.
-
-    Raises:
-        ValueError: it is no file of changes; the sentence names it.
-    """
-    try:
-        found = json.loads(Path(path).read_text())
-        changes = [
-            SteeringChange(**{key: each.get(key) for key in ("step", "what", "layer", "value")}) for each in found
-        ]
-    except (OSError, UnicodeDecodeError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: it is no list of changes ({error}); the steering.json of a run is one") from error
-    if [each.step for each in changes] != sorted(each.step for each in changes):
-        raise ValueError(f"{path}: the steps of its changes do not rise; give the steering.json of a run as it is")
-    return changes
-
-
-def written_changes(changes: Sequence[SteeringChange], times: Sequence[float]) -> str:
-    """The text of a file of changes, with the time of each."""
-    return json.dumps([asdict(each) | {"time": time} for each, time in zip(changes, times, strict=True)], indent=1)
-
-
-def words_of(changes: Sequence[SteeringChange]) -> str:
-    """What has been changed, as the end of a sentence about training; empty if nothing was."""
-    return f"; steered: {', '.join(map(str, changes))}" if changes else ""
 
 
 def apply(change: SteeringChange, predictor: Predictor | None, state: TrainingState):
