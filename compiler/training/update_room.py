@@ -1,0 +1,184 @@
+"""Where an update of weights lies on the chip: groups of weights, tiles of samples, and the places of both."""
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+from concord.compiler.training.arrivals import Arrivals
+from concord.compiler.training.emitter import Span
+from concord.compiler.training.graph import Product
+from concord.compiler.training.memory_map import MemoryMap
+from concord.compiler.training.regions import ChipRoom, rounded
+from concord.compiler.training.shares import share
+from concord.compiler.training.tiles import (
+    MOST_PRODUCTS,
+    MOST_TAPS,
+    Strip,
+    TileSizes,
+    block_cycles,
+    choose,
+    heights,
+    window_strips,
+)
+from concord.spec.trainer.config import LANES, PARAMETER_PLANES, TrainerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How the gradients of weights are cut: all those of some blocks of channels and some taps at a time.
+
+    Attributes:
+        blocks:   Blocks of channels.
+        taps:     Rows of a kernel, or pixels of a dense layer.
+        ways:     Number of places that groups take in turn.
+        resident: Whether all inputs and gradients stay on the chip.
+        parted:   Whether an update takes some outputs of one tap at a time.
+    """
+
+    blocks: int
+    taps: int
+    ways: int = 1
+    resident: bool = False
+    parted: bool = False
+
+
+class UpdateRoom:
+    """Chooses groups and tiles, and finds their places.
+
+    Args:
+        places:   Where everything lies outside of the chip.
+        config:   The core.
+        layer:    The layer.
+        channels: Blocks of channels whose weights the core updates.
+        units:    Rows of a kernel, or pixels of a dense layer, whose weights it updates.
+        least:    Rows of the accumulators for the gradients of one unit and one block.
+        added:    Whether cores add up what each has made from its samples.
+
+    Attributes:
+        held:     Whether the accumulators hold the gradients of all weights.
+        groups:   How the gradients of weights are cut.
+        tiles:    Sizes of the tiles of samples.
+        arrivals: Gradients of outputs, which come to the chip tile by tile.
+        inputs:   Regions of inputs, for each tile that is there at a time, or for each group.
+        rows:     Rows of parameters that are updated at a time.
+        records:  Places of old and new rows of parameters, for each way.
+        bias:     Places of old and new rows of the bias.
+
+    Raises:
+        ValueError: the core is too small.
+    """
+
+    def __init__(
+        self,
+        places: MemoryMap,
+        config: TrainerConfig,
+        layer: Product,
+        channels: Span,
+        units: Span,
+        least: int,
+        *,
+        added: bool,
+    ):
+        self.places, self.config, self.layer, self.channels, self.units = places, config, layer, channels, units
+        self.least, self.added = least, added
+        self.heights = [] if layer.dense else heights(layer.height, layer.pool.stride if layer.pool else 1)
+        self.held = least * units.count * channels.count <= config.accumulator_rows and units.count <= MOST_TAPS
+        self.groups = self._groups()
+        self._plan(self.groups)
+
+    @property
+    def passing(self) -> bool:
+        """Whether gradients stay on the chip, and each block of inputs comes with the only group that needs it."""
+        return self._passing(self.groups)
+
+    def _passing(self, groups: Groups) -> bool:
+        return groups.resident and groups.taps >= self.units.count and groups.blocks * groups.ways < self.channels.count
+
+    def _groups(self) -> Groups:
+        """Groups that fit with the least traffic: with all tensors on the chip, or else as few as possible."""
+        channels, units, found = self.channels.count, self.units.count, {}
+        if self.held:
+            whole = Groups(channels, units)
+            return whole if self._room(whole) <= self.config.words else replace(whole, parted=True)
+        for ways, resident, parted in product((2, 1), (True, False), (False, True)):
+            most = self.config.accumulator_rows // ways // self.least
+            for taps in range(min(most, units, MOST_TAPS), 0, -1):
+                for blocks in range(min(most // taps, channels), 0, -1):
+                    groups = Groups(blocks, taps, ways, resident, parted)
+                    if self._room(groups) <= self.config.words:
+                        count = -(-units // taps) * -(-channels // blocks)
+                        clash = not self.apart
+                        found[groups] = (not resident, 0 if resident else count, parted, -ways, clash, count)
+        return min(found, key=lambda groups: found[groups]) if found else Groups(1, 1, parted=True)
+
+    def _room(self, groups: Groups) -> int:
+        """Words on the chip that groups need at least; groups of several cores are those of the first one."""
+        if groups.resident:
+            most = share(self.places.whole, 0, self.places.cores).count if self.added else self.places.whole
+            return self._chip(TileSizes(1, most, 1, 1), groups)
+        return min(self._chip(TileSizes(1, 1, 1, 1, rows), groups) for rows in (0, *self.heights[-1:]))
+
+    def _plan(self, groups: Groups):
+        """Find the tiles of samples that fit beside what a group needs."""
+        batch, layer = self.places.batch, self.layer
+        self.tiles = TileSizes(1, batch, 1, 1)
+        if not groups.resident:
+            blocks = layer.x.blocks * layer.taps
+            self.tiles = choose(
+                f"layer {layer.name!r}, update,",
+                self.config,
+                (1, batch),
+                lambda each: self._chip(each, groups),
+                lambda each: (
+                    -(-batch // each.samples)
+                    * block_cycles(blocks * -(-each.samples * layer.pixels // LANES), layer.outputs, 2)
+                ),
+                lambda each: MOST_PRODUCTS,
+                self.heights,
+            )
+        self._chip(self.tiles, groups)
+
+    def _chip(self, tiles: TileSizes, groups: Groups) -> int:
+        """Find places: what is read in the same cycles in different memories, and updates beside products, if it fits.
+
+        Returns: the number of words that are needed, of the closest places if others do not fit.
+        """
+        for apart, behind in (True, True), (False, True), (False, not self.held):
+            self.apart, memory = apart, self.config.memory if apart else 0
+            used = self._places(tiles, groups, ChipRoom(memory=memory), behind)
+            if used <= self.config.words:
+                break
+        return used
+
+    def _places(self, tiles: TileSizes, groups: Groups, chip: ChipRoom, behind: bool) -> int:
+        layer, x = self.layer, self.layer.x
+        self.arrivals, self.inputs = [], []
+        height = max(strip.high - strip.low for strip in self.strips(tiles.rows))
+        for _ in range(tiles.inner):
+            self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples, tiles.rows))
+        chip.apart()
+        for _ in range(tiles.inner):
+            blocks = self.channels.count if groups.resident and not self._passing(groups) else groups.blocks
+            self.inputs.append(chip.images(tiles.samples, height, x.width, blocks))
+        if self._passing(groups):
+            self.inputs += [chip.images(tiles.samples, height, x.width, groups.blocks) for _ in range(1, groups.ways)]
+        # If updates begin when all products are done, both may lie at the same place.
+        room = ChipRoom(chip.used, chip.memory) if behind else ChipRoom()
+        self.rows = groups.blocks * groups.taps * self.least
+        if groups.parted:
+            most = (self.config.words - room.used) // (2 * PARAMETER_PLANES * groups.ways) - 2 * LANES
+            self.rows = max(min(most, layer.outputs), LANES)
+        old = [room.words(PARAMETER_PLANES * self.rows) for _ in range(groups.ways)]
+        room.apart()
+        self.records = [[place, room.words(PARAMETER_PLANES * self.rows)] for place in old]
+        size, used = rounded(PARAMETER_PLANES * layer.blocks), max(chip.used, room.used)
+        # Behind all else, if there is room: then it does not wait until new weights are stored.
+        place = used if used + 2 * size <= self.config.words else 0
+        self.bias = [place, place + size]
+        return max(used, 2 * size)
+
+    def strips(self, rows: int) -> list[Strip]:
+        """Strips of the gradient, and the rows of inputs that they take."""
+        layer = self.layer
+        if layer.dense:
+            return [Strip(0, 1, 0, layer.x.height)]
+        return window_strips(layer.height, rows, layer.x.height, layer.rows, layer.stride, layer.padding)
