@@ -1,7 +1,8 @@
 """The machine without its numbers: what decides when things happen, for machines of any size.
 
-No unit knows of it. Numbers that leave the core are cut off, and with them all that only they depend on goes. What a
-number decides stays, such as the zero marks of tiles, so that every cycle and every counter is that of the machine.
+Numbers that leave the core are cut off, and with them all that only they depend on goes. Units are those of the whole
+machine; only tiles have one row, see `hw.lib.timekeeper`. What a number decides stays, such as the zero marks of tiles,
+so that every cycle and every counter is that of the machine.
 """
 
 from collections.abc import Callable, Iterator
