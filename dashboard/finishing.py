@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from typing import Any
 
 from concord.dashboard.run_folder import RunFolder
 from concord.dashboard.work_queue import WorkQueue
+from concord.firmware.firmware_file import load_firmware
+from concord.spec.machine.config import preset_name
 from concord.train.live.changes import MODEL, STEERING
 
 FIRMWARE = "jobs/firmware/firmware.safetensors"
@@ -83,9 +84,8 @@ def machine_of(run: RunFolder) -> str:
     found = dict(zip(command, command[1:], strict=False)).get("--preset", "")
     if found:
         return found
-    # Firmware knows the machine that `nnp compile` has chosen, and Verilog is that of the same one.
-    words = re.search(r" instructions for (\w+)$", run.output("firmware"), re.MULTILINE)
-    return words[1] if words else ""
+    firmware = run.path / FIRMWARE  # knows the machine that `nnp compile` has chosen
+    return (preset_name(load_firmware(firmware).config) or "") if firmware.is_file() else ""
 
 
 def command_of(run: RunFolder, job: str) -> list[str]:

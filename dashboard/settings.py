@@ -87,7 +87,8 @@ def token_of(runs: Path, file: Path | None, host: str, certificate: bool) -> str
         try:
             return file.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"--token-file {file}: it cannot be read as text") from error
+            reason = "it is no text" if isinstance(error, UnicodeDecodeError) else error.strerror
+            raise ValueError(f"--token-file {file}: {reason}; name a file that holds the token") from error
     if host not in LOCAL and not certificate:
         raise ValueError(f"--host {host}: other computers can reach it there, so name a file with a token of your own "
                          "(--token-file), or TLS files (--certificate and --key)")
