@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from concord.dashboard.finishing import command_of
 from concord.dashboard.run_folder import RunFolder
 from concord.dashboard.watching import _events
 from concord.datasets.dataset import DATA
@@ -108,6 +109,7 @@ def test_a_model_is_compiled_and_downloaded(client, settings):
     waits(lambda: "state finished" in client.get("/runs/a/jobs").text)
     page = client.get("/runs/a/jobs").text
     assert "nnp compile model.safetensors -o jobs/firmware/firmware.safetensors" in page
+    assert command_of(RunFolder(run), "verilog")[-2:] == ["--preset", "ulx3s"]  # the machine of the firmware
     assert client.get("/runs/a/files/firmware").content == (run / "jobs/firmware/firmware.safetensors").read_bytes()
     assert client.get("/runs/a/files/model.safetensors").headers["content-disposition"].startswith("attachment")
     report = run / "jobs" / "verify" / "report"
