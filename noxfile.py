@@ -100,6 +100,9 @@ PROGRAMS = {
     "bench_dashboard": (
         "benchmarks.bench_dashboard",
         "CPU time of a training that two clients watch, beside the same without a page; `--pairs`, `--epochs`."),
+    "bench_deepbench": (
+        "benchmarks.bench_deepbench",
+        "DeepBench's recurrent networks at batch 1 on large machines, beside Brainwave: cycles; `--network`."),
     "bench_timing": (
         "benchmarks.bench_timing",
         "How fast machines without numbers are built and run, up to 131,072 multipliers; `--machine`."),

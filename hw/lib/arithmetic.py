@@ -79,9 +79,13 @@ def shifted_sum(low, high, places: int, *, minus: bool = False):
 
 
 def low_high(value, count: int):
-    """(value mod count, value / count) for a power of two `count`."""
+    """(value mod count, value / count); for a `count` that is no power of two, by a product with its reciprocal."""
     bits = (count - 1).bit_length()
-    return value[:bits], value[bits:]
+    if not count & count - 1:
+        return value[:bits], value[bits:]
+    places = len(value) + bits  # so many binary places make the quotient exact
+    quotient = (value * -(-(1 << places) // count) >> places)[:len(value) - bits + 1]
+    return (value - quotient * count)[:bits], quotient
 
 
 def digits(amount_bits: int) -> list[int]:

@@ -60,7 +60,8 @@ class Accumulator(wiring.Component):
         m.d.comb += self.totals.eq(valid & last)
         exact, totals = [], []
         for r, (there, complete) in enumerate(along(m, Cat(valid, self.totals), config, reset_less=False)):
-            term = adder_tree(m, [engine[r] for engine in self.terms])
+            nothing = [Const(0, signed(self.width))] * ((1 << self.latency) - config.tile_engines)
+            term = adder_tree(m, [*(engine[r] for engine in self.terms), *nothing])
             kept = Signal(signed(bits), name=f"sum{r}")  # a reset in the middle of a row of tiles clears it
             total = Signal(signed(bits), name=f"total{r}", reset_less=True)
             exact.append(kept + term)

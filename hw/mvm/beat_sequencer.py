@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import low_high
 from concord.hw.lib.payloads import Product
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.row_tiles import RowTiles, column_step, row_tile
@@ -86,10 +87,11 @@ class BeatSequencer(wiring.Component):
                      taken.eq(row_tiles.step.valid & room)]
         m.d.sync += [looking.eq(taken), step.eq(row_tiles.step.p), room.eq(left > taken),
                      left.eq(left - taken + (steps.o.valid & steps.o.ready))]
-        marks = [Mux(used, mark, 0) for mark, used in zip(self.marks, _banks_used(config, step), strict=True)]
+        marks = [Mux(used, mark, 0) for mark, used in zip(self.marks, _banks_used(m, config, step), strict=True)]
         most = marks[0]
-        for mark in marks[1:]:
-            most = Mux(mark > most, mark, most)
+        for k, mark in enumerate(marks[1:]):
+            larger = Mux(mark > most, mark, most)
+            most = larger if _is_power(config.tile_engines) else _named(m, larger, f"most{k}")
         m.d.comb += [steps.i.valid.eq(looking), steps.i.p.step.eq(step), steps.i.p.beats.eq(most | (most == 0)),
                      *(kept.eq(mark) for kept, mark in zip(steps.i.p.marks, marks, strict=True))]
 
@@ -121,10 +123,25 @@ class BeatSequencer(wiring.Component):
             *(self.beat[name].eq(step[name]) for name in ("from_entries", "tile", "columns", "integer", "rows"))]
 
 
-def _banks_used(config: Config, step):
+def _is_power(count: int) -> bool:
+    """Whether a number is a power of two."""
+    return not count & count - 1
+
+
+def _named(m, value, name: str):
+    """A signal with this value."""
+    signal = Signal(Value.cast(value).shape(), name=name)
+    m.d.comb += signal.eq(value)
+    return signal
+
+
+def _banks_used(m, config: Config, step):
     """Whether each bank holds a tile of the step."""
     engines = config.tile_engines
     if engines == 1:
         return [Const(1)]
-    bits = (engines - 1).bit_length()
-    return [(j - step.tile[:bits])[:bits] < step.columns for j in range(engines)]
+    first, _ = low_high(step.tile, engines)
+    if _is_power(engines):
+        return [(j - first)[:len(first)] < step.columns for j in range(engines)]
+    first = _named(m, first, "first_bank")
+    return [(Mux(first > j, engines, 0) + j - first) < step.columns for j in range(engines)]

@@ -35,7 +35,7 @@ class MatrixRf(wiring.Component):
     yields column (j - t) mod tile_engines of the step. The operands are rotated to the banks, because rows are wider.
 
     Args:
-        config: The machine; tile_engines is a power of two.
+        config: The machine.
 
     Members:
         write: In {valid, tile, row, group, record}. Record to write.

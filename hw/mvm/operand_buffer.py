@@ -23,7 +23,7 @@ class OperandBuffer(wiring.Component):
     Column c lies in bank c mod tile_engines, so that one read yields the columns of one step for all engines.
 
     Args:
-        config: The machine; lanes, mfu_lanes and tile_engines are powers of two.
+        config: The machine; lanes and mfu_lanes are powers of two.
 
     Members:
         i: In(stream {mantissas, exponent, end, last}). Words from the quantiser.

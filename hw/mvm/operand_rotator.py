@@ -13,7 +13,7 @@ class OperandRotator(wiring.Component):
     """Computes o[j] = i[(j - tile) mod tile_engines], or zero mantissas where the step has no such column.
 
     Args:
-        config: The machine; tile_engines is a power of two.
+        config: The machine.
 
     Members:
         i: In. Operands, by column of the step.

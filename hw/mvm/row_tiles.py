@@ -138,6 +138,8 @@ def _least(value, limit: int):
 
 
 def _rest(value, limit: int):
-    """The smaller of value - limit and limit, a power of two; value is larger than limit."""
+    """The smaller of value - limit and limit; value is larger than limit."""
+    if limit & limit - 1:
+        return Mux(value > 2 * limit, limit, value - limit)
     low, high = low_high(value, limit)
     return Mux(high > 1, limit, low)

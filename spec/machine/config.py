@@ -221,11 +221,17 @@ class Config:
                 raise ValueError(f"{name} of {fmt.element} are stored in {fmt.code_bits} bits, and hardware takes "
                                  f"floats of at most {WIDEST_CODE} bits, such as E4M3 or E5M2; such a machine runs on "
                                  "the golden model only")
-        for name in ("native_dim", "lanes", "mfu_lanes", "tile_engines"):
-            value = getattr(self, name)
-            if value & value - 1:
-                raise ValueError(f"hardware needs {name} to be a power of two, not {value}; "
-                                 f"such a machine runs on the golden model only")
+        for name in ("native_dim", "lanes", "mfu_lanes"):
+            self._require_power_of_two(name, "")
+        for name in ("vector_rf", "dram_words"):
+            if getattr(self, name):
+                self._require_power_of_two("tile_engines", f" with {name}")
+
+    def _require_power_of_two(self, name: str, why: str):
+        value = getattr(self, name)
+        if value & value - 1:
+            raise ValueError(f"hardware needs {name} to be a power of two{why}, not {value}; such a machine runs on "
+                             "the golden model only")
 
     def words_of(self, elements: int) -> int:
         """Number of words that hold `elements` numbers; the last word is padded."""
