@@ -32,7 +32,7 @@ MOST_WORDS = 65536  #: Most words of NetQ: the rest of an input comes while the 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Network:
+class DeepBenchNetwork:
     """A network of DeepBench.
 
     Attributes:
@@ -60,7 +60,7 @@ class Network:
 #: Brainwave's cycles are transcribed, from the latencies of "A Configurable Cloud-Scale DNN Processor for Real-Time AI"
 #: (ISCA 2018) at its 250 MHz. Nobody measured them here.
 NETWORKS = tuple(
-    Network(cell=CELLS[cell], hidden=hidden, steps=steps, published=published)
+    DeepBenchNetwork(cell=CELLS[cell], hidden=hidden, steps=steps, published=published)
     for cell, hidden, steps, published in (
         ("gru", 2816, 750, 662),
         ("gru", 2560, 375, 662),
@@ -124,10 +124,11 @@ def machine(shape: tuple[int, int, int], column: Column) -> Config:
         multiply_vrf=8 * words,
         net_in=min(inputs, MOST_WORDS),
         chain_queue=16,
+        partial_sums=64,
     )
 
 
-def model(network: Network, config: Config) -> Model:
+def model(network: DeepBenchNetwork, config: Config) -> Model:
     """The network with random weights. No mantissa is zero, so that no lane group is skipped but those of padding."""
     rng, cell, size = np.random.default_rng(0), network.cell, network.hidden
     gates, highest = len(cell.gates), config.weights.highest
@@ -157,12 +158,12 @@ def model(network: Network, config: Config) -> Model:
     return networks.model([layer], name=network.name)
 
 
-def measured(network: Network, config: Config) -> LayerCost:
+def measured(network: DeepBenchNetwork, config: Config) -> LayerCost:
     """The counters of a run over all time steps."""
     return timed(compile_network(model(network, config), config).firmware, network.steps).whole
 
 
-def row(network: Network, found: dict[str, LayerCost], multipliers: int) -> list[str]:
+def row(network: DeepBenchNetwork, found: dict[str, LayerCost], multipliers: int) -> list[str]:
     """The cells of a network: of the first column all of them, of each other one its cycles and its ratio."""
     first, *others = found.values()
     bound = network.products / multipliers
@@ -177,7 +178,7 @@ def row(network: Network, found: dict[str, LayerCost], multipliers: int) -> list
     return cells
 
 
-def table(title: str, shape: tuple[int, int, int], columns: list[str], chosen: list[Network]) -> Table:
+def table(title: str, shape: tuple[int, int, int], columns: list[str], chosen: list[DeepBenchNetwork]) -> Table:
     """The table of a machine, with the geometric means of the ratios."""
     steps, found = Steps(Console(stderr=True), len(columns) * len(chosen)), {network: {} for network in chosen}
     for name in columns:

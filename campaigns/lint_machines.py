@@ -48,6 +48,7 @@ def _attributes(rng: Random) -> dict:
         "chain_queue": rng.randint(1, 9), "message_bytes": rng.choice((4, 8, 16)),
         "lazy_update": rng.random() < 0.2, "softmax_words": rng.choice((0, 0, 5)),
         "more_functions": rng.random() < 0.2, "mfu_registers": rng.choice((0, 0, 3)),
+        "partial_sums": rng.choice((0, 0, 0, 5)),
         **(_outside(rng) if rng.random() < 0.3 else {})}
 
 

@@ -29,7 +29,9 @@ CONFIGS: dict[str, Config] = {
     **{f"{name}_with_dram": config for name, config in MACHINES.items()},
     "narrow": replace(PRESETS["wide"], mfu_lanes=2, message_bytes=4, mvmq_words=8, chain_queue=1),
     "engines": replace(PRESETS["tiny"], tile_engines=8, matrix_tiles=64, count_overflows=False),
-    "three": replace(PRESETS["wide"], tile_engines=3, matrix_tiles=63, vector_rf=0),
+    "three": replace(
+        PRESETS["tiny"], tile_engines=3, lanes=2, matrix_tiles=99, operand_columns=12, vector_rf=0, partial_sums=3
+    ),
     "shallow": replace(PRESETS["serial"], mfu_registers=3, net_in=16, net_out=16),
 }
 

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.arithmetic import low_high
 from concord.hw.lib.payloads import Product
 from concord.hw.lib.queue import Queue
-from concord.hw.mvm.row_tiles import RowTiles, column_step, row_tile
+from concord.hw.mvm.row_tiles import RowTiles, column_step, row_tile, sums
 from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
@@ -17,7 +17,8 @@ def beat(config: Config) -> data.StructLayout:
     """A beat, one lane group of the tiles of a step; `last` marks the last beat of a row of tiles with `rows` rows."""
     return data.StructLayout({
         "valid": 1, "from_entries": 1, "tile": range(config.matrix_tiles), "group": range(config.groups),
-        "columns": range(config.tile_engines + 1), "last": 1, "integer": 1, "rows": range(config.native_dim + 1)})
+        "columns": range(config.tile_engines + 1), "last": 1, "integer": 1, "rows": range(config.native_dim + 1),
+        **sums(config)})
 
 
 class BeatSequencer(wiring.Component):
@@ -121,6 +122,8 @@ class BeatSequencer(wiring.Component):
             self.done.eq(go & last & step.product), self.beat.valid.eq(go),
             self.beat.last.eq(last), self.beat.group.eq(group),
             *(self.beat[name].eq(step[name]) for name in ("from_entries", "tile", "columns", "integer", "rows"))]
+        if self.config.partial_sums:
+            m.d.sync += [self.beat.slot.eq(step.slot), self.beat.first.eq(step.first & (group == 0))]
 
 
 def _is_power(count: int) -> bool:

@@ -25,6 +25,7 @@ from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.row_groups import lateness
+from concord.hw.mvm.row_tiles import sums
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.mvm.vector_rf import VectorRf
 from concord.spec.machine import timing
@@ -199,7 +200,8 @@ class MatrixVectorMultiplier(wiring.Component):
                          engine.weights.eq(matrix_rf.o[j]), accumulator.terms[j].eq(engine.o)]
         wait = self.operand_after + rotator.latency + self.engines[0].latency - Accumulator.terms_after
         m.d.comb += [accumulator.valid.eq(delay_control(m, beat.valid, wait)),
-                     *(getattr(accumulator, name).eq(delay(m, beat[name], wait)) for name in ("last", "rows"))]
+                     *(getattr(accumulator, name).eq(delay(m, beat[name], wait))
+                       for name in ("last", "rows", *sums(self.config)))]
 
     def _results(self, m, sequencer):
         """Connect the totals through the converter to the result queue."""

@@ -16,6 +16,23 @@ Place = data.StructLayout({
     "last_iteration": 1})
 
 
+def lead(config: Config) -> data.StructLayout:
+    """Position of a walk that begins with the first columns of several rows of tiles.
+
+    `on` while it is there, in a row of tiles that begins at `row_base`, from which on `rows_left` rows come; `left`
+    rows of tiles come, this one included. Afterwards, `left` more rows of tiles go on behind `columns` columns, which
+    are `steps` steps.
+    """
+    return data.StructLayout({
+        "on": 1, "left": range(config.partial_sums + 1), "row_base": ADDRESS_BITS,
+        **dict.fromkeys(("rows_left", "columns", "steps"), REGISTER_BITS)})
+
+
+def sums(config: Config) -> dict:
+    """Which running sums a step adds to, and whether it begins them, on machines that keep several."""
+    return {"slot": range(config.partial_sums), "first": 1} if config.partial_sums else {}
+
+
 def column_step(config: Config) -> data.StructLayout:
     """A step: neighbouring tiles in one row of tiles, one for each engine.
 
@@ -28,7 +45,8 @@ def column_step(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "tile": range(config.matrix_tiles), "step": range(-(-config.operand_columns // config.tile_engines)),
         "columns": range(config.tile_engines + 1), "needed": columns, "from_entries": 1, "last": 1, "iteration": 1,
-        "product": 1, "integer": 1, "words": range(config.vector_words + 1), "rows": range(config.native_dim + 1)})
+        "product": 1, "integer": 1, "words": range(config.vector_words + 1), "rows": range(config.native_dim + 1),
+        **sums(config)})
 
 
 def row_tile(config: Config) -> data.StructLayout:
@@ -40,6 +58,11 @@ def row_tile(config: Config) -> data.StructLayout:
 
 class RowTiles(wiring.Component):
     """Walks through a product: its iterations, their rows of tiles, and their columns, `tile_engines` at a time.
+
+    With `partial_sums`, an iteration begins with the first columns of so many rows of tiles; then these rows of tiles
+    go on with the other columns. The first half of a recurrent layer's operand is often there while the other half, the
+    hidden vector, is still computed. So the first columns are whole steps within that half, and so few that the others
+    take as many beats as the row of tiles has words: results leave one word a cycle.
 
     Args:
         config: The machine.
@@ -65,6 +88,7 @@ class RowTiles(wiring.Component):
         m = Module()
         config, p, step, result = self.config, Signal(Product), self.step.p, self.row_tile.p
         place, go, engines = Signal(Place), Signal(), self.config.tile_engines
+        self.lead = Signal(lead(config)) if config.partial_sums else None
         columns, needed = Signal(step.columns.shape()), Signal(REGISTER_BITS)
         words, rows = Signal(step.words.shape()), Signal(step.rows.shape())
         told = Signal()  # the row of tiles of the last step that waits has been taken
@@ -91,9 +115,17 @@ class RowTiles(wiring.Component):
                 place.columns_left.eq(place.columns_left - engines),
                 place.last_column.eq(place.columns_left <= 2 * engines),
                 columns.eq(_rest(place.columns_left, engines)), needed.eq(needed + _rest(place.columns_left, engines))]
+            if config.partial_sums:
+                m.d.sync += step.first.eq(0)
+                self._lead(m, p, place, columns, needed, rows)
             with m.If(step.last):
                 self._first_column(m, p, columns, needed, place)
                 self._next_row_tile(m, p, place, words, rows)
+                if config.partial_sums:
+                    m.d.sync += step.slot.eq(_next(step.slot, config.partial_sums))
+                    with m.If(self.lead.left != 0):
+                        m.d.sync += self.lead.left.eq(self.lead.left - 1)
+                        self._go_on(m, p, place, columns, needed, place.row_base + p.columns)
             with m.If(step.iteration):
                 self._iteration(m, p, place, words, rows)
                 m.d.sync += [place.iterations_left.eq(place.iterations_left - 1),
@@ -112,6 +144,36 @@ class RowTiles(wiring.Component):
         first = _least(p.columns, self.config.tile_engines)
         m.d.sync += [place.step.eq(0), place.columns_left.eq(p.columns), columns.eq(first), needed.eq(first),
                      place.last_column.eq(p.columns <= self.config.tile_engines)]
+        if self.config.partial_sums:
+            m.d.sync += self.step.p.first.eq(1)
+
+    def _lead(self, m, p, place, columns, needed, rows):
+        """Walk through the first half of the columns of several rows of tiles."""
+        step, walk, engines = self.step.p, self.lead, self.config.tile_engines
+        with m.If(walk.on & ~self._leads(p, needed + engines)):
+            m.d.sync += [walk.left.eq(walk.left - 1), walk.row_base.eq(walk.row_base + p.columns),
+                         place.tile.eq(walk.row_base + p.columns), step.slot.eq(step.slot + 1),
+                         walk.rows_left.eq(walk.rows_left - self.config.native_dim),
+                         rows.eq(_rest(walk.rows_left, self.config.native_dim))]
+            self._first_column(m, p, columns, needed, place)
+            with m.If(walk.left == 1):
+                m.d.sync += [walk.on.eq(0), walk.left.eq(step.slot), step.slot.eq(0), walk.columns.eq(needed),
+                             walk.steps.eq(place.step + 1), rows.eq(_least(p.rows, self.config.native_dim))]
+                self._go_on(m, p, place, columns, needed, place.row_base, needed, place.step + 1)
+
+    def _leads(self, p, columns):
+        """Whether so many columns, whole steps, may come before those of other rows of tiles."""
+        least = -(-self.config.vector_words // self.config.groups) - 1
+        return (2 * columns <= p.columns) & (columns + least * self.config.tile_engines < p.columns)
+
+    def _go_on(self, m, p, place, columns, needed, row_base, behind=None, steps=None):
+        """Go to the step of a row of tiles that follows its first columns."""
+        behind = self.lead.columns if behind is None else behind
+        left = (p.columns - behind)[:REGISTER_BITS]
+        now = _least(left, self.config.tile_engines)
+        m.d.sync += [place.tile.eq(row_base + behind), place.step.eq(self.lead.steps if steps is None else steps),
+                     place.columns_left.eq(left), columns.eq(now), needed.eq(behind + now), self.step.p.first.eq(0),
+                     place.last_column.eq(left <= self.config.tile_engines)]
 
     def _next_row_tile(self, m, p, place, words, rows):
         below, config = place.row_base + p.columns, self.config
@@ -130,6 +192,16 @@ class RowTiles(wiring.Component):
             words.eq(_least(p.words, self.config.vector_words)), rows.eq(_least(p.rows, self.config.native_dim)),
             place.row_tiles_left.eq(p.row_tiles), place.last_row_tile.eq(p.row_tiles == 1),
             place.bias_address.eq(p.bias_address)]
+        if self.config.partial_sums:
+            on = self._leads(p, Const(self.config.tile_engines)) & (p.row_tiles > 1)
+            m.d.sync += [self.lead.on.eq(on), self.lead.row_base.eq(p.tile), self.lead.rows_left.eq(p.rows),
+                         self.step.p.slot.eq(0),
+                         self.lead.left.eq(Mux(on, _least(p.row_tiles, self.config.partial_sums), 0))]
+
+
+def _next(slot, count: int):
+    """The slot after one of `count`."""
+    return Mux(slot == count - 1, 0, slot + 1)
 
 
 def _least(value, limit: int):

@@ -202,7 +202,8 @@ class ProgramGenerator:
         if window:
             shape = place.window(shape, min(most, 12))
         else:
-            columns = int(rng.integers(1, min(config.operand_columns, 4, most) + 1))
+            several = config.tile_engines if config.partial_sums else 1  # only several steps change their order
+            columns = int(rng.integers(1, min(config.operand_columns, 4 * several, most) + 1))
             if from_entries and rng.random() < 0.15:
                 columns = min(config.operand_columns + 1, most)
             shape = changed(shape, columns=columns)

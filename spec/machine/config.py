@@ -21,6 +21,7 @@ _RANGES = {
     "vector_rf": (0, 65536),
     "softmax_words": (0, MOST_ELEMENTS // 2),
     "mfu_registers": (0, 3),
+    "partial_sums": (0, 256),
     "dram_words": (0, 1 << 30),
     "dram_bus": (0, 64),
 }
@@ -31,7 +32,7 @@ WIDEST_CODE = 8  #: Most bits of an element with an exponent of its own in hardw
 #: Attributes whose default, 0 or False, stands for a machine without the unit or memory, or as machines are without a
 #: choice. Records leave them out where they have it, so that the digest of such a machine, and thus its firmware, does
 #: not depend on them.
-_OPTIONAL = ("softmax_words", "more_functions", "mfu_registers", "dram_words", "dram_bus")
+_OPTIONAL = ("softmax_words", "more_functions", "mfu_registers", "partial_sums", "dram_words", "dram_bus")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +79,9 @@ class Config:
                           stages the largest element and the sum of a vector, and operands can be held.
         mfu_registers:    Number of registers of each stage of the multi-function units: 3, or 0 for as many as let a
                           unit alone reach 125 MHz. It is 0 with `more_functions`, whose reductions take longer than 3.
+        partial_sums:     Number of rows of tiles whose sums of a product's first columns are kept, so that the engines
+                          work while its last columns are on their way; 0 for rows of tiles one after the other. It
+                          is 0 with `vector_rf`.
         dram_words:       Number of words of Dram, the memory outside the chip; 0 for a machine without one.
         dram_bus:         Number of bytes of the data bus of Dram: 4, 8, 16, 32 or 64; 0 without one.
 
@@ -117,6 +121,7 @@ class Config:
     softmax_words: int = 0
     more_functions: bool = False
     mfu_registers: int = 0
+    partial_sums: int = 0
     dram_words: int = 0
     dram_bus: int = 0
 
@@ -153,6 +158,9 @@ class Config:
             raise ValueError(f"softmax_words = {self.softmax_words} is too large: a softmax of more than "
                              f"{MOST_ELEMENTS} elements is not exact enough, so {MOST_ELEMENTS // self.mfu_lanes} "
                              f"words of {self.mfu_lanes} lanes would do")
+        if self.partial_sums and self.vector_rf:
+            raise ValueError(f"partial_sums = {self.partial_sums} must be 0 with vector_rf = {self.vector_rf}, from "
+                             "which columns come row of tiles by row of tiles")
         if self.mfu_registers not in (0, 3):
             raise ValueError(f"mfu_registers = {self.mfu_registers} must be 0 or 3")
         if self.mfu_registers and self.more_functions:

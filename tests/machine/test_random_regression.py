@@ -52,9 +52,10 @@ def test_random_programs_of_a_machine_whose_stages_have_three_registers(tmp_path
     assert found.programs == 50
 
 
-def test_random_programs_of_a_machine_of_three_engines(tmp_path):
+def test_random_programs_of_a_machine_of_three_engines_and_several_running_sums(tmp_path):
     path = tmp_path / "three.toml"
-    path.write_text('based_on = "tiny"\ntile_engines = 3\nmatrix_tiles = 33\nvector_rf = 0\n')
+    path.write_text('based_on = "tiny"\ntile_engines = 3\nlanes = 2\nmatrix_tiles = 99\nvector_rf = 0\n'
+                    'partial_sums = 3\noperand_columns = 12\n')
     found = run_programs((str(path),), 30)
     assert not found.failures, "\n".join(map(str, found.failures))
     assert found.programs == 30

@@ -21,7 +21,7 @@ def test_numbers_have_a_range(name, value):
         replace(preset("tiny"), **{name: value})
 
 
-MAY_BE_ZERO = ("acc_int", "acc_frac", "vector_rf", "multipliers", "softmax_words", "mfu_registers",
+MAY_BE_ZERO = ("acc_int", "acc_frac", "vector_rf", "multipliers", "softmax_words", "mfu_registers", "partial_sums",
                "dram_words", "dram_bus")
 
 
@@ -71,6 +71,8 @@ def test_a_bool_is_no_number_and_a_number_no_bool():
     ({"tile_engines": 3}, "matrix_tiles = 32 must be a multiple of tile_engines = 3: 30 or 33 would do"),
     ({"message_bytes": 5}, "message_bytes = 5 must be 4, 8 or 16"),
     ({"acc_frac": 43}, "acc_frac = 43 drops bits of small blocks: it must be at least 44"),
+    ({"partial_sums": 4},
+     "partial_sums = 4 must be 0 with vector_rf = 48, from which columns come row of tiles by row of tiles"),
     ({"mfu_registers": 2}, "mfu_registers = 2 must be 0 or 3"),
     ({"mfu_registers": 3, "more_functions": True},
      "mfu_registers = 3 must be 0 with more_functions: the reductions of an add stage take more cycles"),

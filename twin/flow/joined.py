@@ -20,7 +20,7 @@ from concord.spec.machine.config import Config
 _SIZES = (*dict.fromkeys(mem.size for mem in FILLED), "instructions")
 _FREE = (*_SIZES, "tile_engines", "multipliers", "net_in", "net_out", "mvmq_words", "accumulator_rows",
          "operand_columns", "chain_queue", "message_bytes", "clock_mhz", "softmax_words", "count_overflows",
-         "lazy_update", "lanes", "mfu_registers")
+         "lazy_update", "lanes", "mfu_registers", "partial_sums")
 #: Most instructions that write registers for one machine: all registers, in front of each of three spans of a program.
 _SWITCH = 3 * len(Reg)
 
