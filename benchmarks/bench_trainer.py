@@ -2,11 +2,13 @@
 
 A network learns images of Fashion-MNIST. After each step, a hash of all parameters, residuals, momenta and exponents
 must be the same in all ways. A table says what a step costs by formula; with `--machine library`, another one what it
-costs the Verilated trainer; with several `--cores`, one what it costs each number of them.
+costs the Verilated trainer; with several `--cores`, one what it costs each number of them. Cores that are Verilated
+work under a command processor, and share one memory of 16 bytes a cycle each way.
 """
 
 import sys
 from functools import partial
+from statistics import mean
 from typing import Annotated
 
 import typer
@@ -55,7 +57,7 @@ MODELS: dict[str, tuple[tuple[int, ...], tuple[Layer, ...], int]] = {
 
 
 class MeasuredSession(TrainingSession):
-    """A session on the Verilated trainer that counts cycles of each step.
+    """A session on Verilated trainers that counts cycles of each step.
 
     Attributes:
         cycles: Cycles in which a program ran, for each size of a batch and step.
@@ -94,6 +96,16 @@ def report_cores(programs: list[TrainingProgram], console: Console):
     console.print(table)
 
 
+def report_measured(sessions: list[MeasuredSession], console: Console):
+    """Print what later steps of the first size cost each number of cores, and what they move."""
+    table = Table("cores", "measured cycles of a later step", "of the first line", "bytes read", "bytes written")
+    means = [mean([cycles for _, cycles in each.cycles[1:] or each.cycles]) for each in sessions]
+    for each, cycles in zip(sessions, means, strict=True):
+        moved = (f"{each.trainer.moved(written=way):,}" for way in (False, True))
+        table.add_row(str(each.cores), f"{cycles:,.0f}", f"{cycles / means[0]:.3f}", *moved)
+    console.print(table)
+
+
 def report_cycles(session: MeasuredSession, console: Console) -> float:
     """Print measured cycles beside those of the formula; the largest mean of a step of a size.
 
@@ -107,6 +119,15 @@ def report_cycles(session: MeasuredSession, console: Console) -> float:
         console.print(
             f"Cycles of a later step of batch {size}: {means[-1]:,.0f} in the mean, {min(found):,} to {max(found):,}"
         )
+    if session.cores == 1:
+        report_engines(session, console)
+    read, written = (session.trainer.moved(written=way) for way in (False, True))
+    console.print(f"Bytes of server memory: {read:,} read, {written:,} written")
+    return max(means)
+
+
+def report_engines(session: MeasuredSession, console: Console):
+    """Print in how many cycles each engine of a core alone has worked."""
     trainer, table = session.trainer, Table("engine", "cycles with a job", "of all", "by formula, one pass")
     formula = dict.fromkeys(ENGINES, 0)
     for size, _ in session.cycles:
@@ -120,9 +141,6 @@ def report_cycles(session: MeasuredSession, console: Console) -> float:
     table.add_row("tensor, a vector a cycle", f"{vectors[1]:,}", f"{vectors[1] / trainer.running:.1%}", "")
     console.print(f"Cycles of all {len(session.cycles)} steps: {trainer.running:,}")
     console.print(table)
-    read, written = (trainer.moved(written=way) for way in (False, True))
-    console.print(f"Bytes of server memory: {read:,} read, {written:,} written")
-    return max(means)
 
 
 def report_hashes(trained: dict[str, TrainedState], console: Console) -> bool:
@@ -197,6 +215,8 @@ def main(
     long = False
     if isinstance(session, MeasuredSession):
         long = report_cycles(session, console) > (most or float("inf"))
+        if len(numbers) > 1:
+            report_measured(sessions, console)
         if long:
             console.print(f"A step takes more than {most:,} cycles.")
     same = report_hashes(trained, console)

@@ -17,23 +17,26 @@ WAVES = Path("build/waves/training.vcd")  #: The waveform.
 CONFIG = TrainerConfig()  #: The core where nobody names one.
 
 
-def machine_training(kind: str, *, compare: bool = False, config: TrainerConfig = CONFIG) -> MachineTraining:
+def machine_training(
+    kind: str, *, compare: bool = False, cores: int = 1, config: TrainerConfig = CONFIG
+) -> MachineTraining:
     """What moves networks to a machine.
 
     Args:
         kind:    "golden" or "library" (Verilated).
         compare: Whether to compare the machine with golden after each program.
-        config:  The core.
+        cores:   Number of cores that share each batch.
+        config:  A core.
 
     Raises:
         ValueError: there is no such kind, or the packages of its extra are not installed.
     """
-    session = WatchedSession if compare else TrainingSession
-    return MachineTraining(session=partial(session, machine=partial(trainer_machine, kind)), config=config)
+    session, machine = WatchedSession if compare else TrainingSession, partial(trainer_machine, kind)
+    return MachineTraining(session=partial(session, machine=machine, cores=cores), config=config)
 
 
 class WatchedSession(ComparedSession):
-    """A `ComparedSession` of the Verilated trainer that writes a waveform of the first difference."""
+    """A `ComparedSession` of Verilated trainers that writes a waveform of the first difference."""
 
     def _run(self, made, work):
         try:
@@ -70,7 +73,7 @@ def waveform(found: TrainingDiffers, path: Path) -> int:
 def _begun(found: TrainingDiffers, **options):
     """A machine that has begun the program."""
     session = found.session
-    one = trainer_machine("library", session.config, found.memory.copy(), **options)
+    one = trainer_machine("library", session.config, found.memory.copy(), session.cores, **options)
     session.write_rates(one)
     one.load(*found.programs)
     one.start(*session.copies)

@@ -82,7 +82,7 @@ class MachineTraining:
 
     Attributes:
         session: What makes a session of layers, shape of a sample, core, rates, parameters, momenta and batches.
-        config:  The core.
+        config:  A core.
     """
 
     session: Callable[..., TrainingSession] = TrainingSession

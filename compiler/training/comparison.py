@@ -1,13 +1,14 @@
 """A training on a machine whose server memory is compared with golden's after each program."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from concord.compiler.training.graph import Product, Split, StepValue
 from concord.compiler.training.images import read_exponent, read_images, read_parameters
 from concord.compiler.training.program import TrainingProgram
 from concord.compiler.training.session import TrainingSession
-from concord.golden.trainer.cores import golden_machine
+from concord.golden.trainer.cores import TrainerCores, golden_machine
 from concord.spec.trainer.config import LANES
 
 
@@ -26,6 +27,28 @@ class TrainingDiffers(RuntimeError):
     ):
         super().__init__(text)
         self.session, self.programs, self.memory, self.wrong = session, programs, memory, wrong
+
+
+class WrittenWords:
+    """Server memory of one of golden's cores, and a note of what it has written.
+
+    Args:
+        words:   The words, uint8[words, 16].
+        writers: 1 and the number of the core that has written each byte last, uint8[words, 16].
+        core:    Number of the core.
+    """
+
+    def __init__(self, words: np.ndarray, writers: np.ndarray, core: int):
+        self._words, self._writers, self._core = words, writers, core
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __getitem__(self, place) -> np.ndarray:
+        return self._words[place]
+
+    def __setitem__(self, place, values: np.ndarray):
+        self._words[place], self._writers[place] = values, 1 + self._core
 
 
 class ComparedSession(TrainingSession):
@@ -48,35 +71,59 @@ class ComparedSession(TrainingSession):
         golden.run(*self.copies)
         try:
             super()._run(made, work)
-            text = first_difference(made, after, self.memory, self.copies[work == "backward"])
+            text = ""
+            if not np.array_equal(after, self.memory):
+                place, writers = self.copies[work == "backward"], self._writers(programs, given.copy())
+                text = first_difference(made, after, self.memory, place, writers)
         except (RuntimeError, AssertionError) as error:
             text = str(error)
         if text:
             wrong = np.flatnonzero((after != self.memory).any(1))
             raise TrainingDiffers(f"step {self._steps}, {work}: {text}", self, programs, given, wrong)
 
+    def _writers(self, programs: list[list[int]], memory: np.ndarray) -> np.ndarray | None:
+        """Which core has written what, as `WrittenWords` notes it; None for a core that works alone."""
+        golden = golden_machine(self.config, memory, self.cores)
+        if not isinstance(golden, TrainerCores):
+            return None
+        writers = np.zeros_like(memory)
+        for number, trainer in enumerate(golden.trainers):
+            trainer.core.server = WrittenWords(memory, writers, number)
+        self.write_rates(golden)
+        golden.load(*programs)
+        golden.run(*self.copies)
+        return writers
 
-def first_difference(made: TrainingProgram, golden: np.ndarray, other: np.ndarray, place: int) -> str:
+
+def first_difference(
+    made: TrainingProgram, golden: np.ndarray, other: np.ndarray, place: int, writers: np.ndarray | None = None
+) -> str:
     """The first number of a step that differs, in the order in which a step makes them, as a sentence.
 
     Args:
-        made:   Programs of the step.
-        golden: Server memory behind golden, uint8[words, 16].
-        other:  That of another machine.
-        place:  First word of the copy of the parameters that was written last.
+        made:    Programs of the step.
+        golden:  Server memory behind golden, uint8[words, 16].
+        other:   That of another machine.
+        place:   First word of the copy of the parameters that was written last.
+        writers: Which of several cores writes each byte, as `WrittenWords` notes it.
 
     Returns:
         The sentence; empty if no bit differs.
     """
     if np.array_equal(golden, other):
         return ""
-    for (name, expected), (_, found) in zip(_numbers(made, golden, place), _numbers(made, other, place), strict=True):
+    seen = zip(*(_numbers(made, memory, place) for memory in (golden, other)), strict=True)
+    for number, ((name, expected), (_, found)) in enumerate(seen):
         wrong = np.argwhere(expected != found)
         if len(wrong):
             at = tuple(map(int, wrong[0]))
             where = f", element [{', '.join(map(str, at))}]," if at else ""
+            core = ""
+            if writers is not None and at:  # the low byte of an element made of writers is one of them
+                _, elements = next(islice(_numbers(made, writers, place), number, None))
+                core = f", where core {(int(elements[at]) & 255) - 1} writes it"
             return (
-                f"{name}{where} is {expected[at]} on golden and {found[at]} on the machine; {len(wrong):,} of "
+                f"{name}{where} is {expected[at]} on golden and {found[at]} on the machine{core}; {len(wrong):,} of "
                 f"{expected.size:,} differ"
             )
     word, lane = map(int, np.argwhere(golden != other)[0])

@@ -9,7 +9,7 @@ from concord.spec.trainer.instructions import TrainerError
 from concord.spec.trainer.registers import TrainerCounter, TrainerRegister
 
 #: Counters that add up over cores; the others are those of core 0.
-_ADDED = tuple(
+ADDED = tuple(
     TrainerRegister.COUNTERS + 4 * counter
     for counter in (TrainerCounter.STEPS, TrainerCounter.ROUNDED, TrainerCounter.SATURATIONS)
 )
@@ -62,7 +62,7 @@ class TrainerCores:
 
     def read_register(self, address: int) -> int:
         """Read a register of core 0, or the sum of a counter that each core has for its own parameters."""
-        trainers = self.trainers if address in _ADDED else self.trainers[:1]
+        trainers = self.trainers if address in ADDED else self.trainers[:1]
         return sum(trainer.read_register(address) for trainer in trainers)
 
 

@@ -300,7 +300,7 @@ def _train_lazy(network: str, out: str, preset: str, log: Path | None, checkpoin
         check_writable(checkpoint / "checkpoint.safetensors")
     if lazy.machine is not TrainedOn.PYTORCH:
         trainers = needing("train", "concord.verification.trainers")
-        chosen["machine"] = trainers.machine_training(lazy.machine, compare=bool(lazy.compare))
+        chosen["machine"] = trainers.machine_training(lazy.machine, compare=bool(lazy.compare), cores=lazy.cores)
     _train("lazy", out, preset, log, None, network=network, lazy=lazy, epochs=epochs,
            formats=formats, kept=checkpoint, **chosen)
 

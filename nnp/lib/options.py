@@ -212,6 +212,7 @@ LAZY = {
     "compare": Words(
         ("--compare",), "With golden, compare the memory of --machine library with golden's after each program; the "
         "first number that differs is named, and a waveform is written.", "no"),
+    "cores": Words(("--cores",), "Number of cores of --machine golden or library that share each batch, 1 to 8."),
 }
 #: The words of each class of options.
 WORDS: dict[type[UserOptions], dict[str, Words]] = {

@@ -64,6 +64,10 @@ class AcceleratorMachine(ABC):
         """Clock cycles since power-up; 0 on golden, which has no clock."""
         return 0
 
+    def moved(self, *, written: bool) -> int:
+        """Number of bytes that the memory has given, or taken, since power-up; 0 on golden, which does not count."""
+        return 0
+
     def close(self) -> None:
         """Release what the machine holds."""
         return None
@@ -99,6 +103,11 @@ class AcceleratorMachine(ABC):
     def core_register(self, core: int, register: int) -> int:
         """Read a register of a core."""
         return self.read_register(window(core) + register)
+
+    @property
+    def status(self) -> AcceleratorStatus:
+        """State of the accelerator."""
+        return AcceleratorStatus(self.read_register(AcceleratorRegister.STATUS))
 
     def error(self) -> CommandError:
         """The error of the command that has failed."""

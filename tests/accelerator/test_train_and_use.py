@@ -61,7 +61,7 @@ def test_what_stops_a_core():
     trainer.load([63])
     assert (trainer.run(), trainer.address) == (TrainerError.ILLEGAL, 0)
     trainer.machine.reset()
-    with pytest.raises(RuntimeError, match="core 0: a command failed with ALIGNMENT; docs/accelerator.md says what"):
+    with pytest.raises(RuntimeError, match="a command of cores that train failed with ALIGNMENT; docs/accel"):
         trainer.run(2)
     for program in [], [25] * (SMALL.instructions + 1):
         with pytest.raises(ValueError, match=f"the program has {len(program)} words, and the instruction buffer"):
@@ -70,8 +70,8 @@ def test_what_stops_a_core():
 
 @pytest.mark.parametrize(("words", "core", "sentence"), [
     (64, 1, "core 1 of the accelerator does not train: name one that does"),
-    (1 << 18, 0, "server memory and a program take 4,.* bytes, and the accelerator has 4,194,304: make memory_bytes"),
+    (1 << 18, 0, "server memory and programs take 4,.* bytes, and the accelerator has 4,194,304: make memory_bytes"),
 ])
 def test_what_cannot_be_driven(words, core, sentence):
     with pytest.raises(ValueError, match=sentence):
-        partial(AcceleratorTrainer, core=core)(GoldenAccelerator(BOTH), np.zeros((words, 16), np.uint8))
+        partial(AcceleratorTrainer, cores=(core,))(GoldenAccelerator(BOTH), np.zeros((words, 16), np.uint8))

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from concord.compiler.training.comparison import ComparedSession, TrainingDiffers
 from concord.compiler.training.costs import costs, explained, step_bytes, step_cycles
 from concord.compiler.training.emitter import Span
 from concord.compiler.training.program import compile_training
@@ -17,7 +18,6 @@ from concord.golden.lazy.tensor_network import Conv, Dense, MaxPool, Relu, Resid
 from concord.golden.lazy.tensor_training import Rates
 from concord.golden.trainer.cores import TrainerCores
 from concord.golden.trainer.trainer import Trainer
-from concord.sim.machines.trainers import trainer_machine
 from concord.spec.numbers.lazy import LazyFormat, Width
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import TrainerError, TrainerOp, instruction
@@ -169,8 +169,6 @@ def test_what_several_cores_cannot_do_is_refused():
     for cores in (0, 9):
         with pytest.raises(ValueError, match=f"cores = {cores}: programs of a step are made for 1 to 8 cores"):
             compile_training((Dense(20, 5),), (20,), 4, TrainerConfig(), cores)
-    with pytest.raises(ValueError, match="cores = 2: the trainer 'library' has one core"):
-        trainer_machine("library", TrainerConfig(), np.zeros((16, LANES), np.uint8), cores=2)
 
 
 def test_the_core_that_is_wrong_is_named_and_not_those_that_wait_for_it():
@@ -184,3 +182,27 @@ def test_the_core_that_is_wrong_is_named_and_not_those_that_wait_for_it():
     assert (cores.run(0, 0), cores.address, cores.stopped.number) == (TrainerError.ILLEGAL, 0, 1)
     cores.load([*wait, *end], [*wait, *end])
     assert cores.run(0, 0) == TrainerError.NONE
+
+
+class Wrong(TrainerCores):
+    """Cores that write one wrong bit into a word of server memory."""
+
+    word = 0
+
+    def run(self, first: int, second: int) -> TrainerError:
+        error = super().run(first, second)
+        self.trainers[0].server[self.word, 3] ^= 1
+        return error
+
+
+def test_the_first_wrong_number_is_named_with_its_core():
+    """Of 9 samples, core 0 has 5, and core 1 the others."""
+    shape, layers, *_ = CASES["weights by blocks of channels, sums of groups"]
+    begun = {name: initial_parameters(np.ones(size), LazyFormat())
+             for name, size in tensor_network.shapes(layers).items()}
+    session = ComparedSession(layers, shape, SMALL, RATES, begun, batches=[9], machine=Wrong, cores=2)
+    places = session.programs[9].places
+    session.trainer.word = places.values[session.programs[9].graph.y].offset + 5
+    with pytest.raises(TrainingDiffers, match=r"step 1, forward: the output of layer '2', element \[5, 3, 0, 0\], is "
+                       r"-?\d+ on golden and -?\d+ on the machine, where core 1 writes it; 1 of 270 differ"):
+        session.forward(to_training_tensor(np.ones((9, *shape)), Width.ACTIVATION))

@@ -4,17 +4,26 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from concord.compiler.training.comparison import ComparedSession
+from concord.compiler.training.session import TrainingSession
+from concord.golden.lazy.lazy_update import initial_parameters
+from concord.golden.lazy.tensor import to_training_tensor
+from concord.golden.lazy.tensor_network import Dense, Relu, named
+from concord.golden.lazy.tensor_training import Rates
 from concord.sim.machines.accelerator_library import AcceleratorLibrary
+from concord.sim.machines.accelerator_trainer import AcceleratorTrainer
 from concord.sim.machines.accelerators import AcceleratorMachine, GoldenAccelerator
 from concord.sim.machines.library import Memory
 from concord.sim.stimulus.trainer_parts import SMALL
 from concord.spec.accelerator.accelerator import Accelerator
 from concord.spec.accelerator.registers import AcceleratorRegister, window
 from concord.spec.machine.config import preset
+from concord.spec.numbers.lazy import LazyFormat, Width
 from concord.spec.trainer.registers import TrainerRegister
 from concord.tests.accelerator.test_trainers import BASE, LIMIT, PROGRAM, listed, play_exchange, run
 
-BOTH = Accelerator(cores=(SMALL, preset("tiny"), SMALL), memory_bytes=1 << 16)
+BOTH = Accelerator(cores=(SMALL, SMALL, SMALL, preset("tiny")), memory_bytes=1 << 18)
+LAYERS, SHAPE = (Dense(20, 12), Relu(), Dense(12, 5)), (20,)
 REGISTERS = (TrainerRegister.STATUS, TrainerRegister.ERROR, TrainerRegister.ERROR_ADDRESS, TrainerRegister.DRAM_BASE,
              TrainerRegister.LIMIT, *range(TrainerRegister.COUNTERS, TrainerRegister.COUNTERS + 24, 4),
              *range(TrainerRegister.BASES, TrainerRegister.BASES + 16, 4),
@@ -23,7 +32,7 @@ REGISTERS = (TrainerRegister.STATUS, TrainerRegister.ERROR, TrainerRegister.ERRO
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[AcceleratorMachine, AcceleratorMachine]]:
-    """Golden and gates of two cores that train and one that does not, whose memory stalls; chips keep their words."""
+    """Golden and gates of cores that train and one that does not, whose memory stalls; chips keep their words."""
     with AcceleratorLibrary(BOTH, seed=3, memory=Memory(stall=0.2, mixed=True)) as gates:
         yield GoldenAccelerator(BOTH), gates
 
@@ -63,3 +72,19 @@ def test_cores_wait_for_each_other(both, last):
         begin(machine)
         play_exchange(machine, last=last)
     assert found(both[1]) == found(both[0])
+
+
+def test_cores_share_steps_of_training(both):
+    """`ComparedSession` compares all tensors with golden's; golden has the parameters of a core that trains alone."""
+    rng = np.random.default_rng(0)
+    begun = {f"{name}.{part}": initial_parameters(rng.normal(size=size), LazyFormat())
+             for name, layer in named(LAYERS) for part, size in layer.shapes.items()}
+    rates = Rates(learning_rate=0.1, momentum=0.5)
+    alone = TrainingSession(LAYERS, SHAPE, SMALL, rates, begun, batches=[6])
+    shared = ComparedSession(LAYERS, SHAPE, SMALL, rates, begun, batches=[6], cores=2,
+                             machine=lambda _, server, cores: AcceleratorTrainer(both[1], server, range(cores)))
+    for _ in range(2):
+        x, labels = to_training_tensor(rng.normal(size=(6, *SHAPE)), Width.ACTIVATION), rng.integers(0, 5, 6)
+        assert shared.step(x, labels) == alone.step(x, labels)
+    assert shared.counts == alone.counts
+    assert shared.trainer.running

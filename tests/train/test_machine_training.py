@@ -71,7 +71,8 @@ def test_checkpoints_are_the_same_bytes(tmp_path):
     assert (phase, step, steps) == ("steps on the trainer", 0, 9)
     assert note.startswith("of about ")
     assert note.endswith(" at most")
-    for first, second in ((None, golden), (golden, None), (golden, golden)):
+    several = trainers.machine_training(TrainedOn.GOLDEN, cores=3)
+    for first, second in ((None, golden), (golden, None), (golden, several)):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         trained(folder, first, stop=2)
         assert trained(folder, second)[:2] == (pytorch, counts)
@@ -94,6 +95,8 @@ def test_what_a_trainer_does_not_have_is_refused(tmp_path):
         ({"processes": 2}, "--processes 2: one process drives a trainer"),
         ({"compare": "golden"}, "--compare golden is for --machine library"),
         ({"compare": "library"}, "--compare library: golden is what a machine is compared with"),
+        ({"cores": 9}, "--cores 9: a batch is shared by 1 to 8 trainers"),
+        ({"cores": 2, "machine": TrainedOn.PYTORCH}, "--cores 2 is for --machine golden or library"),
     ],
 )
 def test_options_that_a_trainer_does_not_take(options, sentence):

@@ -15,7 +15,7 @@ class Written:
 
     made: list = []
 
-    def __init__(self, kind, config, server, trace=None, trace_from=0):
+    def __init__(self, kind, config, server, cores, trace=None, trace_from=0):
         self.server, self.cycles, self.trace, self.trace_from, self.first = server, 30, trace, trace_from, 30
         self.made.append(self)
 
@@ -39,7 +39,7 @@ class Written:
 def test_a_waveform_ends_where_the_first_wrong_word_is_written(wrong, chunks, monkeypatch, tmp_path):
     monkeypatch.setattr(trainers, "trainer_machine", Written)
     monkeypatch.setattr(Written, "made", [])
-    session = SimpleNamespace(config=None, copies=(5, 6), write_rates=lambda machine: None)
+    session = SimpleNamespace(config=None, cores=1, copies=(5, 6), write_rates=lambda machine: None)
     found = SimpleNamespace(session=session, program=[1, 2], programs=[[1, 2]],
                             memory=np.zeros((WORDS, 16), np.uint8), wrong=np.array(wrong, np.int64))
     path = tmp_path / "waves" / "one.vcd"

@@ -9,6 +9,7 @@ from enum import StrEnum
 from concord.lib import tensor_file
 from concord.lib.user_options import UserOptions
 from concord.net.quantize.choices import BlockFormats
+from concord.spec.accelerator.accelerator import MASKED
 from concord.spec.machine.machine_file import find_config
 
 
@@ -44,6 +45,7 @@ class LazyOptions(UserOptions):
         processes: Number of processes that share each batch.
         machine:   What computes the steps.
         compare:   "golden": the machine's memory must be golden's after each program; empty for no comparison.
+        cores:     Number of trainers that share each batch.
     """
 
     rate: float = 0.03
@@ -53,6 +55,7 @@ class LazyOptions(UserOptions):
     processes: int = 1
     machine: TrainedOn = TrainedOn.PYTORCH
     compare: str = ""
+    cores: int = 1
 
     def check(self, *, lazy: bool):
         """Refuse what no training can do.
@@ -86,7 +89,11 @@ class LazyOptions(UserOptions):
             raise ValueError(f"--compare {self.compare}: golden is what a machine is compared with")
         if self.compare and name is not TrainedOn.LIBRARY:
             raise ValueError("--compare golden is for --machine library: leave it out, or choose that machine")
+        if not 1 <= self.cores <= MASKED:
+            raise ValueError(f"--cores {self.cores}: a batch is shared by 1 to {MASKED} trainers")
         if name is TrainedOn.PYTORCH:
+            if self.cores > 1:
+                raise ValueError(f"--cores {self.cores} is for --machine golden or library: choose one of them")
             return
         if self.rule is not UpdateRule.LAZY:
             raise ValueError(f"--rule {self.rule}: a trainer has the lazy update only; leave --machine {name} out")
