@@ -56,6 +56,9 @@ PROGRAMS = {
     "browser": (
         "campaigns.browser",
         "The dashboard in Debian's chromium, from a network and data to a verified model: build/browser; `--slowly`."),
+    "traces": (
+        "campaigns.traces",
+        "Traces in Debian's chromium, and read back into SQLite: build/traces; `--long SPANS`."),
     "bench": ("benchmarks.bench", "How fast the machine and its simulations are."),
     "bench_block": (
         "benchmarks.bench_block",

