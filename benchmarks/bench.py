@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.benchmarks import recurrent_steps
 from concord.benchmarks.workloads import Workload, both, deep, lstm, overlapping, products
 from concord.datasets import dataset
 from concord.firmware.session import Session
@@ -155,6 +156,7 @@ def main(
     for name, config in configs.items():
         work(table, name, config)
     console.print(table)
+    console.print(recurrent_steps.table(chosen))
     inferences(console)
 
 
