@@ -164,19 +164,18 @@ class Sink(StreamPort):
         held, ready = None, 0
         while True:
             await self.edge
-            if self.rst.value:
-                held = None
-            elif self.valid.value:
+            if self.valid.value and not self.rst.value:
                 payload = int(self.payload.value)
                 assert held in (None, payload), f"{self.name}: {held:#x} became {payload:#x} before it was taken"
                 held = None if ready else payload
                 if ready:
                     self.queue.append(payload)
                     self.filled.set()
-            else:
-                assert held is None, f"{self.name}: valid dropped before {held:#x} was taken"
-            ready = int(self.random.random() >= self.stall)
-            self.ready.value = ready
+            elif held is not None:
+                assert self.rst.value, f"{self.name}: valid dropped before {held:#x} was taken"
+                held = None
+            if ready != (ready := int(self.random.random() >= self.stall)):
+                self.ready.value = ready
 
 
 async def drive_pipeline(dut, inputs: Mapping[str, Sequence[int]], outputs: Sequence[str],

@@ -70,6 +70,7 @@ class ReferencePipelines:
         self.results, self.gathered = 0, 0  # words of products, and words gathered, that were not taken yet
         self.steps = {"columns": deque(), "gather": deque()}  # what the first job of a reader of VectorRf will read
         self.at = dict.fromkeys(self.jobs, 0)  # position in the first job: a word or an iteration
+        self.words = {}  # the chain of the first job of a pipeline, and its words
         self.actions = {"fetch": self.fetch, "columns": self.columns, "gather": self.gather, "product": self.product,
                         "issue": self.issue, "copy": self.copy, "mfu": self.mfu.land, "copies": self.copies.land,
                         "entries": self.entries.land}
@@ -204,7 +205,9 @@ class ReferencePipelines:
         writer.flight.append((tag, word))
 
     def _word(self, name: str, chain: Chain) -> Word:
-        return chain_words(chain)[self.at[name]]
+        if self.words.get(name, (None,))[0] is not chain:
+            self.words[name] = chain, chain_words(chain)
+        return self.words[name][1][self.at[name]]
 
     def _advance(self, name: str, size: int) -> bool:
         """Make one step in the first job of a pipeline, and return whether the job has ended."""
@@ -216,7 +219,8 @@ class ReferencePipelines:
         return True
 
     def _waits(self, job: dict, *pipes: str) -> bool:
-        return any(waiting(job[pipe], self.done[pipe] % (1 << TICKET)) for pipe in pipes)
+        done = self.done
+        return any(waiting(job[pipe], done[pipe] % (1 << TICKET)) for pipe in pipes)
 
     def _blocked(self, reader: dict, place: tuple[int, int]) -> bool:
         return blocked(reader["mfu"], self.mfu.state, *place) or blocked(reader["copy"], self.copies.state, *place)

@@ -9,7 +9,7 @@ from concord.golden.schedule.memory import MatrixRf
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, Product, operand_word, word
 from concord.hw.mvm.mvm import Activity, events
-from concord.sim.drivers.bench import assert_equal, pack, unpack
+from concord.sim.drivers.bench import Packer, assert_equal, pack, unpack
 from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start
 from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.stimulus import products
@@ -37,7 +37,7 @@ class ProductTraffic:
     """
 
     def __init__(self, dut, config: Config, rng: np.random.Generator, *, stall: float, slow: float):
-        self.dut, self.config, self.rng = dut, config, rng
+        self.dut, self.config, self.rng, self.events = dut, config, rng, Packer(events(config))
         self.tiles = MatrixRf(config)
         self.bias = np.zeros((config.bias_words, config.mfu_lanes), np.int64)
         names = ("product", "operand", "load", "matrix_word", "packed", "bias_write")
@@ -65,7 +65,7 @@ class ProductTraffic:
         if int(dut.activity.value) >> Activity["busy"].offset & 1:
             self.busy.append(self.cycle)
         if raw:
-            happened = {name: int(value[0]) for name, value in unpack(events(self.config), [raw]).items()}
+            happened = self.events.of(raw)
             for name in COUNTS:
                 self.count[name] += happened[name]
             for name in self.excess:

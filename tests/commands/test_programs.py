@@ -103,7 +103,7 @@ end
 
 def test_images_of_dram(folder):
     """Tiles, diagonals, entries and integers, in golden and beside numpy; words that nobody fills are zero."""
-    (folder / "own.toml").write_text('based_on = "tiny"\ndram_words = 80000\ndram_bus = 8\n')
+    (folder / "own.toml").write_text('based_on = "tiny"\ndram_words = 1048576\ndram_bus = 8\n')
     (folder / "layers.txt").write_text(FROM_DRAM.replace("70001", "1 + Base1"))
     rng = np.random.default_rng(0)
     made = {"w": rng.integers(-8, 8, (8, 8)), "d": rng.integers(-4, 5, 8), "e": rng.integers(-99, 99, 8),
@@ -127,7 +127,8 @@ def test_images_of_dram(folder):
     assert "the chain at instruction 2 takes tiles, entries or integers as they are packed in Dram" in result.stderr
     for image, sentence in (("Dram.tile@1=w.npy", "Dram.tiles, Dram.diagonals, Dram.entries, Dram.integers are what"),
                             ("BiasRf.tiles=w.npy", "Dram.tiles, Dram.diagonals"),
-                            ("Dram.tiles@79985=w.npy", "it fills Dram from 79985 up to 80001, and it ends at 80000")):
+                            ("Dram.tiles@1048561=w.npy",
+                             "it fills Dram from 1048561 up to 1048577, and it ends at 1048576")):
         assert sentence in refused("asm", "layers.txt", "--preset", "own.toml", "--image", image, "-o", "no.firmware")
     words = "asm", "copy.txt", "--preset", "tiny", "--image", "Dram=b.npy", "-o", "no.firmware"
     assert "the machine has no Dram" in refused(*words)

@@ -1,5 +1,7 @@
 """Softmax of a vector by chains of reductions, on golden and on hardware: the example of docs/isa.md."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.golden.host.messages import program_message, read_message, words_of, write_message
@@ -12,7 +14,7 @@ from concord.spec.isa.assembler import assemble
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset
 
-CONFIG = preset("tiny_vector")
+CONFIG = replace(preset("tiny_vector"), dram_words=1000, dram_bus=8)  # tests/compiler/test_attention.py builds it, too
 LANES = CONFIG.mfu_lanes
 
 
