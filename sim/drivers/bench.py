@@ -127,7 +127,8 @@ class Packer:
         self.width, self.signed, self.parts = cast.width, cast.signed, None
         if isinstance(shape, (data.Layout, type)) and not isinstance(shape, range):
             self.parts = {key: (field.offset, Packer(field.shape)) for key, field in data.Layout.cast(shape)}
-            self.masked = [(key, offset, (1 << part.width) - 1, part) for key, (offset, part) in self.parts.items()]
+            self.masked = [(key, offset, (1 << part.width) - 1, part.of if part.signed or part.parts is not None else None)
+                           for key, (offset, part) in self.parts.items()]
 
     def join(self, value) -> int:
         """Pack a number, a list of values or a dictionary into an integer. Fields that a dictionary lacks are 0.
@@ -148,8 +149,8 @@ class Packer:
         """Unpack an integer into numbers, and dictionaries by field name or index."""
         if self.parts is None:
             return int(payload) - (int(payload) >> self.width - 1 << self.width if self.signed else 0)
-        return {key: part.of(payload >> offset & mask) if part.signed or part.parts is not None else payload >> offset & mask
-                for key, offset, mask, part in self.masked}
+        return {key: of(payload >> offset & mask) if of else payload >> offset & mask
+                for key, offset, mask, of in self.masked}
 
 
 def pack(shape, values) -> list[int]:
