@@ -127,8 +127,9 @@ class Packer:
         self.width, self.signed, self.parts = cast.width, cast.signed, None
         if isinstance(shape, (data.Layout, type)) and not isinstance(shape, range):
             self.parts = {key: (field.offset, Packer(field.shape)) for key, field in data.Layout.cast(shape)}
-            self.masked = [(key, offset, (1 << part.width) - 1, part.of if part.signed or part.parts is not None else None)
+            self.masked = [(key, offset, (1 << part.width) - 1, None if part.plain else part.of)
                            for key, (offset, part) in self.parts.items()]
+        self.plain = self.parts is None and not self.signed  # bits are the number
 
     def join(self, value) -> int:
         """Pack a number, a list of values or a dictionary into an integer. Fields that a dictionary lacks are 0.
