@@ -65,7 +65,10 @@ def long_trace(count: int) -> MachineTrace:
     one = record(
         Cascade.of(firmware_at(MODELS / "vowels-lstm-w8.safetensors", "speech", INTEGER)), 1, 1, TracedMachine.TIMING
     )[0]
-    repeats, length = -(-count // len(one.spans)), int((one.spans.first + one.spans.count).max())
+    repeats, length = (
+        -(-count // len(one.spans)),
+        int((one.spans.first + one.spans.count).max() - one.spans.first.min()),
+    )
     columns = {name: np.tile(getattr(one.spans, name), repeats) for name in COLUMNS}
     columns["first"] = columns["first"] + np.repeat(np.arange(repeats) * length, len(one.spans))
     order = np.lexsort((columns["first"], columns["track"]))

@@ -50,9 +50,8 @@ class _BoundedMachine(HardwareMachine):
             return super().run(self._most)
         except MachineTimeout as error:
             raise ValueError(
-                f"the program takes more than {self._most:,} cycles, and a span for each of them makes a "
-                "trace that no viewer opens quickly: take fewer time steps (--steps), or allow more "
-                "cycles (--most)"
+                f"the program takes more than {self._most:,} cycles, the most that a trace is to hold: take "
+                "fewer time steps (--steps), or allow more cycles (--most)"
             ) from error
 
 

@@ -172,8 +172,8 @@ def _engines(view, causes) -> UnitCycles:
     unit.because(
         unit.waits(OPERANDS) & (view("core.mvm.reader.conflict") == 1), "columns that share a bank of VectorRf"
     )
-    waiting = np.full(view.cycles, -1)
-    for k in range(view.program.firmware.config.tile_engines):
+    waiting, config = np.full(view.cycles, -1), view.program.firmware.config
+    for k in range(config.tile_engines if config.vector_rf else 0):
         blocked = view(f"core.mvm.reader.certain_column{k}", 1) == 0
         older = view.entry_wait("core.mvm.reader", f"present_waits{k}")
         waiting = np.maximum(waiting, np.where(blocked, older, -1))

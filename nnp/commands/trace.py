@@ -86,7 +86,8 @@ def trace(
             firmware = _firmware(path, preset, arithmetic)
         output, make = output or Path(f"{legal(firmware.name)}.html"), make or _format(Path("x.html"))
         check_writable(output)
-        with steps_.step("run", announce="a minute, where no such machine has been built before"):
+        announced = "" if waves else "a minute, where no such machine has been built before"
+        with steps_.step(f"read {waves}" if waves else "run", announce=announced):
             traces = _traces(firmware, samples, steps, machine, most, waves)
         with steps_.step(f"write {output}"):
             write(output, make(traces))

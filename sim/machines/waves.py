@@ -4,7 +4,6 @@ A signal has a name such as `core.fetch.busy`: the submodules from the machine o
 apart in Verilog, and the signal.
 """
 
-import io
 import re
 from collections import defaultdict
 from collections.abc import Collection
@@ -12,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from vcd.reader import ScopeDecl, TokenKind, VarDecl, tokenize
 
 _OFF, _ON = "/*verilator tracing_off*/", "/*verilator tracing_on*/"
 _END = b"$enddefinitions $end"
+#: A scope that begins, one that ends, or identifier and name of a variable.
+_DEFINITION = re.compile(r"\$scope\s+\w+\s+(\S+)|\$(upscope)|\$var\s+\w+\s+\d+\s+(\S+)\s+(\S+)")
 
 
 def watched(text: str, signals: Collection[str]) -> str:
@@ -99,29 +99,27 @@ def read_waves(path: Path, signals: Collection[str]) -> Waves:
 
 def _variables(header: bytes, path: Path, signals: Collection[str]) -> tuple[bytes, dict[bytes, list[str]]]:
     """The identifier of the clock, and the signals of each identifier."""
-    scopes, clock, names, tops = [], b"", defaultdict(list), set()
-    for token in tokenize(io.BytesIO(header)):
-        match token.kind, token.data:
-            case TokenKind.SCOPE, ScopeDecl(ident=name):
-                scopes.append(_plain(name))
-            case TokenKind.UPSCOPE, _:
-                scopes.pop()
-            case TokenKind.VAR, VarDecl(id_code=identifier, reference=name):
-                if name == "clk":
-                    clock = clock or identifier.encode()
-                if "core" in scopes:
-                    core = scopes.index("core")
-                    full = ".".join([*scopes[core:], name])
-                    if full in signals:
-                        tops.add(".".join(scopes[:core]))
-                        names[identifier.encode()].append(full)
-    if len(tops) != 1 or not clock:
-        what = "no machine with its signals" if not tops else f"{len(tops)} machines: {', '.join(sorted(tops))}"
+    scopes, clocks, names, tops = [], {}, defaultdict(list), set()
+    for scope, ends, identifier, name in _DEFINITION.findall(header.decode(errors="replace")):
+        if scope:
+            scopes.append(_plain(scope))
+        elif ends:
+            scopes.pop()
+        elif name == "clk":
+            clocks[".".join(scopes)] = identifier.encode()
+        elif "core" in scopes:
+            core = scopes.index("core")
+            full = ".".join([*scopes[core:], name])
+            if full in signals:
+                tops.add(".".join(scopes[:core]))
+                names[identifier.encode()].append(full)
+    if len(tops) != 1 or not tops <= clocks.keys():
+        what = "no machine with its signals" if not tops else f"machines {', '.join(sorted(tops))}"
         raise ValueError(
             f"{path} holds {what}; a trace is made of waves of one machine, as `nnp run --machine cocotb "
             "--waves FILE` writes them"
         )
-    return clock, names
+    return clocks[tops.pop()], names
 
 
 def _changes(file, identifiers: Collection[bytes]) -> tuple[list[int], dict[bytes, tuple[list, list]]]:

@@ -1,6 +1,7 @@
 """`nnp trace`: what each unit did in each cycle, read back from the files that it writes."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +11,17 @@ from concord.compiler.network import compile_network
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware_file import save_firmware
 from concord.net.model_file import save_model
+from concord.sim.machines.host import HardwareMachine
+from concord.sim.machines.library import Library
+from concord.sim.machines.scoreboard import play
+from concord.sim.machines.timing_library import timing_text
 from concord.sim.machines.waves import read_waves
+from concord.sim.stimulus.programs import random_program
 from concord.spec.machine.config import preset
 from concord.tests.command_line import done, nnp, refused
 from concord.traces.perfetto import perfetto_bytes
-from concord.traces.record import TracedMachine, record
+from concord.traces.record import TracedMachine, record, trace
+from concord.traces.signals import SIGNALS
 from concord.traces.spans import COUNTERS
 from concord.verification.timing import timed
 
@@ -50,10 +57,31 @@ def test_a_stall_links_to_an_older_chain(firmware, tmp_path):
     done("trace", tmp_path / "mlp.safetensors", "-o", tmp_path / "mlp.json")
     events = json.loads((tmp_path / "mlp.json").read_text())["traceEvents"]
     stalls = [event["args"] for event in events if "waits for chain" in event.get("args", {})]
-    assert stalls and all(stall["waits for chain"] <= stall["chain"] for stall in stalls)
+    assert stalls
+    assert all(stall["waits for chain"] <= stall["chain"] for stall in stalls)
     assert any(stall["waits for chain"] < stall["chain"] for stall in stalls)
     begun, ended = ({event["id"]: event["ts"] for event in events if event["ph"] == kind} for kind in "sf")
-    assert begun and begun.keys() == ended.keys() and all(begun[name] < ended[name] for name in begun)
+    assert begun
+    assert begun.keys() == ended.keys()
+    assert all(begun[name] < ended[name] for name in begun)
+
+
+def test_random_programs_add_up_under_back_pressure(tmp_path):
+    """Each unit takes as many words as its chains have, in their order, and none waits for a younger chain."""
+    for number in range(6):
+        file, rng = tmp_path / f"{number}.vcd", np.random.default_rng([5, number])
+        case = random_program(CONFIG, rng)
+        link = Library(CONFIG, text=timing_text(CONFIG), thorough=True, watch=SIGNALS, seed=number, stall=0.2, gap=0.1)
+        link.begin_waves(file)
+        on = HardwareMachine(link)
+        play(case, on, late=bool(number % 2))
+        counted = on.counters()
+        on.close()
+        parts = SimpleNamespace(modes=lambda config, modes=case.modes: list(modes))
+        firmware = SimpleNamespace(config=CONFIG, name="random", tiles=parts, layer_at=lambda address: "")
+        found = trace(firmware, case.program, read_waves(file, SIGNALS))
+        assert found.counters() == {counter: counted[counter] for counter in COUNTERS.values()}
+        assert (found.spans.older <= found.spans.chain).all()
 
 
 def test_a_model_without_a_name_for_the_file(firmware, tmp_path, monkeypatch):
@@ -62,14 +90,17 @@ def test_a_model_without_a_name_for_the_file(firmware, tmp_path, monkeypatch):
     save_model(networks.mlp(rng, CONFIG, [4, 8, 3], block=False), tmp_path / "small.safetensors")
     said = done("trace", "small.safetensors", "--preset", "serial")
     (page,) = tmp_path.glob("*.html")
-    assert page.name in said and "const TRACE = {" in page.read_text()
+    assert page.name in said
+    assert "const TRACE = {" in page.read_text()
 
 
 def test_what_is_refused(firmware, tmp_path):
     save_firmware(firmware, tmp_path / "mlp.safetensors")
     place = tmp_path / "mlp.safetensors"
     stopped = nnp("trace", place, "--most", 100, "-o", tmp_path / "x.html")
-    assert stopped.exit_code == 2 and "more than 100 cycles" in stopped.stderr and not (tmp_path / "x.html").exists()
+    assert stopped.exit_code == 2
+    assert "more than 100 cycles" in stopped.stderr
+    assert not (tmp_path / "x.html").exists()
     assert ".html, .json, .perfetto-trace" in refused("trace", place, "-o", tmp_path / "x.vcd")
     assert "timing or library" in refused("trace", place, "--machine", "golden")
     with pytest.raises(ValueError, match="is no VCD file"):
