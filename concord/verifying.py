@@ -147,7 +147,8 @@ def verify(
     if isinstance(given, Model) and equalize:
         raise ValueError("equalize is for networks in float32, not for quantised models")
     if not isinstance(given, Network | Model):
-        raise ValueError(f"a network in float32 or a quantised model is needed, not {given!r}")
+        raise ValueError(f"a network in float32 or a quantised model is needed, not {type(given).__name__}; "
+                         "concord.load(module, example) makes a network of a module of PyTorch")
     if isinstance(given, Network) and data is None and inputs is None:
         raise ValueError(f"{given.floating.name}: give data to calibrate and to test with, or a .npy file of samples "
                          "without labels as inputs")

@@ -9,6 +9,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 from concord.datasets.fitting import arranged
@@ -51,6 +52,11 @@ def exported(
     if len(inputs) != 1 or not isinstance(inputs[0], torch.Tensor):
         raise ValueError(f"{type(module).__name__}: give an example of its one input, such as "
                          "concord.load(network, torch.zeros(1, 64))")
+    try:
+        _run(module, inputs[0].detach().cpu().numpy(), inputs[0])
+    except ValueError as error:
+        raise ValueError(f"{type(module).__name__}, with an example of the shape {list(inputs[0].shape)}: {error}"
+                         ) from error
     called = legal(name or type(module).__name__.lower())
     with tempfile.TemporaryDirectory(prefix="concord-") as folder:
         path = Path(folder, f"{called}.onnx")
@@ -115,10 +121,17 @@ def _run(module: "torch.nn.Module", tensor: np.ndarray, example: "torch.Tensor")
             warnings.simplefilter("ignore")
             made = _tensors(module.eval()(torch.from_numpy(np.ascontiguousarray(tensor)).to(example)))
     except Exception as error:  # modules raise errors of any class
-        raise ValueError(f"PyTorch cannot run it: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"PyTorch cannot run it: {_reason(error)}") from error
     finally:
         module.train(training)
     return [one.cpu().numpy() for one in made]
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of the error that led to an error of PyTorch, whose own lines are advice about its exporter."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__).strip()
 
 
 def _tensors(value) -> list:
@@ -164,9 +177,8 @@ def _export(module: "torch.nn.Module", inputs: tuple, path: Path):
                 return
     finally:
         module.train(training)
-    reason = str(error).strip().splitlines()
-    raise ValueError(f"{type(module).__name__}: PyTorch cannot export it to ONNX with this example: "
-                     f"{reason[0] if reason else type(error).__name__}") from error
+    raise ValueError(f"{type(module).__name__}: PyTorch cannot export it to ONNX with this example: {_reason(error)}"
+                     ) from error
 
 
 def _failure(module: "torch.nn.Module", inputs: tuple, path: Path, dynamo: bool) -> Exception | None:
@@ -183,15 +195,15 @@ def _failure(module: "torch.nn.Module", inputs: tuple, path: Path, dynamo: bool)
 
 @contextmanager
 def _silent():
-    """A context without the exporter's lines of progress and warnings."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    """A context without the exporter's lines of progress and warnings, and without the graphs that it cannot trace."""
+    import torch
+
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    graphs = patch.object(torch._C, "_jit_onnx_log", create=True)  # C++ prints them, beside sys.stdout
     try:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        with warnings.catch_warnings(), graphs, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(disabled)

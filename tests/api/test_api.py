@@ -119,6 +119,38 @@ def test_networks_of_pytorch_are_exported(data):
     assert module.training
 
 
+class Fails(torch.nn.Module):
+    """A network that refuses its input without a word."""
+
+    def forward(self, x):
+        raise AssertionError
+
+
+class Ends(torch.nn.Module):
+    """A network that runs once, so that it cannot be exported."""
+
+    runs = 0
+
+    def forward(self, x):
+        self.runs += 1
+        if self.runs > 1:
+            raise RuntimeError("only once")
+        return x
+
+
+class Spectrum(torch.nn.Module):
+    """A network that PyTorch's first exporter cannot trace."""
+
+    def forward(self, x):
+        return torch.fft.rfft(x).abs()
+
+
+def test_an_export_says_nothing_of_its_attempts(capfd):
+    with pytest.raises(ValueError, match="DFT"):
+        concord.load(Spectrum(), torch.zeros(1, 8))
+    assert capfd.readouterr() == ("", "")
+
+
 class Last(torch.nn.Module):
     """A recurrent network whose last time step is its answer."""
 
@@ -171,6 +203,11 @@ def test_verilog_of_a_unit(tmp_path):
     (lambda net, model, data: concord.load(5), "a path or a torch.nn.Module is needed"),
     (lambda net, model, data: concord.load(torch.nn.Linear(2, 2)), "give an example"),
     (lambda net, model, data: concord.load(torch.nn.ELU(), torch.zeros(1, 4)), "Elu"),
+    (lambda net, model, data: concord.load(torch.nn.Linear(20, 2), torch.zeros(1, 21)),
+     r"^Linear, with an example of the shape \[1, 21\]: PyTorch cannot run it: mat1 and mat2 .*20x2\)$"),
+    (lambda net, model, data: concord.load(Fails(), torch.zeros(1, 4)), "PyTorch cannot run it: AssertionError$"),
+    (lambda net, model, data: concord.load(Ends(), torch.zeros(1, 4)), "cannot export it .* example: only once$"),
+    (lambda net, model, data: concord.verify(torch.nn.Linear(64, 9), data), r"not Linear; concord.load\(module, exam"),
     (lambda net, model, data: concord.quantize(net, data), 'name the machine, such as --preset vision'),
     (lambda net, model, data: concord.quantize(net, data, preset="tiny", ptq_weight="mmse"), "is ptq_weights meant"),
     (lambda net, model, data: concord.finetune(net, data, preset="tiny", epoch=1), "is epochs meant"),
@@ -196,6 +233,7 @@ def test_verilog_of_a_unit(tmp_path):
     (lambda net, model, data: concord.run(model, data["x_test"] * 1e6), "too large for binary16"),
     (lambda net, model, data: concord.run(net, data["y_test"][0]), "takes numbers"),
 ])
-def test_errors_are_sentences(network, model, data, call, words):
+def test_errors_are_sentences(network, model, data, call, words, capfd):
     with pytest.raises(ValueError, match=words):
         call(network, model, data)
+    assert capfd.readouterr() == ("", "")
