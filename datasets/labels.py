@@ -120,7 +120,8 @@ def _numbered(raw: Raw, texts: np.ndarray, names: tuple[str, ...]) -> np.ndarray
 def _targets(raw: Raw) -> np.ndarray:
     """float32[samples, outputs]."""
     if raw.labels.dtype.kind not in "biuf":
-        raise ValueError(f"{raw.place}: regression needs numbers as labels, not {raw.labels.dtype}")
+        held = "texts" if raw.labels.dtype.kind in "SU" else raw.labels.dtype
+        raise ValueError(f"{raw.place}: regression needs numbers as labels, not {held}")
     with np.errstate(over="ignore"):
         targets = raw.labels.reshape(len(raw.labels), -1).astype(np.float32)
     for index in np.flatnonzero(~np.isfinite(targets).all(axis=1))[:1]:

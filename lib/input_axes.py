@@ -128,7 +128,7 @@ class InputAxes:
 
 def words(shape: tuple[int, ...]) -> str:
     """A shape in words."""
-    return " x ".join(map(str, shape)) + (" numbers" if len(shape) == 1 else "")
+    return "1 number" if shape == (1,) else " x ".join(map(str, shape)) + (" numbers" if len(shape) == 1 else "")
 
 
 def _sides(shape: tuple[int, ...]) -> list[int]:

@@ -120,4 +120,6 @@ def read_arrays(path: Path, remedy: str) -> dict[str, np.ndarray]:
 def _held(metadata: Mapping[str, str]) -> str:
     """What a file of one of these kinds holds, in words; empty for another file."""
     key = next((key for key in metadata if key.startswith(OURS)), "")
-    return _HELD.get(key, key.removeprefix(OURS))
+    held = _HELD.get(key, key.removeprefix(OURS))
+    article = "" if not held or held.startswith("firmware") else "an " if held[0] in "aeiou" else "a "
+    return article + held

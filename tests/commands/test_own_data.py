@@ -209,6 +209,7 @@ def test_overflow_measures_by_task(folder):
 
 @pytest.mark.parametrize(("text", "arrays", "sentence"), [
     ("", {"x": X[:, :5], "y": np.arange(20) % 4}, "a sample is 5 numbers, but m takes 6 numbers; give"),
+    ("", {"x": X[:, :1], "y": np.arange(20) % 4}, "a sample is 1 number, but m takes 6 numbers; give"),
     ("", {"x": X, "y": np.arange(20) % 5}, "has class 4, m has 4 outputs"),
     ("", {"x": X, "y": X}, "the data are for regression, but m was made for classification; write `task = "),
     ('classes = ["d", "c", "b", "a"]', {"x": X, "y": np.arange(20) % 4}, "its classes are d, c, b, a, those of m a,"),

@@ -116,6 +116,12 @@ def test_descriptions_that_do_not_fit(text, sentence, folder):
     refused("own.toml", sentence)
 
 
+def test_regression_of_texts(folder):
+    np.savez("a.npz", x=X, y=Y.astype(str))
+    (folder / "own.toml").write_text('data = "a.npz"\ntask = "regression"')
+    refused("own.toml", "a.npz, x: regression needs numbers as labels, not texts")
+
+
 @pytest.mark.parametrize(("text", "sentence"), [
     ("", "a.csv: it is empty; its first line must name the columns"),
     ("a,b,label\n", "a.csv: it has no line below the names of its columns"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from concord.datasets.dataset import DATA
 from concord.datasets.samples import Task
+from concord.firmware.firmware_file import load_firmware
 from concord.net.cells.lstm import LSTM
 from concord.net.layers.layer import Unknown
 from concord.net.lowering import block_lowering, lowering
@@ -165,6 +166,11 @@ def test_every_truncation_is_refused(path):
         path.write_bytes(content[:length])
         with pytest.raises(ValueError, match="model.safetensors: not a whole safetensors file"):
             load_model(path)
+
+
+def test_a_model_is_no_firmware(path):
+    with pytest.raises(ValueError, match="it holds a (quantised )?model and no firmware; `nnp compile` makes one"):
+        load_firmware(path)
 
 
 def test_missing_garbage_and_foreign_files_are_refused(tmp_path):
