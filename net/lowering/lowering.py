@@ -14,7 +14,7 @@ from concord.net.arithmetic.line import Line
 from concord.net.cells.cell import Cell
 from concord.net.layers.dense import Dense
 from concord.net.layers.recurrent import IntegerRecurrent
-from concord.net.lowering.rounding import binary16, patterns
+from concord.net.lowering.rounding import binary16, integer_biases, patterns
 from concord.net.ops.operator import Operator
 from concord.net.ops.recurrent import Recurrence
 from concord.spec.numbers.activation import Activation
@@ -210,19 +210,6 @@ def recurrent(
             "input": np.array([s_in, 0.0]),
         },
     )
-
-
-def integer_biases(name: str, bias: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:
-    """int64[gates, outputs], biases real[gates, outputs] in steps[gates] of the product that they are added to.
-
-    Raises:
-        ValueError: a bias needs more bits than `bits`.
-    """
-    found = np.rint(bias / steps[:, None]).astype(np.int64)
-    if (needed := int(np.abs(found).max()).bit_length() + 1) > bits:
-        raise ValueError(f"layer {name!r}: its largest bias needs {needed} bits in steps of the accumulator, and has "
-                         f"{bits}: give --bias-bits {needed} or more, or leave it out")
-    return found
 
 
 def first_states(name: str, cell: Cell, initial: Mapping[str, np.ndarray] | None, size: int) -> dict[str, np.ndarray]:
