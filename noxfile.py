@@ -34,6 +34,9 @@ PROGRAMS = {
     "nightly": (
         "campaigns.random_regression",
         "Random programs on the Verilated machine, as many as `--programs` asks for."),
+    "cluster": (
+        "campaigns.cluster",
+        "Random programs on two workers of a Dask cluster, one killed in the middle: the same results; `--programs`."),
     "lint_machines": (
         "campaigns.lint_machines",
         "Verilator's warnings about the Verilog of every preset and of random machines; `--machines`, `--seed`."),

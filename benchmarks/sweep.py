@@ -2,8 +2,8 @@
 
 Machines differ in bits of elements, rows, lanes, tile engines, lanes of words and entries of VectorRf. Each is
 synthesised with its serial port for the ULX3S and packed by nextpnr; some are routed. What has ended is kept in
-build/sweep, so that a session that was stopped goes on. `--record` writes machines/swept.csv, to which
-`machines.packing` fits its estimates, and the picture docs/sweep.svg.
+build/sweep, so that a session that was stopped goes on, here or on a cluster (docs/cluster.md). `--record` writes
+machines/swept.csv, to which `machines.packing` fits its estimates, and the picture docs/sweep.svg.
 """
 
 import json
@@ -17,9 +17,12 @@ import typer
 from concord.handover import bitstream
 from concord.handover.place import CELLS, nextpnr_version, packed
 from concord.hw.boards.board import find_board
+from concord.lib.files import write
 from concord.lib.processes import calls
 from concord.machines.fit import products
 from concord.machines.packing import Packing, Swept, errors, fit, write_swept
+from concord.nnp.lib.errors import sentences
+from concord.nnp.lib.options import Scheduler
 from concord.spec.machine.config import Config
 from matplotlib import pyplot as plt
 from rich.console import Console
@@ -73,16 +76,23 @@ MACHINES = (
     shape(8, 16, 16, multipliers=128, words=8, entries=2048), shape(4, 32, 32, multipliers=128, words=4, entries=1024))
 
 
-def measured(changes: str) -> Swept:
+def measured(changes: str, kept: dict[str, dict]) -> tuple[str, Swept]:
     """The cells of a machine, and its clock if it is one of `ROUTED`, as they were kept, or made now.
+
+    Args:
+        changes: What the machine changes in `BASE`.
+        kept:    All that is kept, by the name of the design and the version of nextpnr.
+
+    Returns:
+        Such a name, and what was found.
 
     Raises:
         RuntimeError: a tool fails, or is not installed.
     """
     made = bitstream.design(Swept(preset=BASE, changes=changes).config, find_board(BOARD), TARGET, FOLDER)
-    kept = KEPT / f"{made.folder.name}-{nextpnr_version()}.json"
-    if kept.exists():
-        return Swept(**json.loads(kept.read_text()))
+    name = f"{made.folder.name}-{nextpnr_version()}"
+    if name in kept:
+        return name, Swept(**kept[name])
 
     def say(doing: str) -> None:
         print(f"{changes}: {doing}", file=sys.stderr, flush=True)
@@ -90,21 +100,22 @@ def measured(changes: str) -> Swept:
     there = (made.folder / "top.json").exists()
     netlist = bitstream.netlist(made, say)
     if changes in ROUTED:
-        ((_, placed),) = bitstream.all_placed(made, [1], 1, say)
+        say("place and route")
+        placed = bitstream.placed(made, 1)
         cells, mhz = placed.cells, round(placed.clock, 1)
     else:
         cells, mhz = packed(netlist, [*made.board.chip, "--lpf", "top.lpf"]), None
         if not there:  # nobody else has made it, and all of them would take gigabytes
             netlist.unlink()
-    row = Swept(preset=BASE, changes=changes, cells={title: cells[kind] for kind, title in CELLS.items()}, mhz=mhz)
-    KEPT.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(asdict(row)))
-    return row
+    return name, Swept(
+        preset=BASE, changes=changes, cells={title: cells[kind] for kind, title in CELLS.items()}, mhz=mhz)
 
 
+@sentences
 def main(
     count: Annotated[int, typer.Option(min=1, help="Number of machines, from the first on.")] = len(MACHINES),
     processes: Annotated[int, typer.Option("-n", min=1, help="Number of machines at a time.")] = 2,
+    scheduler: Scheduler = "",
     record: Annotated[bool, typer.Option(
         "--record", help="Write machines/swept.csv and the picture, in place of those that are there.")] = False,
 ) -> None:
@@ -114,8 +125,11 @@ def main(
     if record and len([changes for changes in chosen if changes in ROUTED]) < 3:
         raise typer.BadParameter("--record fits clocks, and needs three routed machines at least: --count 3")
     console.print(f"machines: {len(chosen)}; each takes minutes, and more where it is routed")
-    for (changes,), row in calls(measured, [(changes,) for changes in chosen], processes):
+    kept = {path.stem: json.loads(path.read_text()) for path in KEPT.glob("*.json")}
+    jobs = [(changes, kept) for changes in chosen]
+    for (changes, _), (name, row) in calls(measured, jobs, processes, scheduler=scheduler):
         rows[changes] = row
+        write(KEPT / f"{name}.json", json.dumps(asdict(row)))
         console.print(f"{len(rows)} of {len(chosen)}: {changes}: {row.cells['COMB']:,} COMB"
                       + (f", {row.mhz:.1f} MHz" if row.mhz else ""), highlight=False, markup=False, soft_wrap=True)
     found = [rows[changes] for changes in chosen]

@@ -44,7 +44,7 @@ def one_program(config: str, number: int) -> dict:
 
     Every program runs on a new machine, so that its stalls depend only on its number.
     """
-    one, (gap, stall) = case(config, SEED, number), STALLS[number // CHUNK % len(STALLS)]
+    one, (gap, stall) = case(preset(config), SEED, number), STALLS[number // CHUNK % len(STALLS)]
     found = {"words": digest([np.array(one.program, np.uint64)]),
              "data": digest([one.pool, *(np.frombuffer(sent, np.uint8) for sent in one.memory)])}
     for kind in KINDS:

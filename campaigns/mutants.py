@@ -1,6 +1,7 @@
 """Mutation of hardware: one line of a unit is broken, and the testbench of that unit must fail.
 
-`nox -s mutants -- --unit queue` breaks the lines of one unit, each in a copy of the repository.
+`nox -s mutants -- --unit queue` breaks the lines of one unit, each in a copy of the repository. `--scheduler` takes the
+workers of a Dask cluster (docs/cluster.md), and `--results FILE` keeps results, from which the same command goes on.
 """
 
 import os
@@ -10,10 +11,14 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.campaigns.results_file import recorded
+from concord.nnp.lib.errors import sentences
+from concord.nnp.lib.options import Scheduler
 from concord.sim.machines.build import ROOT
 from concord.sim.units import TESTBENCHES, Testbench
 from rich.console import Console
@@ -104,6 +109,17 @@ def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:
     return ("red", found[:100]) if found else ("ERROR", (done.stdout + done.stderr)[-1000:])
 
 
+@cache
+def _folder() -> tempfile.TemporaryDirectory:
+    """The folder of this process, whose builds its mutants share."""
+    return tempfile.TemporaryDirectory(prefix="mutants-")
+
+
+def judged(unit: str, number: int) -> tuple[str, str]:
+    """The verdict on a mutant of a unit, by its number."""
+    return verdict(Path(_folder().name), mutants_of(TESTBENCHES[unit])[number])
+
+
 def assertion(printed: str) -> str:
     """The assertion of a testbench that failed, from what pytest prints; empty if none failed.
 
@@ -115,10 +131,15 @@ def assertion(printed: str) -> str:
     return re.sub(r"\s+", " ", found[0].removeprefix("AssertionError: ")) if found else ""
 
 
+@sentences
 def main(
     names: Annotated[
         list[str] | None, typer.Option("--unit", help="Unit to break; all units if left out. May be repeated.")
     ] = None,
+    processes: Annotated[int, typer.Option("-n", min=1, help="Number of mutants at a time.")] = 1,
+    results: Annotated[Path | None, typer.Option(
+        metavar="FILE", help="File of the results; an interrupted run goes on from it.", show_default=False)] = None,
+    scheduler: Scheduler = "",
 ) -> None:
     """Break lines of hardware, one at a time, and list which testbenches notice."""
     console, noticed = Console(), 0
@@ -127,14 +148,18 @@ def main(
         if name not in TESTBENCHES:
             raise typer.BadParameter(f"there is no testbench of a unit {name!r}: choose one of "
                                      f"{', '.join(sorted(TESTBENCHES))}")
-    chosen = [mutant for name in names or TESTBENCHES for mutant in mutants_of(TESTBENCHES[name])]
+    jobs = [(name, number) for name in names or TESTBENCHES
+            for number in range(len(mutants_of(TESTBENCHES[name])))]
+    chosen = [mutants_of(TESTBENCHES[name])[number] for name, number in jobs]
     if not chosen:
         raise typer.BadParameter(f"no mutants of {', '.join(names)}: list some in MUTANTS of the testbench")
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        for mutant in track(chosen, console=console, transient=True):
-            colour, assertion = verdict(Path(folder), mutant)
-            noticed += colour == "red"
-            table.add_row(*map(escape, (mutant.unit, mutant.file, mutant.old, mutant.new, colour, assertion)))
+    calls = recorded(judged, jobs, results, {"campaign": "mutants", "mutants": jobs}, processes=processes,
+                     scheduler=scheduler, extra="sim")
+    found = dict(track(calls, total=len(jobs), console=console, transient=True))
+    for number, mutant in enumerate(chosen):
+        colour, assertion = found[number]
+        noticed += colour == "red"
+        table.add_row(*map(escape, (mutant.unit, mutant.file, mutant.old, mutant.new, colour, assertion)))
     console.print(table)
     console.print(f"{len(chosen)} lines broken, {noticed} noticed")
     raise typer.Exit(noticed < len(chosen))

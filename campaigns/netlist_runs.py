@@ -93,7 +93,7 @@ def programs(place: str, text: str, seed: int, numbers: range, *, beside: bool =
         plain = stack.enter_context(machine(MachineKind.LIBRARY, config, **options)) if beside else None
         sentence = ""
         for program in numbers:
-            one = case(place, seed, program)
+            one = case(config, seed, program)
             sentence = first_difference(one, hardware, program)
             if plain and not sentence:
                 first_difference(one, plain, program)

@@ -1,25 +1,30 @@
 """Random regression: runs many random programs on golden and on the Verilated library, and compares what they do.
 
 `nox -s nightly -- --programs 100000 -n 2` runs many; `--config tiny --seed 3 --program 17` repeats one.
+`--scheduler` takes the workers of a Dask cluster (docs/cluster.md), and `--results FILE` keeps results, from which the
+same command goes on.
 """
 
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
+from concord.campaigns.results_file import recorded
 from concord.campaigns.shrink import shrink
-from concord.lib.processes import calls
 from concord.lib.progress import Show, shown
+from concord.nnp.lib.errors import sentences
+from concord.nnp.lib.options import Scheduler
 from concord.sim.machines.host import MachineTimeout, build, machine
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.functional_coverage import all_bins, bins
 from concord.sim.stimulus.programs import Case, random_illegal, random_program
 from concord.sim.units import CONFIGURATIONS
+from concord.spec.machine.config import Config
 from concord.spec.machine.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.table import Table
@@ -78,39 +83,63 @@ class Totals:
             self.bins.setdefault(config, Counter(dict.fromkeys(all_bins(find_config(config)), 0))).update(counts)
 
     @property
+    def record(self) -> dict:
+        """These totals in values of JSON."""
+        return {"programs": self.programs, "cycles": self.cycles, "bins": {name: dict(sorted(counts.items()))
+                for name, counts in self.bins.items()}, "failures": list(map(asdict, self.failures))}
+
+    @classmethod
+    def of(cls, record: dict) -> "Totals":
+        """The totals of a record."""
+        return cls(programs=record["programs"], cycles=record["cycles"],
+                   bins={config: Counter(counts) for config, counts in record["bins"].items()},
+                   failures=[Failure(**failure) for failure in record["failures"]])
+
+    @property
     def missed(self) -> dict[str, list[str]]:
         """For each configuration, the bins that no program hit."""
         return {config: sorted(name for name, count in counts.items() if not count)
                 for config, counts in self.bins.items()}
 
 
-def case(config: str, seed: int, program: int) -> Case:
+def case(config: Config, seed: int, program: int) -> Case:
     """Make random program number `program` of a seed."""
     rng = np.random.default_rng([seed, program])
-    return (random_illegal if program % FAULTY == FAULTY - 1 else random_program)(find_config(config), rng)
+    return (random_illegal if program % FAULTY == FAULTY - 1 else random_program)(config, rng)
 
 
-def chunk(config: str, seed: int, programs: Iterable[int], trace: Path | None = None) -> Totals:
-    """Run programs one after another on one machine. The first that fails is shrunk, and ends the chunk."""
-    programs, found = list(programs), Totals(bins={config: Counter()})
+def chunk(name: str, config: Config, seed: int, programs: Iterable[int], trace: Path | None = None) -> dict:
+    """Run programs one after another on one machine. The first that fails is shrunk, and ends the chunk.
+
+    Args:
+        name:     Name of the configuration, or its file.
+        config:   Its machine.
+        seed:     Seed of the regression.
+        programs: Numbers of the programs.
+        trace:    Where a waveform is written; None for none.
+
+    Returns:
+        The record of `Totals`.
+    """
+    programs, found = list(programs), Totals(bins={name: Counter()})
     with _machine(config, seed, programs[0], trace) as hardware:
         for program in programs:
             one = case(config, seed, program)
             found.programs += 1
-            found.bins[config].update(bins(one))
+            found.bins[name].update(bins(one))
             if sentence := first_difference(one, hardware, program):
-                found.failures.append(Failure(config=config, seed=seed, program=program, sentence=sentence,
+                found.failures.append(Failure(config=name, seed=seed, program=program, sentence=sentence,
                                               text=_smaller(one, seed, program).text if trace is None else one.text))
                 break
         found.cycles = hardware.link.cycles
-    return found
+    return found.record
 
 
-def _machine(config: str, seed: int, program: int, trace: Path | None = None):
+def _machine(config: Config, seed: int, program: int, trace: Path | None = None):
     """A machine whose stalls depend on the chunk that `program` is in."""
     number = program // CHUNK
     gap, stall = STALLS[number % len(STALLS)]
-    return machine("library", find_config(config), seed=seed + number, gap=gap, stall=stall, trace=trace)
+    return machine("library", config, seed=seed + number, gap=gap, stall=stall, trace=trace)
 
 
 def first_difference(one: Case, hardware, program: int) -> str | None:
@@ -130,23 +159,30 @@ def _smaller(one: Case, seed: int, program: int) -> Case:
     return shrink(one, fails) if fails(one) else one
 
 
-def run_programs(configs: Iterable[str], programs: int, *, seed: int = 1, processes: int = 1,
-           progress: Show = lambda *step: None) -> Totals:
+def run_programs(configs: Iterable[str], programs: int, *, seed: int = 1, processes: int = 1, scheduler: str = "",
+                 file: Path | None = None, progress: Show = lambda *step: None) -> Totals:
     """Run `programs` random programs, shared out evenly over `configs`.
 
     Args:
-        progress: Called before each build, and with the number of programs that have ended.
+        scheduler: Address of the scheduler of a cluster, whose workers build machines; empty for this computer.
+        file:      File that keeps the results of batches; None for none.
+        progress:  Called before each build, and with the number of programs that have ended.
     """
-    configs, total = list(configs), Totals()
-    for number, config in enumerate(configs):
-        progress("builds", number, len(configs), machine_name(config))
-        build("library", find_config(config))
-    share = -(-programs // len(configs))
-    jobs = [(config, seed, range(first, min(first + CHUNK, share)))
-            for first in range(0, share, CHUNK) for config in configs]
-    for _, done in calls(chunk, jobs, processes):
+    machines, found, total, ended = {name: find_config(name) for name in configs}, {}, Totals(), 0
+    for number, (name, config) in enumerate(machines.items() if not scheduler else ()):
+        progress("builds", number, len(machines), machine_name(name))
+        build("library", config)
+    share = -(-programs // len(machines))
+    jobs = [(name, config, seed, range(first, min(first + CHUNK, share)))
+            for first in range(0, share, CHUNK) for name, config in machines.items()]
+    head = {"campaign": "random programs", "programs": share, "seed": seed,
+            "machines": {name: f"{config.digest:08x}" for name, config in machines.items()}}
+    for number, record in recorded(chunk, jobs, file, head, processes=processes, scheduler=scheduler, extra="sim"):
+        found[number] = Totals.of(record)
+        ended += found[number].programs
+        progress("programs", ended, share * len(machines), "")
+    for _, done in sorted(found.items()):
         total.add(done)
-        progress("programs", total.programs, share * len(configs), "")
     return total
 
 
@@ -162,6 +198,7 @@ def tell(found: Totals, seconds: float, console: Console) -> None:
                   f"{seconds:.0f} s; bins not hit: {sum(map(len, found.missed.values()))}")
 
 
+@sentences
 def main(
     programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the programs.")] = 1,
@@ -169,6 +206,9 @@ def main(
         help="Name of a preset, or TOML file of a machine. May be repeated.")] = None,
     program: Annotated[int | None, typer.Option(help="Run only the program of this number, with a waveform.")] = None,
     processes: Annotated[int, typer.Option("-n", help="Number of simulations that run at the same time.")] = 1,
+    results: Annotated[Path | None, typer.Option(
+        metavar="FILE", help="File of the results; an interrupted run goes on from it.", show_default=False)] = None,
+    scheduler: Scheduler = "",
 ) -> None:
     """Run random programs on golden and on the Verilated library, and compare."""
     console, began = Console(), time.monotonic()
@@ -182,12 +222,13 @@ def main(
         trace = Path("build") / f"{machine_name(configs[0])}-{seed}-{program}.vcd"
         trace.parent.mkdir(exist_ok=True)
         found = Totals()
-        found.add(chunk(configs[0], seed, [program], trace))
-        console.print(case(configs[0], seed, program).text, markup=False)
+        found.add(Totals.of(chunk(configs[0], find_config(configs[0]), seed, [program], trace)))
+        console.print(case(find_config(configs[0]), seed, program).text, markup=False)
         console.print(f"waveform: {trace}", soft_wrap=True)
     else:
         with shown(console) as show:
-            found = run_programs(configs, programs, seed=seed, processes=processes, progress=show)
+            found = run_programs(configs, programs, seed=seed, processes=processes, scheduler=scheduler, file=results,
+                                 progress=show)
     tell(found, time.monotonic() - began, console)
     raise typer.Exit(bool(found.failures))
 

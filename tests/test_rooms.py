@@ -47,7 +47,7 @@ for _place, _used in (table(r"(\w+)/(\w+)") | table(r"(\w+)/(\w+)/(\w+)")).items
 PACKAGES = {
     "spec": set(),
     "golden": {"numpy"},
-    "lib": {"numpy", "safetensors", "rich"},
+    "lib": {"numpy", "safetensors", "rich", "distributed"},
     "firmware": {"numpy"},
     "datasets": {"numpy", "PIL", "safetensors", "tomli_w"},
     "net": {"numpy"},

@@ -59,7 +59,7 @@ def run_batch(kind: str, samples: list[np.ndarray], first: int, keep_state: bool
 
 def run_all(
     firmware: Cascade, samples: Samples, kinds: list[str], *, jobs: int, progress: Callable[[str, int], None],
-    keep_state: bool = False, cores: int = 1,
+    keep_state: bool = False, cores: int = 1, scheduler: str = "",
 ) -> dict[str, Outcome]:
     """Run all samples on every kind of machine.
 
@@ -71,6 +71,7 @@ def run_all(
         progress: Called with a kind and the number of its samples that were done since the last call.
         keep_state: Whether samples are parts of one sequence; they are one batch.
         cores:    Number of cores that share a memory; all samples are one batch then.
+        scheduler: Address of the scheduler of a cluster, whose workers run the batches; empty for this computer.
     """
     count = len(samples)
     size, batch = min(50, -(-count // 4)), firmware.first.batch
@@ -79,7 +80,7 @@ def run_all(
     batches = {kind: [] for kind in kinds}
     for (kind, *_), batch in calls(
             run_batch, [(kind, part, first, keep_state, cores) for first, part in parts for kind in kinds], jobs,
-            _begin, (firmware,)):
+            _begin, (firmware,), scheduler=scheduler, extra="" if kinds == [MachineKind.GOLDEN] else "sim"):
         batches[kind].append(batch)
         progress(kind, len(batch.outputs))
     return {kind: _joined(sorted(done, key=lambda batch: min(batch.memories))) for kind, done in batches.items()}
@@ -121,8 +122,10 @@ def _differing_words(left: tuple[dict, ...], right: tuple[dict, ...]) -> int:
 
 
 def _begin(firmware: Cascade):
-    """Initialise this worker process with its firmware."""
+    """Initialise this worker process with its firmware; a worker of a cluster may have had another one."""
     global _firmware
+    while _sessions:
+        _sessions.popitem()[1].close()
     _firmware = firmware
 
 

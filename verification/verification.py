@@ -177,7 +177,8 @@ def _reference(prepared: Prepared, outputs: np.ndarray) -> tuple[int | None, int
     if prepared.large is None:
         return reference, None
     alone = batches.run_all(Cascade.of(prepared.large), samples, [MachineKind.GOLDEN], jobs=prepared.request.jobs,
-                            keep_state=prepared.request.keep_state, progress=lambda *_: None)
+                            keep_state=prepared.request.keep_state, scheduler=prepared.request.scheduler,
+                            progress=lambda *_: None)
     return reference, batches.count_bits(outputs, alone[MachineKind.GOLDEN].outputs)
 
 
@@ -220,7 +221,8 @@ def _run(cascade: Cascade, samples: Samples, request: Request, console: Console)
         tasks = {kind: bars.add_task(kind, total=len(samples)) for kind in kinds}
         jobs = 1 if request.kind.port else request.jobs  # one program at a time has the port
         return batches.run_all(cascade, samples, kinds, jobs=jobs, keep_state=request.keep_state,
-                               cores=request.wish.cores, progress=lambda kind, count: bars.advance(tasks[kind], count))
+                               cores=request.wish.cores, scheduler=request.scheduler,
+                               progress=lambda kind, count: bars.advance(tasks[kind], count))
 
 
 def _fault(prepared: Prepared, index: int, console: Console) -> WrongBits | None:

@@ -40,6 +40,7 @@ class Request:
             machines, there may be one for each, with commas between them.
         kind:    Kind of the machine that is compared with golden.
         jobs:    Number of worker processes.
+        scheduler: Address of the scheduler of a cluster, whose workers run the samples; empty for this computer.
         folder:  Folder for reports and waveforms.
         waves:   Whether to write a waveform of the first difference.
         arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
@@ -69,6 +70,11 @@ class Request:
     command: str = ""
     wish: Wish = Wish()
     keep_state: bool = False
+    scheduler: str = ""
+
+    def __post_init__(self):
+        if self.scheduler and self.kind.port:
+            raise ValueError(f"--machine {self.kind} is at a port of this computer: leave out --scheduler")
 
     @property
     def kept(self) -> list[str]:

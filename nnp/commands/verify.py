@@ -22,6 +22,7 @@ from concord.nnp.lib.options import (
     ManySamples,
     OneOutput,
     Preset,
+    Scheduler,
     TestData,
 )
 from concord.sim.machines.kinds import MachineKind
@@ -65,6 +66,7 @@ def verify(
             "--clock", metavar="MHZ", min=0.001, show_default=False,
             help="Clock of the machine in MHz, by which the table and the report give times beside cycles.")] = None,
     jobs: Jobs = CORES,
+    scheduler: Scheduler = "",
     arithmetic: Annotated[
         NetworkArithmetic | None, typer.Option(
             help="Quantise networks in float32 to integers, or to block floating point (bfp).",
@@ -118,7 +120,7 @@ def verify(
             path=path, place=place, output=output, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
             waves=waves is not False, wish=wish,
             arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, equalize=equalize,
-            split=errors, clock=clock, keep_state=keep_state))
+            split=errors, clock=clock, keep_state=keep_state, scheduler=scheduler))
             for path, place in zip(paths, places, strict=True)]
         _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew, "--equalize": equalize, "--output": output})
         prepared = ready(jobs_, console)

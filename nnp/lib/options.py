@@ -75,6 +75,10 @@ OneOutput = Annotated[str | None, typer.Option(
          "output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, not a line for each sample.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of worker processes.", min=1)]
+Scheduler = Annotated[str, typer.Option(
+    "--scheduler", metavar="ADDRESS", show_default=False,
+    help="Take the workers of the Dask cluster whose scheduler is at this address, such as tcp://192.168.0.1:8786, "
+         "instead of processes of this computer (docs/cluster.md).")]
 First = Annotated[int, typer.Option("--first", help="Index of the first sample.")]
 FirstState = Annotated[str, typer.Option(
     "--first-state", metavar="STATE", show_default="that of the model",

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 from concord.campaigns import random_regression as module
-from concord.campaigns.random_regression import chunk, run_programs
+from concord.campaigns.random_regression import Totals, chunk, run_programs
 from concord.sim.units import CONFIGURATIONS
+from concord.spec.machine.machine_file import find_config
 
 
 class Idle:
@@ -28,7 +29,7 @@ def test_a_program_on_which_golden_breaks_is_a_failure(monkeypatch, error):
     monkeypatch.setattr(module, "compare", broken)
     monkeypatch.setattr(module, "machine", lambda *_, **__: Idle())
     monkeypatch.setattr(module, "shrink", lambda one, _: one)
-    (failure,) = chunk("tiny", 1, [3]).failures
+    (failure,) = Totals.of(chunk("tiny", find_config("tiny"), 1, [3])).failures
     assert failure.program == 3
     assert failure.sentence == f"{type(error).__name__}: {error}"
     assert failure.text
