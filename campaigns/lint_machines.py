@@ -1,4 +1,5 @@
-"""Lint of whole machines: the Verilog of every preset and of random machines has no warning but those that are waived.
+"""Lint of whole machines: the Verilog of every preset, of random machines, of accelerators and of the units of a core
+that trains has no warning but those that are waived.
 
 `nox -s lint_machines -- --machines 40 --seed 7` lints other random machines.
 """
@@ -11,12 +12,16 @@ from random import Random
 from typing import Annotated
 
 import typer
-from concord.handover.integration import package
+from concord.handover.integration import package, verilog_files
+from concord.hw.accelerator.accelerator import Accelerator as AcceleratorTop
 from concord.hw.nnp import NNP
+from concord.hw.units import component, in_trainers
 from concord.lib.processes import CORES, calls
 from concord.sim.machines.build import environment
+from concord.spec.accelerator.accelerator import Accelerator
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.numbers.formats import Format, Rule
+from concord.spec.trainer.config import TrainerConfig
 from concord.workflows.presets import is_hardware
 from rich.console import Console
 
@@ -62,18 +67,22 @@ def _format(rng: Random) -> Format:
                   rule=rng.choice(list(Rule)))
 
 
-def warnings(files: Mapping[str, str]) -> str:
-    """What Verilator prints about the files that `nnp verilog` writes for a machine."""
+def warnings(files: Mapping[str, str], name: str = "nnp") -> str:
+    """What Verilator prints about the files that `nnp verilog` writes for a top of this name."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in files.items():
-            Path(folder, name).write_text(text)
-        return subprocess.run(["verilator", "--lint-only", "nnp.vlt", "nnp.v"], cwd=folder, env=environment(),
-                              capture_output=True, text=True, check=False).stderr
+        for file, text in files.items():
+            Path(folder, file).write_text(text)
+        words = ["verilator", "--lint-only", "--top-module", name, f"{name}.vlt", f"{name}.v"]
+        return subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False).stderr
 
 
-def linted(config: Config) -> str:
-    """The warnings about the Verilog of a machine."""
-    return warnings(package(NNP(config), "nnp", "", config))
+def linted(config: Config | Accelerator | str) -> str:
+    """The warnings about the Verilog of a machine, an accelerator, or a unit of a core that trains."""
+    if isinstance(config, Config):
+        return warnings(package(NNP(config), "nnp", "", config))
+    if isinstance(config, Accelerator):
+        return warnings(verilog_files(AcceleratorTop(config), "accelerator", "", config), "accelerator")
+    return warnings(verilog_files(component(config, PRESETS["tiny"]), config, "", TrainerConfig()), config)
 
 
 def main(
@@ -81,9 +90,13 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of the first random machine; each further one has the next.")] = 1,
     processes: Annotated[int, typer.Option("-n", help="Number of processes.")] = CORES,
 ) -> None:
-    """Lint the Verilog of every preset and of random machines."""
+    """Lint the Verilog of every preset, of random machines, and of cores that train, alone and together."""
     chosen = {name: config for name, config in PRESETS.items() if is_hardware(config)}
     chosen |= {f"random machine {number}": random_machine(number) for number in range(seed, seed + machines)}
+    chosen |= {"two cores that train": Accelerator(cores=(TrainerConfig(),) * 2, memory_bytes=1 << 30),
+               "a core that trains beside trainer": Accelerator(cores=(TrainerConfig(), PRESETS["trainer"]),
+                                                                memory_bytes=1 << 30)}
+    chosen |= {name: name for name in in_trainers()}
     names = {config: name for name, config in chosen.items()}
     console, faulty = Console(), 0
     for (config,), found in calls(linted, [(config,) for config in names], processes):

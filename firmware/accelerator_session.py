@@ -18,28 +18,37 @@ from concord.spec.host.registers import Control, Counter, Register, Status
 from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
+from concord.spec.trainer.config import TrainerConfig
 
 RING_SIZE = 10  #: Logarithm of the number of commands of the ring.
 LEAST = 1 << 26  #: Bytes of the memory beside Dram of the cores, at least: firmware, inputs and outputs.
 READ = 1 << 18  #: Words, or entries, of one READ.
+TRAINED = 1 << 30  #: The same where cores train, whose networks and batches it holds.
 BUS = 16  #: Bytes of the memory's bus for cores without Dram.
 
 
-def accelerator_of(config: Config, cores: int) -> Accelerator:
+def accelerator_of(config: Config, cores: int, trainers: Sequence[TrainerConfig] = ()) -> Accelerator:
     """The accelerator of several cores of one machine, each with its own Dram, and room for what they read and write.
 
+    Args:
+        config:   The machine.
+        cores:    Number of its cores.
+        trainers: Cores that train, which come first.
+
     Raises:
-        ValueError: there are too many cores, or addresses do not reach all of their Dram.
+        ValueError: there are too many cores, addresses do not reach all of their Dram, or they do not share a bus.
     """
-    if not 1 <= cores <= MOST_CORES:
-        raise ValueError(f"--cores {cores}: an accelerator has 1 to {MOST_CORES} cores")
-    wanted = cores * _pages(dram_bytes(config)) + LEAST
+    count = cores + len(trainers)
+    if not 1 <= count <= MOST_CORES or cores < 0:
+        beside = f" and --trainers {len(trainers)}: an accelerator has" if trainers else ": an accelerator has"
+        raise ValueError(f"--cores {cores}{beside} 1 to {MOST_CORES} cores")
+    wanted = cores * _pages(dram_bytes(config)) + (TRAINED if trainers else LEAST)
     if wanted > LARGEST:
         raise ValueError(f"--cores {cores}: {cores} cores with {dram_bytes(config):,} bytes of Dram each, and "
                          f"{LEAST:,} bytes for firmware, inputs and outputs, are more than the {LARGEST:,} that "
                          "addresses reach: take fewer cores, or smaller dram_words")
-    return Accelerator(cores=(config,) * cores, memory_bytes=1 << (wanted - 1).bit_length(),
-                       bus=config.dram_bus or BUS)
+    return Accelerator(cores=(*trainers, *[config] * cores), memory_bytes=1 << (wanted - 1).bit_length(),
+                       bus=cores and config.dram_bus or BUS)
 
 
 def check_cores(place: object, configs: Sequence[Config], kind: str, cores: int, given: Mapping[str, object]):

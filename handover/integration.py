@@ -16,6 +16,7 @@ from concord.hw.host.axi_streams import AxiStreams, fields, streams
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
 from concord.lib.extras import DISTRIBUTION, require
+from concord.spec.accelerator.accelerator import Accelerator as AcceleratorSpec
 from concord.spec.host.messages import MessageKind
 from concord.spec.host.registers import Control, Counter, Register, Status
 from concord.spec.isa.enum_docs import described
@@ -23,6 +24,7 @@ from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem
 from concord.spec.isa.operations import BYPASS, Stage, operations
 from concord.spec.machine.config import Config
+from concord.spec.trainer.config import TrainerConfig
 
 #: Names of the stages of a multi-function unit in the documentation of units.
 STAGES = {Stage.ADD: "add stage", Stage.ACT: "activation stage", Stage.MUL: "multiply stage"}
@@ -68,7 +70,8 @@ class ModulePort:
     bus: str
 
 
-def package(unit: Component, name: str, preset: str, config: Config) -> dict[str, str]:
+def package(unit: Component, name: str, preset: str, config: Config | AcceleratorSpec | TrainerConfig
+            ) -> dict[str, str]:
     """The text of each file, by its name. Streams of the unit become AXI4-Stream buses."""
     buses = {prefix: shape for prefix, _, shape in streams(unit).values()}
     dut = AxiStreams(unit) if buses else unit
@@ -154,14 +157,15 @@ def _bus(name: str, path: tuple, streams: list[str]) -> str:
     return str(path[0]) if len(path) > 1 else "other signals"
 
 
-def verilog_files(unit: Component, name: str, machine: str, config: Config) -> dict[str, str]:
+def verilog_files(unit: Component, name: str, machine: str, config: Config | AcceleratorSpec | TrainerConfig
+                  ) -> dict[str, str]:
     """The text of each file, by its name.
 
     Args:
         unit:    The unit, the whole machine, a pipeline of machines, or an accelerator.
         name:    Name of the unit; "nnp" is the machine, and "cascade" are several, which have registers, too.
         machine: Name of the machine.
-        config:  Its configuration.
+        config:  Its configuration: that of the machine, the accelerator, or the core that trains.
 
     Raises:
         ValueError: the packages of the extra "synthesis" are not installed.
@@ -173,4 +177,4 @@ def verilog_files(unit: Component, name: str, machine: str, config: Config) -> d
     if isinstance(unit, Accelerator):
         files[f"{name}.v"] += "".join(
             "\n" + verilog(gates(each), module) for each, module in modules(unit.accelerator).items())
-    return files | (register_files(config) if name in MACHINES else {})
+    return files | (register_files(config) if isinstance(config, Config) and name in MACHINES else {})

@@ -151,7 +151,8 @@ def component(name: str, config: Config, trainer: TrainerConfig | None = None) -
     if name in in_trainers():
         return components()[name](*trainer_arguments(name, trainer or TrainerConfig()))
     if name not in in_machines():
-        raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(in_machines())}")
+        raise ValueError(f"there is no unit {name!r}: choose one of "
+                         f"{', '.join(sorted([*in_machines(), *in_trainers()]))}")
     if not holds(config, name):
         raise ValueError(f"the machine has no {name}, because its {needs(name)} is {getattr(config, needs(name))}: "
                          "choose a preset that has one")

@@ -112,8 +112,9 @@ class Accelerator(wiring.Component):
 
     def _core(self, number: int, met: dict[str, tuple[Flow, Value]]) -> Elaboratable:
         """A core whose ports meet wires."""
-        module = modules(self.accelerator)[self.accelerator.cores[number]]
-        return Instance(module, i_clk=ClockSignal(), i_rst=ResetSignal(), **{
+        core = self.accelerator.cores[number]
+        unused = {"o_load__ready": Signal()} if isinstance(core, TrainerConfig) else {}  # always 1
+        return Instance(modules(self.accelerator)[core], i_clk=ClockSignal(), i_rst=ResetSignal(), **unused, **{
             f"{'i' if flow == In else 'o'}_{name}": wire for name, (flow, wire) in met.items()})
 
 

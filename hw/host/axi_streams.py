@@ -65,7 +65,7 @@ class AxiStreams(Component):
     """
 
     def __init__(self, unit: Component, prefixes: Mapping[str, str] | None = None):
-        self.unit, self.streams = unit, streams(unit)
+        self._unit, self.streams = unit, streams(unit)
         if prefixes is not None:
             self.streams = {key: (prefix, *self.streams[key][1:]) for key, prefix in prefixes.items()}
         ports = {key: member for key, member in unit.signature.members.items() if key not in self.streams}
@@ -78,21 +78,21 @@ class AxiStreams(Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.unit = self.unit
-        for key, member in self.unit.signature.members.items():
+        m.submodules.unit = self._unit
+        for key, member in self._unit.signature.members.items():
             if key in self.streams:
                 self._bus(m, key)
             elif member.is_signature:
-                wiring.connect(m, getattr(self.unit, key), wiring.flipped(getattr(self, key)))
+                wiring.connect(m, getattr(self._unit, key), wiring.flipped(getattr(self, key)))
             else:
-                inner, outer = getattr(self.unit, key), getattr(self, key)
+                inner, outer = getattr(self._unit, key), getattr(self, key)
                 m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
         return m
 
     def _bus(self, m, key: str):
         """Connect one stream."""
         prefix, flow, shape = self.streams[key]
-        inner = getattr(self.unit, key)
+        inner = getattr(self._unit, key)
         payload = Value.cast(inner.payload)
         valid, ready = getattr(self, f"{prefix}_tvalid"), getattr(self, f"{prefix}_tready")
         pairs = [(inner.valid, valid), (ready, inner.ready)]

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+PRESET = "ulx3s"  #: The machine where nobody names one.
+
 
 def verilog(
     preset: Annotated[str, typer.Option(
-        "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine.")] = "ulx3s",
+        "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine.")] = PRESET,
     unit: Annotated[str, typer.Option(
         "--unit", help="Name of the unit, which is that of its file in hw/; 'list' prints all names.")] = "nnp",
     output: Annotated[Path | None, typer.Option(
@@ -18,42 +20,63 @@ def verilog(
     cores: Annotated[int, typer.Option(
         "--cores", help="Number of machines under a command processor, which share one memory.",
         show_default="one machine without a command processor")] = 0,
+    trainers: Annotated[int, typer.Option(
+        "--trainers", help="Number of cores that train under the command processor, 0 to 8, ahead of those of "
+                           "--cores.")] = 0,
+    trainer: Annotated[str, typer.Option(
+        "--trainer", metavar="SIZES", show_default="the sizes in docs/trainer.md",
+        help="Sizes of such a core, as words=4096,exponents=32.")] = "",
 ):
     """Write Verilog, and the files that an integrator needs beside it.
 
     These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
-    machine's register map as a page, in SystemRDL, in IP-XACT and as a C header.
+    register map of a machine or an accelerator in SystemRDL, in IP-XACT and as a C header.
     """
     from concord.firmware.accelerator_session import accelerator_of
     from concord.handover.integration import MACHINES, verilog_files
     from concord.hw.accelerator.accelerator import Accelerator
     from concord.hw.cascade import Cascade
-    from concord.hw.units import component, in_machines
+    from concord.hw.units import component, in_machines, in_trainers
     from concord.lib.extras import require
     from concord.lib.files import check_writable, write_all
     from concord.lib.progress import Steps
+    from concord.spec.accelerator.accelerator import MASKED
     from concord.spec.machine.machine_file import find_config, machine_name
+    from concord.spec.trainer.config import trainer_of
     from rich.console import Console
 
     require("synthesis")
-    chosen, machine = find_config(preset), machine_name(preset)
     if unit == "list":
-        typer.echo("\n".join(in_machines()))
+        typer.echo("\n".join(sorted([*in_machines(), *in_trainers()])))
         return
-    several = machines > 1
+    chosen, machine, sizes = find_config(preset), machine_name(preset), trainer_of(trainer)
+    several, trains = machines > 1, unit in in_trainers()
     if machines < 1 or several and unit != "nnp":
         raise ValueError(f"--machines {machines}: there is one machine at least, and a unit stands in one: leave out "
                          "--machines or --unit")
-    if cores and (several or unit != "nnp"):
-        raise ValueError(f"--cores {cores}: an accelerator is a top of its own: leave out --machines or --unit")
-    unit = "cascade" if several else "accelerator" if cores else unit
-    if unit in MACHINES or cores:
+    if not 0 <= trainers <= MASKED:
+        raise ValueError(f"--trainers {trainers}: an accelerator has at most {MASKED} cores that train")
+    for name, count in ("cores", cores), ("trainers", trainers):
+        if count and (several or unit != "nnp"):
+            raise ValueError(f"--{name} {count}: an accelerator is a top of its own: leave out --machines or --unit")
+    if trainer and not trainers and not trains:
+        raise ValueError(f"--trainer {trainer}: these are sizes of cores of --trainers, or of one of their units: name "
+                         "how many there are, or a unit of a core that trains")
+    if (trainers and not cores or trains) and preset != PRESET:
+        raise ValueError(f"--preset {preset}: there is no such machine beside cores that train: leave it out, or say "
+                         "with --cores how many there are")
+    accelerator = accelerator_of(chosen, cores, [sizes] * trainers) if cores or trainers else None
+    unit = "cascade" if several else "accelerator" if accelerator else unit
+    if cores or unit in MACHINES:
         chosen.require_hardware()
+    names = [f"trainers{trainers}"] * bool(trainers) + ["trainer"] * trains + [machine] * bool(
+        cores or not trainers and not trains)
+    machine = "-".join(names)
     output = output or Path("build/verilog") / f"{machine}-{unit}"
     check_writable(output, folder=True)
-    made = (Cascade([chosen] * machines) if several else Accelerator(accelerator_of(chosen, cores)) if cores
-            else component(unit, chosen))
+    made = (Cascade([chosen] * machines) if several else Accelerator(accelerator) if accelerator
+            else component(unit, chosen, sizes))
     with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {machine}; a large machine takes minutes"):
-        files = verilog_files(made, unit, machine, chosen)
+        files = verilog_files(made, unit, machine, accelerator or (sizes if trains else chosen))
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

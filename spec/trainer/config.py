@@ -66,3 +66,18 @@ class TrainerConfig:
         """32 bits that depend on every size."""
         text = f"trainer {asdict(self)}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+
+def trainer_of(text: str) -> TrainerConfig:
+    """The core whose sizes a text gives, as "words=4096,exponents=32"; the other ones are those of every core.
+
+    Raises:
+        ValueError: a part of the text is none of these, or a size is out of range.
+    """
+    sizes = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if name.strip() not in _LIMITS or not value.strip().isdecimal():
+            raise ValueError(f"--trainer {text}: give sizes as words=4096,exponents=32; there are {', '.join(_LIMITS)}")
+        sizes[name.strip()] = int(value)
+    return TrainerConfig(**sizes)

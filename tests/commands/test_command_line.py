@@ -459,6 +459,26 @@ def test_verilog_of_a_unit(tmp_path):
     assert "| `s_axis_i_tdata` | input |" in (tmp_path / "ports.md").read_text()
 
 
+def test_verilog_of_a_unit_of_a_core_that_trains(tmp_path):
+    result = nnp("verilog", "--unit", "exponent_table", "--trainer", "exponents=16", "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "Preset trainer, digest" in (tmp_path / "ports.md").read_text()
+    assert {"exponent_table", "tensor_engine", "mvm"} <= set(nnp("verilog", "--unit", "list").output.split())
+
+
+@pytest.mark.parametrize(("given", "sentence"), [
+    (("--trainers", 9), "--trainers 9: an accelerator has at most 8 cores that train"),
+    (("--trainers", 8, "--cores", 8), "--cores 8 and --trainers 8: an accelerator has 1 to 15 cores"),
+    (("--trainers", 2, "--preset", "tiny"), "there is no such machine beside cores that train: leave it out, or say"),
+    (("--trainers", 2, "--unit", "mvm"), "--trainers 2: an accelerator is a top of its own: leave out --machines"),
+    (("--trainers", 2, "--trainer", "word=3"), "--trainer word=3: give sizes as words=4096,exponents=32; there are"),
+    (("--trainer", "words=512"), "--trainer words=512: these are sizes of cores of --trainers, or of one of their"),
+])
+def test_accelerators_of_which_there_is_no_verilog(given, sentence, tmp_path):
+    assert sentence in refused("verilog", *given, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_verilog_of_an_unknown_unit(tmp_path):
     assert "there is no unit 'magic': choose one of" in refused("verilog", "--unit", "magic", "-o", tmp_path / "out")
     for name, needs in ("vector_rf", "vector_rf is 0"), ("update_port", "lazy_update is False"):
