@@ -33,7 +33,7 @@ INTEGER = NetworkArithmetic.INTEGER
 ROOT = Path(__file__).resolve().parents[1]
 SHOTS = ROOT / "build" / "traces"
 MODELS = ROOT / "data" / "models"
-FRAME = 0.1  #: Seconds that a frame may take.
+FRAME = 0.1  #: Seconds that a frame may take, in the median of 20.
 
 
 def recorded() -> dict[str, list[MachineTrace]]:
@@ -88,8 +88,8 @@ def shown(browser: Browser, name: str, file: Path, *, click: bool) -> list[str]:
         for (let k = 0; k < 20; k++) {
             const begun = performance.now(); zoom(.7, from); draw(); times.push(performance.now() - begun);
         }
-        showAll(); return Math.max(...times) / 1000; }""")
-    print(f"{name}: {file.stat().st_size:,} bytes, slowest frame {taken * 1000:.0f} ms")
+        showAll(); return times.sort((a, b) => a - b)[10] / 1000; }""")
+    print(f"{name}: {file.stat().st_size:,} bytes, a frame takes {taken * 1000:.0f} ms")
     if taken > FRAME:
         wrong.append(f"{name}: a frame takes {taken:.2f} s, more than {FRAME}")
     if click:

@@ -41,6 +41,16 @@ class RunView:
         inside = (number >= 0) & (number < len(of))
         return np.where(inside, np.append(of, -1)[np.where(inside, number, -1)], -1)
 
+    def by_ends(self, unit: str, ended: np.ndarray) -> np.ndarray:
+        """The chain of a unit in each cycle, from the cycles that follow the end of a chain.
+
+        Raises:
+            ValueError: another number of chains ends.
+        """
+        if int(ended.sum()) != len(self.program.of[unit]):
+            raise ValueError(self._other(f"{int(ended.sum()):,} chains end at", unit, len(self.program.of[unit])))
+        return self.chains(unit, np.cumsum(ended))
+
     def by_words(self, unit: str, busy: np.ndarray) -> np.ndarray:
         """The chain of a unit in each cycle, from the cycles in which it takes a word: those before have passed.
 
@@ -50,11 +60,15 @@ class RunView:
         ends = np.cumsum(self.program.words[unit])
         total = int(ends[-1]) if len(ends) else 0
         if int(busy.sum()) != total:
-            raise ValueError(
-                f"the unit {unit} takes {int(busy.sum()):,} words, and its chains have {total:,}: the "
-                "waves are not those of this firmware and this number of time steps"
-            )
+            raise ValueError(self._other(f"{int(busy.sum()):,} words are taken by", unit, total))
         return self.chains(unit, np.searchsorted(ends, np.cumsum(busy) - busy, side="right"))
+
+    def _other(self, seen: str, unit: str, count: int) -> str:
+        """A sentence about waves of another program."""
+        return (
+            f"{self.program.firmware.name}: {seen} the unit {unit} in the waves, and {count:,} in its program: the "
+            "waves are not those of this firmware and this number of time steps"
+        )
 
     def wait(self, name: str, pipe: str) -> np.ndarray:
         """The chain of a signal that is a `Wait` of a pipe; -1 while it waits for none."""

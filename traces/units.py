@@ -160,7 +160,7 @@ def _copies(view, causes) -> UnitCycles:
 def _engines(view, causes) -> UnitCycles:
     """The tile engines. A product that waits for its tiles has not come to them: that time is in no counter."""
     name = "core.mvm.sequencer"
-    chain = view.chains("product", np.cumsum(view(f"{name}.done")))  # high in the cycle after the last beat
+    chain = view.by_ends("product", view(f"{name}.done"))
     busy, operand, output = (view(f"{name}.{state}") for state in ("busy", "wait_operand", "wait_output"))
     held = view("core.valid") & ~view("core.certain_loaded", 1) & ~(busy | operand | output) & 1
     unit = UnitCycles(view, causes, ENGINES, chain, {HELD: held, BUSY: busy, OPERANDS: operand, OUTPUT: output})
