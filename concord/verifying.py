@@ -120,7 +120,7 @@ def verify(
         errors:     Whether to split the error of each layer into compiler, quantisation of weights and of activations,
             and binary16.
         clock:      Clock in MHz at which tables and report also give times; without it, that which the machine reached
-                    on a board, if it was measured there, or else they give cycles alone.
+                    in place and route for a board, or else they give cycles alone.
         batch:      Number of samples that the machine takes at once, in networks of vectors.
         cores:      Number of machines that share one memory; each runs the whole network, and they take samples in
             turns.

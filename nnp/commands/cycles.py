@@ -38,7 +38,7 @@ def cycles(
             metavar="MHZ",
             min=0.001,
             help="Clock of the machine in MHz, for its time.",
-            show_default="that which was measured on a board",
+            show_default="that which place and route for a board reached",
         ),
     ] = None,
     arithmetic: Annotated[

@@ -1,4 +1,4 @@
-"""Clocks that whole machines reached on boards: `nox -s machine_clocks` places and routes them, and writes clocks.toml.
+"""Clocks that machines reached for boards: `nox -s machine_clocks` places and routes them, and writes clocks.toml.
 
 They are no part of a configuration: its digest does not depend on what tools reach.
 """
@@ -16,7 +16,7 @@ RECORD = Path(__file__).with_suffix(".toml")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredClock:
-    """The clock of a machine on a board.
+    """The clock of a machine, placed and routed for a board.
 
     Attributes:
         digest: Digest of the machine's configuration, as `nnp presets` prints it.
