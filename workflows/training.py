@@ -32,7 +32,8 @@ Run = Annotated[
                       "continues from it. The model goes there, too, unless --out is given.")]
 Steering = Annotated[
     Path | None, typer.Option(
-        "--steering", exists=True, dir_okay=False, help="steering.json of a run, whose changes are made again after the same steps.")]
+        "--steering", exists=True, dir_okay=False,
+        help="steering.json of a run, whose changes are made again after the same steps.")]
 #: Options that say where training is watched, and not what it gives.
 WATCHING = ("--run", "--steering")
 
