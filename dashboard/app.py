@@ -42,7 +42,7 @@ def application(settings: Settings, executor: Executor) -> Guard:
         settings: Where it listens, and what it reads.
         executor: What runs commands.
     """
-    queue = WorkQueue(executor)
+    queue = WorkQueue(executor, settings.scheduler)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:

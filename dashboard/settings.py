@@ -24,6 +24,7 @@ class Settings:
         names:       Further names under which browsers reach the server, beside `host` and those of this computer.
         roots:       Folders below which users may name files.
         workers:     Number of processes that run at once.
+        scheduler:   Address of the scheduler of a cluster that verifies; empty for this computer.
         upload:      Most bytes of one request.
         certificate: PEM files of the certificate and its key, for TLS; None for plain HTTP.
 
@@ -38,6 +39,7 @@ class Settings:
     names: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
     workers: int = os.cpu_count() or 1
+    scheduler: str = ""
     upload: int = 512 * 2**20
     certificate: tuple[Path, Path] | None = None
 

@@ -12,11 +12,14 @@ class WorkQueue:
     """Commands that wait or run, behind any executor.
 
     Args:
-        executor: What runs them: threads that wait for processes of this computer, or a cluster.
+        executor:  What runs them: threads that wait for processes of this computer.
+        scheduler: Address of the scheduler of a Dask cluster, over which verifications spread their samples; empty for
+            this computer.
     """
 
-    def __init__(self, executor: Executor):
+    def __init__(self, executor: Executor, scheduler: str = ""):
         self.executor, self.futures, self._lock = executor, {}, threading.Lock()
+        self._spread = ["--scheduler", scheduler] if scheduler else []
 
     def submit(self, folder: Path, job: str, command: Sequence[str]):
         """Run `nnp COMMAND` in a folder when its turn comes.
@@ -27,7 +30,8 @@ class WorkQueue:
         with self._lock:
             if self.active(folder, job):
                 raise ValueError(f"{job} waits or runs already: wait for its end")
-            self.futures[folder.name, job] = self.executor.submit(execute, str(folder), job, list(command))
+            words = [*command, *(self._spread if "verify" in command[:1] else ())]
+            self.futures[folder.name, job] = self.executor.submit(execute, str(folder), job, words)
 
     def attend(self, folder: Path, job: str, pid: int):
         """Give a worker to a process that a server before this one began."""

@@ -8,18 +8,20 @@ import socket
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Executor, Future
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Executor, Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from threading import Event, Thread
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from concord.lib.edition import edition
 from concord.lib.extras import require
 from distributed import Client, get_worker
 from distributed.scheduler import KilledWorker, NoWorkerError
 
-#: Seconds in which a scheduler must answer.
-SECONDS = 3
+#: Seconds in which a scheduler must answer, and between two looks whether it is lost.
+SECONDS, LOOK = 3, 1
 
 _begun = ""  # The name of the calls that this worker process has begun last.
 
@@ -37,17 +39,34 @@ class Cluster(Executor):
     def __init__(self, client: Client, begin: Callable | None = None, arguments: tuple = (), extra: str = ""):
         self._client, self._pool = client, client.get_executor(pure=False)
         self._needed = edition(), extra
+        self._given: WeakSet[Future] = WeakSet()
+        self._left = Event()
+        Thread(target=self._watch, daemon=True).start()
         name = uuid.uuid4().hex
         # A task of its own: a worker gets the arguments once, and Dask makes them again if their worker is lost.
         self._held = client.submit(_held, name, begin and place(begin), arguments, key=f"begin-{name}")
 
     def submit(self, fn: Callable, /, *args, **kwargs) -> Future:
         """Call a function of a module on a worker."""
-        return self._pool.submit(called, self._needed, self._held, place(fn), args, kwargs)
+        if self._client.status == "closed":
+            raise CancelledError
+        future = self._pool.submit(called, self._needed, self._held, place(fn), args, kwargs)
+        self._given.add(future)
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False):
         """Leave the scheduler; calls whose futures are held no more are dropped."""
+        self._left.set()
         self._client.close()
+
+    def _watch(self):
+        """End all calls when the client has lost its scheduler, after which it says nothing about them."""
+        while not self._left.wait(LOOK):
+            if self._client.status == "closed":
+                for future in list(self._given):
+                    with suppress(InvalidStateError):  # it has ended just now
+                        future.set_exception(CancelledError())
+                return
 
 
 def place(function: Callable) -> tuple[str, str]:
@@ -65,7 +84,8 @@ def connected(address: str, begin: Callable | None = None, arguments: tuple = ()
         ValueError:   the address is wrong, or no scheduler of Dask or no worker is there; a worker cannot make calls.
         RuntimeError: the workers of one call were lost again and again, or the scheduler was.
     """
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what they say is said in sentences here
+    for name in "distributed", "distributed.client", "distributed.core":
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what they say is said in sentences here
     warnings.filterwarnings("ignore", "Sending large graph")  # a batch may hold images
     check_answer(address)
     try:
@@ -80,7 +100,8 @@ def connected(address: str, begin: Callable | None = None, arguments: tuple = ()
                 f"--scheduler {address}: it has no workers: start some, by `dask worker {address} --nthreads 1`"
             )
         try:
-            yield Cluster(client, begin, arguments, extra)
+            with Cluster(client, begin, arguments, extra) as pool:
+                yield pool
         except KilledWorker as error:
             raise RuntimeError(
                 f"--scheduler {address}: one call lost {error.allowed_failures + 1} workers in a row; "

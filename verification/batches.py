@@ -125,7 +125,8 @@ def _begin(firmware: Cascade):
     """Initialise this worker process with its firmware; a worker of a cluster may have had another one."""
     global _firmware
     while _sessions:
-        _sessions.popitem()[1].close()
+        with _sessions.popitem()[1]:
+            pass
     _firmware = firmware
 
 

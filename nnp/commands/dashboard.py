@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from concord.lib.processes import CORES
+from concord.nnp.lib.options import Scheduler
 
 
 def dashboard(
@@ -21,6 +22,7 @@ def dashboard(
         ),
     ] = None,
     workers: Annotated[int, typer.Option("--workers", help="Number of runs at once.", min=1)] = CORES,
+    scheduler: Scheduler = "",
     upload: Annotated[int, typer.Option("--upload", metavar="MB", help="Largest upload.", min=1)] = 512,
     name: Annotated[
         list[str] | None,
@@ -59,6 +61,8 @@ def dashboard(
 
     serve = needing("dashboard", "concord.dashboard.serving").serve
     check_writable(runs, folder=True)
+    if scheduler:
+        needing("cluster", "concord.lib.cluster").check_answer(scheduler)
     if (certificate is None) != (key is None):
         raise ValueError("TLS needs both files: --certificate and --key")
     tls = None if certificate is None or key is None else (certificate, key)
@@ -72,6 +76,7 @@ def dashboard(
             names=tuple(name or ()),
             roots=tuple(folder.resolve() for folder in root or ()),
             workers=workers,
+            scheduler=scheduler,
             upload=upload * 2**20,
             certificate=tls,
         )

@@ -156,8 +156,21 @@ def test_verify_keeps_the_state_between_parts_of_a_sequence(tmp_path):
     assert "--keep-state is for networks on one machine" in refused("verify", LSTM, "--machines", 2, "--keep-state")
 
 
+def test_a_worker_takes_one_firmware_after_another(monkeypatch):
+    """As a worker of a cluster does, which does not end between two networks."""
+    monkeypatch.setattr(batches, "_sessions", {})
+    monkeypatch.setattr(batches, "_firmware", None)
+    samples, found = [np.full(784, 0x3800, np.uint16)], []
+    for name in ("fashion-mlp-w4a4", "fashion-mlp-bfp8", "fashion-mlp-w4a4"):
+        model = load_model(DATA / "models" / f"{name}.safetensors")
+        config = preset("vision_bfp8" if "bfp" in name else "ulx3s")
+        batches._begin(Cascade.of(compile_network(model, config).firmware))
+        found.append(batches.run_batch("golden", samples, 0).outputs.tolist())
+    assert found[0] == found[2] != found[1]
+
+
 def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
-    def run_all(cascade, samples, kinds, *, jobs, progress, keep_state, cores):
+    def run_all(cascade, samples, kinds, *, jobs, progress, keep_state, cores, scheduler):
         """Run on machines, one of which has a changed weight in its first tile."""
         firmware = cascade.first
         mantissas = firmware.tiles.mantissas.copy()

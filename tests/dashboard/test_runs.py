@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import pytest
 from concord.dashboard.execution import LEAVING, execute
@@ -39,6 +39,20 @@ def test_one_worker_takes_runs_in_their_order(pool, tmp_path):
     assert second.condition(queue) is Condition.FAILED
     assert "there is no preset" in second.output(TRAIN)
     assert [run.title for run in all_runs(tmp_path)] == ["three", "two", "one"]
+
+
+def test_verifications_take_the_cluster(tmp_path):
+    given = []
+
+    class Kept(Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            given.append(args[2])
+            return Future()
+
+    queue = WorkQueue(Kept(), "tcp://a:1")
+    queue.submit(tmp_path, "verify", ["verify", "model.safetensors"])
+    queue.submit(tmp_path, TRAIN, ["train"])
+    assert given == [["verify", "model.safetensors", "--scheduler", "tcp://a:1"], ["train"]]
 
 
 def worker(*words) -> subprocess.Popen:
