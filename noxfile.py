@@ -124,6 +124,9 @@ PROGRAMS = {
     "bench_twins": (
         "benchmarks.bench_twins",
         "Software twins in numpy and PyTorch beside golden, batches of 1 and 64."),
+    "dashboard_bytes": (
+        "campaigns.dashboard_bytes",
+        "An MLP, a CNN, an LSTM and a GRU steered through the dashboard, beside the commands that it prints: bytes."),
     "dashboard_kills": (
         "campaigns.dashboard_kills",
         "The dashboard's server and workers killed at random moments: no run lost, equal bytes; `--kills`, `--seed`."),

@@ -13,12 +13,12 @@ import threading
 import time
 from pathlib import Path
 from typing import Annotated
-from urllib.error import URLError
 
 import typer
 from concord.campaigns.dashboard_kills import DashboardProcess
 from concord.nnp.lib.errors import sentences
 from concord.tests.own_digits import written
+from httpx2 import HTTPStatusError
 from rich.console import Console
 from rich.table import Table
 
@@ -42,15 +42,13 @@ class Client(threading.Thread):
         """Read."""
         while True:
             try:
-                answer = self.server.client.open(f"{self.server.base}/runs/{self.run_name}/stream", timeout=60)
-                break
-            except URLError:  # the run has no folder yet
+                with self.server.client.stream("GET", f"/runs/{self.run_name}/stream") as answer:
+                    for piece in answer.raise_for_status().iter_lines():
+                        self.read.append((time.monotonic(), len(piece) + 1))
+                        if '"condition": "finished"' in piece:
+                            return
+            except HTTPStatusError:  # the run has no folder yet
                 time.sleep(0.1)
-        with answer:
-            while piece := answer.readline():
-                self.read.append((time.monotonic(), len(piece)))
-                if b'"condition": "finished"' in piece:
-                    return
 
     def rate(self, first: float, last: float) -> float:
         """Bytes a second between two shares of the time."""

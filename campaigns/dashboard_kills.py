@@ -5,7 +5,6 @@ never interrupted.
 """
 
 import argparse
-import http.cookiejar
 import json
 import os
 import random
@@ -15,10 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 from concord.dashboard.execution import alive, execute
 from concord.dashboard.run_folder import TRAIN, RunFolder
 from concord.tests.own_digits import written
@@ -48,17 +47,17 @@ class DashboardProcess:
         assert self.process.stdout
         url = self.process.stdout.readline().split()[-1]
         self.base = url.partition("/?")[0]
-        self.client = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
-        self.client.open(url).close()
+        self.client = httpx2.Client(
+            base_url=self.base, headers={"Origin": self.base}, follow_redirects=True, timeout=60)
+        self.client.get(url).raise_for_status()
 
     def post(self, path: str):
         """Send an empty form."""
-        self.client.open(urllib.request.Request(self.base + path, b"", {"Origin": self.base}), timeout=30).close()
+        self.client.post(path).raise_for_status()
 
     def text(self, path: str) -> str:
         """The page at a path."""
-        with self.client.open(self.base + path, timeout=30) as answer:
-            return answer.read().decode()
+        return self.client.get(path).raise_for_status().text
 
     def kill(self):
         """End it at once."""

@@ -9,9 +9,10 @@ from concord.dashboard.choices import FIELDS, MEASURED, Choice, checked, default
 from concord.dashboard.inspection import SHIPPED, look
 from concord.dashboard.page import desk, page, run_of, texts
 from concord.dashboard.places import ENDINGS, below, kept
-from concord.dashboard.run_folder import Condition, RunFolder
+from concord.dashboard.run_folder import WATCHED, Condition, RunFolder, unwatched
 from concord.lib.names import cleaned
 from concord.spec.machine.machine_file import read_config
+from concord.train.live.changes import MODEL
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -106,7 +107,7 @@ async def check(request: Request) -> Response:
     """What is wrong with a form, by the names of its fields, and the command that it makes."""
     run = run_of(request)
     choice, wrong = checked(await texts(request), run.imported, run.path)
-    command = shlex.join(["nnp", *_command(run, choice.words)]) if choice else ""
+    command = shlex.join(["nnp", *unwatched(_command(run, choice.words))]) if choice else ""
     return JSONResponse({"wrong": wrong, "command": command})
 
 
@@ -126,7 +127,7 @@ async def try_machine(request: Request) -> Response:
 def _command(run: RunFolder, words: tuple[str, ...]) -> list[str]:
     """The command line of a run after `nnp`, which runs in its folder."""
     paths = run.imported["paths"]
-    return ["train", paths["network"], "--data", paths["data"], *words, "--run", "."]
+    return ["train", paths["network"], "--data", paths["data"], *words, "--out", MODEL, *WATCHED]
 
 
 async def start(request: Request) -> Response:

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from concord.dashboard.finishing import JOBS, begin, content, downloads, measured
 from concord.dashboard.page import desk, page, run_of
-from concord.dashboard.run_folder import RunFolder
+from concord.dashboard.run_folder import RunFolder, unwatched
 from concord.dashboard.work_queue import WorkQueue
-from concord.train.live.changes import MODEL
+from concord.train.live.changes import MODEL, STEERING
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -49,9 +49,9 @@ def _size(path: Path) -> str:
 def _commands(run: RunFolder) -> list[str]:
     """The command lines that have done the same, to be run in a folder with `inputs` of the run."""
     command = run.request["command"]
-    steered = ["--steering", "steering.json"] if (run.path / "steering.json").is_file() else []
+    steered = ["--steering", STEERING] if (run.path / STEERING).is_file() else []
     done = [run.status(name)["command"] for name in JOBS if "exit" in run.status(name)]
-    return [shlex.join(["nnp", *words]) for words in ([*command, *steered], *done)] if command else []
+    return [shlex.join(["nnp", *words]) for words in ([*unwatched(command), *steered], *done)] if command else []
 
 
 async def begin_job(request: Request) -> Response:

@@ -22,6 +22,8 @@ from concord.train.live.changes import STATE
 
 #: Job that trains.
 TRAIN = "train"
+#: Options by which a command that trains writes the folder in which it runs.
+WATCHED = ("--run", ".")
 #: Files of which each run has one at least.
 KEPT = ("run.json", "import.json", STATE)
 #: Last bytes of a job's output that are shown.
@@ -173,6 +175,11 @@ class RunFolder:
                 return number
         finally:
             part.unlink()
+
+
+def unwatched(command: list[str]) -> list[str]:
+    """A command that trains without `WATCHED`, which gives the same model without a page."""
+    return command[: -len(WATCHED)] if tuple(command[-len(WATCHED) :]) == WATCHED else command
 
 
 def all_runs(runs: Path) -> Iterator[RunFolder]:

@@ -22,7 +22,8 @@ def filled(
                 "data": "inputs/data.npz",
                 "network": "inputs/network.onnx",
                 "command": [
-                    "train", "inputs/network.onnx", "--data", "inputs/data.npz", "--accumulator", "12", "--run", "."],
+                    "train", "inputs/network.onnx", "--data", "inputs/data.npz", "--accumulator", "12",
+                    "--out", "model.safetensors", "--run", "."],
             }
         )
     )

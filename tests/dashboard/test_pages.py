@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from concord.campaigns.dashboard_bytes import changes, same_by_commands, steered
 from concord.dashboard.finishing import command_of
 from concord.dashboard.run_folder import RunFolder
 from concord.dashboard.watching import _events
@@ -46,7 +47,7 @@ def test_a_network_is_brought_chosen_and_started(client, settings, tmp_path):
     asked = json.loads((run / "run.json").read_text())
     assert asked["command"] == [
         "train", "inputs/network.safetensors", "--data", "inputs/data.npz", "--weights-bits", "8", "--input-bits", "8",
-        "--accumulator", "12", "--epochs", "4,1", "--seed", "0", "--run", "."]
+        "--accumulator", "12", "--epochs", "4,1", "--seed", "0", "--out", "model.safetensors", "--run", "."]
     assert client.post(f"/runs/{run.name}/start", data=form).status_code == 400
     status = run / "jobs" / "train" / "status.json"
     waits(status.is_file)
@@ -125,3 +126,10 @@ def test_a_model_is_compiled_and_downloaded(client, settings):
 def test_pages_without_runs_say_what_to_do(client, path):
     text = client.get(path).text
     assert any(words in text for words in ("Start a new run", "Bring a network", "Mark two runs", "no such page"))
+
+
+def test_a_steered_model_is_that_of_the_printed_commands(client, settings, tmp_path):
+    run = steered(client, settings.runs, *written(tmp_path))
+    assert changes(run) == 4
+    (tmp_path / "again").mkdir()
+    assert same_by_commands(client, run, tmp_path / "again") == {"model.safetensors": True}

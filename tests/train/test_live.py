@@ -6,15 +6,11 @@ import threading
 import time
 from contextlib import closing
 
-import numpy as np
 import pytest
 from concord.lib.progress import silent
 from concord.net.cells import gru, lstm
-from concord.net.ops.pointwise import Relu
-from concord.net.ops.reshape import Flatten
 from concord.net.quantize.options import QuantizationOptions
-from concord.tests.float_networks import Chain
-from concord.tests.own_digits import arrays, perceptron
+from concord.tests.own_digits import convolutional, perceptron, recurrent, written
 from concord.train.lib.checkpoints import Checkpoints
 from concord.train.lib.observer import Observer
 from concord.train.live.changes import SteeringChange, read_changes
@@ -37,19 +33,7 @@ def data(tmp_path_factory):
 
 def data_of(network, folder):
     """Data of eight times eight numbers, whose labels are the network's answers."""
-    found = arrays((8, 8) if network.sequence else network.shape)
-    found |= {f"y_{part}": network.run(np.float16(found[f"x_{part}"])).argmax(axis=1) for part in ("train", "test")}
-    np.savez(folder / "digits.npz", **found)
-    return imports.data_set(str(folder / "digits.npz"), network, None, None)
-
-
-def recurrent(cell):
-    return Chain((8,), sequence=True).recurrent(cell, "cells", 6, 8).last().dense("two", 10, 6).network("net")
-
-
-def convolutional():
-    chain = Chain((1, 8, 8)).conv("conv", 4, 1).add(Relu(), "r").add(Flatten(), "flat")
-    return chain.dense("two", 10, 4 * 36).network("net")
+    return imports.data_set(written(folder, network)[1], network, None, None)
 
 
 def trained(data, path, observer, accumulator=12, network=None):
