@@ -215,6 +215,24 @@ def test_pause_one_step_go_on_and_stop(data, tmp_path):
     assert trained(data, tmp_path / "model", SteeredObserver(silent, changes=changes)) == model
 
 
+def test_a_pause_outlasts_the_process(data, tmp_path, monkeypatch):
+    folder, whole = tmp_path / "run", trained(data, tmp_path / "model", Observer())
+
+    def killed(seconds):
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        observer = live(folder, giving(folder, [(("QAT", 8), {"do": "pause"})]))
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "sleep", killed)  # training sleeps where it is paused
+            with pytest.raises(KeyboardInterrupt):
+                trained(data, folder / "model", observer)
+        state = json.loads((folder / "state.json").read_text())
+        assert (state["state"], state["step"]) == ("paused", 8)
+    give(folder, 2, do="go")
+    assert trained(data, folder / "model", live(folder)) == whole
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -53,6 +53,7 @@ class LiveObserver(SteeredObserver):
             "step": 0,
             "steps": 0,
             "seconds_left": None,
+            "paused_at": None,
             "error": "",
             "settings": dict(settings),
         }
@@ -93,7 +94,7 @@ class LiveObserver(SteeredObserver):
             self._dropped = True
         super().ready(step, state)
         self._phase = step.steps * step.epochs
-        if self._single:
+        if self._single or self.step == self.state["paused_at"]:
             self._single = False
             self._say("paused")
         self._look(state)
@@ -148,12 +149,13 @@ class LiveObserver(SteeredObserver):
         self._count_at = 0.0
 
     def _check(self):
-        """Refuse a folder with another run."""
+        """Refuse a folder with another run, and take over the step at which this one was paused when it was killed."""
         path, given = self.folder / STATE, self.state["settings"]
         if not path.exists():
             return
         try:
-            kept = json.loads(path.read_text())["settings"]
+            found = json.loads(path.read_text())
+            kept, self.state["paused_at"] = found["settings"], found.get("paused_at")
             wrong = [name for name in {**kept, **given} if kept.get(name) != given.get(name)]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: it is no state of a run ({error}): name another folder") from error
@@ -216,7 +218,7 @@ class LiveObserver(SteeredObserver):
         """Say whether training runs or is paused."""
         self.db.write()
         self.db.add_line(self.step, word)
-        self.state |= {"state": word, "step": self.step}
+        self.state |= {"state": word, "step": self.step, "paused_at": self.step if word == "paused" else None}
         self._write_state()
 
     def _show(self):
