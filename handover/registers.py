@@ -50,14 +50,14 @@ def _values(config: Config) -> dict:
     return {
         "config": config,
         "machine": machine_name(config),
-        "registers": _rows(Register),
+        "registers": register_rows(Register),
         "constants": constants(config),
-        "control": _rows(Control),
-        "status": _rows(Status),
-        "errors": _rows(Error),
-        "counters": [row for row in _rows(Counter) if row[0] in counters(config)],
+        "control": register_rows(Control),
+        "status": register_rows(Status),
+        "errors": register_rows(Error),
+        "counters": [row for row in register_rows(Counter) if row[0] in counters(config)],
         "first_counter": int(Register.COUNTERS),
-        "kinds": _rows(MessageKind),
+        "kinds": register_rows(MessageKind),
         "items": [(kind.name, item_bytes(config, kind)) for kind in MessageKind],
         "memories": [(int(mem), mem.name, mem.title) for mem in addressed(config)],
         "header": [(name, struct.calcsize(HEADER.format[: 1 + k])) for k, name in enumerate(HEADER_FIELDS)],
@@ -68,7 +68,7 @@ def _values(config: Config) -> dict:
     }
 
 
-def _rows(enum: type[IntEnum | IntFlag]) -> list[tuple[int, str, str]]:
+def register_rows(enum: type[IntEnum | IntFlag]) -> list[tuple[int, str, str]]:
     """Code, name and meaning of each member; the marks of Markdown in a meaning are left out."""
     return [(code, name, meaning.replace("\\|", "|").replace("`", "")) for code, name, meaning in described(enum)]
 

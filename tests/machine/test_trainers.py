@@ -1,6 +1,8 @@
 """Cores that train under the command processor, in gates beside golden: programs, rendezvous, errors, resets."""
 
 from collections.abc import Iterator
+from ctypes import CDLL, CFUNCTYPE, Structure, byref, c_size_t, c_uint8, c_uint32, c_void_p, string_at
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -10,17 +12,22 @@ from concord.golden.lazy.lazy_update import initial_parameters
 from concord.golden.lazy.tensor import to_training_tensor
 from concord.golden.lazy.tensor_network import Dense, Relu, named
 from concord.golden.lazy.tensor_training import Rates
+from concord.handover.accelerator_driver import driver_files
+from concord.lib.files import write_all
 from concord.sim.machines.accelerator_library import AcceleratorLibrary
 from concord.sim.machines.accelerator_trainer import AcceleratorTrainer
 from concord.sim.machines.accelerators import AcceleratorMachine, GoldenAccelerator
 from concord.sim.machines.library import Memory
 from concord.sim.stimulus.trainer_parts import SMALL
 from concord.spec.accelerator.accelerator import Accelerator
+from concord.spec.accelerator.commands import PROCESSOR, CommandError
 from concord.spec.accelerator.registers import AcceleratorRegister, window
+from concord.spec.host.registers import Control
 from concord.spec.machine.config import preset
 from concord.spec.numbers.lazy import LazyFormat, Width
 from concord.spec.trainer.registers import TrainerRegister
 from concord.tests.accelerator.test_trainers import BASE, LIMIT, PROGRAM, listed, play_exchange, run
+from concord.tests.c_driver import compile_c
 
 BOTH = Accelerator(cores=(SMALL, SMALL, SMALL, preset("tiny")), memory_bytes=1 << 18)
 LAYERS, SHAPE = (Dense(20, 12), Relu(), Dense(12, 5)), (20,)
@@ -42,6 +49,7 @@ def begin(machine: AcceleratorMachine):
     machine.reset()
     for core in (0, 2):
         machine.write_register(window(core) + TrainerRegister.DRAM_BASE, 0)
+        machine.write_register(window(core) + TrainerRegister.CONTROL, Control.CLEAR)
     machine.write_memory(0, bytes(BOTH.memory_bytes))
     machine.write_memory(0x1000, PROGRAM)
     machine.write_memory(BASE, np.random.default_rng(1).integers(0, 256, 16 * LIMIT, np.uint8).tobytes())
@@ -88,3 +96,54 @@ def test_cores_share_steps_of_training(both):
         assert shared.step(x, labels) == alone.step(x, labels)
     assert shared.counts == alone.counts
     assert shared.trainer.running
+
+
+class CPort(Structure):
+    """`struct nnp_accelerator_port`."""
+
+    _fields_ = [("context", c_void_p), ("read", CFUNCTYPE(c_uint32, c_void_p, c_uint32)),
+                ("write", CFUNCTYPE(None, c_void_p, c_uint32, c_uint32)),
+                ("write_memory", CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t))]
+
+
+class CCommand(Structure):
+    """`struct nnp_command`."""
+
+    _fields_ = [("kind", c_uint8), ("core", c_uint8),
+                *((name, c_uint32) for name in ("first", "count", "second", "room", "value"))]
+
+
+class CAccelerator(Structure):
+    """`struct nnp_accelerator`."""
+
+    _fields_ = [("port", CPort), *((name, c_uint32) for name in (
+        "polls", "ring", "commands", "status", "error", "error_index", "error_origin", "core_error", "error_address"))]
+
+
+def test_the_c_driver_runs_lists_and_tells_their_errors(both, tmp_path):
+    """The ring has 4 commands, so that the driver waits for room; golden takes the same list."""
+    golden, gates = both
+    good = listed(run(BASE + 0x40, BASE + 0x200), run(BASE + 0x200, BASE + 0x400))
+    write_all(tmp_path, driver_files(BOTH))
+    c = CDLL(str(compile_c(tmp_path, "commands.so", "nnp_commands.c", options=("-shared", "-fPIC"))))
+
+    def read(_, address):
+        gates.step(4)
+        return gates.read_register(address)
+
+    fields = dict(CPort._fields_)
+    port = CPort(None, fields["read"](read), fields["write"](lambda _, *given: gates.write_register(*given)),
+                 fields["write_memory"](lambda _, to, data, count: gates.write_memory(to, string_at(data, count))))
+    one, polls = CAccelerator(), c_uint32(10_000)
+    assert c.nnp_accelerator_open(byref(one), byref(port), c_uint32(32), c_uint32(2), polls) == 4
+    for commands, result in (good, 0), ([*good, run(BASE, BASE + 0x44)], 1):
+        for machine in both:
+            begin(machine)
+        golden.set_ring(0, 2)
+        golden.execute([command.pack() for command in commands])
+        assert c.nnp_accelerator_open(byref(one), byref(port), c_uint32(0), c_uint32(2), polls) == 0
+        made = [CCommand(*astuple(command)) for command in commands]
+        assert c.nnp_list_run(byref(one), (CCommand * len(made))(*made), c_size_t(len(made))) == result
+        assert found(gates) == found(golden)
+        assert one.error == golden.error()
+    assert (one.error, one.error_index, one.error_origin) == (CommandError.ALIGNMENT, len(good), PROCESSOR)
