@@ -90,7 +90,7 @@ def connected(address: str, begin: Callable | None = None, arguments: tuple = ()
     check_answer(address)
     try:
         client = Client(address, timeout=SECONDS, set_as_default=False)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, TypeError) as error:  # TypeError: TLS without certificates
         raise ValueError(
             f"--scheduler {address}: no scheduler of Dask answers there ({error.__cause__ or error})"
         ) from error
