@@ -28,7 +28,7 @@ def wrong(cascade: Cascade, number: int, tile: int, row: int) -> Cascade:
     return replace(cascade, parts=(*cascade.parts[:number], changed, *cascade.parts[number + 1:]))
 
 
-def inline(function, jobs, _, begin, arguments):
+def inline(function, jobs, _, begin, arguments, **_where):
     """`calls` without processes."""
     begin(*arguments)
     for job in list(jobs):
