@@ -27,7 +27,7 @@ from rich.progress import track
 from rich.table import Table
 
 TESTS = "tests/sim/test_units.py"  #: The tests that run testbenches.
-TREE = ("concord", "spec", "golden", "hw", "sim", "campaigns", TESTS, "pyproject.toml")  #: What a copy has.
+TREE = ("concord", "spec", "golden", "hw", "sim", "campaigns", "lib", "nnp", TESTS, "pyproject.toml")  #: What a copy has.
 DEFAULT = "tiny"  #: The preset of most mutants.
 
 

@@ -9,7 +9,7 @@ from concord.sim.drivers.stream import Sink, StreamSource, clock, start, until
 from concord.sim.stimulus import products
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "place.row_base + p.columns", "new": "place.row_base + p.columns + 1"},
+    {"old": "below, config = place.row_base + p.columns,", "new": "below, config = place.row_base + p.columns + 1,"},
     {"old": "step.last & ~told)", "new": "step.last & self.step.ready)"},
 )
 
