@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -74,10 +75,11 @@ def main(
     """Train in turns, and print what watching costs."""
     console, ratios = Console(), []
     table = Table("pair", "without, s of CPU", "watched, s of CPU", "ratio", "bytes a second, early", "late")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as at_the_end:
         folder = Path(name)
         network, data = written(folder)
         server = DashboardProcess(folder / "runs")
+        at_the_end.callback(server.kill)
         command = ["train", network, "--data", data, *OPTIONS, "--epochs", f"{epochs},1"]
         for pair in range(1, pairs + 1):
             without = processor_time([*command, "--out", str(folder / "model.safetensors")])
@@ -91,7 +93,6 @@ def main(
             rates = (clients[0].rate(*part) for part in ((0.05, 0.15), (0.85, 0.95)))
             table.add_row(str(pair), f"{without:.1f}", f"{watched:.1f}", f"{ratios[-1]:.3f}", *(
                 f"{rate:,.0f}" for rate in rates))
-        server.kill()
     console.print(table)
     console.print(f"{CLIENTS} clients: {statistics.median(ratios) - 1:+.1%} CPU time in the median of {pairs} pairs")
 

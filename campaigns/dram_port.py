@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.campaigns.mutants import Mutant, tree
+from concord.campaigns.broken_lines import Mutant, tree
 from concord.sim.machines.port import Port, PortCounts
 from concord.spec.machine.config import preset
 from rich.console import Console

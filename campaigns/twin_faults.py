@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import typer
-from concord.campaigns.mutants import replace_once
+from concord.campaigns.broken_lines import replace_once
 from concord.firmware.firmware import Firmware, Section, Tiles
 from concord.firmware.firmware_file import save_firmware
 from concord.sim.machines.build import ROOT

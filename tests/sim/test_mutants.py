@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from concord.campaigns.mutants import TESTS, Mutant, assertion, mutants_of, tree
+from concord.campaigns.broken_lines import TESTS, Mutant, mutants_of, tree
+from concord.campaigns.mutants import assertion
 from concord.sim.machines.build import ROOT
 from concord.sim.units import TESTBENCHES
 from concord.spec.machine.config import PRESETS
