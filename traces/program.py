@@ -30,6 +30,7 @@ class ProgramChains:
         self.firmware, self._texts = firmware, [int(word) for word in words]
         modes = firmware.tiles.modes(firmware.config)
         self.chains: list[Chain] = list(Sequencer(firmware.config, self._texts, modes).walk())
+        self._ends = {chain.address: chain.end for chain in self.chains}
         uses = {chain: _uses(chain) for chain in dict.fromkeys(self.chains)}
         units = (*PIPES, "gather")
         self.of = {
@@ -44,8 +45,7 @@ class ProgramChains:
 
     def text(self, address: int) -> str:
         """The instructions of the chain at an address, one in each line."""
-        stop = next(chain.end for chain in self.chains if chain.address == address)
-        return "\n".join(disassemble_word(word) for word in self._texts[address:stop])
+        return "\n".join(disassemble_word(word) for word in self._texts[address:self._ends[address]])
 
     def loads(self) -> np.ndarray:
         """For each chain, the youngest one before it that loads tiles; -1 where there is none."""

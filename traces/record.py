@@ -18,7 +18,7 @@ from concord.spec.host.registers import Counter
 from concord.spec.machine.config import preset_name
 from concord.traces.program import ProgramChains
 from concord.traces.run_view import RunView
-from concord.traces.signals import SIGNALS
+from concord.traces.signals import SIGNALS, STREAM
 from concord.traces.spans import COUNTERS, Level, MachineTrace, joined, of_cycles
 from concord.traces.units import units
 
@@ -181,7 +181,7 @@ def _level(waves: Waves, name: str, queue: str) -> Level:
         end: waves.between(f"{queue}.{end}", 0, waves.cycles)
         if f"{queue}.{end}" in waves
         else np.zeros(waves.cycles, np.int64)
-        for end in ("i__valid", "i__ready", "o__valid", "o__ready")
+        for end in STREAM
     }
     moved = (ends["i__valid"] & ends["i__ready"]) - (ends["o__valid"] & ends["o__ready"])
     at = np.flatnonzero(moved)

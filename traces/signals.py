@@ -2,7 +2,8 @@
 
 from concord.spec.isa.memories import STAGE_MEMORIES
 
-_STREAM = ("i__valid", "i__ready", "o__valid", "o__ready")
+#: The two ends of a queue.
+STREAM = ("i__valid", "i__ready", "o__valid", "o__ready")
 _SOURCE = ("certain_written", "present_copy", "present_mfu", "present_net", "present_pop")
 _ENTRIES = ("writers_first", "writers_later", "writers_turns")
 #: Engines of a machine whose reader of VectorRf is watched.
@@ -59,6 +60,6 @@ _BY_MODULE = {
         *_ENTRIES,
         *(f"{name}{k}" for name in ("certain_column", "present_waits") for k in range(_COLUMNS)),
     ),
-    **dict.fromkeys(("core.mvm.queue", "core.net_in", "core.net_out"), _STREAM),
+    **dict.fromkeys(("core.mvm.queue", "core.net_in", "core.net_out"), STREAM),
 }
 SIGNALS = tuple(f"{module}.{name}" for module, names in _BY_MODULE.items() for name in names)

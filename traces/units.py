@@ -4,6 +4,8 @@ The order of the reasons is that in which a unit looks: first whole chains that 
 the way out.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from concord.spec.isa.memories import STAGE_MEMORIES
 from concord.traces.run_view import RunView, UnitCycles
@@ -22,6 +24,8 @@ from concord.traces.spans import (
     PROGRAM,
 )
 
+#: The unit of each pipeline.
+_UNITS = {"mfu": MFU, "copy": COPIES, "fetch": FETCH, "product": ENGINES}
 _WORD = "a word that the {} have not written"
 _ORDER = "its turn after the {}"
 _ENTRY = "an entry of VectorRf that is not written"
@@ -88,14 +92,16 @@ def _decoder(view, causes) -> UnitCycles:
     return unit
 
 
+def _behind(unit: UnitCycles, certain: str, cause: str, pipes: Sequence[str], place: str = "") -> None:
+    """A reason of cycles in which the signal `certain` is 0: `present_PIPE` beside it say which chains come before."""
+    view, module = unit.view, certain.rpartition(".")[0]
+    waits = {_UNITS[pipe]: view.wait(f"{module}.present_{pipe}{place}", pipe) for pipe in pipes}
+    unit.because_of(unit.waits(OPERANDS) & (view(certain, 1) == 0), cause, waits)
+
+
 def _source(unit: UnitCycles, name: str) -> None:
     """Reasons of units that read a vector memory word by word."""
-    view = unit.view
-    unit.because_of(
-        unit.waits(OPERANDS) & (view(f"{name}.certain_written", 1) == 0),
-        _WORD,
-        {MFU: view.wait(f"{name}.present_mfu", "mfu"), COPIES: view.wait(f"{name}.present_copy", "copy")},
-    )
+    _behind(unit, f"{name}.certain_written", _WORD, ("mfu", "copy"))
 
 
 def _fetch(view, causes) -> UnitCycles:
@@ -103,11 +109,7 @@ def _fetch(view, causes) -> UnitCycles:
     unit = UnitCycles(
         view, causes, FETCH, view.by_words("fetch", busy), {BUSY: busy, OPERANDS: view("core.fetch.waits")}
     )
-    unit.because_of(
-        unit.waits(OPERANDS) & (view("core.fetch.certain_older", 1) == 0),
-        _ORDER,
-        {MFU: view.wait("core.fetch.present_mfu", "mfu"), COPIES: view.wait("core.fetch.present_copy", "copy")},
-    )
+    _behind(unit, "core.fetch.certain_older", _ORDER, ("mfu", "copy"))
     unit.because(
         unit.waits(OPERANDS) & (view("core.fetch.certain_own", 1) == 0),
         "the iteration before, which writes what it reads",
@@ -142,14 +144,7 @@ def _copies(view, causes) -> UnitCycles:
     unit = UnitCycles(
         view, causes, COPIES, view.by_words("copy", busy), {BUSY: busy, OPERANDS: view("core.copy.waits")}
     )
-    unit.because_of(
-        unit.waits(OPERANDS) & (view("core.copy.certain_older", 1) == 0),
-        _ORDER,
-        {
-            pipe_unit: view.wait(f"core.copy.present_{pipe}", pipe)
-            for pipe_unit, pipe in ((FETCH, "fetch"), (MFU, "mfu"), (ENGINES, "product"))
-        },
-    )
+    _behind(unit, "core.copy.certain_older", _ORDER, ("fetch", "mfu", "product"))
     _source(unit, "core.copy.source")
     unit.because(unit.waits(OPERANDS) & (view("core.copy.room", 1) == 0), "space for its words")
     unit.because(unit.waits(OPERANDS) & (view("core.copy.source.present_net") == 1), "words from NetQ")
@@ -196,24 +191,11 @@ def _mfu(view, causes) -> UnitCycles:
         chain,
         {BUSY: go, OPERANDS: view("core.issue.waits_operand"), OUTPUT: view("core.issue.waits_output")},
     )
-    unit.because_of(
-        unit.waits(OPERANDS) & (view("core.issue.certain_older", 1) == 0),
-        _ORDER,
-        {
-            place: view.wait(f"core.issue.present_{pipe}", pipe)
-            for place, pipe in ((FETCH, "fetch"), (COPIES, "copy"), (ENGINES, "product"))
-        },
-    )
+    _behind(unit, "core.issue.certain_older", _ORDER, ("fetch", "copy", "product"))
     _source(unit, "core.issue.source")
     for k, memory in enumerate(STAGE_MEMORIES):
-        unit.because_of(
-            unit.waits(OPERANDS) & (view(f"core.issue.certain_operand{k}", 1) == 0),
-            f"an operand of {memory.title} that the {{}} have not written",
-            {
-                MFU: view.wait(f"core.issue.present_mfu{k}", "mfu"),
-                COPIES: view.wait(f"core.issue.present_copy{k}", "copy"),
-            },
-        )
+        cause = f"an operand of {memory.title} that the {{}} have not written"
+        _behind(unit, f"core.issue.certain_operand{k}", cause, ("mfu", "copy"), place=str(k))
     serial = (view("core.issue.present_serial") == 1) & (view("core.issue.alone", 1) == 0)
     unit.because(unit.waits(OPERANDS) & serial, "the word before, which writes what it reads", chain, MFU)
     unit.because(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from concord.traces.spans import MachineTrace
 
 MACHINES = ("timing", "library")  #: What `--machine` takes.
+PAGE = ".html"  #: Ending of a file that nobody names.
 
 
 def trace(
@@ -79,12 +80,12 @@ def trace(
             f"a trace comes from the machine {' or '.join(MACHINES)}, not from {machine!r}; waves of "
             "another one are read by --waves"
         )
-    make = None if output is None else _format(output)
+    make = _format(output or Path(PAGE))
     steps_ = Steps(Console(stderr=True), 3)
     with fetched(place) as path:
         with steps_.step(f"compile {path.name}"):
             firmware = _firmware(path, preset, arithmetic)
-        output, make = output or Path(f"{legal(firmware.name)}.html"), make or _format(Path("x.html"))
+        output = output or Path(legal(firmware.name) + PAGE)
         check_writable(output)
         announced = "" if waves else "a minute, where no such machine has been built before"
         with steps_.step(f"read {waves}" if waves else "run", announce=announced):
@@ -131,13 +132,14 @@ def _format(output: Path) -> "Callable[[list[MachineTrace]], str | bytes]":
     from concord.traces.page import page_text
     from concord.traces.perfetto import perfetto_bytes
 
-    formats = {".html": page_text, ".json": chrome_text, ".perfetto-trace": perfetto_bytes}
-    if output.suffix not in formats:
+    formats = {PAGE: page_text, ".json": chrome_text, ".perfetto-trace": perfetto_bytes}
+    ending = output.suffix or output.name  # of a file without a stem, too
+    if ending not in formats:
         raise ValueError(f"{output}: a trace is a file that ends with {', '.join(formats)}")
-    if formats[output.suffix] is perfetto_bytes:
+    if formats[ending] is perfetto_bytes:
         require("trace")
-    return formats[output.suffix]
+    return formats[ending]
 
 
 def _opens(output: Path) -> str:
-    return "opens in any browser" if output.suffix == ".html" else "opens in ui.perfetto.dev"
+    return "opens in any browser" if output.suffix == PAGE else "opens in ui.perfetto.dev"
