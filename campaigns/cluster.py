@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -64,30 +64,16 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[tuple[str, list[subproce
     with process(scheduler, "--host", "127.0.0.1", "--port", port, "--no-dashboard", output=folder / "scheduler.log"):
         from distributed import Client
 
-        groups = [
-            process(
-                worker,
-                address,
-                "--nthreads",
-                "1",
-                "--no-dashboard",
-                "--local-directory",
-                str(folder),
-                output=folder / f"worker-{number}.log",
-            )
-            for number in range(workers)
-        ]
-        made = [group.__enter__() for group in groups]
-        try:
+        words = worker, address, "--nthreads", "1", "--no-dashboard", "--local-directory", str(folder)
+        with ExitStack() as stack:
+            made = [stack.enter_context(process(*words, output=folder / f"worker-{number}.log"))
+                    for number in range(workers)]
             with Client(address, timeout=PATIENCE, set_as_default=False) as client:
                 while len(client.nthreads()) < workers:
                     if time.monotonic() - began > PATIENCE:
                         raise RuntimeError(f"the cluster does not begin: see {folder}")
                     time.sleep(LOOK)
             yield address, made
-        finally:
-            for group in groups:
-                group.__exit__(None, None, None)
 
 
 def numbers(path: Path) -> list[int]:
@@ -98,16 +84,8 @@ def numbers(path: Path) -> list[int]:
 
 def campaign(programs: int, file: Path, *words: str) -> list[str]:
     """The words after `python -m` of a campaign of random programs."""
-    return [
-        "concord.campaigns.random_regression",
-        "--config",
-        CONFIG,
-        "--programs",
-        str(programs),
-        "--results",
-        str(file),
-        *words,
-    ]
+    return ["concord.campaigns.random_regression", "--config", CONFIG, "--programs", str(programs),
+            "--results", str(file), *words]
 
 
 @sentences
