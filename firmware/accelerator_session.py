@@ -22,8 +22,8 @@ from concord.spec.trainer.config import TrainerConfig
 
 RING_SIZE = 10  #: Logarithm of the number of commands of the ring.
 LEAST = 1 << 26  #: Bytes of the memory beside Dram of the cores, at least: firmware, inputs and outputs.
-READ = 1 << 18  #: Words, or entries, of one READ.
 TRAINED = 1 << 30  #: The same where cores train, whose networks and batches it holds.
+READ = 1 << 18  #: Words, or entries, of one READ.
 BUS = 16  #: Bytes of the memory's bus for cores without Dram.
 
 

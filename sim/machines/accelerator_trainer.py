@@ -31,7 +31,6 @@ class AcceleratorTrainer:
 
     Attributes:
         end:     First byte of the memory behind all that the cores use.
-        stopped: The first core whose last program stopped, or the first of all.
         running: Clock cycles in which programs were running; 0 on golden, which has no clock.
 
     Raises:
@@ -40,7 +39,7 @@ class AcceleratorTrainer:
 
     def __init__(self, machine: AcceleratorMachine, server: np.ndarray, cores: Sequence[int] = (0,)):
         self.machine, self.server, self._cores = machine, server, tuple(cores)
-        self.running, self.stopped = 0, self._cores[0]
+        self.running = 0
         ring = server.nbytes + -server.nbytes % PAGE
         self.end = ring + (BYTES << RING_SIZE)
         self._places, self._most, self._loads = {}, {}, list[Command]()
@@ -61,6 +60,14 @@ class AcceleratorTrainer:
         for core in self._cores:
             machine.write_register(window(core) + TrainerRegister.CONTROL, Control.CLEAR)
         self._given: dict[TrainerRegister, int] = {TrainerRegister.DRAM_BASE: 0, TrainerRegister.LIMIT: len(server)}
+
+    @property
+    def stopped(self) -> int:
+        """The first core with an error that is not PEER; without one, the first with PEER, or the first of all."""
+        errors = {core: self.machine.core_register(core, TrainerRegister.ERROR) for core in self._cores}
+        wrong = [core for core in self._cores if errors[core]]
+        own = [core for core in wrong if errors[core] != TrainerError.PEER]
+        return (own or wrong or self._cores)[0]
 
     @property
     def address(self) -> int:
@@ -144,7 +151,6 @@ class AcceleratorTrainer:
         Raises:
             RuntimeError: a command failed by another error than that of the program.
         """
-        self.stopped = self._cores[0]
         if not self.machine.status & AcceleratorStatus.FAILED:
             return TrainerError.NONE
         if self.machine.error() != CommandError.PROGRAM:
@@ -152,10 +158,7 @@ class AcceleratorTrainer:
                 f"a command of cores that train failed with {self.machine.error().name}; docs/accelerator.md says "
                 "what it means"
             )
-        found = {core: self.machine.core_register(core, TrainerRegister.ERROR) for core in self._cores}
-        wrong = [core for core in self._cores if found[core]]
-        self.stopped = next((core for core in wrong if found[core] != TrainerError.PEER), wrong[0])
-        return TrainerError(found[self.stopped])
+        return TrainerError(self.machine.core_register(self.stopped, TrainerRegister.ERROR))
 
     def write_register(self, register: TrainerRegister, value: int):
         """Write a register of all cores ahead of the next programs."""
