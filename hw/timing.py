@@ -1,6 +1,6 @@
 """The machine without its numbers: what decides when things happen, for machines of any size.
 
-Numbers that leave the core are cut off, and with them all that only they depend on goes. Units are those of the whole
+Numbers that leave the core are cut off, and so is all that nothing else depends on. Units are those of the whole
 machine; only tiles have one row, see `hw.lib.timekeeper`. What a number decides stays, such as the zero marks of tiles,
 so that every cycle and every counter is that of the machine.
 """

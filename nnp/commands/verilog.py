@@ -1,5 +1,6 @@
 """`nnp verilog`: writes Verilog of the machine or of one unit, for an integrator."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -29,8 +30,9 @@ def verilog(
 ):
     """Write Verilog, and the files that an integrator needs beside it.
 
-    These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
-    register map of a machine or an accelerator in SystemRDL, in IP-XACT and as a C header.
+    These are a page of ports, an instantiation template, a FuseSoC core and waivers for `verilator --lint-only`; for a
+    machine its register map as a page, in SystemRDL, in IP-XACT and as a C header; for an accelerator a C header of its
+    registers and commands, and a driver of lists of commands.
     """
     from concord.firmware.accelerator_session import accelerator_of
     from concord.handover.integration import MACHINES, verilog_files
@@ -40,7 +42,6 @@ def verilog(
     from concord.lib.extras import require
     from concord.lib.files import check_writable, write_all
     from concord.lib.progress import Steps
-    from concord.spec.accelerator.accelerator import MASKED
     from concord.spec.machine.machine_file import find_config, machine_name
     from concord.spec.trainer.config import trainer_of
     from rich.console import Console
@@ -51,14 +52,7 @@ def verilog(
         return
     chosen, machine, sizes = find_config(preset), machine_name(preset), trainer_of(trainer)
     several, trains = machines > 1, unit in in_trainers()
-    if machines < 1 or several and unit != "nnp":
-        raise ValueError(f"--machines {machines}: there is one machine at least, and a unit stands in one: leave out "
-                         "--machines or --unit")
-    if not 0 <= trainers <= MASKED:
-        raise ValueError(f"--trainers {trainers}: an accelerator has at most {MASKED} cores that train")
-    for name, count in ("cores", cores), ("trainers", trainers):
-        if count and (several or unit != "nnp"):
-            raise ValueError(f"--{name} {count}: an accelerator is a top of its own: leave out --machines or --unit")
+    check_tops(unit, machines, {"cores": cores, "trainers": trainers})
     if trainer and not trainers and not trains:
         raise ValueError(f"--trainer {trainer}: these are sizes of cores of --trainers, or of one of their units: name "
                          "how many there are, or a unit of a core that trains")
@@ -69,9 +63,8 @@ def verilog(
     unit = "cascade" if several else "accelerator" if accelerator else unit
     if cores or unit in MACHINES:
         chosen.require_hardware()
-    names = [f"trainers{trainers}"] * bool(trainers) + ["trainer"] * trains + [machine] * bool(
-        cores or not trainers and not trains)
-    machine = "-".join(names)
+    parts = {f"trainers{trainers}": trainers, "trainer": trains, machine: cores or not (trainers or trains)}
+    machine = "-".join(name for name, there in parts.items() if there)
     output = output or Path("build/verilog") / f"{machine}-{unit}"
     check_writable(output, folder=True)
     made = (Cascade([chosen] * machines) if several else Accelerator(accelerator) if accelerator
@@ -80,3 +73,26 @@ def verilog(
         files = verilog_files(made, unit, machine, accelerator or (sizes if trains else chosen))
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")
+
+
+def check_tops(unit: str, machines: int, cores: Mapping[str, int]):
+    """Refuse a unit, a pipeline and cores of an accelerator beside each other, or too many cores that train.
+
+    Args:
+        unit:     Name of the unit; "nnp" for the whole machine.
+        machines: Number of machines of the pipeline.
+        cores:    Number of cores by the option that names them.
+
+    Raises:
+        ValueError: they do not go together.
+    """
+    from concord.spec.accelerator.accelerator import MASKED
+
+    if machines < 1 or machines > 1 and unit != "nnp":
+        raise ValueError(f"--machines {machines}: there is one machine at least, and a unit stands in one: leave out "
+                         "--machines or --unit")
+    if not 0 <= cores["trainers"] <= MASKED:
+        raise ValueError(f"--trainers {cores['trainers']}: an accelerator has at most {MASKED} cores that train")
+    for name, count in cores.items():
+        if count and (machines > 1 or unit != "nnp"):
+            raise ValueError(f"--{name} {count}: an accelerator is a top of its own: leave out --machines or --unit")
