@@ -151,6 +151,7 @@ def _begun(request: Request, run: RunFolder, choice: Choice, title: str) -> Resp
         desk(request).queue,
         {
             "name": cleaned(title)[:LONGEST], "kind": imported["kind"], "command": _command(run, choice.words),
+            "options": choice.words,
             "network": imported["paths"]["network"], "data": imported["paths"]["data"], "fit": choice.fit},
     )
     return RedirectResponse(f"/runs/{run.name}", 303)

@@ -54,5 +54,5 @@ def _figures(run: RunFolder, at: Desk) -> dict[str, Any]:
         for row in rows
     }
     return _row(run, at) | {
-        "layers": events, "accuracy": accuracy, "command": run.request["command"],
+        "layers": events, "accuracy": accuracy, "options": run.request["options"],
         "model": (run.path / MODEL).is_file(), "verified": measured(run, "verify")}

@@ -82,7 +82,7 @@ class RunFolder:
     @property
     def request(self) -> dict[str, Any]:
         """What was asked for; of a run that a user started by hand, nothing but a name."""
-        return {"name": self.name, "command": []} | self.read("run.json")
+        return {"name": self.name, "command": [], "options": []} | self.read("run.json")
 
     @property
     def title(self) -> str:

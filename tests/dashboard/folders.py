@@ -24,6 +24,7 @@ def filled(
                 "command": [
                     "train", "inputs/network.onnx", "--data", "inputs/data.npz", "--accumulator", "12",
                     "--out", "model.safetensors", "--run", "."],
+                "options": ["--accumulator", "12"],
             }
         )
     )

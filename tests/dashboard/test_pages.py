@@ -48,6 +48,8 @@ def test_a_network_is_brought_chosen_and_started(client, settings, tmp_path):
     assert asked["command"] == [
         "train", "inputs/network.safetensors", "--data", "inputs/data.npz", "--weights-bits", "8", "--input-bits", "8",
         "--accumulator", "12", "--epochs", "4,1", "--seed", "0", "--out", "model.safetensors", "--run", "."]
+    assert "<code>--weights-bits 8 --input-bits 8 --accumulator 12 --epochs 4,1 --seed 0</code>" in client.get(
+        f"/compare?run={run.name}").text
     assert client.post(f"/runs/{run.name}/start", data=form).status_code == 400
     status = run / "jobs" / "train" / "status.json"
     waits(status.is_file)
