@@ -87,9 +87,14 @@ def integers(raw: Raw, preprocessing: Preprocessing) -> Raw | None:
     """Samples that are integers, and no preprocessing changes; those of a CSV file, which are whole, become int64."""
     if {*(preprocessing.scale or ()), *preprocessing.std} - {1} or set(preprocessing.mean) - {0}:
         return None
-    if raw.columns and raw.inputs.dtype.kind == "f" and (raw.inputs == np.rint(raw.inputs)).all():
+    if raw.columns and raw.inputs.dtype.kind == "f" and _whole(raw.inputs):
         raw = replace(raw, inputs=raw.inputs.astype(np.int64))
     return raw if raw.inputs.dtype.kind in "iu" else None
+
+
+def _whole(numbers: np.ndarray) -> bool:
+    """Whether all are integers that int64 has."""
+    return bool(((np.abs(numbers) < 2.0**63) & (numbers == np.rint(numbers))).all())
 
 
 def prepared(raw: Raw, description: Description, scale: float) -> tuple[np.ndarray, np.ndarray | None, tuple[int, ...]]:
