@@ -1,13 +1,15 @@
 """The `nnp` command. The file of each command imports most modules only when the command runs."""
 
+import ast
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import concord
 import typer
 from concord.nnp.lib.errors import STOPPED, sentences
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 
@@ -39,6 +41,21 @@ class Commands(TyperGroup):
             self.commands[cmd_name] = get_command(found)
             self.commands[cmd_name].name = cmd_name  # a group has none of its own
         return self.commands[cmd_name]
+
+    def format_help(self, ctx: typer.Context, formatter):
+        """The help of all commands, which are read in their files: importing them would take most of its time."""
+        imported = self.commands
+        self.commands = {name: TyperCommand(name, help=_help(*place)) for name, place in concord.COMMANDS.items()}
+        super().format_help(ctx, formatter)
+        self.commands = imported
+
+
+def _help(file: str, name: str) -> str:
+    """The docstring of a command, or of the callback of a group, without importing its file."""
+    path = Path(concord.__file__).parent.joinpath(*file.split(".")).with_suffix(".py")
+    return next(ast.get_docstring(node) or "" for node in ast.parse(path.read_text(encoding="utf-8")).body
+                if isinstance(node, ast.FunctionDef)
+                and (node.name == name or f"{name}.callback()" in map(ast.unparse, node.decorator_list)))
 
 
 app = typer.Typer(

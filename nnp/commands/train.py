@@ -49,8 +49,14 @@ class FilesToo(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(cls=FilesToo, help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
+app = typer.Typer(cls=FilesToo, no_args_is_help=True)
 app.command(FILE)(sentences(train_file))
+
+
+@app.callback()
+def group():
+    """Train a network and quantise it (needs PyTorch)."""
+
 
 Network = Annotated[str, typer.Argument(
     help="mlp, resnet, resnet-small, mobilenet, mobilenet-small, inception, inception-small, or module:callable, "
