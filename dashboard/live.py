@@ -17,7 +17,7 @@ LINES = 100
 #: Quantities of a layer that its history shows.
 HISTORY = (
     "product_events", "sum_events", "output_events", "excess", "bits", "weights_range", "inputs_range",
-    "weights_factor", "inputs_factor")
+    "weights_factor", "inputs_factor", "error")
 #: Curves by name, with the table that holds each.
 CURVES = ("loss", "accuracy")
 

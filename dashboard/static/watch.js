@@ -41,7 +41,7 @@ function bars(place, layer) {
 
 function rowOf(name) {
   if (rows.has(name)) return rows.get(name);
-  const cells = Array.from({ length: 8 }, (_, index) => element("td", [0, 5].includes(index) ? {} : { class: "n" }));
+  const cells = Array.from({ length: 9 }, (_, index) => element("td", [0, 5].includes(index) ? {} : { class: "n" }));
   const button = element("button", { class: "name", type: "button" }, name);
   button.addEventListener("click", () => open(name));
   cells[0].append(button);
@@ -69,6 +69,7 @@ function showLayers(layers) {
     cells[4].textContent = layer.bits ?? "–";
     bars(picture, layer);
     cells[6].textContent = `${short(layer.weights_range)}, ${short(layer.inputs_range)}`;
+    cells[8].textContent = rate(layer.error);
     cells[7].textContent = `× ${short(layer.weights_factor)}, × ${short(layer.inputs_factor)}`;
   }
   const total = find("#total");
@@ -76,10 +77,10 @@ function showLayers(layers) {
   total.className = `state ${over ? "over" : "fine"}`;
 }
 
-const rate = (share) => share === 0 ? "0 %" : share < 1e-4 ? `${(share * 1e6).toPrecision(2)} ppm` : `${(share * 100).toPrecision(2)} %`;
+const rate = (share) => share == null ? "–" : share === 0 ? "0 %" : share < 1e-4 ? `${(share * 1e6).toPrecision(2)} ppm` : `${(share * 100).toPrecision(2)} %`;
 
 const HISTORY = [["Overflows", ["product_events", "sum_events", "output_events"]], ["Bits", ["bits", "excess"]], ["Ranges", ["weights_range", "inputs_range"]],
-  ["Factors", ["weights_factor", "inputs_factor"]]];
+  ["Factors", ["weights_factor", "inputs_factor"]], ["Error (RMS, as a share of the FP32 network's)", ["error"]]];
 
 async function open(name) {
   opened = name;

@@ -50,7 +50,7 @@ def add(db: sqlite3.Connection, steps: range, names: tuple[str, ...], over: bool
             bits = 14 if events else 11
             counts = {bits - back: 4**back for back in range(8)}
             db.execute(
-                "INSERT INTO layers VALUES (?, ?, 0, ?, 0, 100000, ?, ?, 0.7, 3.5, 1.25, 1.1, ?)",
+                "INSERT INTO layers VALUES (?, ?, 0, ?, 0, 100000, ?, ?, 0.7, 3.5, 1.25, 1.1, ?, 0.02)",
                 (step, name, events, max(0, bits - 12), bits, json.dumps(counts)))
 
 

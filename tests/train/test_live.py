@@ -6,7 +6,9 @@ import threading
 import time
 from contextlib import closing
 
+import numpy as np
 import pytest
+import torch
 from concord.lib.progress import silent
 from concord.net.cells import gru, lstm
 from concord.net.quantize.options import QuantizationOptions
@@ -14,8 +16,10 @@ from concord.tests.own_digits import convolutional, perceptron, recurrent, writt
 from concord.train.lib.checkpoints import Checkpoints
 from concord.train.lib.observer import Observer
 from concord.train.live.changes import SteeringChange, read_changes
+from concord.train.live.layer_figures import LayerFigures
 from concord.train.live.live_observer import LiveObserver
 from concord.train.live.steered import SteeredObserver
+from concord.train.network.quantized_network import behind_quantizers
 from concord.train.overflow.options import OverflowOptions
 from concord.train.runs.imported import train_imported
 from concord.workflows import imports
@@ -98,6 +102,26 @@ def test_who_watches_changes_nothing(data, tmp_path):
     assert {layer for (layer,) in rows(folder, "SELECT layer FROM layers")} == {"one", "two"}
     assert rows(folder, "SELECT step FROM steps WHERE accuracy IS NOT NULL")
     assert json.loads((folder / "state.json").read_text())["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    "network", [perceptron(), convolutional(), recurrent(lstm.LSTM)], ids=("mlp", "cnn", "lstm")
+)
+def test_the_error_of_a_layer_is_that_of_its_result(network):
+    """Of 4 and of 8 bits, beside outputs of the whole network; each bit of weights and inputs halves the error."""
+    shape = (6, 8) if network.sequence else network.shape
+    x = np.random.default_rng(5).normal(size=(40, *shape)).astype(np.float32)
+    found = []
+    for bits in 4, 8:
+        net = behind_quantizers(network, torch.tensor(x), QuantizationOptions(
+            weights_bits=bits, input_bits=bits).choices()).eval()
+        errors = LayerFigures(net, torch.tensor(x), None, None).errors()
+        real, ours = network.run(x[:32]), net(torch.tensor(x[:32]), lowered=True).detach().numpy()
+        whole = np.sqrt(np.mean((ours - real.reshape(ours.shape)) ** 2) / np.mean(real**2))
+        assert errors["two"] == pytest.approx(whole, rel=1e-5)
+        found.append(errors)
+    for name in found[0]:
+        assert 5 < found[0][name] / found[1][name] < 60, name
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""What a page shows of each product while a network trains: overflows, ranges, and the bits that sums need."""
+"""What a page shows of each product while a network trains: overflows, ranges, bits of sums, and the error of its layer.
+"""
 
 import json
 from dataclasses import replace
@@ -36,6 +37,9 @@ class LayerFigures:
             predictor.products if predictor else dict(products_of(network, self.widths, rows=rows))
         )
         self.parts = torch.arange(len(inputs)).split(SAMPLES)
+        first = self.parts[0]
+        self.first = inputs[first], None if lengths is None else lengths[first]
+        self.real = network.plan.graph.forward(*(None if one is None else one.numpy() for one in self.first))
         self.next, self.counts = 0, {}
 
     @property
@@ -51,15 +55,27 @@ class LayerFigures:
         """Rows of the table `layers` after counting the next samples: all samples that were counted, added up."""
         part = self.next % len(self.parts)
         self.next += 1
-        made = []
+        made, errors = [], self.errors()
         for layer, products in self.products.items():
             entering = self._entering(layer, self.parts[part])
             for product in products:
                 codes = product.codes(*entering)
                 mine = self.counts.setdefault(product.name, {})
                 mine[part] = product.count([codes], self.widths, count)
-                made.append(self._row(step, product, list(mine.values()), codes))
+                made.append((*self._row(step, product, list(mine.values()), codes), errors[layer]))
         return made
+
+    def errors(self) -> dict[str, float]:
+        """RMS error of the result of each layer in the machine's arithmetic, relative to the network in float32.
+
+        The network is the one from which training began, and samples are the first ones of the calibration set.
+        """
+        ours, found = self.network.results(*self.first), {}
+        for layer in self.products:
+            made, tensor = ours[layer]
+            real = self.real[tensor].reshape(made.shape)
+            found[layer] = float(np.sqrt(np.mean((made - real) ** 2) / max(np.mean(real**2), 1e-30)))
+        return found
 
     def what_if(self, accumulator: int | None, threshold: int | None) -> dict[str, dict[str, int]]:
         """Events of products on the whole calibration set, whose ranges would change.

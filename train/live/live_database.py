@@ -9,7 +9,7 @@ from pathlib import Path
 TABLES = """
 CREATE TABLE IF NOT EXISTS steps(step INTEGER PRIMARY KEY, epoch, loss REAL, accuracy REAL, rate REAL, time REAL);
 CREATE TABLE IF NOT EXISTS layers(step, layer TEXT, product_events, sum_events, output_events, counted, excess, bits,
-    weights_range REAL, inputs_range REAL, weights_factor REAL, inputs_factor REAL, histogram TEXT,
+    weights_range REAL, inputs_range REAL, weights_factor REAL, inputs_factor REAL, histogram TEXT, error REAL,
     PRIMARY KEY(step, layer));
 CREATE TABLE IF NOT EXISTS log(number INTEGER PRIMARY KEY, step, time, text TEXT, change TEXT);
 CREATE TABLE IF NOT EXISTS what_if(id TEXT, step, text TEXT);
@@ -52,7 +52,7 @@ class LiveDatabase:
         """Write the rows and accuracies that were kept, and rows of `layers`."""
         with self.db:
             self.db.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?, ?)", self.steps)
-            self.db.executemany(f"INSERT OR REPLACE INTO layers VALUES ({', '.join('?' * 13)})", layers)
+            self.db.executemany(f"INSERT OR REPLACE INTO layers VALUES ({', '.join('?' * 14)})", layers)
             self.db.executemany("UPDATE steps SET accuracy = ? WHERE step = ?", self.accuracies)
         self.steps.clear()
         self.accuracies.clear()

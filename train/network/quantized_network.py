@@ -121,6 +121,25 @@ class QuantizedNetwork(nn.Module):
         (source,) = part.sources
         return self._entering(part, 0, made[source], times[source]), self._times(part, times[source])
 
+    @torch.no_grad()
+    def results(self, x: torch.Tensor, lengths: torch.Tensor | None = None) -> dict[str, tuple[np.ndarray, str]]:
+        """The result of each layer with quantisers in real units, as its first reader reads it.
+
+        Arguments are those of `trace`, in the machine's arithmetic.
+
+        Returns:
+            For each name of a layer, its result, and the name of the tensor of the float network that it stands for.
+        """
+        made, times = self._run(x, lengths, True, "")
+        final, found = self.plan.parts[-1].name, {}
+        for part in reversed(self.plan.parts):
+            for index, name in enumerate(part.sources):
+                if name in self.layers:
+                    after = self.arithmetic.after(name)
+                    real = self.layers[after].read(made[name]) if after else made[name]
+                    found[name] = self._entering(part, index, real, times[name]).numpy(), part.tensors[index]
+        return {final: (made[final].numpy(), self.plan.graph.output.name)} | found
+
     def bound(self):
         """Keep the parameters of the quantisers in their ranges."""
         for layer in self.layers.values():

@@ -83,6 +83,10 @@ class QuantizedLayer(nn.Module):
         object.__setattr__(self, "after", after)  # not a part of this module
         after.in_steps = True
 
+    def read(self, steps: torch.Tensor) -> torch.Tensor:
+        """What the codes of an input say in real units; the input is in steps of these codes."""
+        return self.inputs.codes(steps) * self.inputs.step + self.inputs.offset
+
     def forward(self, x: torch.Tensor, lengths: torch.Tensor | None = None, *, lowered: bool = False):
         """The result in real numbers, or in the machine's arithmetic if `lowered`."""
         if self.geometry.dense:
