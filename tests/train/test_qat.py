@@ -452,7 +452,7 @@ def test_infinite_results_leave_gradients_finite():
 def test_training_that_diverges_ends_with_a_sentence():
     net, losses = nn.Linear(1, 1), iter((1.0, 1.0, np.nan, 1.0))
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
-    with pytest.raises(ValueError, match="QAT, epoch 2: the loss is nan, since training has diverged: try more bits"):
+    with pytest.raises(ValueError, match="QAT, epoch 2: the loss is nan, since training has diverged: try a lower"):
         fit(phase="QAT", net=net, optimiser=optimiser, count=2, batch=1, epochs=3, seed=0,
             loss=lambda index: net(torch.ones(1, 1)).sum() * next(losses))
 

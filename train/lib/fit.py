@@ -77,6 +77,9 @@ def fit(
             rate = optimiser.param_groups[0]["lr"]
             optimiser.zero_grad()
             value = loss(index)
+            if not math.isfinite(value):
+                raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {value.item()}, since training has diverged: "
+                                 "try a lower learning rate, more bits, a wider accumulator, or another seed")
             value.backward()
             optimiser.step()
             schedule.step()
@@ -88,9 +91,6 @@ def fit(
                 progress(phase, done, epochs * steps, "")
         if not seen:
             break
-        if not math.isfinite(total):
-            raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {total}, since training has diverged: try more "
-                             "bits, a wider accumulator, or another seed")
         figures = after_epoch() or {}
         measured = _measured(net, accuracy) if accuracy and observer.measures else None
         record = EpochRecord(phase=phase, epoch=epoch + 1, step=last, rate=rate, loss=total / seen, accuracy=measured,
