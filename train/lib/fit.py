@@ -77,15 +77,16 @@ def fit(
             rate = optimiser.param_groups[0]["lr"]
             optimiser.zero_grad()
             value = loss(index)
-            if not math.isfinite(value):
-                raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {value.item()}, since training has diverged: "
-                                 "try a lower learning rate, more bits, a wider accumulator, or another seed")
+            number = value.item()
+            if not math.isfinite(number):
+                raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {number}, since training has diverged: try a "
+                                 "lower learning rate, more bits, a wider accumulator, or another seed")
             value.backward()
             optimiser.step()
             schedule.step()
             after_step()
-            total, seen = total + value.item() * len(index), seen + len(index)
-            observer.finished(value.item(), rate)
+            total, seen = total + number * len(index), seen + len(index)
+            observer.finished(number, rate)
             last = done
             if done % 50 == 0:
                 progress(phase, done, epochs * steps, "")
