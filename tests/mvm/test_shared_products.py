@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Out
 from concord.benchmarks.synth import YosysScript, costs, synthesise
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.lib.pipeline import delay
-from concord.hw.mvm.dot_products import PAIR, SINGLE, TRIPLE, SharedProducts, groups
+from concord.hw.mvm.dot_products import PAIR, SINGLE, TRIPLE, SharedProducts, groups, shared_lanes
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.verilog import verilog
 from concord.sim.machines.build import run
@@ -79,8 +79,15 @@ def test_groups_use_the_multipliers_that_there_are():
     chosen = {count: list(groups(replace(eight, multipliers=count), 5)) for count in (0, 15, 16, 32, 112, 10_000)}
     assert chosen == {0: [], 15: [], 16: [SINGLE], 32: [TRIPLE], 112: [TRIPLE] * 3 + [SINGLE],
                       10_000: [TRIPLE] * 5 + [SINGLE]}
-    assert list(groups(preset("ulx3s"), 4)) == [PAIR] * 4
     assert list(groups(replace(eight, multipliers=32), 4)) == [SINGLE] * 2  # no time to take three sums apart
+
+
+def test_all_pairs_have_multipliers_for_as_many_lanes_as_suffice():
+    config = preset("ulx3s")  # 16 pairs of rows of 32 lanes
+    chosen = {count: (shared_lanes(changed, 4), len(list(groups(changed, 4))))
+              for count in (15, 16, 31, 128, 256, 511, 512) for changed in [replace(config, multipliers=count)]}
+    assert chosen == {15: (0, 0), 16: (1, 16), 31: (1, 16), 128: (8, 16), 256: (16, 16), 511: (0, 15), 512: (0, 16)}
+    assert shared_lanes(config, 2) == 0  # no time to add up what multipliers and tables give
 
 
 @pytest.mark.parametrize(("weights", "operand", "lanes", "group"), [
@@ -91,7 +98,8 @@ def test_sums_that_are_too_large_share_nothing(weights, operand, lanes, group):
 
 def test_products_are_mapped_where_they_are_meant_to_be():
     """Each product that the configuration has a multiplier for takes one, and no other does."""
-    for count, used in ((0, 0), (27, 24)):
-        config = replace(preset("tiny"), multipliers=count)
+    tiny, wide = preset("tiny"), replace(preset("wide"), tile_engines=1)
+    for config, used in ((replace(tiny, multipliers=0), 0), (replace(tiny, multipliers=27), 24),
+                         (replace(wide, multipliers=16), 16), (replace(wide, multipliers=39), 32)):
         modules = synthesise(verilog(TileEngine(config), "top", Ecp5()), YosysScript(flatten=True))
         assert costs(sum(modules.values(), Counter()))["DSP"] == used
