@@ -9,6 +9,7 @@ from pathlib import Path
 from amaranth.hdl import Value
 from amaranth.lib.wiring import Component, In
 from concord.handover.accelerator_driver import driver_files
+from concord.handover.accelerator_registers import accelerator_register_files
 from concord.handover.registers import register_files, rendered
 from concord.hw.accelerator.accelerator import Accelerator, modules
 from concord.hw.cascade import Cascade
@@ -178,5 +179,5 @@ def verilog_files(unit: Component, name: str, machine: str, config: Config | Acc
     if isinstance(unit, Accelerator):
         files[f"{name}.v"] += "".join(
             "\n" + verilog(gates(each), module) for each, module in modules(unit.accelerator).items())
-        files |= driver_files(unit.accelerator)
+        files |= driver_files(unit.accelerator) | accelerator_register_files(unit.accelerator)
     return files | (register_files(config) if isinstance(config, Config) and name in MACHINES else {})

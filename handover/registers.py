@@ -25,9 +25,14 @@ HEADER_FIELDS = ("KIND", "MEMORY", "FLAGS", "ZERO", "ADDRESS", "COUNT", "DIGEST"
 def register_files(config: Config) -> dict[str, str]:
     """The text of each description, by the name of its file. Some registers hold values of the configuration."""
     require("synthesis")
-    values = _values(config)
-    systemrdl = rendered("nnp.rdl.j2", values)
-    return {"nnp.rdl": systemrdl, "nnp.xml": _ipxact(systemrdl), "nnp_machine.h": rendered("nnp_machine.h.j2", values)}
+    systemrdl = system_rdl(config, "nnp")
+    return {"nnp.rdl": systemrdl, "nnp.xml": ipxact(systemrdl),
+            "nnp_machine.h": rendered("nnp_machine.h.j2", _values(config))}
+
+
+def system_rdl(config: Config, name: str) -> str:
+    """The register map of a machine in SystemRDL, under a name."""
+    return rendered("nnp.rdl.j2", _values(config) | {"name": name})
 
 
 def constants(config: Config) -> dict[str, int]:
@@ -73,7 +78,7 @@ def register_rows(enum: type[IntEnum | IntFlag]) -> list[tuple[int, str, str]]:
     return [(code, name, meaning.replace("\\|", "|").replace("`", "")) for code, name, meaning in described(enum)]
 
 
-def _ipxact(systemrdl: str) -> str:
+def ipxact(systemrdl: str) -> str:
     """The IP-XACT component (IEEE 1685-2014) of a register map in SystemRDL."""
     from peakrdl_ipxact.exporter import IPXACTExporter, Standard
     from systemrdl import RDLCompiler
