@@ -31,8 +31,8 @@ def verilog(
     """Write Verilog, and the files that an integrator needs beside it.
 
     These are a page of ports, an instantiation template, a FuseSoC core and waivers for `verilator --lint-only`; for a
-    machine its register map as a page, in SystemRDL, in IP-XACT and as a C header; for an accelerator a C header of its
-    registers and commands, and a driver of lists of commands.
+    machine its register map as a page, in SystemRDL, in IP-XACT and as a C header; for an accelerator SystemRDL and
+    IP-XACT of all its windows, a C header of registers and commands, and a driver of lists of commands.
     """
     from concord.firmware.accelerator_session import accelerator_of
     from concord.handover.integration import MACHINES, verilog_files
