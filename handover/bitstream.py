@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from concord.handover import floorplan
+from concord.handover import global_resets as resets
 from concord.handover.floorplan import fix_blocks
+from concord.handover.global_resets import global_resets
 from concord.handover.place import ECPPACK, NEXTPNR, PLACERS, ROUTERS, Placed, nextpnr_version, pack, place, tool
 from concord.hw.board_top import BoardTop, clock_on, modules
 from concord.hw.boards.board import Board
@@ -70,7 +72,7 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     made = clock_on(board, clock, bool(config.dram_words))
     text = verilog(BoardTop(config, board, made), "top", Ecp5()) + modules(config, board, made)
     constraints = board.all_constraints(bool(config.dram_words))
-    places = Path(floorplan.__file__).read_text()
+    places = [Path(file).read_text() for file in (floorplan.__file__, resets.__file__)]
     decides = text, Mapping().recipe(), places, board.chip, constraints
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
     return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer, router=router,
@@ -96,6 +98,7 @@ def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
                 found = running.result()
             whole = json.loads(found.read_text())
             fix_blocks(whole["modules"]["top"], made.board.device)
+            global_resets(whole["modules"]["top"])
             found.write_text(json.dumps(whole))
             found.replace(kept)
         finally:

@@ -14,7 +14,8 @@ MEMORY, MULTIPLIER = "DP16KD", "MULT18X18D"
 FULL = 0.5  #: Share of the sites of a kind from which on places are given.
 _ROW = re.compile(r"matrix_rf\.bank(\d+)_row(\d+)\.")
 #: The four sites of a block: tiles from its start, and the number in nextpnr's name of the site.
-_MEMORY_SITES, _MULTIPLIER_SITES = ((0, 0), (2, 1), (4, 2), (6, 3)), ((0, 0), (1, 1), (4, 4), (5, 5))
+_OFFSETS = _MEMORY_SITES, _MULTIPLIER_SITES = ((0, 0), (2, 1), (4, 2), (6, 3)), ((0, 0), (1, 1), (4, 4), (5, 5))
+_PAST = (1 << 30, 0)  #: After all banks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,10 @@ STRIPS = {
 def fix_blocks(module: dict, device: str) -> int:
     """Give a place to each block RAM of the matrix, and to each multiplier that it feeds; returns how many got one.
 
-    Neighbours in the order of rows are neighbours on the chip, also where one strip ends and the next one begins. Other
-    cells stay free, and take the sites that are left. Where less than half of the sites of each kind would be taken,
-    all cells stay free.
+    Rows that share multipliers stand side by side with these, if each row has some and the strips have room for all of
+    them. Otherwise neighbours in the order of rows are neighbours on the chip, also where one strip ends and the next
+    one begins, whatever multipliers do. Other cells stay free, and take the sites that are left. Where less than half
+    of the sites of each kind would be taken, all cells stay free.
 
     Args:
         module: The module of a netlist in Yosys's JSON; attributes of its cells change.
@@ -72,14 +74,49 @@ def fix_blocks(module: dict, device: str) -> int:
     strips, cells = STRIPS[device], module["cells"]
     memories = {name: (int(found[1]), int(found[2])) for name, cell in cells.items()
                 if cell["type"] == MEMORY and (found := _ROW.search(name))}
-    kinds = (memories, strips.memory_sites), (_fed_by(cells, memories), strips.multiplier_sites)
+    multipliers = _fed_by(cells, memories)
+    kinds = (memories, strips.memory_sites), (multipliers, strips.multiplier_sites)
     if all(len(rows) < FULL * len(sites) for rows, sites in kinds):
         return 0
-    for rows, sites in kinds:
-        ordered = sorted(rows, key=lambda name: (rows[name], _numbers(name)))
-        for name, site in zip(ordered, sites, strict=False):  # nextpnr refuses a machine that has more
-            cells[name].setdefault("attributes", {})["BEL"] = site
-    return sum(len(rows) for rows, _ in kinds)
+    places = _side_by_side(memories, multipliers, strips) or {
+        name: site for rows, sites in kinds  # nextpnr refuses a machine that has more
+        for name, site in zip(_ordered(rows), sites, strict=False)}
+    for name, site in places.items():
+        cells[name].setdefault("attributes", {})["BEL"] = site
+    return len(places)
+
+
+def _side_by_side(memories: dict, multipliers: dict, strips: Strips) -> dict[str, str]:
+    """A site for each cell, those of rows that share multipliers in the same blocks of two strips; empty if none fit.
+
+    Args:
+        memories, multipliers: Bank and row of each cell; of a multiplier, the first ones that it serves.
+    """
+    firsts = sorted(set(multipliers.values()))
+    shared = {first: ([name for name in _ordered(memories) if first <= memories[name] < after],
+                      [name for name in _ordered(multipliers) if multipliers[name] == first])
+              for first, after in zip(firsts, [*firsts[1:], _PAST], strict=True)}
+    sizes = {-(-max(map(len, both)) // 4) for both in shared.values()}
+    if len(sizes) != 1 or min(memories.values()) not in shared:
+        return {}
+    (size,), rows, found = sizes, list(shared.values()), {}
+    beside = list(zip(strips.memories, strips.multipliers, strict=False))
+    each = len(strips.columns) // size
+    if len(rows) > each * len(beside):
+        return {}
+    for k, lines in enumerate(beside):
+        part = rows[k * each:(k + 1) * each]
+        columns = strips.columns[:size * each] if len(part) == each else strips.columns[-size * len(part):]
+        for index, both in enumerate(part[::-1] if k % 2 else part):
+            blocks = columns[size * index:size * (index + 1)]
+            for names, line, offsets, kind in zip(both, lines, _OFFSETS, ("EBR", "MULT18_"), strict=True):
+                found |= zip(names, _snake(blocks, (line,), offsets, kind), strict=False)
+    return found
+
+
+def _ordered(rows: dict) -> list[str]:
+    """Names of cells in the order of their rows."""
+    return sorted(rows, key=lambda name: (rows[name], _numbers(name)))
 
 
 def _fed_by(cells: dict, memories: dict) -> dict:

@@ -68,6 +68,40 @@ def test_rows_are_neighbours(device):
     assert places["product0"] == f"X4/Y{STRIPS[device].multipliers[0]}/MULT18_0"
 
 
+def pairs(count: int) -> dict:
+    """Pairs of rows, each row with four block RAMs, and eight multipliers that serve both rows of a pair."""
+    made = module(rows=2 * count, multipliers=0)["cells"]
+    cells = {name.replace(".0.", f".{copy}."): json.loads(json.dumps(cell))
+             for name, cell in made.items() for copy in range(2) if "matrix" in name}
+    for net, cell in enumerate(cells.values(), 5000):
+        cell["connections"]["DOA0"] = [net]
+    nets = {name: cell["connections"]["DOA0"][0] for name, cell in cells.items()}
+    return {"cells": cells | {f"product{pair}_{k}": {
+        "type": "MULT18X18D", "port_directions": {"A0": "input", "A1": "input"},
+        "connections": {f"A{row}": [nets[f"machine.matrix_rf.bank0_row{2 * pair + row}.0.0"]] for row in range(2)}}
+        for pair in range(count) for k in range(8)}}
+
+
+def test_rows_that_share_multipliers_stand_beside_them():
+    made = pairs(16)
+    assert fix_blocks(made, "85k") == 256
+    places = {name: re.match(r"X(\d+)/Y(\d+)/", cell["attributes"]["BEL"]) for name, cell in made["cells"].items()}
+    at = {name: (int(found[1]), int(found[2])) for name, found in places.items()}
+    assert len({cell["attributes"]["BEL"] for cell in made["cells"].values()}) == 256
+    for pair in range(16):
+        memories = [at[name] for name in at if re.search(rf"_row({2 * pair}|{2 * pair + 1})\.", name)]
+        multipliers = [at[name] for name in at if name.startswith(f"product{pair}_")]
+        assert (len(memories), len(multipliers)) == (8, 8)
+        assert max(abs(x - other) for x, _ in memories for other, _ in multipliers) < 18
+        assert {abs(y - other) for _, y in memories for _, other in multipliers} == {12}
+
+
+def test_pairs_that_do_not_fit_beside_each_other_are_placed_one_by_one():
+    made = pairs(19)  # six pairs fit each of three strips
+    assert fix_blocks(made, "85k") == 19 * 16
+    assert made["cells"]["product0_0"]["attributes"]["BEL"] == "X4/Y10/MULT18_0"
+
+
 def test_a_machine_that_leaves_most_sites_is_left_alone():
     made = module(rows=20, multipliers=5)
     assert fix_blocks(made, "85k") == 0
