@@ -15,6 +15,8 @@ import numpy as np
 import typer
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
+from concord.firmware.layer_costs import LayerCost
+from concord.firmware.timing import timed
 from concord.lib.progress import Steps
 from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
@@ -23,8 +25,6 @@ from concord.net.model import Model
 from concord.nnp.lib.errors import sentences
 from concord.spec.host.registers import Counter
 from concord.spec.machine.config import PRESETS, Config
-from concord.verification.layer_costs import LayerCost
-from concord.verification.timing import timed
 from rich.console import Console
 from rich.table import Table
 

@@ -16,9 +16,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # golden is timed on one cor
 import typer
 from concord.benchmarks import tiny_models
 from concord.benchmarks.image_costs import Measurement, measure
+from concord.firmware.layer_costs import WAITS, LayerCost, wait_title
 from concord.sim.machines.host import build
 from concord.spec.machine.machine_file import find_config, machine_name
-from concord.verification.layer_costs import WAITS, LayerCost, wait_title
 from rich.console import Console
 from rich.table import Table
 

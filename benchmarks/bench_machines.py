@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from concord.campaigns.makers import networks
-from concord.compiler.cascade import Estimates, PartCompiler
+from concord.compiler.cascade import CutCosts, PartCompiler
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import CascadeSession, Streamed
 from concord.net import network
@@ -62,14 +62,14 @@ def row(model: Model, samples: np.ndarray, preset: str, machines: int) -> list[s
     several = stream(compiled.cascade, samples)
     bits = count_bits(several.outputs, network.forward(model, samples)[-1].outputs)
     one = whole(model, config)
-    estimate = Estimates(PartCompiler(model, [config] * machines),
-                         costs_of(model, config)).interval(compiled.cascade.cuts)
-    estimate *= len(samples[0]) if compiled.cascade.recurrent else 1
+    foreseen = CutCosts(PartCompiler(model, [config] * machines),
+                        costs_of(model, config)).interval(compiled.cascade.cuts)
+    foreseen *= len(samples[0]) if compiled.cascade.recurrent else 1
     alone = stream(Cascade.of(one.firmware), samples) if one else None
     beside = [f"{alone.interval:,.0f}", f"{alone.latency:,}"] if alone else ["too large", "too large"]
     times = f"{alone.interval / several.interval:.2f}" if alone else ""
     return [model.name, ", ".join(compiled.cascade.cuts), str(bits), *beside, f"{several.interval:,.0f}",
-            f"{estimate:,}", f"{several.latency:,}", times]
+            f"{foreseen:,}", f"{several.latency:,}", times]
 
 
 def main(
@@ -81,7 +81,7 @@ def main(
     console, began = Console(width=None if sys.stdout.isatty() else 200), time.perf_counter()
     table = Table(title=f"cycles on {machines} x {machine_name(preset)} and on one", title_justify="left")
     for name in ("network", "cut after", "differing bits", "one, interval", "one, first", "several, interval",
-                 "estimate", "several, first", "times the throughput"):
+                 "foreseen", "several, first", "times the throughput"):
         table.add_column(name, justify="left" if name in ("network", "cut after") else "right")
     rows = []
     for model, samples in tiny() if with_tiny else lstms(find_config(preset)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.compiler.network import Compiled, compile_network
 from concord.firmware.firmware import Firmware
+from concord.firmware.layer_costs import LayerCost, alone, layer_costs
 from concord.firmware.session import Session
 from concord.golden.host.messages import words_of
 from concord.lib.progress import Show, silent
@@ -16,7 +17,6 @@ from concord.sim.machines.host import Machine, machine
 from concord.spec.host.messages import unpack
 from concord.spec.machine.config import Config
 from concord.verification.batches import Outcome, count_bits, differing_bits, differing_events
-from concord.verification.layer_costs import LayerCost, alone, layer_costs
 
 KINDS = ("golden", "library")
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
+from concord.firmware.timing import timed
 from concord.net.cells.registry import CELLS
 from concord.net.model import Model
 from concord.spec.host.registers import Counter
 from concord.spec.machine.config import Config
-from concord.verification.timing import timed
 from rich.table import Table
 
 SIZES = (64, 128, 256, 512)

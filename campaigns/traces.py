@@ -24,7 +24,7 @@ from concord.traces.page import page_text
 from concord.traces.perfetto import perfetto_bytes
 from concord.traces.record import TracedMachine, record
 from concord.traces.spans import COLUMNS, MachineTrace, Spans
-from concord.verification.timing import firmware_at
+from concord.verification.timed_firmware import firmware_at
 from concord.workflows.cascades import Wish, compile_cascade
 from concord.workflows.storage import read_model
 from playwright.sync_api import Browser, sync_playwright

@@ -1,6 +1,6 @@
 """Compile a network for several machines, of which each sends its results to the next one.
 
-Where no cut is named, estimates of clock cycles order the cuts, and the first one whose parts fit is taken.
+Where no cut is named, the clock cycles of layers order the cuts, and the first one whose parts fit is taken.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,14 +135,14 @@ def _compiled(model: Model, config: Config, neighbours: Neighbours) -> Compiled 
 WAYS = 200_000
 
 
-class Estimates:
+class CutCosts:
     """Clock cycles of a network on several machines, before its parts are compiled.
 
     Those of a sequence are for a time step.
 
     Args:
         cutter: Knows the network and the machines.
-        costs:  Estimated clock cycles of each layer on one machine, see `compiler.explain`.
+        costs:  Clock cycles of each layer on one machine, see `workflows.cascades.costs_of`.
 
     Attributes:
         possible: Names of the layers after which the network can be cut.
@@ -207,7 +207,7 @@ def balanced(cutter: PartCompiler, costs: Mapping[str, int]) -> CompiledCascade:
 
     Args:
         cutter: Compiles the parts.
-        costs:  Estimated clock cycles of each layer, see `compiler.explain`.
+        costs:  Clock cycles of each layer, see `workflows.cascades.costs_of`.
 
     Raises:
         ValueError: a machine refuses its part, wherever the network is cut; or the network has too few places where it
@@ -225,15 +225,15 @@ def balanced(cutter: PartCompiler, costs: Mapping[str, int]) -> CompiledCascade:
 
 def _ways(cutter: PartCompiler, costs: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
     """All ways to cut a network, those first whose busiest machine has the least to do."""
-    estimates, machines = Estimates(cutter, costs), len(cutter.configs)
-    possible = estimates.possible
+    cut_costs, machines = CutCosts(cutter, costs), len(cutter.configs)
+    possible = cut_costs.possible
     if len(possible) < machines - 1:
         raise ValueError(f"{cutter.model.name} can be cut at {len(possible)} places, and {machines} machines need "
                          f"{machines - 1}")
     if comb(len(possible), machines - 1) > WAYS:
         raise ValueError(f"{cutter.model.name} can be cut for {machines} machines in more than {WAYS:,} ways: name the "
                          "layers after which to cut it by --cut")
-    yield from sorted(combinations(possible, machines - 1), key=estimates.interval)
+    yield from sorted(combinations(possible, machines - 1), key=cut_costs.interval)
 
 
 def _message_cycles(config: Config, words: int) -> int:

@@ -1,11 +1,8 @@
-"""What a compiled network does, layer by layer: chains, places in memories, beats, and an estimate of clock cycles.
+"""What a compiled network does, layer by layer: chains, places in memories, and the work of each unit in cycles.
 
-The estimate takes the pipelines of a layer as one after the other at full rate: a layer takes as long as the busiest
-of them, and its first result appears some cycles later. Layers overlap on the machine, so their sum is an upper bound,
-unless a pipeline waits for the host.
+Units work beside each other, and wait for each other: `firmware.timing` has the cycles that a layer takes.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +14,6 @@ from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import ADDRESSED, MEMORY_NAMES, Mem
-from concord.spec.machine import timing
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -27,7 +23,6 @@ class LayerWork:
     Attributes:
         layer:    Name of the layer; empty for the network's input.
         chains:   Number of chains that run.
-        passes:   Number of times that the chains run, which is the number of time steps in a loop.
         beats:    Cycles in which the tile engines multiply.
         conflict: Cycles by which the banks of VectorRf lengthen them.
         words:    Words that pass through the multi-function units, or the pooling unit in front of them.
@@ -35,14 +30,12 @@ class LayerWork:
         loaded:   Words of tiles that are loaded from Dram for its products, while those before are multiplied.
         moved:    Words of numbers that it reads from Dram and writes to it.
         loads:    Cycles in which the bus of Dram, or the rows of these tiles, come at best.
-        latency:  Cycles from the first operand of the longest chain to its first result.
         reads:    First and last address of each memory that its sources read.
         writes:   First and last address of each memory that it writes.
     """
 
     layer: str
     chains: int = 0
-    passes: int = 0
     beats: int = 0
     conflict: int = 0
     words: int = 0
@@ -50,21 +43,24 @@ class LayerWork:
     loaded: int = 0
     moved: int = 0
     loads: int = 0
-    latency: int = 0
     reads: dict[Mem, range] = field(default_factory=dict)
     writes: dict[Mem, range] = field(default_factory=dict)
 
     @property
-    def cycles(self) -> int:
-        """Clock cycles, about."""
-        return max(self.beats + self.conflict, self.words, self.copied, self.loads) + self.latency * self.passes
+    def busiest(self) -> int:
+        """Cycles in which the unit works that works the longest: the layer takes no fewer."""
+        return max(self._takes.values())
 
     @property
     def bound(self) -> str:
-        """What takes the longest."""
-        takes = {"products": self.beats + self.conflict, "MFU words": self.words, "copies": self.copied,
-                 "loads": self.loads}
-        return max(takes, key=takes.get)
+        """What that unit does."""
+        return max(self._takes, key=self._takes.get)
+
+    @property
+    def _takes(self) -> dict[str, int]:
+        """Cycles in which each unit works."""
+        return {"products": self.beats + self.conflict, "MFU words": self.words, "copies": self.copied,
+                "loads": self.loads}
 
     def places(self, spans: dict[Mem, range]) -> str:
         """Addresses in memories, in words or entries, one memory on each line."""
@@ -77,7 +73,7 @@ def explain(firmware: Firmware) -> list[LayerWork]:
 
     A recurrent layer makes one time step, unless the number of time steps is fixed.
     """
-    config, found, times = firmware.config, {}, Counter()
+    config, found = firmware.config, {}
     zero_marks = np.zeros(config.matrix_tiles, np.int64)
     zero_marks[: len(firmware.tiles.mantissas)] = marks(config, firmware.tiles.mantissas)
     chains, begun = list(_chains(firmware)), {}
@@ -86,8 +82,7 @@ def explain(firmware: Firmware) -> list[LayerWork]:
         loads = number in of_loads
         name = of_loads[number] if loads else firmware.layer_at(chain.address)
         work = found.setdefault(name, LayerWork(layer=name))
-        times[chain.address] += 1
-        work.chains, work.passes = work.chains + 1, max(work.passes, times[chain.address])
+        work.chains += 1
         count = chain.registers.iterations
         if loads:
             _load(firmware, chain, work, zero_marks)
@@ -98,7 +93,6 @@ def explain(firmware: Firmware) -> list[LayerWork]:
             work.copied += count * chain.result_words + len(chain.tiles) * config.native_dim * config.vector_words
             _cover(work.reads, Mem(chain.source.mem), chain.source_span())
             continue
-        work.latency = max(work.latency, timing.chain(config, product_of_words=bool(chain.product)))
         if chain.product:
             beats, conflict = _beats(firmware, chain, zero_marks)
             work.beats += count * beats

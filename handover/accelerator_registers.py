@@ -1,11 +1,10 @@
-"""SystemRDL and IP-XACT of the registers of an accelerator: the window of its command processor, and one of each core."""
+"""SystemRDL and IP-XACT of the registers of an accelerator: a window of its command processor and of each core."""
 
 from concord.handover.registers import ipxact, register_rows, rendered, system_rdl
 from concord.spec.accelerator.accelerator import Accelerator
 from concord.spec.accelerator.commands import CommandError
 from concord.spec.accelerator.registers import WINDOW, AcceleratorControl, AcceleratorRegister, AcceleratorStatus
 from concord.spec.host.registers import Control, Status
-from concord.spec.machine.config import Config
 from concord.spec.trainer.config import TrainerConfig
 from concord.spec.trainer.instructions import TrainerError
 from concord.spec.trainer.registers import WRITTEN, TrainerCounter, TrainerRegister

@@ -1,4 +1,4 @@
-"""From Verilog to cells of an ECP5, as Yosys maps them; then carries, registers and constants without cells and wires."""
+"""From Verilog to cells of an ECP5, as Yosys maps them; carries, registers and constants lose cells and wires."""
 
 import json
 import subprocess

@@ -58,7 +58,7 @@ def fit(model: Model, base: Config) -> Fitted:
     grown, compiled = _grow(model, base)
     smaller = shrunk(grown, compiled.uses)
     fitted, result = _grow(model, smaller)
-    if fitted.vector_rf < grown.vector_rf and _cycles(result) > SLOWER * _cycles(compiled):
+    if fitted.vector_rf < grown.vector_rf and _work(result) > SLOWER * _work(compiled):
         fitted, result = _grow(model, replace(smaller, vector_rf=grown.vector_rf))
     return Fitted(base=base, config=fitted, compiled=result)
 
@@ -122,6 +122,6 @@ def _rounded(config: Config, name: str, count: int) -> int:
     return -(-count // step) * step
 
 
-def _cycles(compiled: Compiled) -> int:
-    """Estimated clock cycles of an inference."""
-    return sum(work.cycles for work in explain(compiled.firmware))
+def _work(compiled: Compiled) -> int:
+    """Cycles in which the busiest unit works for each layer, of all layers."""
+    return sum(work.busiest for work in explain(compiled.firmware))

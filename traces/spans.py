@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from concord.firmware.layer_costs import STATES, UNITS
 from concord.spec.host.registers import Counter
-from concord.verification.layer_costs import STATES, UNITS
 
 #: Names of units, each of which has a track.
 PROGRAM, DECODER, BANKS = "program", "decoder", "banks of VectorRf"

@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 from concord.datasets.measures import SHARES, scores, text
 from concord.datasets.samples import Task
-from concord.verification.layer_costs import STATES, UNITS
+from concord.firmware.layer_costs import STATES, UNITS
 from concord.verification.tables import NETWORKS, ORIGINALS
 from concord.verification.verified import Verified
 from concord.workflows.results import real

@@ -11,12 +11,12 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from concord.firmware.layer_costs import WAITS, LayerCost
 from concord.lib.extras import DISTRIBUTION, versions
 from concord.lib.files import write_all
 from concord.spec.host.registers import TIMES
 from concord.spec.machine.config import Config
 from concord.verification import charts, sample_results
-from concord.verification.layer_costs import WAITS, LayerCost
 from concord.verification.tables import (
     cost_rows,
     costs_reason,

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.datasets import measures
+from concord.firmware.layer_costs import WAITS, LayerCost, wait_title
 from concord.lib.several import listed
 from concord.spec.host.registers import Counter
 from concord.spec.machine.config import Config
-from concord.verification.layer_costs import WAITS, LayerCost, wait_title
 from concord.verification.verified import Verified
 from rich.markup import escape
 from rich.table import Table
@@ -39,12 +39,12 @@ def bound_table(compiled: Compiled) -> Table:
 
 
 def explain_table(compiled: Compiled) -> Table:
-    """A table of the chains of each layer, the memories that it reads and writes, its beats and estimated cycles.
+    """A table of the chains of each layer, the memories that it reads and writes, and the work of units.
 
     Where tiles or numbers come from Dram, it has their bytes, and what binds the layer, too.
     """
     table, works = Table(title="layers", box=None, title_justify="left"), explain(compiled.firmware)
-    counts = {"beats": "beats", "conflicts": "conflict", "MFU\nwords": "words", "cycles,\nabout": "cycles"}
+    counts = {"beats": "beats", "conflicts": "conflict", "MFU\nwords": "words"}
     loads = any(work.loaded or work.moved for work in works)
     names = ("layer", "chains", "reads", "writes", *counts, *(("bytes of\nDram", "bound by") * loads))
     for name in names:

@@ -12,6 +12,7 @@ from concord.firmware.accelerator_session import check_cores
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import Streamed, session_of
 from concord.firmware.firmware_file import load_cascade
+from concord.firmware.layer_costs import measured_costs
 from concord.lib.progress import Steps, shown
 from concord.net import network
 from concord.net.model import Model
@@ -20,7 +21,6 @@ from concord.spec.machine.config import Config, preset_name
 from concord.verification import batches, sample_results
 from concord.verification.batches import Builds, Outcome
 from concord.verification.inputs import Inputs, read
-from concord.verification.layer_costs import measured_costs
 from concord.verification.verified import Prepared, Request, Verified, WrongBits
 from concord.workflows.cascades import Wish, compile_cascade, fitted, whole
 from concord.workflows.presets import golden_only

@@ -9,6 +9,7 @@ import numpy as np
 from concord.compiler.cascade import CompiledCascade
 from concord.firmware.cascade_session import Streamed
 from concord.firmware.firmware import Firmware
+from concord.firmware.layer_costs import LayerCost
 from concord.lib.progress import Steps
 from concord.net.model import Model
 from concord.sim.machines.kinds import MachineKind
@@ -16,7 +17,6 @@ from concord.spec.host.registers import Counter
 from concord.spec.machine.clocks import measured_clock
 from concord.verification.batches import Outcome
 from concord.verification.inputs import Inputs, InputSource
-from concord.verification.layer_costs import LayerCost
 from concord.workflows.cascades import Wish
 
 if TYPE_CHECKING:

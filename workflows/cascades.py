@@ -1,5 +1,6 @@
 """Choose the machines for a network, one or several, and compile it for them."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from concord.compiler.cascade import CompiledCascade, PartCompiler, balanced
@@ -8,6 +9,8 @@ from concord.compiler.explain import explain
 from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import Compiled, compile_network
 from concord.firmware.cascade import Cascade
+from concord.firmware.firmware import Firmware
+from concord.lib.extras import require
 from concord.machines.fit import fit
 from concord.net.model import Model
 from concord.spec.accelerator.accelerator import MOST_CORES
@@ -127,11 +130,44 @@ def fitted(model: Model, config: Config) -> Compiled:
 
 
 def _compiled(model: Model, configs: list[Config], wish: Wish) -> CompiledCascade:
+    """The model, cut as the wish says, or where the machines share the work best.
+
+    The work of units finds out whether any cut fits, before a machine is built to measure cycles.
+    """
     cutter = PartCompiler(model, configs)
-    return cutter.compiled(wish.cuts) if wish.cut else balanced(cutter, costs_of(model, configs[0]))
+    if wish.cut:
+        return cutter.compiled(wish.cuts)
+    firmware = _firmware(model, configs[0])
+    balanced(cutter, _work(firmware))
+    return balanced(cutter, _work(firmware) | _cycles(firmware))
 
 
 def costs_of(model: Model, config: Config) -> dict[str, int]:
-    """Estimated clock cycles of each layer on a machine; if that is too small, on one with larger memories."""
-    compiled = whole(model, config) or fitted(model, config)
-    return {work.layer: work.cycles for work in explain(compiled.firmware)}
+    """Clock cycles of each layer on a machine; if that is too small, on one with larger memories.
+
+    Layers that share a loop have no cycles of their own, and nor do those of a machine that cannot be simulated here:
+    their costs are the cycles in which the busiest unit works.
+    """
+    firmware = _firmware(model, config)
+    return _work(firmware) | _cycles(firmware)
+
+
+def _firmware(model: Model, config: Config) -> Firmware:
+    return (whole(model, config) or fitted(model, config)).firmware
+
+
+def _work(firmware: Firmware) -> dict[str, int]:
+    """Cycles in which the busiest unit works for each layer."""
+    return {work.layer: work.busiest for work in explain(firmware)}
+
+
+def _cycles(firmware: Firmware) -> dict[str, int]:
+    """Clock cycles of the layers that have cycles of their own."""
+    with suppress(ValueError):
+        firmware.config.require_hardware()
+        require("sim")
+        from concord.firmware.timing import timed
+
+        costs = timed(firmware, 1, layers=True).costs if firmware.loop is None else ()
+        return {cost.layers[0]: cost.cycles for cost in costs if len(cost.layers) == 1}
+    return {}

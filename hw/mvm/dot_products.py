@@ -9,8 +9,8 @@ A pair of rows takes one multiplier for each lane: a low sum of at most `shift` 
 T1 = b * 2**shift + a and T2 = c * 2**shift + b: the low bits of T2 are those of b, which tells how much of the upper
 part of T1 is b, and how much is the rest of a.
 
-Where multipliers suffice for some lanes of all pairs, each pair has these, and lookup tables multiply its other lanes: so
-the block RAM of a row, its multipliers and its tables lie beside each other on a chip.
+Where multipliers suffice for some lanes of all pairs, each pair has these, and lookup tables multiply its other lanes.
+So the block RAM of a row, its multipliers and its tables lie beside each other on a chip.
 
 In lookup tables, rows are multiplied bit by bit. Products of elements with exponents of their own are products of their
 significands, shifted by the sum of their exponents.

@@ -7,7 +7,16 @@ from amaranth.utils import bits_for
 from concord.hw.lib.arithmetic import adder_tree, extremes, within
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.timekeeper import rows
-from concord.hw.mvm.dot_products import SharedProducts, float_dot, groups, joins, levels, plane_dot, plane_latency, shared_lanes
+from concord.hw.mvm.dot_products import (
+    SharedProducts,
+    float_dot,
+    groups,
+    joins,
+    levels,
+    plane_dot,
+    plane_latency,
+    shared_lanes,
+)
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.row_groups import along, lateness
@@ -102,7 +111,7 @@ class TileEngine(wiring.Component):
         return dots + [delay(m, dot, self.dot_latency - plane_latency(config, config.lanes)) for dot in found]
 
     def _both(self, m, platform, dot, ready, weights, vector):
-        """A dot product of some lanes after `ready` cycles plus that of the other lanes, and the cycles of their sum."""
+        """A dot product of some lanes after `ready` cycles plus that of the others, and the cycles of their sum."""
         config, other = self.config, plane_latency(self.config, len(weights))
         planes = plane_dot(m, platform, weights, vector, fmts=(config.weights, config.activations))
         both = max(ready, other)

@@ -28,7 +28,8 @@ def compile_model(
                                  "--unquantised`.")] = False,
     listing: Annotated[bool, typer.Option("--listing", help="Print the program text.")] = False,
     explain: Annotated[bool, typer.Option(
-        "--explain", help="Print each layer's chains, places in memories, beats and estimated clock cycles.")] = False,
+        "--explain", help="Print each layer's chains, places in memories and beats, and the cycles that it takes.")
+    ] = False,
     machines: Machines = 1,
     cut: Cut = "",
     batch: Batch = 1,
@@ -84,14 +85,10 @@ def compile_model(
 
 
 def _title(console: "Console", number: int, part: "Compiled"):
-    """Print the layers of one of several machines, and about how many cycles they take."""
-    from concord.compiler.explain import explain as works
-
+    """Print the layers of one of several machines."""
     layers = list(dict.fromkeys(section.layer for section in part.firmware.sections if section.layer))
-    cycles = sum(work.cycles for work in works(part.firmware))
     console.rule(f"machine {number}: {layers[0]} to {layers[-1]}")
-    console.print(f"{len(part.firmware.instruction_words)} instructions, about {cycles:,} cycles"
-                  + " in each time step" * (part.firmware.loop is not None))
+    console.print(f"{len(part.firmware.instruction_words)} instructions")
 
 
 def _show(console: "Console", compiled: "Compiled", listing: bool, explain: bool):
@@ -106,7 +103,30 @@ def _show(console: "Console", compiled: "Compiled", listing: bool, explain: bool
         # A name or an address that is cut off says nothing, so the lines may be longer than the terminal is wide.
         width = Console(width=WIDEST).measure(table).maximum
         Console(width=max(console.width, width)).print(table)
+        _print_cycles(console, compiled)
     console.print(usage_table(compiled), bound_table(compiled))
+
+
+def _print_cycles(console: "Console", compiled: "Compiled"):
+    """Print the cycles of each layer, of one time step where their number is open; or why there are none."""
+    from concord.lib.extras import require
+    from concord.lib.progress import Steps
+    from concord.verification.tables import layer_table, rows_of_costs
+    from rich.console import Console
+
+    firmware = compiled.firmware
+    try:
+        firmware.config.require_hardware()
+        require("sim")
+        from concord.firmware.timing import timed
+
+        with Steps(Console(stderr=True), 1).step("run", announce="a minute, where no such machine was built before"):
+            costs = timed(firmware, 1, layers=True).costs
+    except ValueError as error:
+        console.print(f"layers have no cycles: {error}", markup=False, soft_wrap=True)
+        return
+    step = " in a time step" * (firmware.loop is not None)
+    console.print(layer_table(f"cycles{step}", rows_of_costs(costs, firmware.config)))
 
 
 def _with_weights(path: Path, weights: Path, output: Path | None, listing: bool):

@@ -8,8 +8,8 @@ from concord.nnp.lib.options import Preset
 from concord.workflows.storage import fetched
 
 if TYPE_CHECKING:
+    from concord.firmware.timing import Timed
     from concord.spec.machine.config import Config
-    from concord.verification.timing import Timed
 
 
 def cycles(
@@ -51,9 +51,10 @@ def cycles(
     They are those of the hardware, from a simulation without its numbers. A network in float32 is quantised by random
     samples, which change no times.
     """
+    from concord.firmware.timing import timed
     from concord.lib.progress import Steps
     from concord.verification.tables import layer_table, rows_of_costs
-    from concord.verification.timing import firmware_at, timed
+    from concord.verification.timed_firmware import firmware_at
     from rich.console import Console
 
     steps_, found = Steps(Console(stderr=True), 2 * (1 + bool(other))), []
@@ -72,8 +73,8 @@ def cycles(
 
 def _table(found: "list[Timed]", clock: float | None):
     """A table with a column for each firmware."""
+    from concord.firmware.layer_costs import STATES, UNITS
     from concord.spec.machine.config import preset_name
-    from concord.verification.layer_costs import STATES, UNITS
     from rich.markup import escape
     from rich.table import Table
 

@@ -101,7 +101,7 @@ def _firmware(path: Path, preset: str, arithmetic: NetworkArithmetic) -> "Cascad
     """Firmware of one or several machines from a file of any kind."""
     from concord.firmware.cascade import Cascade
     from concord.firmware.firmware_file import load_cascade
-    from concord.verification.timing import firmware_at
+    from concord.verification.timed_firmware import firmware_at
 
     if kind_of(path) is FileKind.CASCADE:
         return load_cascade(path)

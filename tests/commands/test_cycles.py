@@ -5,7 +5,9 @@ import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.firmware.firmware_file import save_firmware
+from concord.firmware.layer_costs import layer_costs
 from concord.firmware.session import Session
+from concord.firmware.timing import timed
 from concord.hw.timing import OF_NUMBERS
 from concord.net.graph_file import save
 from concord.net.model_file import save_model
@@ -14,8 +16,7 @@ from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
 from concord.tests.command_line import done, refused
 from concord.tests.float_networks import images, perceptron, sequences
-from concord.verification.layer_costs import layer_costs
-from concord.verification.timing import firmware_at, timed
+from concord.verification.timed_firmware import firmware_at
 
 CONFIG = preset("serial")
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
+from concord.firmware.layer_costs import alone, layer_costs, parts
 from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.host.registers import EVENTS, Counter
 from concord.spec.machine.config import preset
-from concord.verification.layer_costs import alone, layer_costs, parts
 
 CONFIG = preset("ulx3s")
 SIZES = (64, 128, 96, 10)

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 from concord.datasets.samples import Samples, Task
+from concord.firmware.layer_costs import WAITS, LayerCost
 from concord.spec.host.registers import TIMES, Counter
 from concord.spec.machine.config import preset
 from concord.verification import charts, sample_results, tables
 from concord.verification.error_split import ALONE, OUTPUT, PARTS, ErrorSplit
-from concord.verification.layer_costs import WAITS, LayerCost
 from concord.verification.report import _shown, cost_record, table_names
 from concord.verification.tables import cost_rows, cost_table, split_table, verify_table, without_costs
 from rich.console import Console

@@ -10,6 +10,7 @@ from concord.campaigns.trace_tables import counters, tables
 from concord.compiler.network import compile_network
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware_file import save_firmware
+from concord.firmware.timing import timed
 from concord.net.model_file import save_model
 from concord.sim.machines.host import HardwareMachine
 from concord.sim.machines.library import Library
@@ -23,7 +24,6 @@ from concord.traces.perfetto import perfetto_bytes
 from concord.traces.record import TracedMachine, record, trace
 from concord.traces.signals import SIGNALS
 from concord.traces.spans import COUNTERS
-from concord.verification.timing import timed
 
 CONFIG = preset("serial")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ImageNetworkMaker
-from concord.compiler.cascade import Estimates, PartCompiler, balanced
+from concord.compiler.cascade import CutCosts, PartCompiler, balanced
 from concord.compiler.cuts import crossing, cuts, parts
 from concord.compiler.lib.neighbours import Received
 from concord.firmware.cascade import Cascade
@@ -102,9 +102,9 @@ def test_the_cut_counts_the_transfer(rng):
     model = networks.model(layers, sources={"sum": ("a", "b")})
     cutter = PartCompiler(model, [TINY] * 2)
     costs = {"a": 100, "b": 10, "sum": 30, "c": 80}
-    estimates = Estimates(cutter, costs)
-    assert [estimates.sending(name) for name in ("a", "b")] == [11, 22]
-    assert [estimates.interval((name,)) for name in ("a", "b", "sum")] == [131, 132, 140]
+    costs_of_cuts = CutCosts(cutter, costs)
+    assert [costs_of_cuts.sending(name) for name in ("a", "b")] == [11, 22]
+    assert [costs_of_cuts.interval((name,)) for name in ("a", "b", "sum")] == [131, 132, 140]
     assert balanced(cutter, costs).cascade.cuts == ("a",)
 
 
@@ -113,8 +113,8 @@ def test_the_cut_counts_the_wait_for_the_last_tensor(residual, queue, cycles):
     """The result of a takes 3 words; without room for them, b is computed when the second machine takes them."""
     cutter = PartCompiler(residual, [replace(TINY, net_in=queue, net_out=queue)] * 2)
     costs = {"a": 100, "b": 50, "sum": 10, "c": 10}
-    estimates = Estimates(cutter, costs)
-    assert [estimates.waiting(name) for name in ("a", "b", "sum")] == [0, cycles, 0]
+    costs_of_cuts = CutCosts(cutter, costs)
+    assert [costs_of_cuts.waiting(name) for name in ("a", "b", "sum")] == [0, cycles, 0]
 
 
 def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(rng, tmp_path):

@@ -79,8 +79,8 @@ def fit(
             value = loss(index)
             number = value.item()
             if not math.isfinite(number):
-                raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {number}, since training has diverged: try a "
-                                 "lower learning rate, more bits, a wider accumulator, or another seed")
+                raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {number}, since training has diverged: try "
+                                 "a lower learning rate, more bits, a wider accumulator, or another seed")
             value.backward()
             optimiser.step()
             schedule.step()

@@ -1,5 +1,4 @@
-"""What a page shows of each product while a network trains: overflows, ranges, bits of sums, and the error of its layer.
-"""
+"""What a page shows of each product while a network trains: overflows, ranges, bits of sums, the error of its layer."""
 
 import json
 from dataclasses import replace
