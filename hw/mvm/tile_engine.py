@@ -87,11 +87,20 @@ class TileEngine(wiring.Component):
         Args:
             vectors: The operand for each row.
         """
-        config, fmts, cycles = self.config, (self.config.weights, self.config.activations), joins(self.config)
-        lanes = shared_lanes(config, cycles) or config.lanes
+        config, fmts = self.config, (self.config.weights, self.config.activations)
         rows = [list(weights.mantissas) for weights in self.weights]
-        shared, dots, chosen = SharedProducts(fmts, lanes), [], list(groups(config, cycles))
-        total, late = None, lateness(config)
+        dots = self._shared_dots(m, platform, rows, vectors)
+        others = list(zip(rows, vectors, strict=True))[len(dots):]
+        if any(fmt.precision for fmt in fmts):
+            return dots + [float_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
+        found = [plane_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
+        return dots + [delay(m, dot, self.dot_latency - plane_latency(config, config.lanes)) for dot in found]
+
+    def _shared_dots(self, m, platform, rows, vectors):
+        """Dot products of the rows that share multipliers, which are the first ones."""
+        config, cycles, dots = self.config, joins(self.config), []
+        chosen, lanes = list(groups(config, cycles)), shared_lanes(config, cycles) or config.lanes
+        shared, total, late = SharedProducts((config.weights, config.activations), lanes), None, lateness(config)
         if any(group.rows > 1 for group in chosen):
             total = adder_tree(m, vectors[0][:lanes])
         for group in chosen:
@@ -103,12 +112,8 @@ class TileEngine(wiring.Component):
             if lanes < config.lanes:
                 found = [self._both(m, platform, *dot, row[lanes:], vectors[first][lanes:])
                          for dot, row in zip(found, rows[first:past], strict=True)]
-            dots += [delay(m, dot, self.dot_latency - ready) for dot, ready in found]
-        others = list(zip(rows, vectors, strict=True))[len(dots):]
-        if any(fmt.precision for fmt in fmts):
-            return dots + [float_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
-        found = [plane_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
-        return dots + [delay(m, dot, self.dot_latency - plane_latency(config, config.lanes)) for dot in found]
+            dots += [delay(m, dot, self.dot_latency - after) for dot, after in found]
+        return dots
 
     def _both(self, m, platform, dot, ready, weights, vector):
         """A dot product of some lanes after `ready` cycles plus that of the others, and the cycles of their sum."""
