@@ -79,9 +79,12 @@ def _histogram(text: str | None) -> dict[str, int]:
 
 def history(folder: Path, layer: str) -> dict[str, list[list[float]]]:
     """Curves of all quantities of a layer over the run."""
-    with database(folder) as db, suppress(sqlite3.Error):
-        return {name: curve(db, name, -1, "layers", layer) for name in HISTORY} if db else {}
-    return {}
+    found = {}
+    with database(folder) as db:
+        for name in HISTORY if db else ():
+            with suppress(sqlite3.Error):  # the worker makes its tables, or an older version has made them
+                found[name] = curve(db, name, -1, "layers", layer)
+    return found
 
 
 class Reader:

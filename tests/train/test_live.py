@@ -9,6 +9,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import torch
+from concord.dashboard.live import HISTORY, history
 from concord.lib.progress import silent
 from concord.net.cells import gru, lstm
 from concord.net.quantize.options import QuantizationOptions
@@ -17,6 +18,7 @@ from concord.train.lib.checkpoints import Checkpoints
 from concord.train.lib.observer import Observer
 from concord.train.live.changes import SteeringChange, read_changes
 from concord.train.live.layer_figures import LayerFigures
+from concord.train.live.live_database import TABLES
 from concord.train.live.live_observer import LiveObserver
 from concord.train.live.steered import SteeredObserver
 from concord.train.network.quantized_network import behind_quantizers
@@ -305,6 +307,19 @@ def test_a_change_that_cannot_be_repeated_ends_training(data, tmp_path):
     changes = [SteeringChange(step=1, what="threshold", layer="three", value=0)]
     with pytest.raises(ValueError, match="three: there is no such layer; there are one, two"):
         trained(data, tmp_path / "model", SteeredObserver(silent, changes=changes))
+
+
+def test_a_database_of_an_older_version_goes_on(data, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    older = TABLES.replace(", error REAL", "")
+    assert older != TABLES
+    with closing(sqlite3.connect(folder / "live.db")) as db:
+        db.executescript(older)
+    assert set(history(folder, "one")) == {*HISTORY} - {"error"}
+    trained(data, folder / "model", live(folder))
+    assert set(history(folder, "one")) == set(HISTORY)
+    assert all(error > 0 for (error,) in rows(folder, "SELECT error FROM layers"))
 
 
 def test_a_folder_with_another_run_is_refused(tmp_path):

@@ -33,6 +33,8 @@ class LiveDatabase:
         try:
             self.db = sqlite3.connect(path)
             self.db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + TABLES)
+            if "error" not in {row[1] for row in self.db.execute("PRAGMA table_info(layers)")}:  # of an older version
+                self.db.execute("ALTER TABLE layers ADD COLUMN error REAL")
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{path}: it is no database of a run ({error}): name another folder") from error
         self.steps: list[tuple] = []
