@@ -30,12 +30,14 @@ def watch(request: Request) -> Response:
 
 
 def _state(run: RunFolder, at: Desk) -> dict[str, Any]:
-    """What the run is doing, with the widths of the machine to come and why it failed."""
+    """What the run is doing, with the widths of the machine to come, and why it failed or cannot go on."""
     state, condition = run.read(STATE), run.condition(at.queue)
     changed = []
     with suppress(ValueError):  # there are none yet
         changed = read_changes(run.path / STEERING)
     found = {name: state.get(name) for name in ("epoch", "epochs", "step", "steps", "seconds_left")}
+    if condition is Condition.PAUSED:
+        found["error"] = state.get("error")
     if condition is Condition.FAILED:
         found["error"] = state.get("error") or run.output(TRAIN)[-1000:] or "nothing was printed"
     return found | {

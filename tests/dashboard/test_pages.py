@@ -16,7 +16,7 @@ import pytest
 from concord.campaigns.dashboard_bytes import changes, same_by_commands, steered
 from concord.dashboard.finishing import command_of
 from concord.dashboard.run_folder import RunFolder
-from concord.dashboard.watching import _events
+from concord.dashboard.watching import _events, _state
 from concord.datasets.dataset import DATA
 from concord.net.graph_file import save
 from concord.net.ops.pointwise import Relu
@@ -87,6 +87,15 @@ def test_the_stream_has_all_and_then_what_is_new(client, settings):
     assert json.loads(rest.removeprefix("data: ")).keys() == {"loss", "accuracy", "layers"}
     assert client.get("/runs/a/history", params={"layer": "one"}).json()["excess"][1] == [2] * 10 + [0]
     assert client.get("/runs/a/curves").json()["loss"][0][-1] == 101
+
+
+def test_a_run_that_cannot_go_on_says_why(client, settings):
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "nnp"]) as process:
+        path = filled(settings.runs / "a", 20, state="paused", pid=process.pid) / "state.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"error": "training cannot go on: <b>"}))
+        state = _state(RunFolder(settings.runs / "a"), client.app.app.state.desk)
+        assert (state["condition"], state["error"]) == ("paused", "training cannot go on: <b>")
+        process.kill()
 
 
 def test_steering_reaches_only_runs_that_train(client, settings):

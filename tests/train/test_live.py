@@ -270,7 +270,9 @@ def test_training_waits_where_ranges_cannot_follow(data, tmp_path):
     def user():
         while not rows(folder, "SELECT 1 FROM log WHERE text LIKE 'training cannot go on: layer%still overflows%'"):
             time.sleep(0.02)
-        assert json.loads((folder / "state.json").read_text())["state"] == "paused"
+        state = json.loads((folder / "state.json").read_text())
+        assert state["state"] == "paused"
+        assert "still overflows" in state["error"]
         for number, command in enumerate(({"do": "go"}, {"do": "set", "what": "weights_factor", "value": None}), 3):
             give(folder, number, **command)
             time.sleep(0.2)
@@ -280,6 +282,7 @@ def test_training_waits_where_ranges_cannot_follow(data, tmp_path):
     other.start()
     model = trained(data, folder / "model", observer)
     other.join()
+    assert not json.loads((folder / "state.json").read_text())["error"]
     changes = read_changes(folder / "steering.json")
     assert [change.what for change in changes] == ["rate", "weights_factor", "weights_factor"]
     assert trained(data, tmp_path / "model", SteeredObserver(silent, changes=changes)) == model

@@ -112,13 +112,15 @@ class LiveObserver(SteeredObserver):
                 raise error
             return
         done, self.state["state"] = self._next, "running"
+        self.state["error"] = f"training cannot go on: {error}; or change the factors or the threshold"
         while self._next == done:
             if self.state["state"] != "paused":
                 self._say("paused")
-                self.db.add_line(self.step, f"training cannot go on: {error}; or change the factors or the threshold")
+                self.db.add_line(self.step, self.state["error"])
             self._wait(self._state)
         if self.stopped:
             raise error
+        self.state["error"] = ""
         self._say("running")
 
     def finished(self, loss, rate):
