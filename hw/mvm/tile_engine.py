@@ -93,8 +93,8 @@ class TileEngine(wiring.Component):
         others = list(zip(rows, vectors, strict=True))[len(dots):]
         if any(fmt.precision for fmt in fmts):
             return dots + [float_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
-        found = [plane_dot(m, platform, row, vector, fmts=fmts) for row, vector in others]
-        return dots + [delay(m, dot, self.dot_latency - plane_latency(config, config.lanes)) for dot in found]
+        late = self.dot_latency - plane_latency(config, config.lanes)
+        return dots + [delay(m, plane_dot(m, platform, row, vector, fmts=fmts), late) for row, vector in others]
 
     def _shared_dots(self, m, platform, rows, vectors):
         """Dot products of the rows that share multipliers, which are the first ones."""
