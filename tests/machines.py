@@ -7,7 +7,11 @@ from concord.spec.host.messages import MessageKind, unpack
 from concord.spec.host.registers import Register
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.memories import Mem
+from concord.spec.machine import timing
 from concord.spec.machine.config import Config
+
+#: From a job to its first word: the address, a queue, older chains, the grant of the memory, and its answer.
+READ = 8
 
 
 def bits(values) -> np.ndarray:
@@ -19,6 +23,12 @@ def words(config: Config, values) -> np.ndarray:
     """Numbers as words uint16[n, M], padded with zeros."""
     flat = bits(values).reshape(-1)
     return np.pad(flat, (0, -len(flat) % config.mfu_lanes)).reshape(-1, config.mfu_lanes)
+
+
+def chain_latency(config: Config) -> int:
+    """Cycles from the first word of a product's operand to the write of its first result, where nothing waits."""
+    before = timing.quantizer(config.mfu_lanes) + timing.BEAT + timing.product(config)
+    return READ + before + timing.mfu_pipeline(config) + 1
 
 
 def loaded(config: Config, text: str, *, inputs=None, **memories) -> Machine:

@@ -8,7 +8,6 @@ from concord.spec.machine.config import Config
 
 ROUND = 7  #: Rounding of an integer to binary16.
 
-READ = 8  #: From a job to its first word: the address, a queue, older chains, the grant of the memory, and its answer.
 QUEUE = 3  #: From the input of an empty queue in block RAM to its output.
 BEAT = 6  #: From a product to its first beat.
 
@@ -85,14 +84,3 @@ def product(config: Config) -> int:
     """
     engines = config.tile_engines
     return (engines > 1) + tile_engine(config) + (engines - 1).bit_length() + 4 + ROUND + QUEUE
-
-
-def chain(config: Config, *, product_of_words: bool) -> int:
-    """From the address of the first word that a chain reads to the write of its first result, about.
-
-    Args:
-        config:           The machine.
-        product_of_words: Whether the chain multiplies a matrix by what it reads.
-    """
-    before = quantizer(config.mfu_lanes) + BEAT + product(config) if product_of_words else 0
-    return READ + before + mfu_pipeline(config) + 1

@@ -10,8 +10,8 @@ from concord.sim.units import CONFIGURATIONS
 from concord.spec.host.registers import Counter
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.instructions import Error
-from concord.spec.machine import timing
 from concord.spec.machine.config import preset
+from concord.tests.machines import chain_latency
 
 #: An image of 6 x 4 pixels, an entry each.
 IMAGE = """
@@ -192,5 +192,5 @@ def test_a_layer_starts_before_the_layer_that_it_reads_has_ended():
     layer = "v_rd_inc VectorRf, {}\nmv_mul 0\nv_wr_inc VectorRf, {}\nend_chain\n"
     texts = [layer.format(0, 16), layer.format(0, 16) + layer.format(16, 32)]
     one, two = (times("s_wr Rows, 8\ns_wr StrideX, 1\nset_iterations 16\n" + text) for text in texts)
-    words, latency = two[Counter.MFU_BUSY] - one[Counter.MFU_BUSY], timing.chain(preset("tiny"), product_of_words=True)
+    words, latency = two[Counter.MFU_BUSY] - one[Counter.MFU_BUSY], chain_latency(preset("tiny"))
     assert two[Counter.CYCLES] - one[Counter.CYCLES] <= max(words, latency)

@@ -7,8 +7,8 @@ from concord.sim.machines.host import machine
 from concord.spec.host.registers import Counter
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.instructions import Error
-from concord.spec.machine import timing
 from concord.spec.machine.config import preset
+from concord.tests.machines import chain_latency
 
 CONFIG = preset("ulx3s")
 
@@ -117,4 +117,4 @@ def test_dependent_lstm_step():
     """At N/M = 8, a step takes its 32 word slots, the latency of a product of words, and at most 18 more cycles."""
     assert CONFIG.vector_words == 8
     steps = [cycles(LSTM.format(steps=n), n * CONFIG.vector_words) for n in (10, 30)]
-    assert (steps[1] - steps[0]) / 20 <= 4 * CONFIG.vector_words + timing.chain(CONFIG, product_of_words=True) + 18
+    assert (steps[1] - steps[0]) / 20 <= 4 * CONFIG.vector_words + chain_latency(CONFIG) + 18

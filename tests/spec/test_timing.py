@@ -33,14 +33,7 @@ def test_latencies_of_a_product(config):
     assert MatrixVectorMultiplier(config).latency == timing.product(config)
 
 
-def test_a_product_takes_longer_than_a_word_through_the_multi_function_units():
-    vision = preset("vision")
-    assert timing.chain(vision, product_of_words=False) == 43
-    assert timing.chain(vision, product_of_words=True) > 43 + timing.product(vision)
-
-
 def test_stages_of_three_registers():
     shallow = replace(preset("vision"), mfu_registers=3)
     assert timing.operands_due(shallow) == (0, 9, 6, 15)
-    assert timing.chain(shallow, product_of_words=False) == 29
     assert MfuPipeline(shallow).latency == 20
