@@ -153,6 +153,8 @@ def test_changes_of_other_networks_are_repeated_to_the_bit(tmp_path, network):
     model = trained(data, folder / "model", observer, network=network)
     changes = read_changes(folder / "steering.json")
     assert [change.what for change in changes] == ["threshold", "accumulator", "range"]
+    assert all(error > 0 for (error,) in rows(folder, "SELECT error FROM layers"))
+    assert {layer for (layer,) in rows(folder, "SELECT layer FROM layers")} >= {"two"}
     again = SteeredObserver(silent, changes=changes)
     assert trained(data, tmp_path / "model", again, network=network) == model
 

@@ -38,7 +38,9 @@ class LayerFigures:
         self.parts = torch.arange(len(inputs)).split(SAMPLES)
         first = self.parts[0]
         self.first = inputs[first], None if lengths is None else lengths[first]
-        self.real = network.plan.graph.forward(*(None if one is None else one.numpy() for one in self.first))
+        graph, (x, times) = network.plan.graph, self.first
+        self.real = graph.forward(x.reshape(*x.shape[:1 + graph.sequence], *graph.shape).numpy(),
+                                  None if times is None else times.numpy())
         self.next, self.counts = 0, {}
 
     @property
