@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 from concord.compiler.compilation import Compilation
 from concord.compiler.emit.far_addresses import come_near
+from concord.compiler.emit.scalar_writes import without_repeated_writes
 from concord.compiler.emit.tile_loads import load_tiles
 from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import CannotRun, Reason
@@ -167,6 +168,8 @@ def _emitted(
         build, plan = spilled(lambda far: planned(far) if far else found)
     plan.emit()
     build.program.end()
+    if not loads:
+        without_repeated_writes(build.program)
     return build, plan
 
 
@@ -185,6 +188,7 @@ def _with_loads(model: Model, config: Config, neighbours: Neighbours) -> tuple[M
     for loads, short in product((8, 4, 2), (False, True)):
         build, plan = _emitted(model, config, neighbours, short=short, loads=loads)
         load_tiles(build)
+        without_repeated_writes(build.program)
         if len(build.program.instructions) <= config.instructions:
             break
     return build, plan

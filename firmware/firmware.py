@@ -184,8 +184,8 @@ class Firmware:
 
         Args:
             steps:      Time steps of the loop.
-            keep_state: Whether to leave out the instructions before the loop, so that the first step goes on from the
-                states that the last run left in the vector memories.
+            keep_state: Whether to begin at `resumes`, so that the first step goes on from the states that the last run
+                left in the vector memories.
 
         Raises:
             ValueError: the loop cannot make as many steps, or there are no states.
@@ -204,7 +204,15 @@ class Firmware:
         if not 1 <= steps <= 65535:
             raise ValueError(f"a sequence has 1 to 65535 time steps, not {steps}; cut it")
         words[self.loop] = encode(Instruction(op=Op.LOOP, a=steps))
-        return words[self.loop :] if keep_state else words
+        return words[self.resumes :] if keep_state else words
+
+    @property
+    def resumes(self) -> int:
+        """Where the program begins if states are kept: the loop, with the registers that are set directly before."""
+        first = self.loop
+        while first and (one := decode(int(self.instruction_words[first - 1]))) and one.op is Op.S_WR:
+            first -= 1
+        return first
 
     def memory_messages(self) -> list[bytes]:
         """The messages that fill the memories; they are sent before the program."""

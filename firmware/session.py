@@ -62,7 +62,7 @@ class Session:
     def prepare(self, steps: int, *, keep_state: bool = False):
         """Load the program for samples of some time steps, unless the machine has it."""
         if (steps, keep_state) != self._loaded:
-            self._load(self.firmware.program(steps, keep_state=keep_state), self.firmware.loop if keep_state else 0)
+            self._load(self.firmware.program(steps, keep_state=keep_state), self.firmware.resumes if keep_state else 0)
             self._loaded = steps, keep_state
 
     def check(self, status: Status):

@@ -192,9 +192,13 @@ class ProgramBuilder:
         return part
 
     def moved(self, instructions: list[Instruction], index: list[int]):
-        """Replace the instructions by others, among which the old instruction k has the address `index[k]`."""
-        self.instructions = instructions
-        self._notes = defaultdict(list, {index[address]: notes for address, notes in self._notes.items()})
+        """Replace the instructions by others, among which the old instruction k has the address `index[k]`.
+
+        One that is left out has the address of the next one, which gets its notes and its name.
+        """
+        notes, self._notes, self.instructions = sorted(self._notes.items()), defaultdict(list), instructions
+        for address, lines in notes:
+            self._notes[index[address]] += lines
         self._names = {index[address]: name for address, name in self._names.items()}
         self.sections = [replace(section, first=index[section.first], last=index[section.last],
                                  names=tuple((index[address], name) for address, name in section.names))
