@@ -1,6 +1,6 @@
 """The chains of one recurrent layer with any cell: the schedule of its formula, with places and addresses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -120,15 +120,23 @@ class TimeStep:
         return self.at(self.layout.reads[self.trace.results[self.layer.cell.states[0]]][0])
 
     def begin(self):
-        """Allocate the states, and emit chains that initialise those that a time step reads before it writes them."""
+        """Allocate the states, and emit chains that initialise those that a time step reads before it writes them.
+
+        A chain writes all states that begin with the same values, as many as one chain can write.
+        """
+        starts: dict[bytes, tuple[list[str], np.ndarray, list[Place]]] = {}
         for name, value in self.trace.results.items():
             targets = [self.at(location) for location in self.layout.reads[value]]
             if self.trace.stored(name, state=True) in self.layout.kept:
-                start = self.build.allocator.constant(
-                    self.first, self.state_values(name), f"{self.layer.name}, initial {name}")
-                for first in range(0, len(targets), WRITES):
-                    writes = map(write, targets[first : first + WRITES])
-                    self.build.program.chain(read(start), *writes, rows=self.layer.outputs)
+                values = self.state_values(name)
+                names, _, places = starts.setdefault(values.tobytes(), ([], values, []))
+                names.append(name)
+                places += targets
+        for names, values, places in starts.values():
+            title = f"{self.layer.name}, initial {' and '.join(names)}"
+            start = self.build.allocator.constant(self.first, values, title)
+            for targets in _written_at_once(places):
+                self.build.program.chain(read(start), *map(write, targets), rows=self.layer.outputs)
 
     def emit(self):
         """Emit the chains of one time step."""
@@ -265,6 +273,18 @@ class TimeStep:
         if self._pushed(run):
             return run[0]
         return index + 0.5 * (len(self._parts(run)) > 1)
+
+
+def _written_at_once(places: Sequence[Place]) -> Iterator[list[Place]]:
+    """Parts of places, each in memories of their own, that one chain can write."""
+    left = list(places)
+    while left:
+        chosen: list[Place] = []
+        for place in left:
+            if len(chosen) < WRITES and place.mem not in {one.mem for one in chosen}:
+                chosen.append(place)
+        left = [place for place in left if place not in chosen]
+        yield chosen
 
 
 def _runs(chains: list[FormulaChain]) -> list[list[int]]:
