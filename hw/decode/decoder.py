@@ -44,7 +44,9 @@ class Decoder(wiring.Component):
         Two cycles for each instruction, three more for each chain, two more if it reads what is packed in Dram, and,
         for a product, six more and one for every 32 tiles. Two instructions are held in registers: what is known of the
         next one's word is found before it is the present one. So a jump costs five cycles, and a base register that is
-        set two.
+        set two. After a register is written, an instruction waits until the values that it needs are derived from it:
+        one that names words, until their ends are known; the product, the end of the chain and what writes tiles, for
+        all of them.
 
         The present instruction is started, and executed in the next cycle. Its errors are known two cycles after that,
         and what its addresses reach three cycles after. Younger instructions that were executed then have changed
@@ -171,7 +173,8 @@ class Decoder(wiring.Component):
         m.d.comb += [
             self.jump.eq(self.jumps), take.eq(self.i.valid & self.i.ready),
             self.i.ready.eq(self.run & (self.jumps | (~first & ~moving))),
-            self.starts.eq(self.free & held & ~self.jumps & (self.registers.fresh | self.kind.at_once)),
+            self.starts.eq(self.free & held & ~self.jumps & (
+                self.registers.fresh | self.kind.at_once | (self.kind.reaches & self.registers.reaches))),
             *(unit.load.eq(~first) for unit in (check, bases)), *(unit.advance.eq(~held) for unit in (check, bases))]
         with m.If(~first):
             m.d.sync += next_address.eq(self.i.p.address)

@@ -31,13 +31,13 @@ Place = data.StructLayout({
 def kind_of(config: Config) -> data.StructLayout:
     """Which opcode an instruction has, and which memory, bit by bit.
 
-    `base`: it names a base register; `at_once`: it needs no derived values; `pointwise`: it is an operation of a
-    multi-function unit.
+    `base`: it names a base register; `at_once`: it needs no derived values; `reaches`: it needs those from which the
+    ends of its addresses follow; `pointwise`: it is an operation of a multi-function unit.
     """
     return data.StructLayout({
         "op": data.StructLayout({op.name.lower(): 1 for op in Op}),
         "mem": data.StructLayout({mem.name.lower(): 1 for mem in present(config)}),
-        **dict.fromkeys(("base", "at_once", "pointwise"), 1)})
+        **dict.fromkeys(("base", "at_once", "reaches", "pointwise"), 1)})
 
 
 def end_bits(config: Config) -> int:
@@ -45,6 +45,8 @@ def end_bits(config: Config) -> int:
     return reach_bits(config) + 3
 
 
+#: Opcodes that use addresses of vectors up to an end, and end no chain.
+_REACHES = [Op.V_WR, *(op for op, spec in isa.SPECS.items() if spec.operand is not None)]
 #: Opcodes that neither use addresses up to an end, nor end a chain.
 _AT_ONCE = [op for op, spec in isa.SPECS.items() if spec.operand is None and op not in (
     Op.MV_MUL, Op.V_WR, Op.M_WR, Op.END_CHAIN)]
@@ -128,6 +130,7 @@ class InstructionCheck(wiring.Component):
         with m.If(self.load):
             m.d.sync += [word.eq(self.word), *(was[name].eq(fact) for name, fact in facts.items()),
                          next_kind.base.eq(facts["base"]), next_kind.at_once.eq(one_of(f.op, _AT_ONCE)),
+                         next_kind.reaches.eq(one_of(f.op, _REACHES)),
                          next_kind.pointwise.eq(one_of(f.op, [op for op, spec in known.items() if spec.operation])),
                          *(next_kind.op[op.name.lower()].eq(f.op == op) for op in Op),
                          *(next_kind.mem[mem.name.lower()].eq(f.mem == mem) for mem in memories)]

@@ -51,7 +51,8 @@ def derived(config: Config) -> data.StructLayout:
 class _Product:
     """One product of the multiplier: `left` * `right` becomes `target`, or is added to it if `adds`.
 
-    `registers` are those on which the factors depend.
+    `registers` are those on which the factors depend, and `reached` says whether ends of the addresses of operands and
+    results follow from the product.
     """
 
     left: Value
@@ -59,6 +60,10 @@ class _Product:
     target: Signal
     registers: str
     adds: bool = False
+
+    @property
+    def reached(self) -> bool:
+        return self.target.name in ("span_out", "span_vec")
 
 
 class ScalarRegisters(wiring.Component):
@@ -70,6 +75,8 @@ class ScalarRegisters(wiring.Component):
         clear: In(1). Sets all registers to their reset values.
         values: Out. Registers and derived values, valid while `fresh` is high.
         fresh: Out(1). The derived values are up to date.
+        reaches: Out(1). Those are from which ends of the addresses of operands and results follow, two cycles after a
+            write at the latest.
 
     Timing:
         Values are fresh `latency` cycles after a write, and 16 cycles later where Iterations or IterationsX is written
@@ -84,7 +91,7 @@ class ScalarRegisters(wiring.Component):
         self.latency = 17 if config.vector_rf else 10
         super().__init__({
             "write": In(1), "reg": In(8), "value": In(REGISTER_BITS), "clear": In(1),
-            "values": Out(derived(config)), "fresh": Out(1, init=1)})
+            "values": Out(derived(config)), "fresh": Out(1, init=1), "reaches": Out(1, init=1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -186,20 +193,23 @@ class ScalarRegisters(wiring.Component):
         reach = reach_bits(self.config)
         product, capped = Signal(2 * REGISTER_BITS), Signal(reach)
         beyond = product[reach:].any().replicate(reach) if reach < len(product) else 0
+        done, reached = (step == last) & divided, max(k for k, each in enumerate(table) if each.reached)
         m.d.sync += [product.eq(a * b), capped.eq(product | beyond),
-                     self.fresh.eq((step == last) & divided)]
+                     self.fresh.eq(done), self.reaches.eq(self.reaches | done)]
         first = Signal.like(step)  # the step from which on products change with the register at `reg`
+        later = Signal()  # that step comes after those of the ends of addresses
         with m.Switch(self.reg):
             for reg in Reg:
                 depend = [k for k, each in enumerate(table) if reg.name.lower() in each.registers.split()]
                 begin = _first(table, depend[0]) if depend else last
                 with m.Case(reg):  # the words of Rows are known a cycle later
-                    m.d.sync += first.eq(begin - (reg == Reg.ROWS))
+                    m.d.sync += [first.eq(begin - (reg == Reg.ROWS)), later.eq(begin > reached)]
         with m.If(self.clear):
-            m.d.sync += [step.eq(0), self.fresh.eq(0)]
+            m.d.sync += [step.eq(0), self.fresh.eq(0), self.reaches.eq(0)]
         with m.Elif(self.write):
             # The product of this step is computed now; it is the first one of its sum if it is computed again.
-            m.d.sync += [step.eq(Mux(first > step, step + divided, first)), self.fresh.eq(0)]
+            m.d.sync += [step.eq(Mux(first > step, step + divided, first)), self.fresh.eq(0),
+                         self.reaches.eq((self.reaches | done) & later)]
         with m.Elif(divided & (step != last)):
             m.d.sync += step.eq(step + 1)
         with m.Switch(step):

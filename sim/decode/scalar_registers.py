@@ -16,7 +16,11 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "shifted >= divisor", "new": "shifted > divisor"},
     {"old": "capped.eq(product | beyond", "new": "capped.eq(product & beyond"},
     {"old": "area[REGISTER_BITS:].any()", "new": "0"},
+    {"old": "begin > reached", "new": "1"},
+    {"old": "(self.reaches | done) & later", "new": "self.reaches | done"},
 )
+#: Derived values that are right while `reaches` is high.
+REACHED = ("words", "row_tiles", "span_out", "span_vec")
 
 LATENCY = ScalarRegisters(CONFIG).latency
 VALUES, MOST = Packer(derived(CONFIG)), most(CONFIG)
@@ -59,11 +63,18 @@ class Bench:
 
     def __init__(self, dut):
         self.dut, self.random, self.registers = dut, random.Random(cocotb.RANDOM_SEED), Registers.reset(CONFIG)
+        self.since, self.early = 3, 0  # cycles since the last write; those with ends of addresses before all else
         dut.write.value = dut.clear.value = 0
 
     async def cycle(self):
         await clock(self.dut)
         self.dut.write.value = self.dut.clear.value = 0
+        self.since += 1
+        if self.since > 2 and self.dut.reaches.value:
+            want = expected(self.registers)
+            reached = {name: want[name] for name in REACHED if name in want}
+            assert_equal("values", VALUES.of(int(self.dut.values.value)), reached, registers=self.registers)
+            self.early += not self.dut.fresh.value
 
     async def write(self):
         """Write a random register, with a small value, as small values often divide each other, or a large one."""
@@ -77,7 +88,7 @@ class Bench:
         self.dut.reg.value = reg
         await self.cycle()
         self.registers = self.registers.written(reg, value)
-        self.dut.write.value, self.dut.value.value = 1, value
+        self.dut.write.value, self.dut.value.value, self.since = 1, value, 0
         await self.cycle()
 
     async def settle(self) -> int:
@@ -108,6 +119,7 @@ async def follow_every_write(dut):
                 await bench.cycle()
         if bench.random.random() < 0.1:
             bench.registers = Registers.reset(CONFIG)
-            dut.clear.value = 1
+            dut.clear.value, bench.since = 1, 0
             await bench.cycle()
         assert await bench.settle() <= LATENCY + (0 if bench.registers.iterations_x < 2 else 16)
+    assert bench.early
