@@ -217,8 +217,10 @@ def lint(session):
 @nox.session
 def tests(session):
     """Everything that must pass: `nox -s tests -- -k quantizer` runs some."""
-    # Each core has a process of its own; a second thread of PyTorch would only wait for it.
-    python(session, "pytest", "-n", "2", "--durations", "25", "--durations-min", "5", OMP_NUM_THREADS="1")
+    # Each core has a process of its own; a second thread of PyTorch would only wait for it. Neighbouring tests, which
+    # often need the same build, stay in one process.
+    python(session, "pytest", "-n", "2", "--dist", "worksteal", "--durations", "25", "--durations-min", "5",
+           OMP_NUM_THREADS="1")
 
 
 @nox.session(default=False)
