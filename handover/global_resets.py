@@ -5,7 +5,8 @@ spare. A net behind a DCCA goes on a global wire.
 """
 
 from collections import defaultdict
-from itertools import count
+
+from concord.hw.cell_wires import new_wires
 
 REGISTER, BUFFER = "TRELLIS_FF", "DCCA"
 FEWEST = 1000  #: Flip-flops from which on a reset gets a global wire.
@@ -28,8 +29,7 @@ def global_resets(module: dict) -> int:
             if isinstance(bit, int):
                 users[bit].append(cell)
     many = sorted((bit for bit, found in users.items() if len(found) >= FEWEST), key=lambda bit: -len(users[bit]))
-    taken = (bit for cell in cells.values() for bits in cell["connections"].values() for bit in bits)
-    fresh = count(1 + max((bit for bit in taken if isinstance(bit, int)), default=0))
+    fresh = new_wires(module)
     for number, bit in enumerate(many[:MOST]):
         wire = next(fresh)
         cells[f"global_reset{number}"] = {

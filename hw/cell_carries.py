@@ -8,7 +8,8 @@ one of a chain that begins with a constant, which makes the carry of both, while
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from itertools import count
+
+from concord.hw.cell_wires import new_wires
 
 #: A cell of a netlist, as Yosys's JSON has it.
 Cell = dict
@@ -50,7 +51,7 @@ def shorten_chains(module: dict) -> int:
         The number of carries into chains or out of them that are gone.
     """
     cells, users = module["cells"], _users(module)
-    fresh, gone = count(1 + max(users, default=0)), 0
+    fresh, gone = new_wires(module), 0
     for names in _chains(cells):
         begins, ends = _end(cells[names[0]], "CIN"), _end(cells[names[-1]], "COUT")
         inner = [_end(cells[name], "COUT") for name in names[:-1]]

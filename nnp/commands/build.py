@@ -45,12 +45,12 @@ def build(
     from concord.spec.machine.machine_file import find_config, machine_name
     from rich.console import Console
 
-    require("board")
     config, name, place = find_config(machine), machine_name(machine), find_board(board)
     if device:
         if device not in DEVICES:
             raise ValueError(f"--device {device}: choose one of {', '.join(DEVICES)}")
         place = replace(place, device=device)
+    require("board")
     output = output or Path("build/boards") / f"{name}-{place.name}.bit"
     check_writable(output)
     console = Console(stderr=True)

@@ -8,7 +8,7 @@ def registers(*sizes: int) -> dict:
     resets = [reset for reset, size in enumerate(sizes, 2) for _ in range(size)]
     cells = {f"r{k}": {"type": "TRELLIS_FF", "connections": {"LSR": [reset], "Q": [100 + k]}}
              for k, reset in enumerate([*resets, "0"])}
-    return {"cells": cells | {"table": {"type": "LUT4", "connections": {"A": [2], "Z": [3]}}}}
+    return {"ports": {}, "cells": cells | {"table": {"type": "LUT4", "connections": {"A": [2], "Z": [3]}}}}
 
 
 def test_large_resets_alone_are_global():

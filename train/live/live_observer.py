@@ -105,12 +105,8 @@ class LiveObserver(SteeredObserver):
             self._wait(state)
         self.state["epoch"], self.state["steps"] = self._epochs + 1, step.steps * self.state["epochs"]
 
-    def stuck(self, error):
-        """Wait for a change that lets the ranges follow, where none of those to be repeated does."""
-        if self._repeat():
-            if self.stopped:
-                raise error
-            return
+    def await_change(self, error):
+        """Wait for a change that lets the ranges follow."""
         done, self.state["state"] = self._next, "running"
         self.state["error"] = f"training cannot go on: {error}; or change the factors or the threshold"
         while self._next == done:
@@ -118,10 +114,9 @@ class LiveObserver(SteeredObserver):
                 self._say("paused")
                 self.db.add_line(self.step, self.state["error"])
             self._wait(self._state)
-        if self.stopped:
-            raise error
-        self.state["error"] = ""
-        self._say("running")
+        if not self.stopped:
+            self.state["error"] = ""
+            self._say("running")
 
     def finished(self, loss, rate):
         """Keep the figures of a step, and write them now and then."""

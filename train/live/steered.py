@@ -81,8 +81,18 @@ class SteeredObserver(Observer):
         Raises:
             ValueError: there is no such change, or it stops the training, whose sums overflow.
         """
-        if not self._repeat() or self.stopped:
+        if not self._repeat():
+            self.await_change(error)
+        if self.stopped:
             raise error
+
+    def await_change(self, error: ValueError):
+        """Called where ranges could not follow and none of the changes that are repeated lets them.
+
+        Raises:
+            ValueError: nobody makes another change.
+        """
+        raise error
 
     def finished(self, loss: float, rate: float):
         """Note that a step is finished."""
