@@ -68,9 +68,9 @@ class InputGradients:
         """Words that are loaded, or cycles of products where these are more."""
         layer, groups, batch = self.layer, -(-self.units // tiles.blocks), self.places.batch
         times = 1 if tiles.samples == batch and not tiles.rows else groups
-        moved = layer.weight_words + batch * (
+        moved = self.places.cores * (layer.weight_words + batch * (
             times * 2 * layer.blocks * layer.pixels + 3 * layer.x.blocks * layer.x.pixels
-        )
+        ))
         blocks = layer.taps * layer.x.blocks * layer.blocks
         if layer.dense:
             cycles = block_cycles(blocks, min(tiles.samples, self.half), 2)

@@ -57,6 +57,7 @@ class LongProducts:
         """Words that are loaded, or cycles of products where these are more."""
         times, layer = -(-self.places.batch // tiles.samples), self.layer
         loaded = times * layer.weight_words + layer.blocks * self.places.batch * layer.x.blocks * layer.x.pixels
+        loaded *= self.places.cores
         return max(loaded, times * block_cycles(layer.taps * layer.x.blocks * layer.blocks, tiles.samples, 1))
 
     def _count(self, tiles: TileSizes) -> int:

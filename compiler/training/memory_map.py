@@ -94,6 +94,13 @@ class MemoryMap:
         return self.samples.count
 
     @property
+    def remakes(self) -> bool:
+        """Whether patches are made again on the way back, rather than kept: more than two cores want the port of server
+        memory for longer than each takes to make its own.
+        """
+        return self.cores > 2
+
+    @property
     def mask(self) -> int:
         """Mask of all cores; 0 for a core that works alone."""
         return (1 << self.cores) - 1 if self.cores > 1 else 0

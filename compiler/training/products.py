@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from concord.compiler.training import patches
 from concord.compiler.training.arrivals import pool
 from concord.compiler.training.emitter import OLD, Emitter, Span
 from concord.compiler.training.graph import Product
@@ -54,10 +55,9 @@ class LayerProducts:
         height = max(strip.high - strip.low for strip in strips)
         self.ways = []
         for _ in range(tiles.inner):
-            raster = layer.patch and self.places.raster
             self.ways.append(
                 {
-                    "raster": found.images(tiles.samples, raster.height, raster.width, 1) if raster else None,
+                    "raster": patches.lines(found, self.places, tiles.samples) if layer.patch else None,
                     "x": found.images(tiles.samples, height, x.width, x.blocks),
                 }
             )
@@ -86,8 +86,8 @@ class LayerProducts:
         ]
         cycles = sum(block_cycles(blocks, each, 1) + blocks * clash for each in rows)
         tall, groups = -(-batch // tiles.samples), -(-layer.blocks // tiles.blocks)
-        inputs = layer.x.blocks * layer.x.pixels * batch
-        return tile_cycles(groups, tall * len(strips), cycles * tall, layer.weight_words, inputs)
+        inputs, cores = layer.x.blocks * layer.x.pixels * batch, self.places.cores
+        return tile_cycles(groups, tall * len(strips), cycles * tall, layer.weight_words * cores, inputs * cores)
 
     def _count(self, tiles: TileSizes) -> int:
         strips = self._strips(tiles.rows)
@@ -125,28 +125,16 @@ class LayerProducts:
         self.emitter.copy(held.operand(n2=rows), source.operand(n2=rows))
 
     def _load(self, way: dict, samples: Span, strip: Strip) -> ImageRegion:
-        """Load inputs, or make them of rows of pixels and keep them for the way back."""
+        """Load inputs, or make patches of rows of pixels, which are kept for the way back or made again there."""
         layer, x = self.layer, cut(way["x"], Span(0, way["x"].blocks), samples)
         x = replace(x, height=strip.high - strip.low)
         stored = self.places.values[layer.x].sampled(samples).rowed(strip.low, x.height).operand()
         if not layer.patch:
             self.emitter.copy(x.operand(), stored)
             return x
-        raster, patch = way["raster"], layer.patch
-        lines = cut(raster, Span(0, 1), samples)
-        self.emitter.copy(lines.operand(), self.places.raster.sampled(samples).operand())
-        seen = lines.operand(
-            n1=x.height,
-            step1=patch.stride,
-            origin1=patch.stride * strip.low - patch.padding,
-            limit1=layer.source.height,
-            n2=x.width,
-            step2=patch.stride,
-            origin2=-patch.padding,
-            limit2=layer.source.width,
-        )
-        self.emitter.copy(x.operand(), seen, patches=1, size=patch.size, channels=patch.inputs)
-        self.emitter.copy(stored, x.operand())
+        patches.make(self.emitter, self.places, layer, way["raster"], x, samples, strip.low)
+        if not self.places.remakes:
+            self.emitter.copy(stored, x.operand())
         return x
 
     def _tile(self, held: ImageRegion, x: ImageRegion, way: int, group: Span, samples: Span, strip: Strip):

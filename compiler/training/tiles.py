@@ -83,8 +83,8 @@ def tile_cycles(groups: int, parts: int, cycles: int, held: int, moved: int) -> 
         groups: Number of groups of weights.
         parts:  Number of parts of the samples; a single one stays on the chip.
         cycles: Cycles of all products.
-        held:   Words of all weights, which come with their group.
-        moved:  Words of all samples, which come with each part.
+        held:   Words of all weights, which come with their group; as many times as cores share the server memory.
+        moved:  Words of all samples, which come with each part; as many times.
     """
     held, moved, each = held // groups, moved // parts, cycles // (groups * parts)
     stays = moved if parts > 1 else 0

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import product
 
+from concord.compiler.training import patches
 from concord.compiler.training.arrivals import Arrivals
 from concord.compiler.training.emitter import Span
 from concord.compiler.training.graph import Product
@@ -59,6 +60,7 @@ class UpdateRoom:
         tiles:    Sizes of the tiles of samples.
         arrivals: Gradients of outputs, which come to the chip tile by tile.
         inputs:   Regions of inputs, for each tile that is there at a time, or for each group.
+        lines:    Regions of rows of pixels, one for each of these where patches are made of them.
         rows:     Rows of parameters that are updated at a time.
         records:  Places of old and new rows of parameters, for each way.
         bias:     Places of old and new rows of the bias.
@@ -161,6 +163,8 @@ class UpdateRoom:
             self.inputs.append(chip.images(tiles.samples, height, x.width, blocks))
         if self._passing(groups):
             self.inputs += [chip.images(tiles.samples, height, x.width, groups.blocks) for _ in range(1, groups.ways)]
+        remade = self.inputs if layer.patch and self.places.remakes else []
+        self.lines = [patches.lines(chip, self.places, tiles.samples) for _ in remade]
         # If updates begin when all products are done, both may lie at the same place.
         room = ChipRoom(chip.used, chip.memory) if behind else ChipRoom()
         self.rows = groups.blocks * groups.taps * self.least

@@ -10,6 +10,7 @@ samples, they add them up, and each updates some rows.
 
 from dataclasses import replace
 
+from concord.compiler.training import patches
 from concord.compiler.training.emitter import Emitter, MovingView, Span
 from concord.compiler.training.graph import Product
 from concord.compiler.training.memory_map import MemoryMap
@@ -112,8 +113,11 @@ class Updates:
         return self.room.arrivals[way].load(self.emitter, samples, rows), x
 
     def _inputs(self, way: int, samples: Span, strip: Strip, blocks: Span) -> ImageRegion:
-        """Emit the load of some blocks of inputs."""
+        """Emit the load of some blocks of inputs, or make patches again."""
         x = replace(cut(self.room.inputs[way], blocks, samples), height=strip.high - strip.low)
+        if self.room.lines:
+            patches.make(self.emitter, self.places, self.layer, self.room.lines[way], x, samples, strip.low)
+            return x
         source = self.places.values[self.layer.x].sampled(samples).rowed(strip.low, x.height).blocked(blocks)
         self.emitter.copy(x.operand(), source.operand())
         return x

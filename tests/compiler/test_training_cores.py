@@ -40,6 +40,9 @@ CASES = {
         (Conv(3, 8, 2, 1, 1), Relu(), Residual((Relu(), Conv(8, 8, 3, 1, 1), Relu()), (Conv(8, 8, 1),)), Relu(),
          Dense(392, 4)),
         TrainerConfig(words=2048), [4], [2]),
+    "patches of strips, made again": (
+        (1, 40, 24), (Conv(1, 17, 3, 2, 1), Relu(), MaxPool(2, 2), Dense(17 * 60, 3)),
+        TrainerConfig(words=512, accumulator_rows=256), [4], [3]),
     "more cores than rows of weights": ((20,), (Dense(20, 3),), TrainerConfig(), [9, 9, 9], [8]),
     "groups of the largest share": (
         (48,), (Dense(48, 30),), TrainerConfig(words=512, accumulator_rows=64), [65], [4]),
