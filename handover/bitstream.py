@@ -14,14 +14,26 @@ from concord.handover import floorplan
 from concord.handover import global_resets as resets
 from concord.handover.floorplan import fix_blocks
 from concord.handover.global_resets import global_resets
-from concord.handover.place import ECPPACK, NEXTPNR, PLACERS, ROUTERS, Placed, nextpnr_version, pack, place, tool
+from concord.handover.place import (
+    ECPPACK,
+    NEXTPNR,
+    PLACERS,
+    ROUTERS,
+    Placed,
+    nextpnr_version,
+    pack,
+    packed,
+    place,
+    tool,
+)
 from concord.hw.board_top import BoardTop, clock_on, modules
-from concord.hw.boards.board import Board
+from concord.hw.boards.board import DEVICES, Board, find_board
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.netlist import Mapping, synthesise
 from concord.hw.serial_nnp import require_memory
 from concord.hw.verilog import verilog
 from concord.lib.processes import workers
+from concord.spec.machine.clocks import recorded
 from concord.spec.machine.config import Config
 
 LOOK = 30  #: Seconds between two looks at the logs of seeds under way.
@@ -105,6 +117,24 @@ def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
             shutil.rmtree(work)
     (made.folder / "top.lpf").write_text(made.constraints)
     return kept
+
+
+def crowding(made: Design) -> str:
+    """A sentence where a design fills more of its chip than each machine whose clock was measured; else an empty one.
+
+    Raises:
+        RuntimeError: nextpnr fails: the machine does not fit, for one.
+    """
+    kept = made.folder / "packed.json"
+    if not kept.exists():
+        kept.write_text(json.dumps(packed(made.folder / "top.json", [*made.board.chip, "--lpf", "top.lpf"])))
+    used, there = json.loads(kept.read_text())["TRELLIS_COMB"], DEVICES[made.board.device]
+    routed = {name: row.cells / DEVICES[find_board(row.board).device] for name, row in recorded().items()}
+    most = max(routed, key=routed.__getitem__, default="")
+    if not most or used / there <= routed[most]:
+        return ""
+    return (f"the machine fills {used / there:.0%} of the chip, {used:,} of {there:,} COMB, and the fullest one that "
+            f"was routed, {most}, {routed[most]:.0%}: the router may take hours, or never end")
 
 
 def placed(made: Design, seed: int) -> Placed:

@@ -61,6 +61,8 @@ def build(
         made = bitstream.design(config, place, clock or place.clock, Path("build/boards"), placer, router)
         bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
+    if crowded := bitstream.crowding(made):
+        console.print(crowded, highlight=False)
     with steps.step("place and route", f"{seeds} seeds, minutes to an hour for each"), status:
         for seed, found in bitstream.all_placed(made, list(range(1, seeds + 1)), processes, say):
             rows[seed] = found

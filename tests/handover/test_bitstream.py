@@ -21,6 +21,7 @@ from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.lib.pipeline import copies, delay
 from concord.hw.netlist import synthesise
 from concord.hw.verilog import YOSYS, verilog
+from concord.spec.machine.clocks import MeasuredClock
 from concord.spec.machine.config import preset
 from concord.spec.machine.machine_file import find_config
 from concord.tests.command_line import nnp
@@ -246,6 +247,19 @@ def test_what_was_placed_is_kept(tmp_path, monkeypatch):
     assert bitstream.placed(made, 3) == other
 
 
+def test_a_machine_that_is_fuller_than_those_that_were_routed(tmp_path, monkeypatch):
+    made, counted = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0), []
+    monkeypatch.setattr(bitstream, "packed", lambda *_: counted.append(1) or {"TRELLIS_COMB": 50_000})
+    row = MeasuredClock(digest="", board="ulx3s", mhz=(50.0,), cells=40_000, tools="")
+    words = ("the machine fills 60% of the chip, 50,000 of 83,640 COMB, and the fullest one that was routed, small, "
+             "48%: the router may take hours, or never end")
+    full, two = {"small": replace(row, cells=50_000)}, {"small": row, "less": replace(row, cells=1)}
+    for rows, sentence in ({}, ""), (full, ""), (two, words):
+        monkeypatch.setattr(bitstream, "recorded", lambda rows=rows: rows)
+        assert bitstream.crowding(made) == sentence
+    assert len(counted) == 1
+
+
 def test_a_nextpnr_of_ones_own(tmp_path, monkeypatch):
     own = tmp_path / "nextpnr-ecp5"
     monkeypatch.setenv("NEXTPNR_ECP5", str(own))
@@ -263,9 +277,10 @@ def test_a_nextpnr_of_ones_own(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("words", "sentence"), [
     (["tinyy"], "there is no preset"), (["tiny", "--board", "none"], "there is no board"),
     (["tiny", "--device", "90k"], "choose one of 12k"),
-    (["tiny", "--placer", "none"], "there is no placer 'none': choose one of static, heap"),
-    (["tiny", "--router", "none"], "there is no router 'none': choose one of router1, router2")])
-@HAS_NEXTPNR
+    pytest.param(["tiny", "--placer", "none"], "there is no placer 'none': choose one of static, heap",
+                 marks=HAS_NEXTPNR),
+    pytest.param(["tiny", "--router", "none"], "there is no router 'none': choose one of router1, router2",
+                 marks=HAS_NEXTPNR)])
 def test_what_cannot_be_built_is_a_sentence(words, sentence):
     done = nnp("build", *words)
     assert done.exit_code == 2
