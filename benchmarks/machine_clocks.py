@@ -16,6 +16,7 @@ import typer
 from concord.handover import bitstream
 from concord.handover.place import CELLS, PLACERS, ROUTERS, Placed
 from concord.hw.boards.board import find_board
+from concord.machines import fit
 from concord.machines.fit import products
 from concord.spec.machine.clocks import RECORD, MeasuredClock, recorded
 from concord.spec.machine.config import PRESETS, Config
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 FOLDER = Path("build/boards")
+MACHINES = Path(fit.__file__).resolve().parent  #: Folder of the machines that the project ships beside its presets.
 
 
 def row(config: Config, board: str, rows: dict[int, Placed]) -> MeasuredClock:
@@ -52,9 +54,9 @@ def main(
                   title=f"machines on {board}, LFE5U, aimed at {clock:g} MHz", title_justify="left")
     known, say = dict(recorded()), partial(console.print, highlight=False, markup=False)
     machines = preset or ["ulx3s", "vision"]
-    own = [machine for machine in machines if machine not in PRESETS]
+    own = [machine for machine in machines if machine not in PRESETS and Path(machine).resolve().parent != MACHINES]
     if record and own:
-        raise typer.BadParameter(f"--record takes presets only, and {own[0]} is none")
+        raise typer.BadParameter(f"--record takes presets and files of machines/, and {own[0]} is neither")
     for machine in machines:
         config, name, place = find_config(machine), machine_name(machine), find_board(board)
         design = bitstream.design(config, place, clock, FOLDER, placer, router)

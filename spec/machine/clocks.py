@@ -40,7 +40,7 @@ class MeasuredClock:
 
 @cache
 def recorded() -> dict[str, MeasuredClock]:
-    """All rows, by the name of the preset."""
+    """All rows, by the name of the preset, or of the file in machines/."""
     rows = tomllib.loads(RECORD.read_text()) if RECORD.exists() else {}
     return {name: MeasuredClock(**row | {"mhz": tuple(row["mhz"])}) for name, row in rows.items()}
 
