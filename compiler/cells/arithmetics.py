@@ -75,6 +75,9 @@ class IntegerStep(TimeStep):
             return to_real(first) * to_real(scale) if self.build.real else float16.mul(first, scale)
         return super().state_values(name)
 
+    def zero(self, name):
+        return super().zero(self.layer.cell.states[0] if name == IntegerTracer.CODES else name)
+
     def _emit_inputs(self):
         """Emit the chains that write u of all gates to each memory from which it is read; each gate begins a word."""
         build, layer, config, content = self.build, self.layer, self.config, self.content

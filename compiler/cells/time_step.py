@@ -114,6 +114,10 @@ class TimeStep:
         """A state before the first time step, uint16[outputs]."""
         return self.content.initial[name]
 
+    def zero(self, name: str) -> bool:
+        """Whether a state is zero before the first time step, in the machine's numbers."""
+        return not self.layer.initial[name].any()
+
     @property
     def hidden(self) -> Place:
         """The place of the layer's result."""
@@ -122,19 +126,18 @@ class TimeStep:
     def begin(self):
         """Allocate the states, and emit chains that initialise those that a time step reads before it writes them.
 
-        A chain writes all states that begin with the same values, as many as one chain can write.
+        A chain writes all states that begin at zero, as many as one chain can write.
         """
-        starts: dict[bytes, tuple[list[str], np.ndarray, list[Place]]] = {}
+        starts: dict[str, tuple[list[str], list[Place]]] = {}
         for name, value in self.trace.results.items():
             targets = [self.at(location) for location in self.layout.reads[value]]
             if self.trace.stored(name, state=True) in self.layout.kept:
-                values = self.state_values(name)
-                names, _, places = starts.setdefault(values.tobytes(), ([], values, []))
+                names, places = starts.setdefault("" if self.zero(name) else name, ([], []))
                 names.append(name)
                 places += targets
-        for names, values, places in starts.values():
-            title = f"{self.layer.name}, initial {' and '.join(names)}"
-            start = self.build.allocator.constant(self.first, values, title)
+        for names, places in starts.values():
+            start = self.build.allocator.constant(
+                self.first, self.state_values(names[0]), f"{self.layer.name}, initial {' and '.join(names)}")
             for targets in _written_at_once(places):
                 self.build.program.chain(read(start), *map(write, targets), rows=self.layer.outputs)
 
