@@ -55,6 +55,7 @@ class UpdateRoom:
         added:    Whether cores add up what each has made from its samples.
 
     Attributes:
+        pixels:   Pixels of a dense layer's inputs that come to the chip; None for whole inputs.
         held:     Whether the accumulators hold the gradients of all weights.
         groups:   How the gradients of weights are cut.
         tiles:    Sizes of the tiles of samples.
@@ -82,6 +83,7 @@ class UpdateRoom:
     ):
         self.places, self.config, self.layer, self.channels, self.units = places, config, layer, channels, units
         self.least, self.added = least, added
+        self.pixels = units if layer.dense and units.count < layer.taps else None
         self.heights = [] if layer.dense else heights(layer.height, layer.pool.stride if layer.pool else 1)
         self.held = least * units.count * channels.count <= config.accumulator_rows and units.count <= MOST_TAPS
         self.groups = self._groups()
@@ -154,15 +156,17 @@ class UpdateRoom:
     def _places(self, tiles: TileSizes, groups: Groups, chip: ChipRoom, behind: bool) -> int:
         layer, x = self.layer, self.layer.x
         self.arrivals, self.inputs = [], []
-        height = max(strip.high - strip.low for strip in self.strips(tiles.rows))
+        height, width = max(strip.high - strip.low for strip in self.strips(tiles.rows)), x.width
+        if self.pixels:
+            height, width = 1, self.pixels.count
         for _ in range(tiles.inner):
             self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples, tiles.rows))
         chip.apart()
         for _ in range(tiles.inner):
             blocks = self.channels.count if groups.resident and not self._passing(groups) else groups.blocks
-            self.inputs.append(chip.images(tiles.samples, height, x.width, blocks))
+            self.inputs.append(chip.images(tiles.samples, height, width, blocks))
         if self._passing(groups):
-            self.inputs += [chip.images(tiles.samples, height, x.width, groups.blocks) for _ in range(1, groups.ways)]
+            self.inputs += [chip.images(tiles.samples, height, width, groups.blocks) for _ in range(1, groups.ways)]
         remade = self.inputs if layer.patch and self.places.remakes else []
         self.lines = [patches.lines(chip, self.places, tiles.samples) for _ in remade]
         # If updates begin when all products are done, both may lie at the same place.

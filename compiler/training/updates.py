@@ -114,12 +114,16 @@ class Updates:
 
     def _inputs(self, way: int, samples: Span, strip: Strip, blocks: Span) -> ImageRegion:
         """Emit the load of some blocks of inputs, or make patches again."""
-        x = replace(cut(self.room.inputs[way], blocks, samples), height=strip.high - strip.low)
+        x, source = cut(self.room.inputs[way], blocks, samples), self.places.values[self.layer.x].sampled(samples)
+        if self.room.pixels:
+            source = replace(source.moved(self.room.pixels.start), height=1, width=x.width, apart=source.sample)
+            self.emitter.copy(x.operand(), source.blocked(blocks).operand())
+            return x
+        x = replace(x, height=strip.high - strip.low)
         if self.room.lines:
             patches.make(self.emitter, self.places, self.layer, self.room.lines[way], x, samples, strip.low)
             return x
-        source = self.places.values[self.layer.x].sampled(samples).rowed(strip.low, x.height).blocked(blocks)
-        self.emitter.copy(x.operand(), source.operand())
+        self.emitter.copy(x.operand(), source.rowed(strip.low, x.height).blocked(blocks).operand())
         return x
 
     def _sums(self, blocks: Span, taps: Span, acc: int, way: int = 0):
@@ -175,7 +179,8 @@ class Updates:
     def _product(self, sums: ImageRegion, x: ImageRegion, taps: Span, acc: int, keep: int, strip: Strip):
         layer, records, places = self.layer, self.records, self.places
         if layer.dense:
-            seen = x.moved(0, taps, 1).operand(n1=1, n2=1, blocks=1)
+            first = self.room.pixels.start if self.room.pixels else 0
+            seen = x.moved(-first, taps, 1).operand(n1=1, n2=1, blocks=1)
             n1, n2 = 1, taps.count
         else:
             limits = [layer.padding and size for size in (x.height, x.width)]
