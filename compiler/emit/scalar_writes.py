@@ -6,7 +6,7 @@ The decoder takes instructions one after the other, so that each of them costs c
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from concord.compiler.lib.program import ProgramBuilder
+from concord.compiler.lib.program import ProgramBuilder, loop_end
 from concord.spec.isa.instructions import BASES, Instruction, Op, Reg
 
 #: Registers that only products read. Any chain may read another one.
@@ -19,7 +19,7 @@ _START: _Known = {Reg.ITERATIONS: 1, Reg.ITERATIONS_X: 1}
 
 @dataclass(slots=True)
 class _Kept:
-    """Instructions that stay, each with the address that it had, or None where it is new."""
+    """An instruction that stays, and the address that it had; None where it is new."""
 
     address: int | None
     instruction: Instruction
@@ -46,7 +46,7 @@ def _kept(program: ProgramBuilder, first: int, end: int, known: _Known) -> Itera
     while address < end:
         one = instructions[address]
         if one.op is Op.LOOP:
-            after = _end_of(instructions, address)
+            after = loop_end(instructions, address)
             if address == program.loop:
                 known.clear()
                 known.update(_START)
@@ -86,13 +86,3 @@ def _read_first(loop: Sequence[Instruction], register: int) -> bool:
 def _sets(one: Instruction) -> bool:
     """Whether an instruction writes a scalar register that is no base register."""
     return one.op is Op.S_WR and one.mem not in BASES
-
-
-def _end_of(program: Sequence[Instruction], loop: int) -> int:
-    """The address of the instruction that ends the loop at an address."""
-    depth = 0
-    for address in range(loop, len(program)):
-        depth += {Op.LOOP: 1, Op.END_LOOP: -1}.get(program[address].op, 0)
-        if not depth:
-            return address
-    raise ValueError(f"the loop at instruction {loop} has no end")

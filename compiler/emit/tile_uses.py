@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from concord.compiler.lib.program import loop_end
 from concord.compiler.lib.tile_store import Matrix
 from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.machine.config import Config
@@ -97,11 +98,7 @@ def registers_before(program: Sequence[Instruction]) -> Iterator[tuple[int | Non
     now = dict.fromkeys(COUNTS, 1)
     for k, instruction in enumerate(program):
         if instruction.op == Op.LOOP:
-            depth, end = 1, k
-            while depth:
-                end += 1
-                depth += {Op.LOOP: 1, Op.END_LOOP: -1}.get(program[end].op, 0)
-            inside = program[k:end]
+            inside = program[k:loop_end(program, k)]
             before = dict(now)
             for register in COUNTS:
                 last = [one.a for one in inside if one.op == Op.S_WR and one.mem == register][-1:]

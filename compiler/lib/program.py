@@ -1,7 +1,7 @@
 """Collects a program, one chain at a time, as instruction words and as text."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -83,6 +83,20 @@ def write_codes(address: int, integer: bool) -> Instruction:
 def operate(op: Op, place: Place | None = None) -> Instruction:
     """A point-wise operation; its operand, if any, lies at `place` in the memory of the stage."""
     return Instruction(op=op, a=place.address if place else 0)
+
+
+def loop_end(program: Sequence[Instruction], loop: int) -> int:
+    """The address of the instruction that ends the loop at an address.
+
+    Raises:
+        ValueError: nothing ends it.
+    """
+    depth = 0
+    for address in range(loop, len(program)):
+        depth += {Op.LOOP: 1, Op.END_LOOP: -1}.get(program[address].op, 0)
+        if not depth:
+            return address
+    raise ValueError(f"the loop at instruction {loop} has no end")
 
 
 #: Registers of a chain that runs once.

@@ -44,9 +44,8 @@ class Decoder(wiring.Component):
         Two cycles for each instruction, three more for each chain, two more if it reads what is packed in Dram, and,
         for a product, six more and one for every 32 tiles. Two instructions are held in registers: what is known of the
         next one's word is found before it is the present one. So a jump costs five cycles, and a base register that is
-        set two. After a register is written, an instruction waits until the values that it needs are derived from it:
-        one that names words, until their ends are known; the product, the end of the chain and what writes tiles, for
-        all of them.
+        set two. After a register is written, an instruction that names words waits until their ends are known. A
+        product, the end of a chain and a write of tiles wait until all values are derived from the register.
 
         The present instruction is started, and executed in the next cycle. Its errors are known two cycles after that,
         and what its addresses reach three cycles after. Younger instructions that were executed then have changed

@@ -54,15 +54,15 @@ def build(
     output = output or Path("build/boards") / f"{name}-{place.name}.bit"
     check_writable(output)
     console = Console(stderr=True)
-    steps, rows = Steps(console, 3), {}
+    steps, rows = Steps(console, 4), {}
     status = console.status("")
     say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
     with steps.step("synthesise", "minutes, where it has not been done before") as note, status:
         made = bitstream.design(config, place, clock or place.clock, Path("build/boards"), placer, router)
         bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
-    if crowded := bitstream.crowding(made):
-        console.print(crowded, highlight=False)
+    with steps.step("pack", "a minute, where it has not been done before") as note, status:
+        note.text = bitstream.crowding(made)
     with steps.step("place and route", f"{seeds} seeds, minutes to an hour for each"), status:
         for seed, found in bitstream.all_placed(made, list(range(1, seeds + 1)), processes, say):
             rows[seed] = found
