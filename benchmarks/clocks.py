@@ -15,10 +15,11 @@ from typing import Annotated
 import tomli_w
 import typer
 from concord.benchmarks.routing import DEVICE, boxed, route
-from concord.handover.place import Placed, nextpnr_version
+from concord.handover.place import NEXTPNR, Placed, nextpnr_version, tool
 from concord.hw.netlist import Mapping
 from concord.hw.units import component, holds, in_machines
 from concord.lib.processes import calls
+from concord.nnp.lib.errors import sentences
 from concord.spec.machine.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.table import Table
@@ -27,21 +28,20 @@ RECORD = Path(__file__).with_suffix(".toml")
 KEPT = Path("build/clocks")
 TARGET = 125  #: Clock in MHz that placement aims at.
 WORST = 0.9  #: Least share of the recorded clock.
-WHOLE = ("core", "nnp")  #: Components that are the whole machine.
+WHOLE = ("accelerator", "core", "nnp")  #: Components that are a whole machine, or several.
 
 
-def measured(machine: str, unit: str, seed: int) -> Placed:
-    """A unit on the device, as it was kept, or routed now.
-
-    Raises:
-        RuntimeError: a tool fails, or is not installed.
-    """
+def measured(machine: str, unit: str, seed: int) -> Placed | str:
+    """A unit on the device, as it was kept, or routed now; what the tool says where it fails, as on a full chip."""
     text = boxed(component(unit, find_config(machine)))
     decides = text, Mapping().recipe(), nextpnr_version(), DEVICE, TARGET, seed
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
     path = KEPT / f"{unit}-{name}.json"
     if not path.exists():
-        made = route(text, TARGET, seed)
+        try:
+            made = route(text, TARGET, seed)
+        except RuntimeError as error:
+            return str(error)
         KEPT.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(made)))
     return Placed(**json.loads(path.read_text()))
@@ -58,6 +58,7 @@ def slower(found: dict[str, float], before: dict[str, float]) -> list[str]:
             if clock < WORST * before.get(unit, 0)]
 
 
+@sentences
 def main(
     preset: Annotated[list[str] | None, typer.Option(
         "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine. May be repeated."
@@ -70,12 +71,16 @@ def main(
 ) -> None:
     """Route units, and print a table; the exit code is 1 if one is slower than it was recorded."""
     console = Console(width=100 if not sys.stdout.isatty() else None)
+    tool(NEXTPNR)
     table, wrong = recorded(), []
     for machine in preset or ["ulx3s", "vision", "speech"]:
         config, name = find_config(machine), machine_name(machine)
         units = unit or [each for each in in_machines() if holds(config, each) and each not in WHOLE]
         rows: dict[str, Placed] = {}
         for (_, done, _), made in calls(measured, [(machine, each, seed) for each in units], processes):
+            if isinstance(made, str):
+                wrong.append(f"{name} {done} has no clock: {made}")
+                continue
             rows[done] = made
             console.print(f"{name} {done}: {made.clock:.1f} MHz, {len(rows)} of {len(units)}", highlight=False)
         console.print(_table(name, rows, table.get(name, {})))

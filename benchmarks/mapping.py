@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.handover.place import CELLS, packed
+from concord.handover.place import CELLS, NEXTPNR, packed, tool
 from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board, find_board
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.netlist import Mapping, synthesise
 from concord.hw.verilog import verilog
 from concord.lib.processes import calls
+from concord.nnp.lib.errors import sentences
 from concord.spec.machine.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.table import Table
@@ -54,6 +55,7 @@ def measured(text: str, board: Board, way: str) -> dict[str, int]:
     return json.loads(path.read_text())
 
 
+@sentences
 def main(
     preset: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine.")] = "ulx3s",
@@ -64,6 +66,7 @@ def main(
 ) -> None:
     """Map a machine in several ways, and print a table of its cells; a machine of the ulx3s's size takes an hour."""
     console, begin, place = Console(width=110 if not sys.stdout.isatty() else None), time.monotonic(), find_board(board)
+    tool(NEXTPNR)
     text = verilog(BoardTop(find_config(preset), place, clock_on(place, place.clock)), "top", Ecp5())
     ways, found = list(dict.fromkeys([next(iter(WAYS)), *(way or WAYS)])), {}
     for each in ways:

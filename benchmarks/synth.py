@@ -12,13 +12,14 @@ from typing import Annotated
 
 import typer
 from concord.benchmarks.routing import DEVICE as CHIP
-from concord.handover.place import CELLS, packed
+from concord.handover.place import CELLS, NEXTPNR, packed, tool
 from concord.hw import netlist
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.units import component, in_trainers
 from concord.hw.verilog import YOSYS, verilog
 from concord.machines.estimate import DEVICE, MACHINE, estimate
+from concord.nnp.lib.errors import sentences
 from concord.spec.machine.config import Config, preset
 from concord.spec.machine.machine_file import find_config, machine_name
 from concord.spec.numbers.formats import Format
@@ -150,6 +151,7 @@ def after_packing(text: str) -> dict[str, int]:
     return {title: cells[kind] for kind, title in CELLS.items()}
 
 
+@sentences
 def main(
     preset_name: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine.")] = "ulx3s",
@@ -161,6 +163,8 @@ def main(
 ) -> None:
     """Synthesise a unit, and print tables of its cells."""
     console = Console(width=100 if not sys.stdout.isatty() else None)
+    if pack:
+        tool(NEXTPNR)  # which is missing now, and not after minutes of synthesis
     try:
         config, trainer = find_config(preset_name), TrainerConfig(words=words)
         config.require_hardware()
