@@ -10,7 +10,7 @@ from concord.firmware.session import first_messages, stopped, used_memories
 from concord.golden.host.messages import contents_of, read_message
 from concord.sim.machines.accelerators import AcceleratorMachine, accelerator_machine, check_kind
 from concord.sim.machines.host import MachineTimeout
-from concord.spec.accelerator.accelerator import ALIGNED, LARGEST, MOST_CORES, PAGE, Accelerator, dram_bytes
+from concord.spec.accelerator.accelerator import ALIGNED, LARGEST, MOST_CORES, Accelerator, dram_pages, pages
 from concord.spec.accelerator.commands import BYTES, Command, CommandError, CommandKind
 from concord.spec.accelerator.registers import AcceleratorRegister, AcceleratorStatus, window
 from concord.spec.host.messages import MessageKind, item_bytes, unpack
@@ -42,9 +42,9 @@ def accelerator_of(config: Config, cores: int, trainers: Sequence[TrainerConfig]
     if not 1 <= count <= MOST_CORES or cores < 0:
         beside = f" and --trainers {len(trainers)}: an accelerator has" if trainers else ": an accelerator has"
         raise ValueError(f"--cores {cores}{beside} 1 to {MOST_CORES} cores")
-    wanted = cores * _pages(dram_bytes(config)) + (TRAINED if trainers else LEAST)
+    wanted = cores * dram_pages(config) + (TRAINED if trainers else LEAST)
     if wanted > LARGEST:
-        raise ValueError(f"--cores {cores}: {cores} cores with {dram_bytes(config):,} bytes of Dram each, and "
+        raise ValueError(f"--cores {cores}: {cores} cores with {dram_pages(config):,} bytes of Dram each, and "
                          f"{LEAST:,} bytes for firmware, inputs and outputs, are more than the {LARGEST:,} that "
                          "addresses reach: take fewer cores, or smaller dram_words")
     return Accelerator(cores=(*trainers, *[config] * cores), memory_bytes=1 << (wanted - 1).bit_length(),
@@ -93,10 +93,10 @@ class AcceleratorSession:
         self.machine, self.firmware, self.cycles = machine, firmware, 0
         self.cores = tuple(cores) or range(len(machine.accelerator.cores))
         self.config = firmware.config
-        self._dram = _pages(dram_bytes(self.config))
+        self._dram = dram_pages(self.config)
         self._programs: dict[int, int] = {}  # Number of time steps of the program in each core.
         ring = base + len(self.cores) * self._dram
-        self._free = _pages(ring + (BYTES << RING_SIZE))
+        self._free = pages(ring + (BYTES << RING_SIZE))
         machine.reset()
         machine.set_ring(ring, RING_SIZE)
         commands = [Command(kind=CommandKind.SET, core=core, first=Register.DRAM_BASE, value=base + place * self._dram)
@@ -238,7 +238,3 @@ def accelerator_session(firmware: Firmware, kind: str, cores: int) -> Accelerato
 
 def _lines(count: int) -> int:
     return count + -count % ALIGNED
-
-
-def _pages(count: int) -> int:
-    return count + -count % PAGE

@@ -1,7 +1,7 @@
 """C for the host of an accelerator: a header of its registers and commands, and a driver of lists of commands."""
 
 from concord.handover.registers import copied, register_rows, rendered
-from concord.spec.accelerator.accelerator import Accelerator
+from concord.spec.accelerator.accelerator import ALIGNED, Accelerator, dram_pages
 from concord.spec.accelerator.commands import BYTES, CommandError, CommandKind
 from concord.spec.accelerator.registers import WINDOW, AcceleratorControl, AcceleratorRegister, AcceleratorStatus
 from concord.spec.host.registers import Control, Register, Status
@@ -36,6 +36,9 @@ def driver_files(accelerator: Accelerator) -> dict[str, str]:
         "accelerator": accelerator,
         "trainers": sum(isinstance(core, TrainerConfig) << k for k, core in enumerate(accelerator.cores)),
         "command_bytes": BYTES,
+        "line_bytes": ALIGNED,
+        "dram_bytes": max((dram_pages(core) for core in accelerator.cores), default=0),
+        "errors": register_rows(CommandError),
         "window": WINDOW,
         "registers": [(prefix, title, register_rows(enum)) for prefix, title, enum in REGISTERS],
         "codes": [(prefix, title, register_rows(enum)) for prefix, title, enum in CODES],

@@ -7,8 +7,11 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 import numpy as np
+from concord.firmware.accelerator_session import accelerator_of
 from concord.firmware.check import require_single
 from concord.firmware.firmware import Firmware, ReadDirection
+from concord.handover.accelerator_driver import driver_files
+from concord.handover.accelerator_registers import accelerator_register_files
 from concord.handover.registers import copied, machine_name, register_files, rendered
 from concord.handover.streams import Inference, Stream, golden_runs, load_messages
 from concord.lib.extras import DISTRIBUTION
@@ -37,6 +40,13 @@ FILES = {
     "nnp.c": "the driver",
     "nnp_infer.h": "whole inferences, and binary16",
     "nnp_infer.c": "whole inferences, and binary16",
+    "nnp_accelerator.rdl": "the registers of the accelerator in SystemRDL",
+    "nnp_accelerator.xml": "the same in IP-XACT (IEEE 1685-2014)",
+    "nnp_accelerator.h": "registers, commands and sizes of the accelerator, for C",
+    "nnp_commands.h": "the driver of the command processor: lists of commands",
+    "nnp_commands.c": "the driver of the command processor",
+    "nnp_cores.h": "whole inferences on all cores",
+    "nnp_cores.c": "whole inferences on all cores",
     "network.h": "the network, its firmware and its examples",
     "network.c": "sizes and layouts of the network",
     "firmware.c": "load.bin as an array",
@@ -45,24 +55,33 @@ FILES = {
     "platform.h": "what example.c asks of a platform",
     "platform_linux.c": "Linux: registers through UIO, streams through a character device",
     "platform_simulation.c": "the Verilated machine",
-    "nnp.so": "the Verilated machine as a library, for platform_simulation.c",
+    "example_cores.c": "a program that loads the firmware into all cores, runs the examples and compares the results",
+    "platform_cores.h": "what example_cores.c asks of a platform",
+    "platform_cores_linux.c": "Linux: registers through UIO, memory through a device that maps it",
+    "platform_cores_simulation.c": "the Verilated accelerator with its memory",
+    "nnp.so": "what was Verilated as a library, for the simulation's platform",
 }
-COPIED = ("nnp.h", "nnp.c", "nnp_infer.h", "nnp_infer.c", "example.c", "platform.h", "platform_linux.c",
-          "platform_simulation.c")
-RENDERED = ("network.h", "network.c", "firmware.c", "examples.c", "nnp_testbench.v")
+COPIED = ("nnp.h", "nnp.c", "nnp_infer.h", "nnp_infer.c")
+RENDERED = ("network.h", "network.c", "firmware.c", "examples.c")
+#: What only a machine at two streams has, or only cores of an accelerator.
+STREAMED = ("example.c", "platform.h", "platform_linux.c", "platform_simulation.c")
+SHARED = ("nnp_cores.h", "nnp_cores.c", "example_cores.c", "platform_cores.h", "platform_cores_linux.c",
+          "platform_cores_simulation.c")
 
 
-def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes | None = None) -> dict[str, str | bytes]:
+def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes | None = None,
+             cores: int = 1) -> dict[str, str | bytes]:
     """The content of each file, by its name.
 
     Args:
         firmware: Firmware of the network.
         samples:  Examples, binary16 patterns uint16[inputs], or uint16[steps, inputs] if the network is recurrent.
-        machine:  The Verilated machine as a library, or None to leave it out.
+        machine:  The Verilated machine, or accelerator, as a library, or None to leave it out.
+        cores:    Number of machines under a command processor; 1 for a machine at two streams.
 
     Raises:
-        ValueError:   no hardware can be generated for the machine, there are no samples, or the firmware takes several
-            at once.
+        ValueError:   no hardware can be generated for the machine, there are no samples, the firmware takes several
+            at once, or there are too many cores.
         Stopped:      the program stopped with an error.
         RuntimeError: the program waits for more words than one input brings.
     """
@@ -77,15 +96,24 @@ def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes |
         "input": Stream(config=config, messages=tuple(m for run in runs for m in (*run.setup, *run.inputs))),
         "output": Stream(config=config, messages=tuple(m for run in runs for m in run.answer)),
     }
+    kinds = [("bin", "bytes"), ("json", "index"), *([("hex", "hex")] if cores == 1 else [])]
     files = {f"{name}.{suffix}": getattr(stream, attribute) for name, stream in streams.items()
-             for suffix, attribute in (("bin", "bytes"), ("json", "index"), ("hex", "hex"))}
-    files["runs.hex"] = "".join(" ".join(f"{count:x}" for count in _beats(firmware, run)) + "\n" for run in runs)
-    values = _values(firmware, runs, streams)
+             for suffix, attribute in kinds}
+    values = _values(firmware, runs, streams) | {"cores": cores}
     files |= {name: rendered(f"{name}.j2", values) for name in RENDERED} | {name: copied(name) for name in COPIED}
-    files |= register_files(config) | ({"nnp.so": machine} if machine else {})
+    if cores == 1:
+        beats = [" ".join(f"{count:x}" for count in _beats(firmware, run)) for run in runs]
+        files |= {"runs.hex": "".join(f"{line}\n" for line in beats),
+                  "nnp_testbench.v": rendered("nnp_testbench.v.j2", values)}
+        files |= register_files(config) | {name: copied(name) for name in STREAMED}
+    else:
+        accelerator = accelerator_of(config, cores)
+        files |= {"nnp_machine.h": register_files(config)["nnp_machine.h"]} | {name: copied(name) for name in SHARED}
+        files |= driver_files(accelerator) | accelerator_register_files(accelerator)
+    files |= {"nnp.so": machine} if machine else {}
     files["README.md"] = rendered("README.md.j2", values | {"files": {
         name: what for name, what in FILES.items() if name in files or name in ("README.md", "manifest.json")}})
-    return files | {"manifest.json": _manifest(firmware, runs, files)}
+    return files | {"manifest.json": _manifest(firmware, runs, files, cores)}
 
 
 def _beats(firmware: Firmware, run: Inference) -> tuple[int, ...]:
@@ -107,13 +135,13 @@ def _values(firmware: Firmware, runs: list[Inference], streams: dict[str, Stream
     }
 
 
-def _manifest(firmware: Firmware, runs: list[Inference], files: dict[str, str | bytes]) -> str:
+def _manifest(firmware: Firmware, runs: list[Inference], files: dict[str, str | bytes], cores: int) -> str:
     contents = {name: text if isinstance(text, bytes) else text.encode() for name, text in files.items()}
     record = {
         "made_by": f"{DISTRIBUTION} {version(DISTRIBUTION)}",
         "network": {name: getattr(firmware, name) for name in ("name", "inputs", "outputs", "recurrent", "classes")},
         "machine": {"name": machine_name(firmware.config), "digest": f"{firmware.config.digest:08x}",
-                    "configuration": asdict(firmware.config)},
+                    "configuration": asdict(firmware.config)}, "cores": cores,
         "examples": [{"steps": len(run.sample) if firmware.recurrent else 1,
                       **dict(zip(("setup_beats", "input_beats", "output_beats"), _beats(firmware, run), strict=True))}
                      for run in runs],

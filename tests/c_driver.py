@@ -15,7 +15,7 @@ from concord.spec.host.registers import Register
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wstrict-prototypes", "-Werror")
 PORTABLE = ("nnp.c", "nnp_infer.c", "network.c", "firmware.c", "examples.c")
 RESULTS = ("OK", "STOPPED", "REFUSED", "TIMEOUT", "OTHER_MACHINE", "OTHER_FIRMWARE", "DAMAGED", "TRANSFER", "SPACE",
-           "ARGUMENT", "UNEXPECTED")
+           "ARGUMENT", "UNEXPECTED", "LIST")
 _READ = CFUNCTYPE(c_uint32, c_void_p, c_uint32)
 _WRITE = CFUNCTYPE(None, c_void_p, c_uint32, c_uint32)
 _SEND = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)

@@ -213,6 +213,7 @@ const char *nnp_text(int result) {
         case NNP_SPACE: return "The buffer is too small.";
         case NNP_ARGUMENT: return "A number of time steps, elements or words is out of range.";
         case NNP_UNEXPECTED: return "A message came that nothing asked for.";
+        case NNP_LIST: return "A command of the accelerator has an error.";
     }
     return "The driver has no such result.";
 }

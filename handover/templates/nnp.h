@@ -29,7 +29,8 @@ enum nnp_result {
     NNP_TRANSFER,       /* A function of the port failed. */
     NNP_SPACE,          /* A buffer is too small. */
     NNP_ARGUMENT,       /* A number of time steps, elements or words is out of range. */
-    NNP_UNEXPECTED      /* A message came that nothing asked for. */
+    NNP_UNEXPECTED,     /* A message came that nothing asked for. */
+    NNP_LIST            /* A command of an accelerator has an error, which struct nnp_accelerator names. */
 };
 
 /* The application's functions, and a pointer that each of them gets. */

@@ -81,3 +81,13 @@ int nnp_list_run(struct nnp_accelerator *one, const struct nnp_command *commands
     int result = nnp_list_submit(one, commands, count);
     return result == NNP_LIST_OK ? nnp_list_wait(one) : result;
 }
+
+const char *nnp_command_error_text(uint32_t error) {
+    switch (error) {
+#define ERROR(code, name, text) \
+    case code: return #name ": " text;
+        NNP_COMMAND_ERRORS(ERROR)
+#undef ERROR
+    }
+    return "The command processor has no such error.";
+}

@@ -33,6 +33,10 @@ struct nnp_accelerator_port {
 
     /* Write bytes of the memory at m_axi. The accelerator must read them from now on: flush caches. */
     void (*write_memory)(void *context, uint32_t address, const uint8_t *bytes, size_t count);
+
+    /* Read bytes of the memory, as the accelerator has written them: drop what caches hold of them. Only nnp_cores_infer
+     * calls it. */
+    void (*read_memory)(void *context, uint32_t address, uint8_t *bytes, size_t count);
 };
 
 /* One command, as docs/accelerator.md of Concord describes it; fields that its kind does not use are 0. */
@@ -71,6 +75,9 @@ int nnp_list_wait(struct nnp_accelerator *one);
 
 /* Submit a list and wait for its end. */
 int nnp_list_run(struct nnp_accelerator *one, const struct nnp_command *commands, size_t count);
+
+/* An error of a command as a sentence. */
+const char *nnp_command_error_text(uint32_t error);
 
 #ifdef __cplusplus
 }

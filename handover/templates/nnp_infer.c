@@ -80,25 +80,28 @@ int nnp_input(const struct nnp_network *network, const uint16_t *sample, uint32_
     return nnp_pack(buffer, capacity, &message, bytes);
 }
 
-/* Let the program in the machine make as many time steps: its loop is one instruction. */
-static int set_steps(struct nnp *nnp, const struct nnp_network *network, uint32_t steps) {
-    if (network->loop < 0 || nnp->steps == steps) return NNP_OK;
+int nnp_steps_message(const struct nnp_network *network, uint32_t steps, uint8_t *buffer, size_t capacity,
+                      size_t *bytes) {
     uint64_t word = NNP_OPCODE_LOOP | (uint64_t)steps << NNP_LOOP_COUNT_BIT;
     uint8_t payload[8];
     for (int k = 0; k < 8; k++) payload[k] = (uint8_t)(word >> 8 * k);
     struct nnp_message message = {.kind = NNP_MESSAGE_PROGRAM, .address = (uint32_t)network->loop, .count = 1,
                                   .payload = payload, .payload_bytes = sizeof payload};
+    return nnp_pack(buffer, capacity, &message, bytes);
+}
+
+/* Let the program in the machine make as many time steps. */
+static int set_steps(struct nnp *nnp, const struct nnp_network *network, uint32_t steps) {
+    if (network->loop < 0 || nnp->steps == steps) return NNP_OK;
     size_t bytes;
-    int result = nnp_pack(nnp->scratch, sizeof nnp->scratch, &message, &bytes);
+    int result = nnp_steps_message(network, steps, nnp->scratch, sizeof nnp->scratch, &bytes);
     if (result == NNP_OK) result = nnp_send(nnp, nnp->scratch, bytes);
     if (result == NNP_OK) result = nnp_settle(nnp);
     nnp->steps = result == NNP_OK ? steps : 0;
     return result;
 }
 
-/* Take the elements of an OUTPUT message; *taken counts those of all messages of the result. */
-static int take(const struct nnp_network *network, const struct nnp_message *message, uint32_t *taken,
-                uint16_t *result) {
+int nnp_take(const struct nnp_network *network, const struct nnp_message *message, uint32_t *taken, uint16_t *result) {
     uint32_t elements = message->count * NNP_MFU_LANES;
     if (message->kind != NNP_MESSAGE_OUTPUT) return NNP_UNEXPECTED;
     if (elements > network->output_words * NNP_MFU_LANES - *taken) return NNP_UNEXPECTED;
@@ -122,7 +125,7 @@ int nnp_infer(struct nnp *nnp, const struct nnp_network *network, const uint16_t
     for (uint32_t taken = 0; code == NNP_OK && taken < network->output_words * NNP_MFU_LANES;) {
         struct nnp_message message;
         code = nnp_receive(nnp, buffer, capacity, &message);
-        if (code == NNP_OK) code = take(network, &message, &taken, result);
+        if (code == NNP_OK) code = nnp_take(network, &message, &taken, result);
     }
     return code == NNP_OK ? nnp_wait(nnp) : code;
 }

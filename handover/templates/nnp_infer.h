@@ -39,6 +39,13 @@ size_t nnp_buffer_bytes(const struct nnp_network *network, uint32_t steps);
 int nnp_input(const struct nnp_network *network, const uint16_t *sample, uint32_t steps, uint8_t *buffer,
               size_t capacity, size_t *bytes);
 
+/* Make the message that lets the program make as many time steps: its loop is one instruction. */
+int nnp_steps_message(const struct nnp_network *network, uint32_t steps, uint8_t *buffer, size_t capacity,
+                      size_t *bytes);
+
+/* Take the elements of an OUTPUT message of a result; *taken counts those of all messages of it. */
+int nnp_take(const struct nnp_network *network, const struct nnp_message *message, uint32_t *taken, uint16_t *result);
+
 /* Run the network, which nnp_load has put into the machine, on one sample.
  * `result` takes `outputs` binary16 patterns; `buffer` holds the messages meanwhile. */
 int nnp_infer(struct nnp *nnp, const struct nnp_network *network, const uint16_t *sample, uint32_t steps,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import AxesOrder, First, Inputs, TestData
+from concord.nnp.lib.options import AxesOrder, Cores, First, Inputs, TestData
 
 DEFAULT = 3  #: Number of examples if `--samples` is not given.
 
@@ -21,16 +21,18 @@ def handover(
     inputs: Inputs = None,
     data: TestData = None,
     order: AxesOrder = None,
+    cores: Cores = 1,
     simulation: Annotated[bool, typer.Option(
         "--simulation", help="Build the Verilated machine, too, and add it as nnp.so, on which the C program runs."
     )] = False,
 ):
     """Write firmware as byte stream and hex, examples with golden answers, a testbench, a C driver and registers."""
+    from concord.firmware.accelerator_session import accelerator_of, check_cores
     from concord.firmware.firmware_file import load_firmware
     from concord.handover.package import handover as files_of
     from concord.lib.files import check_writable, write_all
     from concord.lib.progress import Steps
-    from concord.sim.machines import host
+    from concord.sim.machines import accelerator_library, host
     from concord.verification.inputs import InputSource, read
     from rich.console import Console
 
@@ -39,6 +41,7 @@ def handover(
     output = output or Path("build/handover") / firmware.stem
     check_writable(output, folder=True)
     loaded.config.require_hardware()
+    check_cores(firmware, [loaded.config], "library", cores, {})
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
@@ -46,8 +49,10 @@ def handover(
     machine = None
     if simulation:
         with steps.step("build the machine", announce="minutes, where none has been built before"):
-            machine = host.build("library", loaded.config).read_bytes()
+            built = (host.build("library", loaded.config) if cores == 1
+                     else accelerator_library.library(accelerator_of(loaded.config, cores)))
+            machine = built.read_bytes()
     with steps.step("run golden", announce=f"{len(given.samples)} examples"):
-        files = files_of(loaded, [sample for _, sample in given], machine)
+        files = files_of(loaded, [sample for _, sample in given], machine, cores)
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

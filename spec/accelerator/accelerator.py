@@ -77,6 +77,16 @@ def dram_bytes(core: Config) -> int:
     return 2 * core.mfu_lanes * core.dram_words
 
 
+def dram_pages(core: Core) -> int:
+    """Bytes of a core's Dram in whole pages; 0 for a core that trains, whose memory the host chooses."""
+    return 0 if isinstance(core, TrainerConfig) else pages(dram_bytes(core))
+
+
+def pages(count: int) -> int:
+    """A number of bytes, rounded up to whole pages."""
+    return count + -count % PAGE
+
+
 def reaches_memory(core: Core) -> bool:
     """Whether a core has a port to the memory of its own."""
     return isinstance(core, TrainerConfig) or bool(core.dram_words)
