@@ -139,7 +139,7 @@ class Measure(wiring.Component):
             with m.If(found != e.next):
                 sync += e.next.eq(found)
                 self._end(m, again=1)
-        with m.Elif(self.any & self.low & (ew.now < _SAFE)):
+        with m.Elif(self.low & (ew.now < _SAFE)):
             sync += self.answer.underflow.eq(1)
             m.next = "GIVE"
         with m.Elif(self.any & ~self.summary.holds & (found != ew.now)):
