@@ -66,6 +66,7 @@ class AnswerWriter(wiring.Component):
         self.state = Signal(State)
         self.line, self.at = Signal(ADDRESS), Signal(ADDRESS)  # addresses in beats: of the line, of the next range
         self.left, self.sent = Signal(ADDRESS), Signal(ADDRESS)  # beats that have room; beats of the core
+        self.there = Signal()  # a beat has room
         self.whole = Signal(ADDRESS)  # beats of its whole messages
         self.pending = Signal(range(ROOM + 2))  # beats that no range has yet
         self.mute = Signal()  # the command has no room at all, not even for a line
@@ -106,19 +107,19 @@ class AnswerWriter(wiring.Component):
         with m.If(begin.valid):
             m.d.sync += [
                 self.line.eq(first), self.at.eq(first + self.lines), self.mute.eq(room == 0),
-                self.left.eq(Mux(room == 0, 0, room - self.lines)), self.sent.eq(0), self.whole.eq(0),
+                self.left.eq(room - self.lines), self.there.eq(room > self.lines), self.sent.eq(0), self.whole.eq(0),
                 self.messages.eq(0), self.over.eq(0), self.pending.eq(0), self.state.eq(State.STORE)]
 
     def _store(self, m, stored):
         """Take beats. Those that have room go to the writer, which `stored` says."""
-        writer, i, there, taken = self.writer, self.i, self.left.any(), Signal()
+        writer, i, there, taken = self.writer, self.i, self.there, Signal()
         m.d.comb += [
             i.ready.eq(writer.i.ready | ~there), taken.eq(i.valid & i.ready), stored.eq(taken & there),
             writer.i.valid.eq(i.valid & there), Value.cast(writer.i.p).eq(i.p.data)]
         with m.If(taken):
             with m.If(i.p.last):
                 m.d.sync += [self.whole.eq(self.sent + 1), self.messages.eq(self.messages + 1)]
-            m.d.sync += [self.sent.eq(self.sent + 1), self.left.eq(self.left - there),
+            m.d.sync += [self.sent.eq(self.sent + 1), self.left.eq(self.left - 1), self.there.eq(there & (self.left != 1)),
                          self.over.eq(self.over | ~there)]
         with m.If(self.finish):
             m.d.sync += self.state.eq(State.FLUSH)

@@ -28,7 +28,7 @@ class FirstError(wiring.Component):
         reset: In(1). Forgets all errors.
 
     Timing:
-        An error is seen after 2 to cores + 2 cycles.
+        An error is seen after 3 to cores + 3 cycles.
     """
 
     def __init__(self, cores: int):
@@ -39,22 +39,23 @@ class FirstError(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        turn, seen, earlier = Signal(range(self.sources)), Signal(), Signal()
+        turn, seen, earlier = Signal(range(self.sources)), Signal(self.sources), Signal()
         candidate = Signal(Failure)
+        m.d.sync += seen.eq(0)
         for number, one in enumerate(self.ended):
             held, pending = Signal(Ending, name=f"held_{number}"), self.pending[number]
             with m.If(one.valid & ~pending):
                 m.d.sync += [held.eq(one.p), pending.eq(one.p.error != CommandError.NONE)]
             with m.If(turn == number):
                 origin = PROCESSOR if number == self.sources - 1 else number
-                m.d.comb += [seen.eq(pending), Value.cast(candidate).eq(Cat(held, C(origin, 8)))]
-                with m.If(pending):
-                    m.d.sync += pending.eq(0)
+                m.d.sync += [seen[number].eq(pending), Value.cast(candidate).eq(Cat(held, C(origin, 8)))]
+            with m.If(seen[number]):
+                m.d.sync += pending.eq(0)
         m.d.sync += turn.eq(Mux(turn == self.sources - 1, 0, turn + 1))
         # Indices are less than 2^31 apart.
         m.d.comb += earlier.eq((candidate.index - self.failure.index)[31])
-        with m.If(seen & (earlier | ~self.failed)):
+        with m.If(seen.any() & (earlier | ~self.failed)):
             m.d.sync += [self.failed.eq(1), self.failure.eq(candidate)]
         with m.If(self.reset):
-            m.d.sync += [self.failed.eq(0), self.failure.eq(0), self.pending.eq(0)]
+            m.d.sync += [self.failed.eq(0), self.failure.eq(0), self.pending.eq(0), seen.eq(0)]
         return m

@@ -174,6 +174,7 @@ async def registers(dut):
     await bench.host.write_dword(Register.CONTROL, int(Control.START | Control.RESET))
     assert await bench.host.read_dword(Register.STATUS) == 0
     await bench.host.write_dword(Register.PEER, 0)
+    bench.golden.machine.write_register(Register.PEER, 0)
     assert await bench.host.read_dword(Register.PEER) == 0
     assert await bench.program(random_program(CONFIG, bench.rng, length=4, budget=100)) == CommandError.NONE
     assert await bench.host.read_dword(Register.COUNTERS)
