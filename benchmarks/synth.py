@@ -158,6 +158,7 @@ def main(
     unit: Annotated[str, typer.Option(help="Name of the unit, which is that of its file in hw/.")] = "nnp",
     words: Annotated[int, typer.Option(help="Words on the chip of a trainer, for a unit of trainers.")] = _WORDS,
     depth: Annotated[int, typer.Option(help="Number of levels of units in the table.")] = 2,
+    parts: Annotated[bool, typer.Option(help="Synthesise each unit on its own, for a table of all of them.")] = True,
     flat: Annotated[bool, typer.Option(help="Also synthesise the flattened unit.")] = True,
     pack: Annotated[bool, typer.Option("--pack", help="Also map it as `nnp build` does, and pack its cells.")] = False,
 ) -> None:
@@ -174,8 +175,9 @@ def main(
         raise typer.BadParameter(str(error)) from error
     began = time.monotonic()
     machine = f"a trainer of {words:,} words" if unit in in_trainers() else machine_name(preset_name)
-    console.print(table(units(synthesise(text, YosysScript(flatten=False, purge=purge)), unit, depth),
-                        f"{unit} of {machine} on an ECP5, each unit on its own"))
+    if parts:
+        console.print(table(units(synthesise(text, YosysScript(flatten=False, purge=purge)), unit, depth),
+                            f"{unit} of {machine} on an ECP5, each unit on its own"))
     if unit == MACHINE:
         guess = estimate(config)
         console.print(f"estimated: {', '.join(f'{name} {count:,}' for name, count in guess.items())}")

@@ -110,7 +110,10 @@ class MessageReader(wiring.Component):
                 with m.If(self.taken):
                     m.d.sync += self.state.eq(State.FREE)
         self._judge(m)
-        with m.If((self.refused | self.stop) & (self.state != State.FREE) & (self.state != State.CLOSE)):
+        # Nothing is given from the first cycle on; what was read is forgotten a cycle later, which is a path of its own.
+        leaves, under_way = Signal(), (self.state != State.FREE) & (self.state != State.CLOSE)
+        m.d.sync += leaves.eq((self.refused | self.stop) & under_way)
+        with m.If(leaves & under_way):
             self._leave(m)
             m.d.sync += self.wrong.eq(self.wrong | self.refused)
         with m.If(self.reset):
