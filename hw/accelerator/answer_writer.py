@@ -119,8 +119,8 @@ class AnswerWriter(wiring.Component):
         with m.If(taken):
             with m.If(i.p.last):
                 m.d.sync += [self.whole.eq(self.sent + 1), self.messages.eq(self.messages + 1)]
-            m.d.sync += [self.sent.eq(self.sent + 1), self.left.eq(self.left - 1), self.there.eq(there & (self.left != 1)),
-                         self.over.eq(self.over | ~there)]
+            m.d.sync += [self.sent.eq(self.sent + 1), self.left.eq(self.left - 1),
+                         self.there.eq(there & (self.left != 1)), self.over.eq(self.over | ~there)]
         with m.If(self.finish):
             m.d.sync += self.state.eq(State.FLUSH)
 

@@ -110,7 +110,7 @@ class MessageReader(wiring.Component):
                 with m.If(self.taken):
                     m.d.sync += self.state.eq(State.FREE)
         self._judge(m)
-        # Nothing is given from the first cycle on; what was read is forgotten a cycle later, which is a path of its own.
+        # Nothing is given from the first cycle on; what was read is forgotten a cycle later, from a register.
         leaves, under_way = Signal(), (self.state != State.FREE) & (self.state != State.CLOSE)
         m.d.sync += leaves.eq((self.refused | self.stop) & under_way)
         with m.If(leaves & under_way):
