@@ -21,7 +21,7 @@ class Port(ctypes.Structure):
                 ("read_memory", CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t))]
 
 
-class Accelerator(ctypes.Structure):
+class Commander(ctypes.Structure):
     """`struct nnp_accelerator`."""
 
     _fields_ = [("port", Port), *((name, c_uint32) for name in (
@@ -31,7 +31,7 @@ class Accelerator(ctypes.Structure):
 class Cores(ctypes.Structure):
     """`struct nnp_cores`."""
 
-    _fields_ = [("accelerator", Accelerator), ("network", c_void_p), ("samples", c_uint32), ("steps", c_uint32 * 15)]
+    _fields_ = [("accelerator", Commander), ("network", c_void_p), ("samples", c_uint32), ("steps", c_uint32 * 15)]
 
 
 def port_of(machine: AcceleratorMachine) -> Port:

@@ -1,7 +1,7 @@
 """Cores that train under the command processor, in gates beside golden: programs, rendezvous, errors, resets."""
 
 from collections.abc import Iterator
-from ctypes import CDLL, CFUNCTYPE, Structure, byref, c_size_t, c_uint8, c_uint32, c_void_p, string_at
+from ctypes import CDLL, Structure, byref, c_size_t, c_uint8, c_uint32, string_at
 from dataclasses import astuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from concord.spec.machine.config import preset
 from concord.spec.numbers.lazy import LazyFormat, Width
 from concord.spec.trainer.registers import TrainerRegister
 from concord.tests.accelerator.test_trainers import BASE, LIMIT, PROGRAM, listed, play_exchange, run
+from concord.tests.c_cores import Commander, Port
 from concord.tests.c_driver import compile_c
 
 BOTH = Accelerator(cores=(SMALL, SMALL, SMALL, preset("tiny")), memory_bytes=1 << 18)
@@ -98,26 +99,11 @@ def test_cores_share_steps_of_training(both):
     assert shared.trainer.running
 
 
-class CPort(Structure):
-    """`struct nnp_accelerator_port`."""
-
-    _fields_ = [("context", c_void_p), ("read", CFUNCTYPE(c_uint32, c_void_p, c_uint32)),
-                ("write", CFUNCTYPE(None, c_void_p, c_uint32, c_uint32)),
-                ("write_memory", CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t))]
-
-
 class CCommand(Structure):
     """`struct nnp_command`."""
 
     _fields_ = [("kind", c_uint8), ("core", c_uint8),
                 *((name, c_uint32) for name in ("first", "count", "second", "room", "value"))]
-
-
-class CAccelerator(Structure):
-    """`struct nnp_accelerator`."""
-
-    _fields_ = [("port", CPort), *((name, c_uint32) for name in (
-        "polls", "ring", "commands", "status", "error", "error_index", "error_origin", "core_error", "error_address"))]
 
 
 def test_the_c_driver_runs_lists_and_tells_their_errors(both, tmp_path):
@@ -131,10 +117,11 @@ def test_the_c_driver_runs_lists_and_tells_their_errors(both, tmp_path):
         gates.step(4)
         return gates.read_register(address)
 
-    fields = dict(CPort._fields_)
-    port = CPort(None, fields["read"](read), fields["write"](lambda _, *given: gates.write_register(*given)),
-                 fields["write_memory"](lambda _, to, data, count: gates.write_memory(to, string_at(data, count))))
-    one, polls = CAccelerator(), c_uint32(10_000)
+    fields = dict(Port._fields_)
+    port = Port(None, fields["read"](read), fields["write"](lambda _, *given: gates.write_register(*given)),
+                fields["write_memory"](lambda _, to, data, count: gates.write_memory(to, string_at(data, count))),
+                fields["read_memory"]())
+    one, polls = Commander(), c_uint32(10_000)
     assert c.nnp_accelerator_open(byref(one), byref(port), c_uint32(32), c_uint32(2), polls) == 4
     for commands, result in (good, 0), ([*good, run(BASE, BASE + 0x44)], 1):
         for machine in both:
