@@ -207,7 +207,7 @@ def test_every_result_has_a_sentence(driver):
     texts = {driver.c.nnp_text(k) for k in range(11)}
     assert len(texts) == 11
     assert all(text.endswith(b".") for text in texts)
-    assert driver.c.nnp_text(11) == b"The driver has no such result."
+    assert driver.c.nnp_text(12) == b"The driver has no such result."
 
 
 def test_counters(driver):
