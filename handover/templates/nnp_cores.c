@@ -125,12 +125,12 @@ int nnp_cores_infer(struct nnp_cores *cores, uint32_t count, const uint16_t *con
         for (; code == NNP_OK && next < count && listed + 2 <= MOST_COMMANDS; next++) {
             uint32_t length = steps ? steps[next] : 1;
             size_t bytes = nnp_cores_buffer_bytes(cores->network, length);
-            if (capacity < bytes) return NNP_SPACE;
-            /* A program, an input and a result: each is smaller than the buffer. */
-            if (3 * bytes > NNP_MEMORY_LAST - at) break;
+            /* A program, an input and a result: none takes more lines than the buffer. */
+            if (3 * (size_t)lines(bytes) > NNP_MEMORY_LAST - at) break;
             do core = (core + 1) % NNP_CORES;
             while (trains(core));
-            code = prepared(cores, (uint8_t)core, samples[next], length, &at, commands, &listed, buffer, capacity);
+            code = capacity < bytes ? NNP_SPACE : prepared(cores, (uint8_t)core, samples[next], length, &at, commands,
+                                                           &listed, buffer, capacity);
             places[next - first] = at - room(cores->network);
         }
         if (next == first) return NNP_SPACE;

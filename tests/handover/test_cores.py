@@ -1,6 +1,7 @@
 """Hand-overs of several cores: the C driver on golden, and its example on the gates of an accelerator."""
 
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 
@@ -56,7 +57,23 @@ def test_the_driver_gives_the_bits_of_one_machine(made, cores, tmp_path):
             assert code == "OK"
             np.testing.assert_array_equal(
                 results, Session(machine("golden", firmware.config), firmware).infer_all(samples))
-        assert driver.infer(samples, spare=-1)[0] == "SPACE"
+            assert driver.infer(samples, spare=-1)[0] == "SPACE"
+
+
+def test_programs_that_were_prepared_and_did_not_run_do_not_count(tmp_path):
+    """A sample that is too long for the buffer ends the call behind two shorter ones."""
+    firmware, _ = sequences(1)
+    long, *short = (networks.inputs(np.random.default_rng(steps), steps, 3) for steps in (40, 1, 2))
+    files = handover(firmware, short, cores=2)
+    write_all(tmp_path, files)
+    with accelerator_machine("golden", accelerator_of(firmware.config, 2)) as golden:
+        driver = CoresDriver(tmp_path, firmware, golden)
+        assert driver.open(files["load.bin"]) == "OK"
+        wanted = Session(machine("golden", firmware.config), firmware).infer_all(short)
+        assert driver.infer([*short, long], spare=-1)[0] == "SPACE"
+        code, results = driver.infer(short)
+        assert code == "OK"
+        np.testing.assert_array_equal(results, wanted)
 
 
 def test_the_driver_tells_what_failed(tmp_path):
@@ -101,12 +118,13 @@ def test_the_example_has_goldens_bits_on_gates(board):
     assert played(board) == (0, "".join(f"example {k}: 6 outputs, 0 differ from golden\n" for k in range(7)))
 
 
-def test_the_example_sees_a_bit_that_differs(board):
-    source = (board / "examples.c").read_text()
+def test_the_example_sees_a_bit_that_differs(board, tmp_path):
+    folder = shutil.copytree(board, tmp_path / "copy")
+    source = (folder / "examples.c").read_text()
     number = re.compile(r"\d+").search(source, source.index("result_1[] = {") + len("result_1[] = {"))
-    (board / "examples.c").write_text(source[:number.start()] + str(int(number[0]) ^ 1) + source[number.end():])
-    compile_c(board, "example_simulation", "example_cores.c", "platform_cores_simulation.c", *SOURCES)
-    code, text = played(board)
+    (folder / "examples.c").write_text(source[:number.start()] + str(int(number[0]) ^ 1) + source[number.end():])
+    compile_c(folder, "example_simulation", "example_cores.c", "platform_cores_simulation.c", *SOURCES)
+    code, text = played(folder)
     assert (code, "example 1: 6 outputs, 1 differ from golden" in text) == (1, True)
 
 
