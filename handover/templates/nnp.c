@@ -206,7 +206,7 @@ const char *nnp_text(int result) {
         case NNP_STOPPED: return "The program stopped with an error.";
         case NNP_REFUSED: return "The machine refused a message, and starts no program before a reset.";
         case NNP_TIMEOUT: return "The program did not end, or a message did not come, in time.";
-        case NNP_OTHER_MACHINE: return "The machine has another configuration than nnp_machine.h.";
+        case NNP_OTHER_MACHINE: return "The machine has another configuration than the headers.";
         case NNP_OTHER_FIRMWARE: return "The message or the firmware was made for another machine.";
         case NNP_DAMAGED: return "The message or the firmware is damaged or cut off.";
         case NNP_TRANSFER: return "A transfer over a stream failed.";

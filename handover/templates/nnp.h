@@ -23,7 +23,7 @@ enum nnp_result {
     NNP_STOPPED,        /* The program stopped with an error; `error` and `error_address` say which and where. */
     NNP_REFUSED,        /* The machine refused a message; it starts no program before a reset. */
     NNP_TIMEOUT,        /* The program did not end, or a message did not come, within `polls` attempts. */
-    NNP_OTHER_MACHINE,  /* The digest register is not that of nnp_machine.h. */
+    NNP_OTHER_MACHINE,  /* The digest register is not that of the headers. */
     NNP_OTHER_FIRMWARE, /* A message carries the digest of another machine. */
     NNP_DAMAGED,        /* A message is cut off, its CRC is wrong, or its header is none. */
     NNP_TRANSFER,       /* A function of the port failed. */
