@@ -17,7 +17,7 @@ from concord.spec.trainer.instructions import Space, TrainerOp
 
 ENGINES = ("tensor", "pooling", "update", "load", "store")
 _ROW_CYCLES = 4  #: Least cycles of a row of a pooling that is converted, 4 of 16 lanes at a time.
-_UPDATE_CYCLES = 5  #: Cycles of a row of parameters: its five words in and out.
+_UPDATE_CYCLES = 8  #: Cycles of a row of parameters, 2 of 16 lanes at a time.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

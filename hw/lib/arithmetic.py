@@ -73,6 +73,17 @@ def chosen_sum(m: Module, platform, a, second, x, y):
     return (a + Mux(second, y, x))[:len(a)]
 
 
+def loaded_sum(m: Module, platform, load, value, a, b):
+    """a + b, or `value` if the bit `load` is 1, modulo 2**len(a); all have the same number of bits.
+
+    Args:
+        platform: None, or a platform with a `loaded_sum` of its own.
+    """
+    if platform is not None:
+        return platform.loaded_sum(m, load, value, a, b)
+    return Mux(load, value, a + b)[:len(a)]
+
+
 def shifted_sum(low, high, places: int, *, minus: bool = False):
     """low + high * 2**places, or low - high * 2**places, of signed values; the lowest bits take no adder."""
     rest = low >> places

@@ -7,6 +7,7 @@ from amaranth import *
 _GATED = 0x7888  # (a and b) + (c and d)
 _PLUS_XOR = 0xA55A  # a + (c xor d)
 _PLUS_CHOSEN = 0x569A  # a + (b ? d : c)
+_LOADED = 0xDE12  # b ? d : a + c
 _GENERATED = 0x000A  # with d = 1: no sum, and a is the carry out, whatever comes in
 
 
@@ -26,6 +27,11 @@ class Ecp5:
     def chosen_sum(self, m: Module, a, second, x, y):
         """a + (second ? y : x), modulo 2**len(a); all have the same number of bits."""
         return _chain(m, _PLUS_CHOSEN, [(one, second, *two) for one, *two in zip(a, x, y, strict=True)], Const(0, 1))
+
+    def loaded_sum(self, m: Module, load, value, a, b):
+        """load ? value : a + b, modulo 2**len(a); all have the same number of bits. A load makes no carries."""
+        bits = [(one, load, other, new) for one, other, new in zip(a, b, value, strict=True)]
+        return _chain(m, _LOADED, bits, Const(0, 1))
 
 
 def _chain(m, table, bits, carry):

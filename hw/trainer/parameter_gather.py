@@ -1,4 +1,4 @@
-"""The words of old parameters and the rows of their gradients to groups of four lanes."""
+"""The words of old parameters and the rows of their gradients to groups of lanes."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -20,11 +20,11 @@ class ParameterGather(wiring.Component):
         words: In(stream of Word). The planes of each row.
         row, sums: as `wires.row_reader`.
         go: In(1). Groups are taken.
-        o: Out(OldGroup). Groups, with a pause of one cycle behind each row.
+        o: Out(OldGroup). Groups.
 
     Timing:
-        5 cycles a row, if words and sums come as they are asked for. With `bias`, 4 reads of the accumulators for each
-        group, of which none is asked for before the group ahead has left.
+        A group a cycle, if words and sums come as they are asked for. With `bias`, a read of the accumulators for each
+        lane, of which none is asked for before the group ahead has left.
     """
 
     def __init__(self):
@@ -35,15 +35,14 @@ class ParameterGather(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # While the groups of a row leave, the words and sums of the next one gather; with `bias`, the sums of a group.
-        there, phase, leaves, last, moves = Signal(), Signal(range(GROUPS + 1)), Signal(), Signal(), Signal()
+        there, phase, leaves, last, moves = Signal(), Signal(range(GROUPS)), Signal(), Signal(), Signal()
         gathered, begun, words = self._gather(m, moves)
         summed, sums, plain = self._sum(m, Mux(self.bias, there, begun), Mux(self.bias, leaves, moves))
         m.d.comb += [
-            leaves.eq(there & self.go & (phase != GROUPS) & (~self.bias | summed)),
+            leaves.eq(there & self.go & (~self.bias | summed)),
             last.eq(leaves & (phase == GROUPS - 1)),
             moves.eq(gathered & (~there | last) & (self.bias | summed))]
-        with m.If(self.go & (leaves | (phase == GROUPS))):
-            m.d.sync += phase.eq(Mux(phase == GROUPS, 0, phase + 1))
+        m.d.sync += phase.eq(phase + leaves)
         with m.If(moves):
             m.d.sync += there.eq(1)
         with m.Elif(last):

@@ -21,8 +21,7 @@ class ParameterWords(wiring.Component):
         o: Out({valid, bytes}). Words, plane by plane.
 
     Timing:
-        The words of a row come one a cycle from the second cycle after its last group on. So between the last group of
-        a row and the first one of the next row there is a cycle without one.
+        The words of a row come one a cycle from the second cycle after its last group on.
     """
 
     def __init__(self):
@@ -30,8 +29,8 @@ class ParameterWords(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Plane p is given p cycles after plane 0 and must not change until then, though the next row may come one cycle
-        # after plane 0: so planes are collected later, too.
+        # Plane p is given p cycles after plane 0 and must not change until then, though the next row may come with plane
+        # 0: so planes are collected later, too.
         i, groups = self.i, Signal(range(GROUPS))
         planes = [[lane[low:low + 8] for lane in values] for values, low in (
             (i.mantissas, 0), (i.residuals, 0), (i.residuals, 8), (i.momenta, 0), (i.momenta, 8))]
@@ -42,9 +41,8 @@ class ParameterWords(wiring.Component):
             turn.append(delay_control(m, turn[-1], 1))
         words, valid = [], i.valid
         for plane, lanes in enumerate(planes):
-            late = max(plane - 1, 0)
-            part, word = delay(m, Cat(*lanes), late), Signal(Word, name=f"word{plane}")
-            valid = delay_control(m, valid, 1) if late else valid
+            part, word = delay(m, Cat(*lanes), plane), Signal(Word, name=f"word{plane}")
+            valid = delay_control(m, valid, 1) if plane else valid
             with m.If(valid):
                 m.d.sync += word.eq(Cat(Value.cast(word)[len(part):], part))
             words.append(word)

@@ -1,8 +1,11 @@
 """The rows of a view, one a cycle: the word of each, and whether it is inside the limits."""
 
+from functools import partial
+
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import loaded_sum
 from concord.hw.trainer.wires import ADDRESS, COUNT, View
 
 TAP = 6  #: Bits of a tap.
@@ -35,6 +38,7 @@ class RowWalker(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        self.loaded = partial(loaded_sum, m, platform)
         view = self.view
         end2, inside2 = self._axis(m, view.n2, view.origin2, view.step2, view.limit2, self.c2, self.step)
         end1, inside1 = self._axis(m, view.n1, view.origin1, view.step1, view.limit1, self.c1, self.step & end2)
@@ -51,12 +55,12 @@ class RowWalker(wiring.Component):
         """
         view = self.view
         places = slow, middle, fast = [Signal(ADDRESS) for _ in range(3)]
-        after = Signal(ADDRESS)
-        m.d.comb += after.eq(Mux(~end2, fast, Mux(~end1, middle, slow))
-                             + Mux(~end2, view.jump2, Mux(~end1, view.jump1, view.s0)))
+        stride = Signal(signed(ADDRESS))
+        m.d.comb += stride.eq(Mux(~end2, view.jump2, Mux(~end1, view.jump1, view.s0)))
+        after = self.loaded(self.start, view.first, Mux(~end2, fast, Mux(~end1, middle, slow)), stride)
         for place, moves in zip(places, (end1 & end2, end2, 1), strict=True):
             with m.If(self.start | (self.step & moves)):
-                m.d.sync += place.eq(Mux(self.start, view.first, after))
+                m.d.sync += place.eq(after)
         return fast
 
     def _count(self, m, count, moves):
@@ -64,14 +68,19 @@ class RowWalker(wiring.Component):
         left = Signal(COUNT)
         ends = left == 1
         with m.If(self.start | moves):
-            m.d.sync += left.eq(Mux(self.start | ends, count, left - 1))
+            m.d.sync += left.eq(self.loaded(self.start | ends, count, left, Const(-1, COUNT)))
         return ends
 
     def _axis(self, m, count, origin, step, limit, tap, moves):
         """Whether an axis stands on its last place, and whether its u with this tap is inside."""
         ends, u = self._count(m, count, moves), Signal(_U)
         with m.If(self.start | moves):
-            m.d.sync += u.eq(Mux(self.start | ends, origin, u + step))
+            m.d.sync += u.eq(self.loaded(self.start | ends, _wide(origin), u, _wide(step)))
         seen = Signal(_U)
         m.d.comb += seen.eq(u + tap)
         return ends, ~limit.any() | (seen < limit)
+
+
+def _wide(value):
+    """A number in the bits of u."""
+    return Cat(value, (value[-1] & Const(value.shape().signed)).replicate(_U - len(value)))

@@ -11,7 +11,7 @@ from concord.hw.trainer.row_adds import RowAdds
 from concord.hw.trainer.vector_reader import VectorReader
 from concord.hw.trainer.wires import ChipAnswer, ChipRead, ProductJob, chip_writer, engine, row_adder, row_reader
 
-MULTIPLIERS = 136  #: Multipliers of 18 x 18 bits; an ECP5-85F has 156, of which other units take 19.
+MULTIPLIERS = 144  #: Multipliers of 18 x 18 bits; an ECP5-85F has 156, of which other units take 10.
 AHEAD = 32  #: Vectors that are read and whose sums are not yet added: at least the cycles from one to the other.
 
 

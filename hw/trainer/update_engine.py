@@ -28,7 +28,7 @@ class UpdateEngine(wiring.Component):
         clear: In(1). The summary begins anew. It comes when no job is under way.
 
     Timing:
-        5 cycles a row, 32 with `bias`, and 68 for each job.
+        8 cycles a row, 48 with `bias`, and 69 for each job.
     """
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""The arithmetic of an update, four lanes a cycle: docs/trainer.md, `update`."""
+"""The arithmetic of an update, two lanes a cycle: docs/trainer.md, `update`."""
 
 from functools import partial
 from operator import or_
@@ -14,7 +14,7 @@ from concord.hw.trainer.wires import MEASURED, UpdateJob
 from concord.spec.numbers.lazy import ACCUMULATOR_BITS, LazyFormat, Width
 
 FORMAT = LazyFormat()
-GROUP = 4  #: Lanes of a group: with one cycle more for a row than it has groups, its five words take as long.
+GROUP = 2  #: Lanes of a group: a row takes eight cycles, and a product with 16 samples takes sixteen for its sums.
 PRODUCT = 3  #: Cycles of a multiplier.
 _LEFT = 4  # bits of the shift that brings the coarser term of a sum to its unit
 _RIGHT = 6  # bits of the shift that brings the finer one there
@@ -26,7 +26,7 @@ def _lanes(bits: int) -> data.ArrayLayout:
 
 _PARAMETERS = {
     "mantissas": _lanes(FORMAT.bits), "residuals": _lanes(FORMAT.residual), "momenta": _lanes(Width.GRADIENT)}
-#: Parameters and exact gradients of four lanes.
+#: Parameters and exact gradients of the lanes of a group.
 OldGroup = data.StructLayout({"valid": 1, **_PARAMETERS, "sums": _lanes(ACCUMULATOR_BITS)})
 #: What they become.
 NewGroup = data.StructLayout({"valid": 1, **_PARAMETERS})
@@ -105,10 +105,11 @@ class UpdateLanes(wiring.Component):
     def _totals(self, m, platform, kept: list, gradients: list) -> list:
         """Sums of both terms, in a unit at most 15 bits finer than the coarser one.
 
-        So one term is shifted to the left, by 15 at most, or not at all; the other one to the right, or not at all.
+        So one term is shifted to the left, by 15 at most, or not at all; the other one to the right, or not at all. The
+        unit lies below that of the coarser term, so the kept momentum is that one where it is shifted to the left.
         """
         job, swap = self.job, Signal()
-        m.d.sync += swap.eq((job.kept_right < 0) | (job.gradient_right > 0))
+        m.d.sync += swap.eq(job.kept_right < 0)
         left = Mux(swap, -job.kept_right, -job.gradient_right)[:_LEFT]
         right = Mux(swap, job.gradient_right, job.kept_right)[:_RIGHT]
         shared = {"sum": partial(sum_or_difference, m, platform), "swap": swap, "left": delay(m, left, 1),

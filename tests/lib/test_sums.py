@@ -8,7 +8,7 @@ from amaranth.hdl import signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import ecp5
-from concord.hw.lib.arithmetic import chosen_sum, gated_sum, sum_or_difference
+from concord.hw.lib.arithmetic import chosen_sum, gated_sum, loaded_sum, sum_or_difference
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.verilog import YOSYS, verilog
 
@@ -56,6 +56,18 @@ class ChosenSum(wiring.Component):
         return m
 
 
+class LoadedSum(wiring.Component):
+    """A sum, or an integer in its place."""
+
+    def __init__(self, width: int):
+        super().__init__({"load": In(1), "value": In(width), "a": In(width), "b": In(width), "o": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(loaded_sum(m, platform, self.load, self.value, self.a, self.b))
+        return m
+
+
 def proved(folder, make) -> bool:
     """Whether the solver proves that both forms of the component that `make` makes are equal."""
     for name, platform in (("plain", None), ("cells", Ecp5())):
@@ -80,9 +92,15 @@ def test_chosen_sums(tmp_path, width):
     assert proved(tmp_path, lambda: ChosenSum(width))
 
 
+@pytest.mark.parametrize("width", [1, 28])
+def test_loaded_sums(tmp_path, width):
+    assert proved(tmp_path, lambda: LoadedSum(width))
+
+
 @pytest.mark.parametrize(("table", "make"), [("_GATED", lambda: GatedSum(4, 4)),
                                              ("_PLUS_XOR", lambda: SumOrDifference(4)),
                                              ("_PLUS_CHOSEN", lambda: ChosenSum(4)),
+                                             ("_LOADED", lambda: LoadedSum(4)),
                                              ("_GENERATED", lambda: SumOrDifference(5))])
 def test_a_wrong_table_is_noticed(tmp_path, monkeypatch, table, make):
     monkeypatch.setattr(ecp5, table, getattr(ecp5, table) ^ 2)
