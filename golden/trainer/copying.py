@@ -9,7 +9,6 @@ from concord.spec.trainer.config import LANES, NONE, PARAMETER_PLANES, PATCH_ROW
 from concord.spec.trainer.instructions import Space, TrainerError, TrainerInstruction
 
 _SPACES = tuple(Space)
-_MEMORIES = (Space.CHIP, Space.SERVER)
 _ANY = (1, 2, 4, PARAMETER_PLANES, SUM_PLANES)
 _PLANES = {
     Space.CHIP: _ANY,
@@ -92,10 +91,9 @@ def _patches(core: TrainerCore, i: TrainerInstruction, to: Seen, source: Seen | 
     # Axis 2 counts pixels of a raster row: its words are ceil(width * channels / 16), one behind the other.
     width = -(-view.limit2 * channels // LANES)
     raster = replace(view, n2=1, step2=1, origin2=0, pitch2=1, limit2=0)
-    written = core.check(to, "to", written=True, spaces=_MEMORIES)
+    written = core.check(to, "to", written=True)
     read = core.check(source, "source", raster.extent(source.base, taps=(size, width)))
-    if to.view.space == Space.CHIP:
-        check_apart(written, read, "source")
+    check_apart(written, read, "source")
     columns = view.origin2 + view.step2 * np.arange(view.n2)
     found = np.zeros((to.view.rows, LANES), np.uint8)
     for row in range(size):
@@ -109,7 +107,7 @@ def _patches(core: TrainerCore, i: TrainerInstruction, to: Seen, source: Seen | 
             pixels = np.where(inside[:, None], lines[:, np.clip(u2, 0, view.limit2 - 1)], 0)
             lane = (row * size + column) * channels
             found[:, lane : lane + channels] = pixels.reshape(-1, channels)
-    write_parts(core.words(to.view.space), to, found[None, None])
+    write_parts(core.chip, to, found[None, None])
 
 
 def shares(core: TrainerCore, i: TrainerInstruction) -> list[Seen]:

@@ -41,7 +41,7 @@ class MoveEngine(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.source = source = WordSource(WAITING)
+        m.submodules.source = source = WordSource(WAITING, patches=True)
         m.submodules.sink = sink = WordSink()
         m.submodules.words = words = Queue(Word, WAITING)
         split(m, self.job, source.i, sink.i)

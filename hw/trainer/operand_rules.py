@@ -22,7 +22,6 @@ from concord.spec.trainer.instructions import WORD, Space, TrainerOp
 Counts = data.StructLayout({"rows": ROWS, "blocks": COUNT, "n0": COUNT, "n1": COUNT, "n2": COUNT, "planes": 3})
 #: The slot behind those of views: rows of the accumulators.
 SUMS = SLOTS
-_MEMORIES = (Space.CHIP, Space.SERVER)
 _COPIED = (1, 2, 4, PARAMETER_PLANES, SUM_PLANES)
 
 
@@ -143,7 +142,7 @@ class OperandRules(wiring.Component):
             self.wrong_here_size.eq(wrong | other | (i["patches"] & patches)),
             self.wrong_here_range.eq(
                 (~source & i["add"] & ~self.sums)
-                | (i["patches"] & Mux(source, view.space != Space.CHIP, ~view.space.matches(*_MEMORIES))))]
+                | (i["patches"] & (view.space != Space.CHIP)))]
         with m.If(i["patches"] & source):  # axis 2 counts words of a raster row
             m.d.comb += [use.n2.eq(1), use.origin2.eq(0), use.pitch2.eq(1), use.limit2.eq(0), use.taps1.eq(i["size"]),
                          use.taps2.eq((small_product(view.limit2, i["channels"]) + (LANES - 1)) >> 4)]

@@ -29,8 +29,8 @@ class ParameterWords(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Plane p is given p cycles after plane 0 and must not change until then, though the next row may come with plane
-        # 0: so planes are collected later, too.
+        # Plane p is given p cycles after plane 0 and must not change until then, though the next row may come at once:
+        # so planes are collected later, too.
         i, groups = self.i, Signal(range(GROUPS))
         planes = [[lane[low:low + 8] for lane in values] for values, low in (
             (i.mantissas, 0), (i.residuals, 0), (i.residuals, 8), (i.momenta, 0), (i.momenta, 8))]

@@ -1,8 +1,12 @@
 """The windows that hold each pixel of an image, for gradients of poolings."""
 
+from functools import partial
+
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import loaded_sum
+from concord.hw.trainer.grants import chosen
 from concord.hw.trainer.wires import CHIP_ADDRESS, COUNT, PoolingJob
 
 INDEX = 8  #: Bits of the place of a pixel in a window, i * size + j.
@@ -39,6 +43,7 @@ class PoolingWindows(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         job, start, step = self.job, self.start, self.step
+        self.loaded = partial(loaded_sum, m, platform)
         end2 = self._count(m, job.y.n2, step)
         end1 = self._count(m, job.y.n1, step & end2)
         end0 = self._count(m, job.y.n0, step & end2 & end1)
@@ -54,8 +59,10 @@ class PoolingWindows(wiring.Component):
             apart = job.stride >= job.size
             m.d.sync += self.same.eq(~start & ~end2 & self.some & ~columns.moves & apart)
         for view, word in ((job.x, self.word), (job.chosen.view, self.which)):
+            loaded = partial(self.loaded, start, view.first[:CHIP_ADDRESS])
             m.d.comb += word.eq(_nested(
-                m, start, view.first, (step & end2 & end1 & end0, view.block), (step & end2 & end1 & ~end0, view.s0),
+                m, loaded, start,
+                (step & end2 & end1 & end0, view.block), (step & end2 & end1 & ~end0, view.s0),
                 (step & end2 & ~end1, Mux(rows.moves, view.jump1, 0)),
                 (step & ~end2, Mux(columns.moves, view.jump2, 0)), (line, view.jump1), (column, view.jump2)))
         return m
@@ -65,7 +72,7 @@ class PoolingWindows(wiring.Component):
         left = Signal(COUNT)
         ends = left == 1
         with m.If(self.start | moves):
-            m.d.sync += left.eq(Mux(self.start | ends, count, left - 1))
+            m.d.sync += left.eq(self.loaded(self.start | ends, count, left, Const(-1, COUNT)))
         return ends
 
     def _axis(self, m, count, begins, steps, again, turns):
@@ -103,23 +110,21 @@ def _times(place, size):
     return (parts[0] + parts[1]) + (parts[2] + parts[3])
 
 
-def _nested(m: Module, start, first, *levels):
+def _nested(m: Module, loaded, start, *levels):
     """The word of the fastest axis, modulo 2**CHIP_ADDRESS, in a register.
 
     Each axis keeps a word. One that moves adds its stride to its own word, in the one adder that all share, and all
     faster axes begin there.
 
     Args:
-        start:  All axes begin at `first`.
+        loaded: A function of two numbers, which gives the first word with `start`, and else their sum.
+        start:  All axes begin at the first word.
         levels: Pairs (moves, stride) of the axes, the slowest first. One moves in a cycle at most.
     """
-    places = [Signal(CHIP_ADDRESS) for _ in levels]
-    origin, stride, after = first, Const(0), Signal(CHIP_ADDRESS)
-    for place, (moves, distance) in zip(places, levels, strict=True):
-        origin, stride = Mux(moves, place, origin), Mux(moves, distance, stride)
-    m.d.comb += after.eq(origin + stride)
+    places, turns = [Signal(CHIP_ADDRESS) for _ in levels], [moves for moves, _ in levels]
+    after = loaded(chosen(turns, places), chosen(turns, [stride[:CHIP_ADDRESS] for _, stride in levels]))
     loads = start
-    for place, (moves, _) in zip(places, levels, strict=True):
+    for place, moves in zip(places, turns, strict=True):
         loads |= moves
         with m.If(loads):
             m.d.sync += place.eq(after)

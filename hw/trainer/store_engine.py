@@ -1,4 +1,4 @@
-"""Copies words of the chip, of accumulators and of exponents, zeros and patches to server memory."""
+"""Copies words of the chip, of accumulators and of exponents, and zeros to server memory."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring

@@ -1,8 +1,11 @@
 """The words of on-chip rasters that windows of images see, for `copy` with `patches`."""
 
+from functools import partial
+
 from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import loaded_sum
 from concord.hw.trainer.row_walker import RowWalker
 from concord.hw.trainer.wires import CHIP_ADDRESS, COUNT, View
 from concord.spec.trainer.config import LANES
@@ -52,7 +55,7 @@ class WindowWalker(wiring.Component):
         self.at, self.part = Signal(PLACE), Signal()  # where the window begins; the second word of its row
         self.tap, self.line, self.lane = Signal(4), Signal(CHIP_ADDRESS), Signal(4)  # its row: number, words, and lanes
         self._measure(m)
-        self._walk(m)
+        self._walk(m, partial(loaded_sum, m, platform))
         return m
 
     def _measure(self, m):
@@ -73,21 +76,22 @@ class WindowWalker(wiring.Component):
             self.begins.eq((self.state == State.MEASURE) & ~left.any()), rows.start.eq(self.begins),
             rows.view.eq(view), rows.view.limit2.eq(0), rows.view.jump2.eq(0), rows.c1.eq(self.tap)]
 
-    def _walk(self, m):
+    def _walk(self, m, loaded):
         """Go to the next part of a row, row of a window, or window."""
         left, shift = Signal(COUNT), self.at[:4]  # windows to the end of their row
-        row_ends, window_ends, line_ends = Signal(), Signal(), Signal()
+        row_ends, window_ends, line_ends, stride = Signal(), Signal(), Signal(), Signal(PLACE)
         m.d.comb += [
             row_ends.eq(self.part | (shift + self.row <= LANES)),
             window_ends.eq(row_ends & (self.tap + 1 == self.size)),
-            line_ends.eq(left == 1), self.rows.step.eq(self.moved & window_ends)]
+            line_ends.eq(left == 1), stride.eq(self.stride), self.rows.step.eq(self.moved & window_ends)]
         with m.If(self.moved):
             m.d.sync += self.part.eq(~row_ends)
         with m.If(self.begins | (self.moved & window_ends)):
             again = self.begins | line_ends
             m.d.sync += [
-                self.tap.eq(0), self.line.eq(0), self.lane.eq(0), left.eq(Mux(again, self.view.n2, left - 1)),
-                self.at.eq(Mux(again, self.origin, self.at + self.stride))]
+                self.tap.eq(0), self.line.eq(0), self.lane.eq(0),
+                left.eq(loaded(again, self.view.n2, left, Const(-1, COUNT))),
+                self.at.eq(loaded(again, self.origin, self.at, stride))]
         with m.Elif(self.moved & row_ends):
             m.d.sync += [self.tap.eq(self.tap + 1), self.line.eq(self.line + self.view.pitch1),
                          self.lane.eq(self.lane + self.row)]

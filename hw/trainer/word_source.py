@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.pipeline import delay, delay_control
 from concord.hw.trainer.window_gatherer import WindowGatherer
-from concord.hw.trainer.window_walker import Piece, WindowWalker
+from concord.hw.trainer.window_walker import Piece, WindowStep, WindowWalker
 from concord.hw.trainer.wires import (
     CHIP_ADDRESS,
     CHIP_LATENCY,
@@ -36,7 +36,8 @@ class WordSource(wiring.Component):
     they come in the order in which they were asked for.
 
     Args:
-        most: Most words that may wait for the source's user.
+        most:    Most words that may wait for the source's user.
+        patches: It makes patches, too. Otherwise no job asks for them.
 
     Members:
         i: In(stream of SourceJob). Jobs.
@@ -46,11 +47,12 @@ class WordSource(wiring.Component):
             `wires.exponent_reader`.
 
     Timing:
-        One word a cycle; of patches as `WindowWalker`. From one job to the next one 3 cycles; 12 from a job to its
-        first word.
+        One word a cycle; of patches as `WindowWalker`. From one job to the next one 3 cycles; 9 from a job to its
+        first word, 12 with patches.
     """
 
-    def __init__(self, most: int):
+    def __init__(self, most: int, patches: bool = False):
+        self.patches = patches
         super().__init__({
             "i": In(stream.Signature(SourceJob)), "room": In(range(most + 1)), "o": Out(ChipAnswer),
             **chip_reader(), **row_reader(), **exponent_reader()})
@@ -58,13 +60,14 @@ class WordSource(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         ask, issued = self._ask(m)
-        m.submodules.gatherer = gatherer = WindowGatherer()
-        far = self._far(m, ask, issued)
+        far, words = self._far(m, ask, issued), self.o
+        if self.patches:
+            m.submodules.gatherer = gatherer = WindowGatherer()
+            m.d.comb += [gatherer.i.piece.eq(delay(m, ask.piece, CHIP_LATENCY)), self.o.eq(gatherer.o)]
+            words = gatherer.i
         near = delay(m, ~(ask.rows | ask.exponents), CHIP_LATENCY)
-        m.d.comb += [
-            gatherer.i.valid.eq(delay_control(m, issued, CHIP_LATENCY)),
-            gatherer.i.piece.eq(delay(m, ask.piece, CHIP_LATENCY)),
-            Value.cast(gatherer.i.bytes).eq(Mux(near, Value.cast(self.answer.bytes), far)), self.o.eq(gatherer.o)]
+        m.d.comb += [words.valid.eq(delay_control(m, issued, CHIP_LATENCY)),
+                     Value.cast(words.bytes).eq(Mux(near, Value.cast(self.answer.bytes), far))]
         return m
 
     def _ask(self, m):
@@ -72,21 +75,24 @@ class WordSource(wiring.Component):
         whether this is granted.
         """
         m.submodules.walker = walker = WordWalker()
-        m.submodules.windows = windows = WindowWalker()
-        words, patches = walker.o, windows.o
+        words, patches = walker.o, stream.Signature(WindowStep).create(path=("patches",))
         job, start = held(m, self.i, (words.ready & words.p.last) | (patches.ready & patches.p.last))
         ask, there, may, moved = Signal(Ask), Signal(), Signal(), Signal()
         issued = there & Mux(ask.rows, ~ask.first | self.row.ready, ask.exponents | self.read.ready)
-        free = may & (~there | issued)
+        free, makes = may & (~there | issued), job.patches & Const(self.patches)
+        if self.patches:
+            m.submodules.windows = windows = WindowWalker()
+            wiring.connect(m, windows.o, wiring.flipped(patches))
+            m.d.comb += [windows.view.eq(job.view), windows.size.eq(job.size), windows.channels.eq(job.channels),
+                         windows.start.eq(start & makes)]
         m.d.comb += [
-            walker.view.eq(job.view), walker.by_rows.eq(job.by_rows), walker.start.eq(start & ~job.patches),
-            windows.view.eq(job.view), windows.size.eq(job.size), windows.channels.eq(job.channels),
-            windows.start.eq(start & job.patches), words.ready.eq(words.valid & free),
-            patches.ready.eq(patches.valid & free), moved.eq(words.ready | patches.ready),
+            walker.view.eq(job.view), walker.by_rows.eq(job.by_rows), walker.start.eq(start & ~makes),
+            words.ready.eq(words.valid & free), patches.ready.eq(patches.valid & free),
+            moved.eq(words.ready | patches.ready),
             self.read.valid.eq(there & ~ask.rows & ~ask.exponents), self.read.p.word.eq(ask.word),
             self.read.p.zeros.eq(~ask.inside), self.row.valid.eq(there & ask.rows & ask.first), self.row.p.eq(ask.word)]
         with m.If(moved):
-            m.d.sync += [there.eq(1), *self._asked(ask, job, words.p, patches.p)]
+            m.d.sync += [there.eq(1), *self._asked(ask, job, makes, words.p, patches.p)]
         with m.Elif(issued):
             m.d.sync += there.eq(0)
         begun = moved & (words.ready | patches.p.piece.begin)
@@ -94,17 +100,17 @@ class WordSource(wiring.Component):
         m.d.sync += [under_way.eq(under_way + begun - self.o.valid), may.eq(under_way + 2 <= self.room)]
         return ask, issued
 
-    def _asked(self, ask, job, word, patch):
-        """What is asked for with a word of either walker."""
+    def _asked(self, ask, job, makes, word, patch):
+        """What is asked for with a word of either walker; patches are made of the second one's words."""
         whole = Const({"low": 0, "high": LANES, "turn": 0, "begin": 1, "end": 1}, Piece)
-        space, on_chip = job.view.space, job.zeros | job.patches
+        space, on_chip = job.view.space, job.zeros | makes
         return [
-            ask.word.eq(Mux(job.patches, patch.word, word.word)),
-            ask.inside.eq(Mux(job.patches, patch.inside, word.inside & ~job.zeros)),
+            ask.word.eq(Mux(makes, patch.word, word.word)),
+            ask.inside.eq(Mux(makes, patch.inside, word.inside & ~job.zeros)),
             ask.rows.eq((space == Space.ACCUMULATORS.value) & ~on_chip),
             ask.exponents.eq((space == Space.EXPONENTS.value) & ~on_chip),
             ask.plane.eq(word.plane), ask.block.eq(word.block), ask.first.eq(word.first & word.inside),
-            Value.cast(ask.piece).eq(Mux(job.patches, Value.cast(patch.piece), Value.cast(whole)))]
+            Value.cast(ask.piece).eq(Mux(makes, Value.cast(patch.piece), Value.cast(whole)))]
 
     def _far(self, m, ask, issued):
         """Bytes of accumulators and exponents, as late as those of the chip come: sums are held, then a plane is taken

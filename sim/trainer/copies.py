@@ -47,7 +47,7 @@ class Copies:
         Args:
             others: Space and words of the others, and whether they are written; those of this one are added.
         """
-        i = self._patches() if self.name != "load" and self.rng.random() < 0.2 else self._copy()
+        i = self._patches() if self.name == "move" and self.rng.random() < 0.2 else self._copy()
         if i is None:
             return None
         names = ("to",) if i["zeros"] else ("to", "source")
@@ -131,12 +131,11 @@ class Copies:
         width, shape = part.number(1, int(self.rng.choice([6, 24]))), part.shape()
         words = -(-width * channels // LANES)
         source = part.padded(TrainerView(n0=shape[0], s0=6 * words, n1=shape[1], pitch1=words, n2=shape[2]), 6)
-        to = Space.SERVER if self.name == "store" else Space.CHIP
         source = replace(source, limit2=width, pitch2=part.number(-9, 9))
         # The place of the raster, not that of what the view means without `patches`.
         put = self._put(1, replace(source, n2=words, step2=1, origin2=0, pitch2=1, limit2=0), Space.CHIP)
         self.core.views[1] = replace(source, base=3)
-        if not put or not self._put(0, part.dense(shape, 1), to):
+        if not put or not self._put(0, part.dense(shape, 1), Space.CHIP):
             return None
         return instruction(TrainerOp.COPY, to=0, source=1, patches=1, size=size, channels=channels)
 

@@ -68,9 +68,10 @@ FINE = TrainerView(n0=4, s0=1)
 TWO = replace(FINE, planes=2, plane=16, offset=32)
 FAR, LIMITED = replace(FINE, offset=253), replace(FINE, limit1=1)
 RECORD = replace(FINE, planes=5, plane=16)
-ODD = replace(FINE, offset=5)
+ODD, WIDE = replace(FINE, offset=5), replace(FINE, offset=16, limit2=4)
 SUMS = TrainerView(space=Space.ACCUMULATORS, planes=6, n0=4, s0=1)
 OUTSIDE = replace(FINE, space=Space.SERVER)
+PATCHES = {"to": 0, "source": 1, "patches": 1, "size": 1, "channels": 4}
 
 
 def one_product(**fields: int) -> dict[str, int]:
@@ -97,8 +98,10 @@ REFUSED = [
     ((replace(SUMS, blocks=3),), TrainerOp.COPY, {"zeros": 1}, TrainerError.SIZE),
     ((replace(SUMS, offset=61),), TrainerOp.COPY, {"zeros": 1}, TrainerError.RANGE),
     ((FINE, ODD), TrainerOp.COPY, {"to": 0, "source": 1, "add": 1}, TrainerError.RANGE),
-    ((FINE, ODD), TrainerOp.COPY, {"to": 0, "source": 1, "patches": 1, "size": 4, "channels": 4}, TrainerError.SIZE),
-    ((FINE, ODD), TrainerOp.COPY, {"to": 0, "source": 1, "patches": 1, "size": 1, "channels": 4}, TrainerError.SIZE),
+    ((FINE, ODD), TrainerOp.COPY, PATCHES | {"size": 4}, TrainerError.SIZE),
+    ((FINE, ODD), TrainerOp.COPY, PATCHES, TrainerError.SIZE),
+    ((OUTSIDE, WIDE), TrainerOp.COPY, PATCHES, TrainerError.RANGE),
+    ((WIDE, replace(WIDE, space=Space.SERVER)), TrainerOp.COPY, PATCHES, TrainerError.RANGE),
     ((FINE, FINE), TrainerOp.PRODUCT, one_product(n1=0), TrainerError.SIZE),
     ((FINE, FINE), TrainerOp.PRODUCT, one_product(mode=1), TrainerError.SIZE),
     ((FINE, TWO), TrainerOp.PRODUCT, one_product(), TrainerError.SIZE),
