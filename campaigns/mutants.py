@@ -53,10 +53,10 @@ def assertion(printed: str) -> str:
     """The assertion of a testbench that failed, from what pytest prints; empty if none failed.
 
     Tests but `test_unit` print it in a failure of their own: each line has an "E" in front, and the assertion follows
-    "1 of 1 tests failed; see FOLDER".
+    "1 of 1 tests failed; see FOLDER". An assertion of the hardware ends the simulation, which cocotb calls SimFailure.
     """
     inside = re.sub(r"^E +", "", printed, flags=re.MULTILINE).rpartition(" tests failed; see ")[2]
-    found = re.search(r"^(?:AssertionError|\S*Timeout).*(?:\n *assert .*)?", inside, re.MULTILINE)
+    found = re.search(r"^(?:AssertionError|\S*Timeout|\S*SimFailure).*(?:\n *assert .*)?", inside, re.MULTILINE)
     return re.sub(r"\s+", " ", found[0].removeprefix("AssertionError: ")) if found else ""
 
 

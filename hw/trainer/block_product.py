@@ -25,7 +25,6 @@ class Bytes:
 WEIGHTS, OPERAND = Bytes(8, -128, 127), Bytes(9, -128, 255)
 SUM = 20  #: Bits of a sum of 16 products of such numbers, sign included.
 PLAIN = 13  #: Bits of a sum of 16 operands.
-HALF = LANES // 2
 _LEVELS = (LANES - 1).bit_length()
 _CYCLES = _LEVELS + TRIPLE.cycles
 LATENCY = 2 + _CYCLES  #: Cycles from a vector to its sums.
@@ -35,8 +34,7 @@ BlockSums = data.StructLayout({"sums": data.ArrayLayout(signed(SUM), LANES), "pl
 class BlockProduct(wiring.Component):
     """sums[c] = sum over k of vector[k] * block[k][c], plain = sum of vector[k] over rows of the block that are there.
 
-    Three columns share two multipliers for each k, as far as these suffice; see `hw.mvm.dot_products`. Where half as
-    many as a column needs are left, it takes them for half of its products.
+    Three columns share two multipliers for each k, as far as these suffice; see `hw.mvm.dot_products`.
 
     Args:
         multipliers: Most multipliers of 18 x 18 bits.
@@ -65,9 +63,6 @@ class BlockProduct(wiring.Component):
         for group in self._groups():
             made = shared.dots(m, group, columns[len(dots):len(dots) + group.rows], operand, total)
             dots += [delay(m, dot, TRIPLE.cycles - group.cycles) for dot in made]
-        used = sum(group.multipliers for group in self._groups()) * LANES
-        if len(dots) < LANES and self.multipliers - used >= HALF:
-            dots.append(self._halves(m, platform, columns[len(dots)], operand))
         for column in columns[len(dots):]:
             dot = plane_dot(m, platform, column, operand, fmts=(WEIGHTS, OPERAND))
             dots.append(delay(m, dot, TRIPLE.cycles - plane_cycles(WEIGHTS.bits)))
@@ -75,14 +70,6 @@ class BlockProduct(wiring.Component):
         m.d.comb += [each.eq(dot) for each, dot in zip(self.o.sums, dots, strict=True)]
         m.d.comb += self.o.plain.eq(delay(m, adder_tree(m, there), TRIPLE.cycles))
         return m
-
-    def _halves(self, m, platform, column, operand):
-        """The dot product of a column, one half of it in multipliers."""
-        half, = SharedProducts((WEIGHTS, OPERAND), HALF).dots(m, SINGLE, [column[:HALF]], operand[:HALF], None)
-        other = plane_dot(m, platform, column[HALF:], operand[HALF:], fmts=(WEIGHTS, OPERAND))
-        parts = [delay(m, part, TRIPLE.cycles - cycles) for part, cycles in (
-            (half, SINGLE.cycles), (other, plane_cycles(WEIGHTS.bits)))]
-        return delay(m, (parts[0] + parts[1])[:SUM].as_signed(), 1)
 
     def _groups(self):
         """Groups of columns that share multipliers."""

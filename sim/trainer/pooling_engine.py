@@ -24,6 +24,7 @@ from concord.spec.trainer.views import TrainerView
 CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "lanes.o.valid & job.converts", "new": "lanes.o.valid"},
+    {"file": "hw/trainer/tap_walker.py", "old": "self.start | (self.step & self.last)", "new": "self.start"},
     {"file": "hw/trainer/pooling_reads.py", "old": "self.final & early.any()", "new": "0"},
     {"file": "hw/trainer/pooling_reads.py", "old": "2 * GROUPS - 1, GROUPS", "new": "GROUPS - 1, GROUPS"},
     {"file": "hw/trainer/pooling_reads.py", "old": "(rows != ROWS)", "new": "1"},

@@ -153,7 +153,7 @@ class Products(TrainerPart):
             if self.number(0, 2):
                 first, second, third = self.rng.permutation(shape).tolist()
                 mask = self.dense((first, second, third), 1)
-                fields["mask"] = self.view(self._around(mask) if self.number(0, 4) == 0 else mask)
+                fields["mask"] = self.view(self._around(mask) if self.number(0, 2) else mask)
         self._product(counts, **fields, turned=self.number(0, 2))
 
     def _columns(self):

@@ -22,7 +22,7 @@ def product_job(core: TrainerCore, i: TrainerInstruction) -> dict:
         apart = core.exponents[i["ebias"]].unit(1) - unit
         job["bias_only"] = int(apart > BIAS_REACH)
         unit += apart * job["bias_only"]
-        job["bias_right"] = 0 if job["bias_only"] else min(-apart, _NO_BIAS)
+        job["bias_right"] = max(min(-apart, _NO_BIAS), -BIAS_REACH)  # `bias_only` ignores it
     if y:
         right = core.exponents[i["ey"]].next - (8 * y.view.planes - 1) - unit
         job["right"] = min(max(right, -_MOST_LEFT), _MOST_RIGHT)
