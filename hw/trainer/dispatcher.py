@@ -278,7 +278,7 @@ class Dispatcher(wiring.Component):
     def _take(self, m):
         """Keep what was found of a view or of rows."""
         extent, rows = self.extents.extent, self.slot == SUMS
-        m.d.sync += [self.wrong_size.eq(self.wrong_size | (self.rules.size & ~rows)),
+        m.d.sync += [self.wrong_size.eq(self.wrong_size | self.rules.size),
                      self.wrong_range.eq(self.wrong_range | self.refused)]
         m.d.comb += self.hazards.note.eq(Mux(rows, ~self.kind.sum, ~extent.empty))
         for slot, view in enumerate(self.held):

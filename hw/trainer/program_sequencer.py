@@ -252,7 +252,8 @@ class ProgramSequencer(wiring.Component):
             m.d.comb += bases.number.eq(write["r"])
             m.next = "CHANGE"
         with m.State("CHANGE"):
-            m.d.comb += [bases.number.eq(swap["q"]), bases.write_number.eq(write["r"]), bases.write.eq(~kind.swap),
+            # A swap writes, too, and then what it must.
+            m.d.comb += [bases.number.eq(swap["q"]), bases.write_number.eq(write["r"]), bases.write.eq(1),
                          bases.write_value.eq(Mux(kind.s_add, bases.value, 0) + write["value"])]
             m.d.sync += other.eq(bases.value)
             with m.If(kind.swap):

@@ -266,7 +266,7 @@ def summary_fields(summary: Summary, shown: dict[str, int]) -> dict[str, int]:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-@cocotb.parametrize(refused=[0, 100])
+@cocotb.parametrize(refused=[0, 160])
 async def matches_golden(dut, refused):
     """Random updates, several to a summary, also where the memories serve others meanwhile."""
     bench = Bench(dut, refused)
