@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import loaded_sum
 from concord.hw.trainer.bases import BASE
 from concord.hw.trainer.exponent_table import NUMBER, Merged
 from concord.hw.trainer.extent_finder import ExtentFinder
@@ -25,7 +26,7 @@ from concord.hw.trainer.operand_rules import SUMS, Counts, OperandRules
 from concord.hw.trainer.resolver import Resolver
 from concord.hw.trainer.trainer_registers import Rate
 from concord.hw.trainer.view_table import ViewTable
-from concord.hw.trainer.wires import LENGTH, Ended
+from concord.hw.trainer.wires import ADDRESS, LENGTH, Ended
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import WORD, Space, TrainerError, TrainerOp
 
@@ -84,7 +85,7 @@ class Dispatcher(wiring.Component):
         self._units(m)
         self._facts(m)
         self._reach(m)
-        self._jobs(m)
+        self._jobs(m, platform)
         self._read_exponents(m)
         self._steps(m)
         return m
@@ -179,14 +180,14 @@ class Dispatcher(wiring.Component):
             self.hazards.alone.eq(kind.add & ((self.slot == 1) | (self.slot == 2)) & (
                 Array(self.views)[self.slot] == self.views[0]))]
 
-    def _jobs(self, m):
+    def _jobs(self, m, platform):
         """A queue for each engine, with the jobs that go into it."""
         self.put, self.queues, hazards = Signal(), {}, self.hazards
-        place, view = Signal.like(self.parts.views[0].first), self.parts.views[0]
-        with m.If(self.first_place):
-            m.d.sync += place.eq(view.first)
-        with m.Elif(self.next_place):
-            m.d.sync += place.eq(place + view.s0)
+        view, stride = self.parts.views[0], Signal(ADDRESS)
+        place = Signal.like(view.first)
+        m.d.comb += stride.eq(view.s0)
+        with m.If(self.first_place | self.next_place):
+            m.d.sync += place.eq(loaded_sum(m, platform, self.first_place, view.first, place, stride))
         full = []
         for number, (name, job) in enumerate(JOBS.items()):
             # Stores wait for engines, so a second one lets the loads behind it go on beside them.
@@ -199,7 +200,7 @@ class Dispatcher(wiring.Component):
             self.queues[name] = queue
         self.full = Signal()
         m.d.comb += [self.full.eq(Cat(full).any()), hazards.commit.eq(self.put | self.transfer)]
-        for name in ("load", "store", "move"):
+        for name in ("load", "store", "move"):  # alike, so that one multiplexer makes all of them
             job = self.queues[name].job
             m.d.comb += copy_job(job, self.word, self.parts)
             with m.If(self.transfer):

@@ -39,30 +39,38 @@ def view_of(tensor, extent) -> list:
             *((name, extent[name]) for name in ("first", "jump1", "jump2"))]
 
 
-def _views(job, op: TrainerOp, parts, **renamed: str) -> list:
-    """Statements that give a job the views of an instruction under the names that they have there."""
-    made = []
-    for slot, name in enumerate(slots(op)):
-        place = job[renamed.get(name, name)]
-        if "there" in place.shape().members:
-            made += [place.there.eq(parts.there[slot]), place.view.eq(parts.views[slot])]
-        else:
-            made.append(place.eq(parts.views[slot]))
-    return made
+def _places(job, op: TrainerOp, **renamed: str) -> list:
+    """Where a job has the views of an instruction, under the names that they have there; some may be missing."""
+    return [job[renamed.get(name, name)] for name in slots(op)]
+
+
+def _views(places: list, parts) -> list:
+    """Statements that give a job the views of its instruction."""
+    return [(place.view if _may_be_missing(place) else place).eq(view)
+            for place, view in zip(places, parts.views, strict=False)]
+
+
+def _there(places: list, parts) -> list:
+    """Statements that say which views there are."""
+    return [place.there.eq(there) for place, there in zip(places, parts.there, strict=False) if _may_be_missing(place)]
+
+
+def _may_be_missing(place) -> bool:
+    return "there" in place.shape().members
 
 
 def copy_job(job, word, parts) -> list:
     """Statements that make the job of a `copy`."""
-    i = fields(word, TrainerOp.COPY)
-    return [*_views(job, TrainerOp.COPY, parts), *(job[name].eq(i[name]) for name in (
+    i, places = fields(word, TrainerOp.COPY), _places(job, TrainerOp.COPY)
+    return [*_views(places, parts), *_there(places, parts), *(job[name].eq(i[name]) for name in (
         "add", "patches", "size", "channels"))]
 
 
 def product_job(job, word, parts) -> list:
     """Statements that make the job of a `product`."""
-    i = fields(word, TrainerOp.PRODUCT)
+    i, places = fields(word, TrainerOp.PRODUCT), _places(job, TrainerOp.PRODUCT)
     same = ("relu", "mode", "turned", "keep", "sum", "acc", "outputs", "n0", "n1", "n2", "a_s0")
-    return [*_views(job, TrainerOp.PRODUCT, parts), *(job[name].eq(i[name]) for name in same),
+    return [*_views(places, parts), *_there(places, parts), *(job[name].eq(i[name]) for name in same),
             job.right.eq(parts.shifts.right), job.bias_right.eq(parts.shifts.bias),
             job.bias_only.eq(parts.shifts.bias_only)]
 
@@ -73,9 +81,10 @@ def pooling_job(m: Module, job, kind, word, parts):
                  job.x_right.eq(parts.shifts.first), job.other_right.eq(parts.shifts.second)]
     for op, number, renamed in ((TrainerOp.POOL, POOL, {}), (TrainerOp.POOL_BACK, POOL_BACK, {}),
                                 (TrainerOp.ADD, ADD, {"a": "x", "b": "other"})):
-        i = fields(word, op)
+        i, places = fields(word, op), _places(job, op, **renamed)
+        m.d.comb += _views(places, parts)  # alike in all three, so that nothing chooses
         with m.If(kind[op.name.lower()]):
-            m.d.comb += [job.kind.eq(number), *_views(job, op, parts, **renamed)]
+            m.d.comb += [job.kind.eq(number), *_there(places, parts)]
             same = [name for name in ("size", "stride", "mean", "relu", "reciprocal") if name in i]
             m.d.comb += [job[name].eq(i[name]) for name in same]
 
@@ -83,7 +92,7 @@ def pooling_job(m: Module, job, kind, word, parts):
 def update_job(job, word, parts) -> list:
     """Statements that make the job of an `update`."""
     i, shifts = fields(word, TrainerOp.UPDATE), parts.shifts
-    return [*_views(job, TrainerOp.UPDATE, parts), job.acc.eq(i["acc"]), job.bias.eq(i["bias"]),
+    return [*_views(_places(job, TrainerOp.UPDATE), parts), job.acc.eq(i["acc"]), job.bias.eq(i["bias"]),
             job.rate.eq(parts.rate.mantissa), job.decay.eq(parts.decay.mantissa), job.change.eq(parts.change),
             job.g_right.eq(shifts.gradient), job.kept_right.eq(shifts.first), job.gradient_right.eq(shifts.second),
             job.v_right.eq(shifts.right), job.p_right.eq(shifts.parameter)]

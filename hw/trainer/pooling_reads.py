@@ -78,7 +78,7 @@ class PoolingReads(wiring.Component):
         self.two, self.begun, self.number = job.y.planes == 2, Signal(), Signal(INDEX)
         m.submodules.windows, m.submodules.taps = self.windows, self.taps = PoolingWindows(), TapWalker()
         self.x, self.other, self.mask = (
-            all_blocks(m, name, view, self.start, self.go & self.final)
+            all_blocks(m, platform, name, view, self.start, self.go & self.final)
             for name, view in (("x", job.x), ("other", job.other), ("mask", job.mask.view)))
         with m.Switch(job.kind):
             for kind, words in ((POOL, self._pool), (POOL_BACK, self._pool_back), (ADD, self._add)):

@@ -47,8 +47,8 @@ class PoolingWrites(wiring.Component):
         job, full, ending = self.job, Signal(), Signal()  # `full`: a word waits; `ending`: it is the last one
         pair, second, row = Signal(), Signal(), Signal()  # `pair`: rows have a second word; `second`: it is next
         there, load, free = Signal(), Signal(), self.write.ready | ~full
-        y = all_blocks(m, "y", job.y, self.start, row)
-        chosen = all_blocks(m, "chosen", job.chosen.view, self.start, row)
+        y = all_blocks(m, platform, "y", job.y, self.start, row)
+        chosen = all_blocks(m, platform, "chosen", job.chosen.view, self.start, row)
         blocks, choosing = Signal(COUNT), (job.kind == POOL) & job.chosen.there
         m.d.comb += [
             pair.eq(choosing | (job.y.planes == 2)), there.eq(Mux(second, self.second.o.valid, self.first.o.valid)),

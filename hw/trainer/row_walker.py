@@ -78,7 +78,7 @@ class RowWalker(wiring.Component):
             m.d.sync += u.eq(self.loaded(self.start | ends, _wide(origin), u, _wide(step)))
         seen = Signal(_U)
         m.d.comb += seen.eq(u + tap)
-        return ends, ~limit.any() | (seen < limit)
+        return ends, ~limit.any() | (~seen[COUNT:].any() & (seen[:COUNT] < limit))
 
 
 def _wide(value):

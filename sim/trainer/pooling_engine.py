@@ -24,7 +24,7 @@ from concord.spec.trainer.views import TrainerView
 CONFIGURATIONS = ("tiny",)
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "lanes.o.valid & job.converts", "new": "lanes.o.valid"},
-    {"file": "hw/trainer/tap_walker.py", "old": "self.start | (self.step & self.last)", "new": "self.start"},
+    {"file": "hw/trainer/tap_walker.py", "old": "Mux(ends, 0, count + 1)", "new": "count + 1"},
     {"file": "hw/trainer/pooling_reads.py", "old": "self.final & early.any()", "new": "0"},
     {"file": "hw/trainer/pooling_reads.py", "old": "2 * GROUPS - 1, GROUPS", "new": "GROUPS - 1, GROUPS"},
     {"file": "hw/trainer/pooling_reads.py", "old": "(rows != ROWS)", "new": "1"},
@@ -59,8 +59,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/trainer/pooling_writes.py", "old": "full & self.write.ready & ending", "new": "full & ending"},
     {
         "file": "hw/trainer/all_blocks.py",
-        "old": "Mux(start, view.first, block + view.block)",
-        "new": "block + view.block",
+        "old": "loaded_sum(m, platform, start, view.first",
+        "new": "loaded_sum(m, platform, 0, view.first",
     },
 )
 COUNT = 54  #: Instructions of a run, some of them executed twice.
