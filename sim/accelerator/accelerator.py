@@ -26,6 +26,7 @@ from concord.spec.accelerator.registers import AcceleratorRegister, AcceleratorS
 CONFIGURATIONS = ("tiny", "serial")
 TESTED = ()  # tests/machine/test_accelerator.py runs whole lists
 LISTS = int(os.environ.get("LISTS", "2"))
+TIMEOUT = 1 + LISTS  #: Milliseconds.
 #: Accelerator of a preset: one core, or two kinds.
 SHAPES = {"tiny": "one", "serial": "two"}
 NAME = SHAPES.get(os.environ.get("CONFIG", "tiny"), "one")
@@ -91,7 +92,7 @@ def play(machine: Simulated, lists: list[CommandList]) -> None:
         assert machine.monitor.ended
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=TIMEOUT, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.3])
 async def lists(dut, stall):
     """Random lists that end."""
@@ -101,7 +102,7 @@ async def lists(dut, stall):
     await bridge(play)(machine, [random_list(machine.accelerator, rng) for _ in range(LISTS)])
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=TIMEOUT, timeout_unit="ms")
 async def failures(dut):
     """Lists of which a command fails in its core, and after each a reset."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)

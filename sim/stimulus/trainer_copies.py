@@ -63,4 +63,5 @@ def _source(rng, space: Space, rows: int, size: int, low: bool) -> TrainerView:
         return replace(view, offset=_place(rng, rows, size, low))
     limit = int(rng.integers(1, _MOST + 1))
     origin = int(rng.integers(-_MOST, _MOST + 1))
-    return replace(view, origin2=origin, limit2=limit, offset=0 if low else size - limit)
+    nothing = origin + rows <= 0 or origin >= limit  # then it does not matter where it lies
+    return replace(view, origin2=origin, limit2=limit, offset=size if nothing else 0 if low else size - limit)

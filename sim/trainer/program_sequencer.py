@@ -9,6 +9,7 @@ from collections import deque
 
 import cocotb
 import numpy as np
+from cocotb.queue import Queue
 from concord.golden.trainer.summary import FORMAT, Summary, together
 from concord.golden.trainer.trainer import run_together
 from concord.hw.trainer.hazards import ENGINES
@@ -125,7 +126,9 @@ class Bench:
         await start(dut)
         every_cycle(dut, self._drive)
         for name in ENGINES:
-            cocotb.start_soon(self._engine(name))
+            jobs = Queue()
+            cocotb.start_soon(self._take(name, jobs))
+            cocotb.start_soon(self._engine(name, jobs))
 
     def _drive(self):
         """Ends of jobs, and the summary of updates."""
@@ -165,11 +168,10 @@ class Bench:
             dut.met.value = 0
             await clock(dut, 2)
 
-    async def _engine(self, name: str):
-        """Take jobs, compare them, and end them after some time."""
+    async def _take(self, name: str, jobs: Queue):
+        """Take jobs, also while the engine is busy, and compare them."""
         while True:
             payload = await self.sinks[name].get()
-            run = self.run
             assert self.expected[name], (
                 f"the {name} engine gets a job that golden does not have: {JOB[name].of(payload)}"
             )
@@ -180,6 +182,14 @@ class Bench:
             older = self.flights[: self.flights.index(flight)]
             early = [one for one in older if one not in self.ended and one.conflicts(flight)]
             assert not early, f"{flight.op.name} at {flight.address} begins before {early[0].address} has ended"
+            jobs.put_nowait((flight, self.run))
+
+    async def _engine(self, name: str, jobs: Queue):
+        """End jobs in their order, each after some time."""
+        while True:
+            flight, run = await jobs.get()
+            if run != self.run:
+                continue
             await clock(self.dut, 1 + int(self.rng.integers(self.slow)))
             if flight.words and run == self.run:
                 await self._exponents(name, flight)
