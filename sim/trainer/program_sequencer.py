@@ -60,7 +60,7 @@ JOB = {name: Packer(job) for name, job in JOBS.items()}
 ENDED, MEETING, MET, SUMMARY, WATCH, WORD, WRITE = (
     Packer(shape) for shape in (Ended, Meeting, Met, SummaryWires, Watch, ProgramWord, ExponentWrite)
 )
-COPIES = 150  #: Copies of a program that wait for each other.
+COPIES = 100  #: Copies of a program that wait for each other.
 _LENGTH = ENDED.width
 _FILLED = 14  #: The views with which random programs fill the memories lie below.
 
@@ -382,7 +382,7 @@ async def failed_accesses_end_programs(dut):
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def copies_wait_for_each_other(dut):
     """Copies among few words, of which each may read or write what another one does; also those of exponents."""
-    bench = Bench(dut, stall=0.3, slow=60)
+    bench = Bench(dut, stall=0.3, slow=500)  # longer than the dispatch of several copies
     await bench.start()
     program = random_program(bench.rng, 0)
     program.words[:] = crowded_copies(bench.rng, COPIES, len(program.server))
