@@ -164,7 +164,7 @@ class Poolings:
             size, stride = max(size, 2), min(max(size, 2) + part.number(1, 4), 15)
         samples, blocks = part.number(1, 3), part.number(1, 3)
         pixels = samples, part.number(1, 7), part.number(1, 7 if rng.random() < 0.8 else 30)
-        windows = tuple(max(1, (n - size) // stride + part.number(0, 4)) for n in pixels[1:])
+        windows = tuple(max(1, (n - size) // stride + part.number(-2, 4)) for n in pixels[1:])
         shape = samples, *windows
         fields = {"x": self._put(part.dense(shape, 2, blocks)), "y": self._put(part.dense(pixels, 2, blocks))}
         if not mean:
