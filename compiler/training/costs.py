@@ -132,14 +132,14 @@ def _sum(step: PlannedInstruction) -> dict[str, int]:
 
 def _pool(step: PlannedInstruction) -> dict[str, int]:
     y, words = step.operands["y"].view, 1 + (step.operands.get("chosen") is not None)
-    return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, _ROW_CYCLES if step.values["mean"] else words)}
+    return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, _ROW_CYCLES if step.values.get("mean") else words)}
 
 
 def _pool_back(step: PlannedInstruction) -> dict[str, int]:
     y, x, size, stride = step.operands["y"].view, step.operands["x"].view, step.values["size"], step.values["stride"]
     chosen, mask = (step.operands.get(name) is not None for name in ("chosen", "mask"))
     if stride >= size:  # a window is read for the first of its pixels in each row
-        if step.values["mean"]:
+        if step.values.get("mean"):
             return {"pooling": y.rows * _ROW_CYCLES * y.blocks}
         more = mask + (chosen and (mask or size == 1))  # cycles of that pixel beside those of a row
         return {"pooling": (y.rows * y.planes + x.rows * size * more) * y.blocks}

@@ -144,6 +144,14 @@ def test_a_session_goes_on_where_another_one_was():
     equal_states(session.parameters(), other.parameters())
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_the_costs_of_every_step_are_told(case):
+    shape, layers, config, sizes = CASES[case]
+    made = compile_training(layers, shape, sizes[0], config)
+    assert all(sum(work.cycles.values()) for work in costs(made) if work.work != "load")
+    assert explained(made).splitlines()[-1].startswith("sum ")
+
+
 @pytest.mark.parametrize(("shape", "layers", "batch", "cycles"), [
     ((784,), (Dense(784, 128), Relu(), Dense(128, 64), Relu(), Dense(64, 10)), 64, 87_424),
     ((1, 28, 28), (Conv(1, 16, 3, 1, 1), Relu(), MaxPool(2, 2), Conv(16, 32, 3, 1, 1), Relu(), MaxPool(2, 2),
