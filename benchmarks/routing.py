@@ -1,5 +1,6 @@
 """Components placed and routed for an ECP5 between shift registers, so that their own paths bound the clock."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -69,8 +70,11 @@ def route(text: str, target: int, seed: int = 1) -> Placed:
         seed:   Seed of placement.
 
     Raises:
-        RuntimeError: a tool fails, or is not installed; the message says how to install it.
+        RuntimeError: a tool fails, and the message names its log, which stays; or it is not installed, and the message
+            says how to install it.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        return place(synthesise(text, Path(folder)), [*DEVICE, "--lpf-allow-unconstrained"], target=target, seed=seed,
-                     name="unit")
+    folder = tempfile.mkdtemp(prefix="route-")
+    found = place(synthesise(text, Path(folder)), [*DEVICE, "--lpf-allow-unconstrained"], target=target, seed=seed,
+                  name="unit")
+    shutil.rmtree(folder)
+    return found

@@ -1,6 +1,7 @@
 """Gates, multipliers and memories of the machine or one unit on an ECP5: `nox -s synth -- --preset tiny --unit mvm`."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -146,8 +147,9 @@ def after_packing(text: str) -> dict[str, int]:
     Raises:
         RuntimeError: a tool fails, or is not installed; the message says how to install it.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        cells = packed(netlist.synthesise(text, Path(folder)), [*CHIP, "--lpf-allow-unconstrained"])
+    folder = tempfile.mkdtemp(prefix="pack-")  # which stays with its log where packing fails
+    cells = packed(netlist.synthesise(text, Path(folder)), [*CHIP, "--lpf-allow-unconstrained"])
+    shutil.rmtree(folder)
     return {title: cells[kind] for kind, title in CELLS.items()}
 
 
@@ -166,13 +168,10 @@ def main(
     console = Console(width=100 if not sys.stdout.isatty() else None)
     if pack:
         tool(NEXTPNR)  # which is missing now, and not after minutes of synthesis
-    try:
-        config, trainer = find_config(preset_name), TrainerConfig(words=words)
-        config.require_hardware()
-        text = verilog(component(unit, config, trainer), "top", Ecp5())
-        purge = config.weights.precision > 0 or config.activations.precision > 0
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+    config, trainer = find_config(preset_name), TrainerConfig(words=words)
+    config.require_hardware()
+    text = verilog(component(unit, config, trainer), "top", Ecp5())
+    purge = config.weights.precision > 0 or config.activations.precision > 0
     began = time.monotonic()
     machine = f"a trainer of {words:,} words" if unit in in_trainers() else machine_name(preset_name)
     if parts:

@@ -132,7 +132,8 @@ def _sum(step: PlannedInstruction) -> dict[str, int]:
 
 def _pool(step: PlannedInstruction) -> dict[str, int]:
     y, words = step.operands["y"].view, 1 + (step.operands.get("chosen") is not None)
-    return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, _ROW_CYCLES if step.values.get("mean") else words)}
+    least = _ROW_CYCLES if step.values.get("mean") else words
+    return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, least)}
 
 
 def _pool_back(step: PlannedInstruction) -> dict[str, int]:

@@ -63,20 +63,24 @@ def build(
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
     with steps.step("pack", "a minute, where it has not been done before") as note, status:
         note.text = bitstream.crowding(made)
-    with steps.step("place and route", f"{seeds} seeds, minutes to an hour for each"), status:
+    with steps.step("place and route", f"{_seeds(seeds)}, minutes to an hour for each"), status:
         for seed, found in bitstream.all_placed(made, list(range(1, seeds + 1)), processes, say):
             rows[seed] = found
             console.print(f"seed {seed}: {found.clock:.1f} MHz", highlight=False)
     Console(width=None if console.is_terminal else 120).print(_table(name, place.name, made.mhz, rows))
     clocks = sorted(each.clock for each in rows.values())
     typer.echo(f"{clocks[0]:.1f}, {statistics.median(clocks):.1f}, {clocks[-1]:.1f} MHz: least, median and largest "
-               f"clock of {len(rows)} seeds")
+               f"clock of {_seeds(len(rows))}")
     with steps.step("write the bitstream") as note:
         best, digest = bitstream.write_bitstream(made, rows, output)
         note.text = f"seed {best}"
     typer.echo(f"{output}: {output.stat().st_size:,} bytes, SHA-256 {digest}")
     if place.loader:
         typer.echo(f"write it to the board: openFPGALoader --board {place.loader} {output}")
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed" if count == 1 else f"{count} seeds"
 
 
 def _table(machine: str, board: str, mhz: float, rows: "dict[int, Placed]") -> "Table":
