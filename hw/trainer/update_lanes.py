@@ -14,7 +14,7 @@ from concord.hw.trainer.wires import MEASURED, UpdateJob
 from concord.spec.numbers.lazy import ACCUMULATOR_BITS, LazyFormat, Width
 
 FORMAT = LazyFormat()
-GROUP = 2  #: Lanes of a group: a row takes eight cycles, and a product with 16 samples takes sixteen for its sums.
+GROUP = 2  #: Lanes of a group. A row takes 8 cycles, as long as its gradients take the tensor engine with 64 samples.
 PRODUCT = 3  #: Cycles of a multiplier.
 _LEFT = 4  # bits of the shift that brings the coarser term of a sum to its unit
 _RIGHT = 6  # bits of the shift that brings the finer one there
