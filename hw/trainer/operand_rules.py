@@ -19,7 +19,8 @@ from concord.spec.trainer.config import LANES, PARAMETER_PLANES, PATCH_ROW_BYTES
 from concord.spec.trainer.instructions import WORD, Space, TrainerOp
 
 #: Numbers that other views of an instruction must have, too, once a view was found.
-Counts = data.StructLayout({"rows": ROWS, "blocks": COUNT, "n0": COUNT, "n1": COUNT, "n2": COUNT, "planes": 3})
+Counts = data.StructLayout({"rows": ROWS, "blocks": COUNT, "n0": COUNT, "n1": COUNT, "n2": COUNT, "planes": 3,
+                           "space": 2})
 #: The slot behind those of views: rows of the accumulators.
 SUMS = SLOTS
 _COPIED = (1, 2, 4, PARAMETER_PLANES, SUM_PLANES)
@@ -141,8 +142,8 @@ class OperandRules(wiring.Component):
         m.d.comb += [
             self.wrong_here_size.eq(wrong | other | (i["patches"] & patches)),
             self.wrong_here_range.eq(
-                (~source & i["add"] & ~self.sums)
-                | (i["patches"] & (view.space != Space.CHIP)))]
+                (~source & i["add"] & ~self.sums) | (i["patches"] & (view.space != Space.CHIP))
+                | (source & (view.space == Space.SERVER) & (self.first.space == Space.SERVER)))]
         with m.If(i["patches"] & source):  # axis 2 counts words of a raster row
             m.d.comb += [use.n2.eq(1), use.origin2.eq(0), use.pitch2.eq(1), use.limit2.eq(0), use.taps1.eq(i["size"]),
                          use.taps2.eq((small_product(view.limit2, i["channels"]) + (LANES - 1)) >> 4)]

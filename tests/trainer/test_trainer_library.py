@@ -22,6 +22,7 @@ from concord.spec.trainer.config import LANES
 from concord.spec.trainer.instructions import Space, TrainerError, TrainerOp, instruction
 from concord.spec.trainer.registers import TrainerRegister
 from concord.spec.trainer.views import TrainerView
+from concord.tests.trainer.refused import REFUSED, SERVER_WORDS, refused_program
 
 NEVER = (1 << 64) - 1
 
@@ -32,6 +33,22 @@ def test_random_programs(first):
     found, ended = differences(7, list(range(first, first + 9)))
     assert not found, "\n".join(found)
     assert ended.total() == 9
+
+
+def test_what_is_refused():
+    """As golden refuses it, with all memories as they were."""
+    rng, server = np.random.default_rng(1), np.zeros((SERVER_WORDS, LANES), np.uint8)
+    machine = TrainerLibrary(SMALL, server)
+    for case, (*_, error) in enumerate(REFUSED):
+        machine.reset()
+        golden = Trainer(SMALL, np.zeros_like(server))
+        server[:] = before = rng.integers(0, 256, server.shape, np.uint8)
+        for one in golden, machine:
+            one.load(refused_program(case))
+            assert one.run() == error, f"{case}: {REFUSED[case]}"
+        assert machine.address == golden.address
+        assert (server == before).all()
+    machine.close()
 
 
 def again(golden, other):
