@@ -147,7 +147,7 @@ PROGRAMS = {
         "A perceptron trained on a core that trains, then used on a core beside it; `--machine`, `--steps`."),
     "trainer_programs": (
         "campaigns.trainer_programs",
-        "Random programs of a core that trains, damaged ones too, golden beside the gates; `--programs`, `--program`."),
+        "Random programs of a core that trains, golden beside the gates; `--programs`, `--damaged`, `--program`."),
     "twin_networks": (
         "campaigns.twin_networks",
         "Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."),

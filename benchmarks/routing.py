@@ -2,6 +2,8 @@
 
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
@@ -73,8 +75,20 @@ def route(text: str, target: int, seed: int = 1) -> Placed:
         RuntimeError: a tool fails, and the message names its log, which stays; or it is not installed, and the message
             says how to install it.
     """
-    folder = tempfile.mkdtemp(prefix="route-")
-    found = place(synthesise(text, Path(folder)), [*DEVICE, "--lpf-allow-unconstrained"], target=target, seed=seed,
-                  name="unit")
-    shutil.rmtree(folder)
-    return found
+    with tool_folder() as folder:
+        return place(synthesise(text, folder), [*DEVICE, "--lpf-allow-unconstrained"], target=target, seed=seed,
+                     name="unit")
+
+
+@contextmanager
+def tool_folder() -> Iterator[Path]:
+    """A folder for the files of tools, which stays where one of them fails: its message names a log in there."""
+    folder, stays = Path(tempfile.mkdtemp(prefix="concord-tools-")), False
+    try:
+        yield folder
+    except RuntimeError:
+        stays = True
+        raise
+    finally:
+        if not stays:
+            shutil.rmtree(folder)

@@ -1,7 +1,6 @@
 """Gates, multipliers and memories of the machine or one unit on an ECP5: `nox -s synth -- --preset tiny --unit mvm`."""
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from typing import Annotated
 
 import typer
 from concord.benchmarks.routing import DEVICE as CHIP
+from concord.benchmarks.routing import tool_folder
 from concord.handover.place import CELLS, NEXTPNR, packed, tool
 from concord.hw import netlist
 from concord.hw.lib.ecp5 import Ecp5
@@ -147,9 +147,8 @@ def after_packing(text: str) -> dict[str, int]:
     Raises:
         RuntimeError: a tool fails, or is not installed; the message says how to install it.
     """
-    folder = tempfile.mkdtemp(prefix="pack-")  # which stays with its log where packing fails
-    cells = packed(netlist.synthesise(text, Path(folder)), [*CHIP, "--lpf-allow-unconstrained"])
-    shutil.rmtree(folder)
+    with tool_folder() as folder:
+        cells = packed(netlist.synthesise(text, folder), [*CHIP, "--lpf-allow-unconstrained"])
     return {title: cells[kind] for kind, title in CELLS.items()}
 
 

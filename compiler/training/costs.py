@@ -109,7 +109,7 @@ def _total(items: list) -> Counter[str]:
 def _product(step: PlannedInstruction) -> dict[str, int]:
     a, b = step.operands["a"].view, step.operands["b"].view
     blocks = step.values["n0"] * step.values["n1"] * step.values["n2"]
-    if step.values.get("mode"):
+    if step.values["mode"]:
         return {"tensor": block_cycles(blocks * -(-b.rows // LANES), step.values["outputs"], a.planes)}
     # The drain takes the port from which accumulators are read, unless every second cycle is free.
     return {"tensor": block_cycles(blocks, a.rows, a.planes) + (a.rows if a.planes == 1 else 0)}
@@ -118,7 +118,7 @@ def _product(step: PlannedInstruction) -> dict[str, int]:
 def _copy(step: PlannedInstruction) -> dict[str, int]:
     to, source = step.operands["to"].view, step.operands.get("source")
     words = to.rows * to.blocks * (1 if to.space == Space.ACCUMULATORS else to.planes)
-    if step.values.get("patches"):
+    if step.values["patches"]:
         return {"load": words * step.values["size"]}
     outside = Space.SERVER in (to.space, source.view.space if source else to.space)
     return {"store" if to.space == Space.SERVER else "load": words, "words": words if outside else 0}
@@ -132,7 +132,7 @@ def _sum(step: PlannedInstruction) -> dict[str, int]:
 
 def _pool(step: PlannedInstruction) -> dict[str, int]:
     y, words = step.operands["y"].view, 1 + (step.operands.get("chosen") is not None)
-    least = _ROW_CYCLES if step.values.get("mean") else words
+    least = _ROW_CYCLES if step.values["mean"] else words
     return {"pooling": y.rows * y.blocks * max(step.values["size"] ** 2, least)}
 
 
@@ -140,7 +140,7 @@ def _pool_back(step: PlannedInstruction) -> dict[str, int]:
     y, x, size, stride = step.operands["y"].view, step.operands["x"].view, step.values["size"], step.values["stride"]
     chosen, mask = (step.operands.get(name) is not None for name in ("chosen", "mask"))
     if stride >= size:  # a window is read for the first of its pixels in each row
-        if step.values.get("mean"):
+        if step.values["mean"]:
             return {"pooling": y.rows * _ROW_CYCLES * y.blocks}
         more = mask + (chosen and (mask or size == 1))  # cycles of that pixel beside those of a row
         return {"pooling": (y.rows * y.planes + x.rows * size * more) * y.blocks}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from concord.spec.trainer.config import NONE, TrainerConfig
-from concord.spec.trainer.instructions import TrainerOp, instruction
+from concord.spec.trainer.instructions import FIELDS, TrainerOp, instruction
 from concord.spec.trainer.views import TrainerView
 
 OLD, NEW = 0, 1  #: Base registers of old and new parameters.
@@ -59,7 +59,7 @@ class PlannedInstruction:
 
     Attributes:
         op:       Its opcode.
-        values:   Its fields without those that are views.
+        values:   All of its fields but views.
         operands: Views by field.
         label:    For `repeat`: the item that it goes back to.
     """
@@ -119,7 +119,8 @@ class Emitter:
     def emit(self, op: TrainerOp, operands: Mapping[str, MovingView | None] | None = None, **values: int):
         """Add an instruction."""
         found = {name: operand for name, operand in (operands or {}).items() if operand}
-        self._open[-1].append(PlannedInstruction(op, values, found))
+        unset = {name: 0 for name, field in FIELDS[op].items() if not field.kind.startswith("view")}
+        self._open[-1].append(PlannedInstruction(op, unset | values, found))
 
     def copy(self, to: MovingView, source: MovingView | None = None, **values: int):
         """Copy words, or zeros if there is no source."""

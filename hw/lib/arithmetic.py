@@ -74,14 +74,21 @@ def chosen_sum(m: Module, platform, a, second, x, y):
 
 
 def loaded_sum(m: Module, platform, load, value, a, b):
-    """a + b, or `value` if the bit `load` is 1, modulo 2**len(a); all have the same number of bits.
+    """a + b, or `value` if the bit `load` is 1, modulo 2**len(a); numbers with a sign keep it where they are shorter.
 
     Args:
         platform: None, or a platform with a `loaded_sum` of its own.
     """
+    value, b = (_resized(each, len(a)) for each in (value, b))
     if platform is not None:
         return platform.loaded_sum(m, load, value, a, b)
     return Mux(load, value, a + b)[:len(a)]
+
+
+def _resized(value, bits: int):
+    """A number modulo 2**bits."""
+    sign = value[-1] & Const(value.shape().signed)
+    return Cat(value, sign.replicate(bits - len(value))) if len(value) < bits else value[:bits]
 
 
 def shifted_sum(low, high, places: int, *, minus: bool = False):

@@ -13,10 +13,10 @@ def all_blocks(m: Module, platform, name: str, view, start, step) -> RowWalker:
         start, step: Those of the walker; taps and the offset are the caller's.
     """
     m.submodules[name] = walker = RowWalker()
-    block, stride, ends = Signal(ADDRESS, name=f"{name}_block"), Signal(ADDRESS), Signal()
-    first = loaded_sum(m, platform, start, view.first, block, stride)
-    m.d.comb += [ends.eq(step & walker.last), stride.eq(view.block), walker.view.eq(view),
-                 walker.view.first.eq(first), walker.start.eq(start | ends), walker.step.eq(step)]
+    block, ends = Signal(ADDRESS, name=f"{name}_block"), Signal()
+    first = loaded_sum(m, platform, start, view.first, block, view.block)
+    m.d.comb += [ends.eq(step & walker.last), walker.view.eq(view), walker.view.first.eq(first),
+                 walker.start.eq(start | ends), walker.step.eq(step)]
     with m.If(start | ends):
         m.d.sync += block.eq(first)
     return walker

@@ -26,7 +26,7 @@ from concord.hw.trainer.operand_rules import SUMS, Counts, OperandRules
 from concord.hw.trainer.resolver import Resolver
 from concord.hw.trainer.trainer_registers import Rate
 from concord.hw.trainer.view_table import ViewTable
-from concord.hw.trainer.wires import ADDRESS, LENGTH, Ended
+from concord.hw.trainer.wires import LENGTH, Ended
 from concord.spec.trainer.config import LANES, TrainerConfig
 from concord.spec.trainer.instructions import WORD, Space, TrainerError, TrainerOp
 
@@ -183,11 +183,10 @@ class Dispatcher(wiring.Component):
     def _jobs(self, m, platform):
         """A queue for each engine, with the jobs that go into it."""
         self.put, self.queues, hazards = Signal(), {}, self.hazards
-        view, stride = self.parts.views[0], Signal(ADDRESS)
+        view = self.parts.views[0]
         place = Signal.like(view.first)
-        m.d.comb += stride.eq(view.s0)
         with m.If(self.first_place | self.next_place):
-            m.d.sync += place.eq(loaded_sum(m, platform, self.first_place, view.first, place, stride))
+            m.d.sync += place.eq(loaded_sum(m, platform, self.first_place, view.first, place, view.s0))
         full = []
         for number, (name, job) in enumerate(JOBS.items()):
             # Stores wait for engines, so a second one lets the loads behind it go on beside them.
@@ -204,7 +203,7 @@ class Dispatcher(wiring.Component):
             job = self.queues[name].job
             m.d.comb += copy_job(job, self.word, self.parts)
             with m.If(self.transfer):
-                m.d.comb += [job.patches.eq(0), *share_job(job, self.word, view, place, self.added)]
+                m.d.comb += share_job(job, self.word, view, place, self.added)
         m.d.comb += [*product_job(self.queues["tensor"].job, self.word, self.parts),
                      *update_job(self.queues["update"].job, self.word, self.parts)]
         pooling_job(m, self.queues["pooling"].job, self.kind, self.word, self.parts)

@@ -59,7 +59,7 @@ class PoolingWindows(wiring.Component):
             apart = job.stride >= job.size
             m.d.sync += self.same.eq(~start & ~end2 & self.some & ~columns.moves & apart)
         for view, word in ((job.x, self.word), (job.chosen.view, self.which)):
-            loaded = partial(self.loaded, start, view.first[:CHIP_ADDRESS])
+            loaded = partial(self.loaded, start, view.first)
             m.d.comb += word.eq(_nested(
                 m, loaded, start,
                 (step & end2 & end1 & end0, view.block), (step & end2 & end1 & ~end0, view.s0),
@@ -72,7 +72,7 @@ class PoolingWindows(wiring.Component):
         left = Signal(COUNT)
         ends = left == 1
         with m.If(self.start | moves):
-            m.d.sync += left.eq(self.loaded(self.start | ends, count, left, Const(-1, COUNT)))
+            m.d.sync += left.eq(self.loaded(self.start | ends, count, left, Const(-1)))
         return ends
 
     def _axis(self, m, count, begins, steps, again, turns):

@@ -55,9 +55,8 @@ class RowWalker(wiring.Component):
         """
         view = self.view
         places = slow, middle, fast = [Signal(ADDRESS) for _ in range(3)]
-        stride = Signal(signed(ADDRESS))
-        m.d.comb += stride.eq(Mux(~end2, view.jump2, Mux(~end1, view.jump1, view.s0)))
-        after = self.loaded(self.start, view.first, Mux(~end2, fast, Mux(~end1, middle, slow)), stride)
+        after = self.loaded(self.start, view.first, Mux(~end2, fast, Mux(~end1, middle, slow)),
+                            Mux(~end2, view.jump2, Mux(~end1, view.jump1, view.s0)))
         for place, moves in zip(places, (end1 & end2, end2, 1), strict=True):
             with m.If(self.start | (self.step & moves)):
                 m.d.sync += place.eq(after)
@@ -68,19 +67,14 @@ class RowWalker(wiring.Component):
         left = Signal(COUNT)
         ends = left == 1
         with m.If(self.start | moves):
-            m.d.sync += left.eq(self.loaded(self.start | ends, count, left, Const(-1, COUNT)))
+            m.d.sync += left.eq(self.loaded(self.start | ends, count, left, Const(-1)))
         return ends
 
     def _axis(self, m, count, origin, step, limit, tap, moves):
         """Whether an axis stands on its last place, and whether its u with this tap is inside."""
         ends, u = self._count(m, count, moves), Signal(_U)
         with m.If(self.start | moves):
-            m.d.sync += u.eq(self.loaded(self.start | ends, _wide(origin), u, _wide(step)))
+            m.d.sync += u.eq(self.loaded(self.start | ends, origin, u, step))
         seen = Signal(_U)
         m.d.comb += seen.eq(u + tap)
         return ends, ~limit.any() | (~seen[COUNT:].any() & (seen[:COUNT] < limit))
-
-
-def _wide(value):
-    """A number in the bits of u."""
-    return Cat(value, (value[-1] & Const(value.shape().signed)).replicate(_U - len(value)))

@@ -79,19 +79,19 @@ class WindowWalker(wiring.Component):
     def _walk(self, m, loaded):
         """Go to the next part of a row, row of a window, or window."""
         left, shift = Signal(COUNT), self.at[:4]  # windows to the end of their row
-        row_ends, window_ends, line_ends, stride = Signal(), Signal(), Signal(), Signal(PLACE)
+        row_ends, window_ends, line_ends = Signal(), Signal(), Signal()
         m.d.comb += [
             row_ends.eq(self.part | (shift + self.row <= LANES)),
             window_ends.eq(row_ends & (self.tap + 1 == self.size)),
-            line_ends.eq(left == 1), stride.eq(self.stride), self.rows.step.eq(self.moved & window_ends)]
+            line_ends.eq(left == 1), self.rows.step.eq(self.moved & window_ends)]
         with m.If(self.moved):
             m.d.sync += self.part.eq(~row_ends)
         with m.If(self.begins | (self.moved & window_ends)):
             again = self.begins | line_ends
             m.d.sync += [
                 self.tap.eq(0), self.line.eq(0), self.lane.eq(0),
-                left.eq(loaded(again, self.view.n2, left, Const(-1, COUNT))),
-                self.at.eq(loaded(again, self.origin, self.at, stride))]
+                left.eq(loaded(again, self.view.n2, left, Const(-1))),
+                self.at.eq(loaded(again, self.origin, self.at, self.stride))]
         with m.Elif(self.moved & row_ends):
             m.d.sync += [self.tap.eq(self.tap + 1), self.line.eq(self.line + self.view.pitch1),
                          self.lane.eq(self.lane + self.row)]

@@ -21,7 +21,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "loaded(self.start, view.first", "new": "loaded(0, view.first"},
     {"old": "loaded(self.start | ends, count", "new": "loaded(self.start, count"},
     {"old": "loaded(self.start | ends, count", "new": "loaded(ends, count"},
-    {"old": "loaded(self.start | ends, _wide(origin)", "new": "loaded(self.start, _wide(origin)"},
+    {"old": "loaded(self.start | ends, origin", "new": "loaded(self.start, origin"},
     {"old": "~limit.any() | (", "new": "("},
     {"old": "(seen[:COUNT] < limit)", "new": "(seen[:COUNT] <= limit)"},
     {"old": "seen.eq(u + tap)", "new": "seen.eq(u)"},

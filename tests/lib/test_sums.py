@@ -3,10 +3,11 @@
 import subprocess
 
 import pytest
-from amaranth import Module
+from amaranth import Module, Signal
 from amaranth.hdl import signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.sim import Simulator
 from concord.hw.lib import ecp5
 from concord.hw.lib.arithmetic import chosen_sum, gated_sum, loaded_sum, sum_or_difference
 from concord.hw.lib.ecp5 import Ecp5
@@ -59,8 +60,8 @@ class ChosenSum(wiring.Component):
 class LoadedSum(wiring.Component):
     """A sum, or an integer in its place."""
 
-    def __init__(self, width: int):
-        super().__init__({"load": In(1), "value": In(width), "a": In(width), "b": In(width), "o": Out(width)})
+    def __init__(self, width: int, value, b):
+        super().__init__({"load": In(1), "value": In(value), "a": In(width), "b": In(b), "o": Out(width)})
 
     def elaborate(self, platform):
         m = Module()
@@ -92,15 +93,34 @@ def test_chosen_sums(tmp_path, width):
     assert proved(tmp_path, lambda: ChosenSum(width))
 
 
-@pytest.mark.parametrize("width", [1, 28])
-def test_loaded_sums(tmp_path, width):
-    assert proved(tmp_path, lambda: LoadedSum(width))
+@pytest.mark.parametrize(("width", "value", "b"), [(1, 1, 1), (28, 28, 28), (16, signed(8), 4), (12, 16, signed(9))])
+def test_loaded_sums(tmp_path, width, value, b):
+    assert proved(tmp_path, lambda: LoadedSum(width, value, b))
+
+
+def test_a_loaded_sum_keeps_the_signs_of_shorter_numbers():
+    m, load, a = Module(), Signal(), Signal(8)
+    value, b, o = Signal(signed(4), init=-3), Signal(signed(3), init=-2), Signal(8)
+    m.d.comb += o.eq(loaded_sum(m, None, load, value, a, b))
+    seen = []
+
+    async def bench(sim):
+        for now in (0, 1):
+            sim.set(load, now)
+            sim.set(a, 5)
+            await sim.delay(1e-9)
+            seen.append(sim.get(o))
+
+    simulator = Simulator(m)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert seen == [3, 256 - 3]
 
 
 @pytest.mark.parametrize(("table", "make"), [("_GATED", lambda: GatedSum(4, 4)),
                                              ("_PLUS_XOR", lambda: SumOrDifference(4)),
                                              ("_PLUS_CHOSEN", lambda: ChosenSum(4)),
-                                             ("_LOADED", lambda: LoadedSum(4)),
+                                             ("_LOADED", lambda: LoadedSum(4, 4, 4)),
                                              ("_GENERATED", lambda: SumOrDifference(5))])
 def test_a_wrong_table_is_noticed(tmp_path, monkeypatch, table, make):
     monkeypatch.setattr(ecp5, table, getattr(ecp5, table) ^ 2)

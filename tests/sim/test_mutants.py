@@ -29,7 +29,8 @@ def test_most_units_have_mutants():
     ("AssertionError: o differs\n  assert 1 == 2\n1 failed", "o differs assert 1 == 2"),
     ("E    AssertionError: b: 1 of 1 tests failed; see /a\nE     AssertionError: o differs\n", "o differs"),
     ("E    AssertionError: b with seed 1: 0 of 0 tests failed; see /tmp\nE     %Error: no such pin\n", ""),
-    ("cocotb.triggers.SimTimeoutError: 9 us\n", "cocotb.triggers.SimTimeoutError: 9 us"), ("SyntaxError\n", "")])
+    ("cocotb.triggers.SimTimeoutError: 9 us\n", "cocotb.triggers.SimTimeoutError: 9 us"),
+    ("cocotb.regression.SimFailure: it ended\n", "cocotb.regression.SimFailure: it ended"), ("SyntaxError\n", "")])
 def test_the_assertion_of_a_testbench_is_found(printed, found):
     assert assertion(printed) == found
 

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from concord.sim.stimulus.trainer_parts import SMALL
+from concord.sim.stimulus.trainer_programs import SERVER_WORDS
 from concord.spec.trainer.instructions import Space, TrainerError, TrainerOp, instruction
 from concord.spec.trainer.views import TrainerView
-
-SERVER_WORDS = 64  #: Words of server memory.
 
 #: A view that fits everywhere, and views that do not.
 FINE = TrainerView(n0=4, s0=1)

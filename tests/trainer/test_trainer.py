@@ -14,13 +14,14 @@ from concord.golden.trainer.memory import Seen, planes_of, write_parts
 from concord.golden.trainer.summary import FORMAT
 from concord.golden.trainer.trainer import Trainer, run_together
 from concord.sim.stimulus.trainer_parts import SMALL as CORE
+from concord.sim.stimulus.trainer_programs import SERVER_WORDS
 from concord.spec.trainer.config import TrainerConfig
 from concord.spec.trainer.instructions import MeasureKind, Space, TrainerError, TrainerOp, instruction
 from concord.spec.trainer.registers import TrainerCounter, TrainerRegister, rate_bits
 from concord.spec.trainer.text import assemble
 from concord.spec.trainer.views import TrainerView
 from concord.tests.trainer.bench import Bench
-from concord.tests.trainer.refused import FINE, RECORD, REFUSED, SERVER_WORDS, TWO, refused_program
+from concord.tests.trainer.refused import FINE, RECORD, REFUSED, TWO, refused_program
 
 SMALL = TrainerConfig(words=256, accumulator_rows=64, views=8, bases=4, exponents=16, instructions=64)
 

@@ -25,11 +25,11 @@ from concord.spec.trainer.views import TrainerView
 def _summed(core: TrainerCore, i: TrainerInstruction, number: int) -> list[tuple[str, dict]]:
     """The jobs of a `sum`: the rows go to the place of the core, and those of other members are added."""
     places, mine = shares(core, i), (i["cores"] & (1 << number) - 1).bit_count()
-    view, none = places[0].view, {"add": 0, "patches": 0}
+    view = places[0].view
     rows = TrainerView(space=Space.ACCUMULATORS, planes=SUM_PLANES, blocks=2, offset=i["acc"], n1=view.n1, n2=view.n2)
     seen = Seen(replace(rows, pitch1=view.n2, pitch2=1), 0)
     others = [places[k] for k in range(len(places)) if k != mine]
-    return [between(places[mine], seen, **none), *(between(seen, place, **none | {"add": 1}) for place in others)]
+    return [between(places[mine], seen, add=0), *(between(seen, place, add=1) for place in others)]
 
 
 _JOBS = {
