@@ -78,7 +78,7 @@ class PoolingWrites(wiring.Component):
         for k in range(LANES):
             number = Mux(job.converts, gathered.word_select(k, _MANTISSA), row.totals[k][:_MANTISSA])
             passes = Mux(job.converts, lives[k], row.mask[k]) | ~job.mask.there
-            counts = (job.converts | row.counts[k]) & ~(job.relu & number[-1])
+            counts = row.counts[k] & ~(job.relu & number[-1])  # all lanes count where sums are converted
             numbers.append(number & (passes & counts).replicate(_MANTISSA))
         m.d.comb += [
             self.first.i.valid.eq(valid), Value.cast(self.first.i.p).eq(Cat(*(number[:8] for number in numbers))),
