@@ -3,9 +3,11 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from queue import SimpleQueue
 from types import ModuleType
@@ -58,11 +60,21 @@ def workers(count: int, begin: Callable | None = None, arguments: tuple = ()) ->
 
 
 def _begun(begin: Callable | None, arguments: tuple):
-    """Begin a worker process, which Ctrl-C now ends without a traceback."""
+    """Begin a worker process, which Ctrl-C now ends without a traceback.
+
+    It ends with the process that began it, even if that one is killed in the middle of a call.
+    """
+    threading.Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if begin is not None:
         begin(*arguments)
+
+
+def _end_with(parent):
+    """Wait until another process has ended, and end this one."""
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
 
@@ -53,3 +55,20 @@ def test_a_process_that_gets_ctrl_c_ends_without_a_word(capfd):
     with pytest.raises(BrokenProcessPool):
         list(calls(interrupted, [()], 1))
     assert capfd.readouterr() == ("", "")
+
+
+#: A process that waits for a call of its worker, which takes a minute.
+WAITING = """
+import time
+from concord.lib.processes import workers
+pool = workers(1)
+print(pool.submit(abs, -1).result(), flush=True)
+pool.submit(time.sleep, 60).result()
+"""
+
+
+def test_workers_end_with_the_process_that_began_them():
+    process = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "1\n"
+    process.kill()
+    assert process.communicate(timeout=20) == ("", None)  # the worker holds the other end of the pipe until it ends
