@@ -27,6 +27,7 @@ def main(
     cores: Annotated[str, typer.Option(help="Numbers of cores, with commas.")] = "1,2,4",
     samples: Annotated[int, typer.Option(min=1, help="Inputs of each core, behind one that is not measured.")] = 4,
     tiles: Annotated[int, typer.Option(help="Tiles of MatrixRf, where not as many as the preset has.")] = 0,
+    clock: Annotated[float, typer.Option(min=0, help="Clock in MHz, for inputs a second.", show_default=False)] = 0,
 ):
     """Measure accelerators of several cores."""
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", cores):
@@ -34,8 +35,8 @@ def main(
     config = preset(preset_)
     config = replace(config, matrix_tiles=tiles or config.matrix_tiles)
     counts = [int(count) for count in cores.split(",")]
-    table = Table("network", "cores", "differing", "cycles an input", f"inputs/s at {config.clock_mhz} MHz",
-                  "rate / first", "bytes read an input")
+    table = Table("network", "cores", "differing", "cycles an input", "rate / first", "bytes read an input",
+                  *[f"inputs/s at {clock:g} MHz"] * bool(clock))
     for name, made, inputs in networks_of(model, 0, config, samples * max(counts)):
         firmware, first = compile_network(made, config).firmware, 0.0
         wanted = network.forward(made, inputs)[-1].outputs
@@ -48,8 +49,8 @@ def main(
                 moved = session.machine.moved(written=False) - moved
                 cycles = (session.cycles - before) / (samples * count)
             first = first or cycles
-            table.add_row(name, str(count), str(differing), f"{cycles:,.0f}", f"{config.clock_mhz * 1e6 / cycles:,.0f}",
-                          f"{first / cycles:.2f}", f"{moved // (samples * count):,}")
+            table.add_row(name, str(count), str(differing), f"{cycles:,.0f}", f"{first / cycles:.2f}",
+                          f"{moved // (samples * count):,}", *[f"{clock * 1e6 / cycles:,.0f}"] * bool(clock))
     Console().print(table)
 
 
