@@ -55,7 +55,7 @@ class Testbench:
 
     def _constant(self, name: str, default: tuple) -> tuple:
         return next((ast.literal_eval(line.value) for line in self._body
-                     if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == name), default)
+                     if isinstance(line, ast.Assign) and name in map(ast.unparse, line.targets)), default)
 
     @property
     def configurations(self) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ class CommandCheck(wiring.Component):
         kinds = {kind: Signal(name=kind.name.lower()) for kind in CommandKind}
         m.d.comb += [signal.eq(command.kind == kind) for kind, signal in kinds.items()]
         trains = self._trains(m)
-        stray = [command[name].any() & ~Mux(trains, _takes(kinds, TRAINER_FIELDS | FIELDS, name),
+        stray = [command[name].any() & ~Mux(trains, _takes(kinds, FIELDS | TRAINER_FIELDS, name),
                                             _takes(kinds, FIELDS, name))
                  for name in ("core", "first", "count", "second", "room", "value")]
         of_core = Cat(kinds[kind] for kind in kinds if kind.of_core).any()

@@ -123,9 +123,11 @@ class CommandProcessor(wiring.Component):
         job, own = mover.job, self.errors.ended[self.cores]
         fails = (state == State.FAIL) & (fault != CommandError.NONE)
         m.d.comb += Value.cast(own).eq(Cat(fails, fault, self.head))  # `valid`, `error`, `index`
+        order = {name: command[name] for name in Order.members if name != "index"} | {
+            "index": self.head, "second": command.second | command.value}
         for number, queue in enumerate(queues):
-            m.d.comb += [queue.p[name].eq(command[name]) for name in Order.members if name != "index"]
-            m.d.comb += [queue.p.index.eq(self.head), queue.valid.eq((state == State.GIVE) & (command.core == number))]
+            m.d.comb += [queue.p[name].eq(value) for name, value in order.items()]
+            m.d.comb += queue.valid.eq((state == State.GIVE) & (command.core == number))
         given = Cat(queue.valid & queue.ready for queue in queues).any()
         m.d.comb += [job.p.count.eq(command.count), job.p.second.eq(Mux(signals, command.first, command.second))]
         with m.Switch(state):

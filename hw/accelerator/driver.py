@@ -174,7 +174,7 @@ class Driver(wiring.Component):
                 self.index.eq(order.index), self.waited.eq(0), self.owed.eq(0),
                 *(flag.eq(0) for flag in (self.failed, self.surplus, self.broken, self.starved)),
                 self.writing.eq(order.kind != CommandKind.LOAD),
-                self.write.address.eq(order.first), self.write.value.eq(order.value)]
+                self.write.address.eq(order.first), self.write.value.eq(order.second)]
             with m.If(order.kind == CommandKind.RUN):
                 m.d.sync += [self.write.address.eq(Register.CONTROL), self.write.value.eq(Control.START)]
             with m.Switch(order.kind):

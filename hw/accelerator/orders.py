@@ -6,10 +6,11 @@ from concord.spec.accelerator.commands import CommandError, CommandKind
 
 ADDRESS = 32  #: Bits of an address, of a number of bytes, and of a value.
 
-#: A command that has been checked: LOAD, RUN or SET. `index` is its number, as HEAD counts.
+#: A command that has been checked: LOAD, RUN or SET. `index` is its number, as HEAD counts. The `second` of a SET,
+#: which has no second address, is its value.
 Order = data.StructLayout({
     "kind": CommandKind.SET.bit_length(), "index": 32, "first": ADDRESS, "count": ADDRESS, "second": ADDRESS,
-    "room": ADDRESS, "value": 32})
+    "room": ADDRESS})
 
 #: How a command has ended. With an `error`, `index` is that of the command, and `core_error` and `address` are those of
 #: the registers CORE_ERROR and ERROR_ADDRESS.

@@ -139,7 +139,7 @@ class TrainerDriver(wiring.Component):
             m.d.sync += [
                 self.index.eq(order.index), self.failed.eq(0), self.asked.eq(loads), self.writing.eq(~loads),
                 self.write.address.eq(Mux(runs, Register.CONTROL, order.first)),
-                self.write.value.eq(Mux(runs, Control.START, order.value)),
+                self.write.value.eq(Mux(runs, Control.START, order.second)),
                 self.state.eq(Mux(runs, State.RUN, Mux(loads, State.LOAD, State.SET)))]
             # Of a LOAD, the first word and the number of words; of a RUN, words from DRAM_BASE, with their sign.
             base = Mux(loads, 0, self.watch.base)

@@ -27,7 +27,7 @@ from concord.spec.trainer.registers import TrainerRegister
 CONFIGURATIONS = TESTED = ("tiny", "wide")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "command[name].any() & ~Mux", "new": "C(0) & ~Mux"},
-    {"old": "Mux(trains, _takes(kinds, TRAINER_FIELDS | FIELDS, name),", "new": "Mux(0, 0,"},
+    {"old": "Mux(trains, _takes(kinds, FIELDS | TRAINER_FIELDS, name),", "new": "Mux(0, 0,"},
     {"old": "Cat(*stray, command.zero, command.rest)", "new": "Cat(*stray, command.rest)"},
     {"old": "of_core & (command.core >= cores)", "new": "of_core & (command.core > cores)"},
     {"old": "command.value[cores:].any()", "new": "command.value[cores]"},

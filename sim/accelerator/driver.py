@@ -106,8 +106,8 @@ class Bench:
         """Hand a command to the driver."""
         self.index += 1
         self.dut.commands__order__payload.value = ORDER.join({
-            "kind": command.kind, "index": self.index, **{name: getattr(command, name) for name in (
-                "first", "count", "second", "room", "value")}})
+            "kind": command.kind, "index": self.index, "first": command.first, "count": command.count,
+            "second": command.second | command.value, "room": command.room})
         self.dut.commands__order__valid.value = 1
         await clock(self.dut)
         await until(self.dut, lambda: self.dut.commands__order__ready.value)

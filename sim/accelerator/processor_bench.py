@@ -223,4 +223,4 @@ class ProcessorBench:
             for one in core.taken:
                 command = self.listed[one["index"]]
                 assert one == {name: int(getattr(command, name)) for name in Order.members if name != "index"} | {
-                    "index": one["index"]}
+                    "index": one["index"], "second": command.second | command.value}

@@ -115,3 +115,7 @@ def test_coverage_adds_runs(tmp_path):
 
 def test_ordinary_configurations_are_among_those_of_the_regression():
     assert all(set(bench.tested) <= set(bench.configurations) for bench in TESTBENCHES.values())
+
+
+def test_a_testbench_may_name_both_configurations_at_once():
+    assert TESTBENCHES["command_check"].tested == TESTBENCHES["command_check"].configurations == ("tiny", "wide")
