@@ -32,7 +32,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "Cat(driver.idle for driver in self.drivers).all() &", "new": ""},
     {"old": "bit & (self.registers.size > k)", "new": "bit"},
     {"old": "Cat(fails, fault, self.head)", "new": "Cat(fails, fault)"},
-    {"old": "queue.p.index.eq(self.head)", "new": "queue.p.index.eq(0)"},
+    {"old": "\"index\": self.head", "new": "\"index\": C(0)"},
     {"old": "(self.head != self.registers.tail) & ~failed &", "new": "(self.head != self.registers.tail) &"},
     {"old": "~failed & self.settled", "new": "~failed"},
     {"old": "Mux(mover.error, State.FAIL, State.CHECK)", "new": "State.CHECK"},
