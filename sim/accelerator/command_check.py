@@ -99,7 +99,7 @@ class LimitedCommands:
         fields = dict.fromkeys(("core", "first", "count", "second", "room", "value"), 0)
         used = set(FIELDS.get(kind, ()))
         used |= {choice.choice(list(fields))} if choice.random() < 0.1 else set()
-        fields |= {name: self.number() for name in used}
+        fields |= {name: self.number() for name in fields if name in used}
         if "core" in used:
             fields["core"] = choice.choice((*range(len(MACHINE.cores) + 1), 0, 1, PROCESSOR, choice.randrange(256)))
         if kind == CommandKind.COPY and choice.random() < 0.5:  # the ranges lie side by side
