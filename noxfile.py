@@ -6,11 +6,14 @@ command line goes to the session's program.
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import nox
 
 nox.options.default_venv_backend = "none"
+
+UV = "uv" if find_spec("uv") else "none"  #: What makes the environments of sessions that have one of their own.
 
 #: Tests that build no hardware: numbers, instruction set, golden arithmetic, networks, data, rooms.
 QUICK = ("tests/spec", "tests/lib/test_float16.py", "tests/mvm/test_elements.py", "tests/net", "tests/datasets",
@@ -206,6 +209,12 @@ def python(session, *words, **env):
     session.run(sys.executable, "-m", *words, *session.posargs, external=True, env={"PATH": path, **env})
 
 
+def need_uv(session):
+    """End the session in a sentence where there is no uv."""
+    if UV != "uv":
+        session.error("this session needs uv: .venv/bin/pip install --constraint requirements.lock --group lock")
+
+
 @nox.session
 def lint(session):
     """Style and types."""
@@ -229,19 +238,21 @@ def quick(session):
     python(session, "pytest", "-n", "2", *QUICK, OMP_NUM_THREADS="1")
 
 
-@nox.session(default=False, venv_backend="uv", reuse_venv=True)
+@nox.session(default=False, venv_backend=UV, reuse_venv=True)
 @nox.parametrize("resolution", ["lowest-direct", "highest"])
 def dependencies(session, resolution):
     """Tests on the lowest and the newest packages that pyproject.toml allows; PyTorch stays out."""
+    need_uv(session)
     session.install("--resolution", resolution, "--editable", ".[front,sim,synthesis]")
     session.install("pytest", "hypothesis", "gfloat")  # the newest ones, which leave what is installed as it is
     session.run("python", "-m", "pytest", *PACKAGES, *(f"--deselect={name}" for name in SLOW), *session.posargs,
                 env={"OMP_NUM_THREADS": "1"})
 
 
-@nox.session(default=False, venv_backend="uv", reuse_venv=True)
+@nox.session(default=False, venv_backend=UV, reuse_venv=True)
 def tensorflow(session):
     """The tests of twins in TensorFlow, in an environment of its own."""
+    need_uv(session)
     session.install("--editable", ".[sim]", "pytest", "hypothesis", "torch", "--group", "tensorflow")
     session.run("python", "-m", "pytest", "tests/twin", "-k", "tensorflow", *session.posargs,
                 env={"TF_CPP_MIN_LOG_LEVEL": "3"})
@@ -250,6 +261,7 @@ def tensorflow(session):
 @nox.session(default=False)
 def lock(session):
     """Write requirements.lock: the versions that `make` and CI install; `-- --upgrade` takes the newest ones."""
+    need_uv(session)
     groups = nox.project.load_toml("pyproject.toml")["dependency-groups"]
     python(session, "uv", "pip", "compile", "pyproject.toml", "--all-extras", *(f"--group={name}" for name in groups),
            "--universal", "--python-version", "3.11", "--no-annotate", "--custom-compile-command", "nox -s lock",
