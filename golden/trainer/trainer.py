@@ -243,19 +243,23 @@ class Trainer:
     def _meet(self, i, lengths=(), summary=None) -> Generator[Rendezvous, Meeting, Sequence[Rendezvous]]:
         """Wait for the other cores of the mask, if there are any."""
         mine = Rendezvous(i.op, i["cores"], lengths, summary)
+        self._check_member(mine.cores)
         if mine.cores in (0, 1 << self.number):
             return [mine]
-        refuse(not mine.cores >> self.number & 1, TrainerError.PEER, "the mask lacks the core itself")
         found = yield mine
         refuse(found is None, TrainerError.PEER, "a core of the mask has stopped, or waits with another mask")
         assert found is not None
         return found
+
+    def _check_member(self, cores):
+        refuse(cores and not cores >> self.number & 1, TrainerError.PEER, "the mask lacks the core itself")
 
     def _barrier(self, i):
         yield from self._meet(i)
 
     def _sum(self, i):
         places = shares(self.core, i)
+        self._check_member(i["cores"])
         mine = (i["cores"] & (1 << self.number) - 1).bit_count()
         exchanged(self.core, i, places[mine], False)
         yield from self._meet(i)
@@ -267,13 +271,20 @@ class Trainer:
         core = self.core
         check_measure(core, i)
         numbers = (i["e"], i["ew"], i["eg"]) if i["kind"] == MeasureKind.UPDATE else (i["e"],)
-        lengths = tuple(core.exponents[number].length for number in numbers)
-        met = yield from self._meet(i, lengths, core.summary)
+        own = tuple(core.exponents[number].length for number in numbers)
+        met = yield from self._meet(i, own, core.summary)
         summary = together([each.summary for each in met if each.summary], core.summary)
-        for number, *found in zip(numbers, *(each.lengths for each in met), strict=True):
-            core.exponents[number].length = max(found)
-        check_underflow(core, i, summary)
+        self._take_lengths(numbers, [max(found) for found in zip(*(each.lengths for each in met), strict=True)])
+        try:
+            check_underflow(core, i, summary)
+        except RefusedInstruction:
+            self._take_lengths(numbers, own)
+            raise
         self._again |= measure(core, i, summary)
+
+    def _take_lengths(self, numbers, lengths):
+        for number, length in zip(numbers, lengths, strict=True):
+            self.core.exponents[number].length = length
 
 
 _TOGETHER = {TrainerOp.BARRIER: Trainer._barrier, TrainerOp.SUM: Trainer._sum, TrainerOp.MEASURE: Trainer._measure}

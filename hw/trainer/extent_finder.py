@@ -23,7 +23,7 @@ def _axis(number: int) -> dict:
 #: `stride` the stride of a term that is the view's blocks or what the instruction puts in their place; `extra` words
 #: follow the last one. The product of `count0`, `count1` and `count2` is wanted, too.
 Use = data.StructLayout({
-    "base": signed(BASE), "offset": OFFSET, "planes": 3, "plane": signed(STRIDE), "n0": COUNT, "s0": signed(STRIDE),
+    "base": signed(BASE), "offset": OFFSET, "planes": 3, "plane": STRIDE, "n0": COUNT, "s0": signed(STRIDE),
     "further": COUNT, "stride": signed(STRIDE), **_axis(1), **_axis(2), "extra": _EXTRA,
     "count0": COUNT, "count1": COUNT, "count2": COUNT})
 
@@ -128,7 +128,7 @@ class ExtentFinder(wiring.Component):
     def _multiply_steps(self, m):
         """Products with steps of axes and numbers of planes, one a cycle."""
         held, found = self.held, self.extent
-        a, b, product = Signal(signed(STRIDE)), Signal(4), Signal(signed(JUMP))
+        a, b, product = Signal(signed(STRIDE + 1)), Signal(4), Signal(signed(JUMP))
         m.d.sync += product.eq(small_product(a, b))
         with m.Switch(self.step):
             for step, one, other in (
@@ -142,8 +142,5 @@ class ExtentFinder(wiring.Component):
                     m.d.sync += self.last[k].eq(held[f"origin{k}"] + held[f"taps{k}"] - 1 + product)
                 with m.Case(3 + k):
                     m.d.sync += found[f"jump{k}"].eq(product)
-            with m.Case(6):  # no other term of the lowest and the highest word comes in this step
-                with m.If(held.plane[-1]):
-                    m.d.sync += found.low.eq(found.low + product)
-                with m.Else():
-                    m.d.sync += found.high.eq(found.high + product)
+            with m.Case(6):  # no other term of the highest word comes in this step
+                m.d.sync += found.high.eq(found.high + product)

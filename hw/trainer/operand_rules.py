@@ -166,7 +166,7 @@ class OperandRules(wiring.Component):
             rows = self.second.rows
             m.d.comb += [*one_row, self.aligned.eq(1)]
             m.d.comb += [use.further.eq((i["outputs"] + (LANES - 1)) >> 4), use.limit1.eq(0), use.limit2.eq(0),
-                         use.extra.eq(Mux(rows[16:].any(), -1, rows[:17] - 1))]
+                         use.extra.eq(Mux(rows[17:].any(), -1, rows[:17] - 1))]
         with m.Elif(bias):
             m.d.comb += [*one_row, use.limit1.eq(0), use.limit2.eq(0)]
         with m.If(self.slot == SUMS):

@@ -334,7 +334,10 @@ class ProgramSequencer(wiring.Component):
         with m.State("SUM"):
             m.d.sync += [left.eq(i["cores"]), member.eq(0)]
             m.d.comb += dispatcher.first_place.eq(1)
-            m.next = "OWN"
+            with m.If(i["cores"].any() & ~i["cores"].bit_select(self.number, 1)):
+                self._refuse(m, TrainerError.PEER)
+            with m.Else():
+                m.next = "OWN"
         with m.State("OWN"):  # goes to the place of the core among those of the members
             m.d.sync += [left.eq(left >> 1), member.eq(member + 1)]
             m.d.comb += dispatcher.next_place.eq(left[0])

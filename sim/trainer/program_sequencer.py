@@ -71,7 +71,8 @@ def moved(rng: np.random.Generator) -> TrainerProgram:
         assert found is not None
         name = str(rng.choice(["offset", "offset", "n1", "s0", "origin1", "limit1", "space", "block", "plane"]))
         field = FIELDS[TrainerOp.TENSOR][name]
-        low, high = (-40, 40) if field.kind == "signed" else (0, min(1 << field.width, SMALL.words))
+        most = 1 << field.width if name == "plane" and rng.random() < 0.5 else min(1 << field.width, SMALL.words)
+        low, high = (-40, 40) if field.kind == "signed" else (0, most)
         values = {**found.values, name: int(rng.integers(low, high))}
         program.words[place : place + SIZES[found.op]] = instruction(found.op, **values).words
     return program

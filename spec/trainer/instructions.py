@@ -51,7 +51,7 @@ class TrainerError(IntEnum):
     AGAIN = 7  #: `repeat` has gone back eight times in a row: right exponents repeat nothing, so the core is faulty.
     UNDERFLOW = 8  #: An update lies so far below the range of exponents that golden would round it twice.
     MEMORY = 9  #: Server memory answered a burst with an error. The address is that of its instruction or a later one.
-    PEER = 10  #: A core that others wait for has stopped or was reset, or cores wait with masks that do not agree.
+    PEER = 10  #: A core that others wait for has stopped or will not begin, or cores wait with masks that do not agree.
 
 
 class Space(IntEnum):

@@ -15,6 +15,7 @@ RECORD = replace(FINE, planes=5, plane=16)
 ODD, WIDE = replace(FINE, offset=5), replace(FINE, offset=16, limit2=4)
 SUMS = TrainerView(space=Space.ACCUMULATORS, planes=6, n0=4, s0=1)
 OUTSIDE = replace(FINE, space=Space.SERVER)
+PLACES = TrainerView(space=Space.SERVER, planes=6, plane=1, blocks=2, block=6, n0=1, s0=12)
 PATCHES = {"to": 0, "source": 1, "patches": 1, "size": 1, "channels": 4}
 
 
@@ -33,6 +34,7 @@ REFUSED = [
     ((FINE, TWO), TrainerOp.COPY, {"to": 0, "source": 1}, TrainerError.SIZE),
     ((FAR,), TrainerOp.COPY, {"zeros": 1}, TrainerError.RANGE),
     ((replace(FINE, s0=-1),), TrainerOp.COPY, {"zeros": 1}, TrainerError.RANGE),
+    ((replace(TWO, offset=64, plane=(1 << 20) - 16),), TrainerOp.COPY, {"zeros": 1}, TrainerError.RANGE),
     ((LIMITED,), TrainerOp.COPY, {"zeros": 1}, TrainerError.RANGE),
     ((FINE, replace(FINE, offset=3)), TrainerOp.COPY, {"to": 0, "source": 1}, TrainerError.RANGE),
     ((OUTSIDE, replace(OUTSIDE, offset=8)), TrainerOp.COPY, {"to": 0, "source": 1}, TrainerError.RANGE),
@@ -120,6 +122,7 @@ REFUSED = [
         TrainerError.SIZE,
     ),
     ((replace(SUMS, space=Space.SERVER, blocks=2),), TrainerOp.SUM, {"cores": 1}, TrainerError.SIZE),
+    ((PLACES,), TrainerOp.SUM, {"cores": 2}, TrainerError.PEER),
     ((), TrainerOp.LOOP, {"count": 0}, TrainerError.LOOP),
     ((), TrainerOp.END_LOOP, {}, TrainerError.LOOP),
     ((), TrainerOp.REPEAT, {"target": 5}, TrainerError.LOOP),

@@ -133,7 +133,7 @@ def random_view(rng: np.random.Generator) -> TrainerView:
         **pitches,
         **axes,
         offset=int(rng.integers(50)),
-        plane=int(rng.integers(99)),
+        plane=int(rng.integers(rng.choice([99, 1 << 20]))),
         planes=int(rng.choice([1, 2, 4, 5, 6])),
     )
 

@@ -11,8 +11,8 @@ from concord.golden.lazy.tensor import TrainingTensor, to_training_tensor
 from concord.golden.lazy.tensor_layers import unit
 from concord.golden.lazy.tensor_training import Rates, train_step
 from concord.golden.trainer.memory import Seen, planes_of, write_parts
-from concord.golden.trainer.summary import FORMAT
-from concord.golden.trainer.trainer import Trainer, run_together
+from concord.golden.trainer.summary import FORMAT, Summary
+from concord.golden.trainer.trainer import Rendezvous, Trainer, run_together
 from concord.sim.stimulus.trainer_parts import SMALL as CORE
 from concord.sim.stimulus.trainer_programs import SERVER_WORDS
 from concord.spec.trainer.config import TrainerConfig
@@ -368,3 +368,17 @@ def test_cores_share_sums_and_exponents():
 def test_cores_that_wait_in_vain(texts, errors):
     cores = [trainer(assemble(text), number) for number, text in enumerate(texts)]
     assert run_together(cores, [(0, 0)] * len(cores)) == list(errors)
+
+
+def test_an_underflow_keeps_the_lengths_of_the_core_alone():
+    """A peer's length made the update too small: the instruction has moved nothing."""
+    one = trainer(instruction(TrainerOp.MEASURE, kind=MeasureKind.UPDATE, e=2, ew=1, eg=3, cores=3).words)
+    momenta, gradients = one.core.exponents[2], one.core.exponents[3]
+    momenta.lsb, momenta.length, momenta.written, momenta.next = -130, 5, True, -122
+    gradients.lsb, gradients.length, gradients.written, gradients.next = -157, 1, True, -126
+    one.core.summary = Summary(exponents=(1, 2, 3), length=1)
+    run = one.execution(0, 0)
+    mine = next(run)
+    with pytest.raises(StopIteration):
+        run.send([mine, Rendezvous(mine.op, mine.cores, (9, 0, 1), one.core.summary)])
+    assert (one.error, momenta.length) == (TrainerError.UNDERFLOW, 5)
