@@ -89,15 +89,18 @@ class AcceleratorModel:
 
         Raises:
             Race:       two commands without order touch the same bytes. Nothing later has been executed.
-            ValueError: the ring ends beyond the memory, or a program waits for a core that no command lets run.
+            ValueError: the ring ends beyond the memory, or a program waits for a core that no command lets run, also
+                because of an error: hardware stops it with PEER, and what is executed until then depends on time.
         """
         self._races = Races(len(self.drivers))
         if self._head != self._tail:
             self._check_ring()
         while self.status & AcceleratorStatus.BUSY:
             self._take(self.memory.read(self._slots(self._head, 1)[0, 0], BYTES))
-        if self._meetings.waiting and self._ending.error == CommandError.NONE:
-            raise ValueError(self._waiting(self._meetings.waiting, "the list ends"))
+        if self._meetings.waiting:
+            error = self._ending.error
+            raise ValueError(self._waiting(self._meetings.waiting, "the list ends" if error == CommandError.NONE else
+                                           f"command {self._index} has the error {error.name}"))
         return self.status
 
     def _take(self, data):

@@ -91,8 +91,9 @@ class Accelerator(wiring.Component):
             _join(m, arbiter, f"manager{manager}_", driver, "m_axi_", bus)
             met = self._wires(number, driver, f"manager{manager + 1}_")
             if trains:
-                watch = driver.watch
-                m.d.comb += getattr(self.meeting_place, f"failed{number}").eq(watch.done & watch.error.any())
+                watch, commands = driver.watch, driver.commands
+                m.d.comb += getattr(self.meeting_place, f"gone{number}").eq(
+                    (watch.done & watch.error.any()) | (commands.stop & commands.idle))
             m.submodules[f"core{number}"] = self._core(number, met)
             manager += 1 + reaches_memory(core)
         return m

@@ -17,15 +17,15 @@ SETTLE = 2
 class MeetingPlace(wiring.Component):
     """Lets the cores of a mask go on when all of them wait with the same instruction and mask.
 
-    Where the cores that some waiting core names all wait or have failed, and none may go on, nobody ever comes: then
-    all that wait are stopped.
+    Where the cores that some waiting core names all wait or are gone, and none may go on, nobody ever comes: then all
+    that wait are stopped.
 
     Args:
         numbers: Numbers of the cores.
 
     Members:
         meeting{k}: In(Meeting). Where the core k waits. met{k}: Out(Met). The answer.
-        failed{k}: In(1). The program of the core k has ended with an error.
+        gone{k}: In(1). The program of the core k has ended with an error, or none will begin before a reset.
 
     Timing:
         The answer comes 4 cycles and one for each core after the last of them has come.
@@ -34,7 +34,7 @@ class MeetingPlace(wiring.Component):
     def __init__(self, numbers: list[int]):
         self.numbers = numbers
         super().__init__({name: member for k in numbers for name, member in (
-            (f"meeting{k}", In(Meeting)), (f"met{k}", Out(Met)), (f"failed{k}", In(1)))})
+            (f"meeting{k}", In(Meeting)), (f"met{k}", Out(Met)), (f"gone{k}", In(1)))})
 
     def elaborate(self, platform):
         m = Module()
@@ -81,9 +81,9 @@ class MeetingPlace(wiring.Component):
         return one.valid & ~unknown & reduce(and_, others)
 
     def _stuck(self, meetings: dict):
-        """Whether some core waits, and all that are waited for wait too, or have failed."""
+        """Whether some core waits, and all that are waited for wait too, or are gone."""
         named = reduce(or_, (one.cores & one.valid.replicate(CORES) for one in meetings.values()))
-        there = [~named[k] | (meetings[k].valid | getattr(self, f"failed{k}") if k in meetings else 0)
+        there = [~named[k] | (meetings[k].valid | getattr(self, f"gone{k}") if k in meetings else 0)
                  for k in range(CORES)]
         return named.any() & Cat(there).all()
 

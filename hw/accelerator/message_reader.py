@@ -79,7 +79,7 @@ class MessageReader(wiring.Component):
         self.state, self.place = Signal(State), Signal(range(self.beats))
         self.left = Signal(ADDRESS)  # beats of the range that were not given
         self.header, self.inputs = Signal(8 * size * self.beats), Signal()
-        self.rest = Signal(ADDRESS)  # beats of the message behind its header
+        self.rest = Signal(ADDRESS + 1)  # beats of the message behind its header
         self.beat, self.taken, self.inside = reader.o, Signal(), Signal()
         self.abandon = Signal()
         shift, begin = exact_log2(size), self.begin

@@ -75,6 +75,7 @@ def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
         cases[f"{kind.name} with a memory"] = pack(config, replace(other, memory=1))
     cases |= _malformed_outside(config, rng) if config.dram_words else {}
     cases["INPUT with an address"] = pack(config, replace(message(config, rng, MessageKind.INPUT), address=1))
+    cases["INPUT beyond the end"] = pack(config, replace(message(config, rng, MessageKind.INPUT), count=2**32 - 1))
     cases["INPUT in integer mode"] = pack(config, replace(message(config, rng, MessageKind.INPUT), integer=True))
     for kind in FROM_MACHINE:
         cases[kind.name] = pack(config, replace(message(config, rng, MessageKind.INPUT), kind=kind))

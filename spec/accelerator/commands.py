@@ -13,8 +13,8 @@ For a core that trains, LOAD reads instructions of 16 bytes from `first` on, and
 behind them; `second` and `room` are zero. RUN reads nothing itself: `first` and `second` become the bases R0 and R1, in
 words from DRAM_BASE; `count` and `room` are zero. Such a core sends nothing.
 
-Of several errors of one command the smallest code counts; but a program that ends with an error takes no more messages,
-so that a wrong one behind that may not be found.
+Of several errors of one command the smallest code counts; but a program that has ended takes no more messages, so that
+behind an error of it, or words that it has left, a wrong message may not be found.
 """
 
 import struct
@@ -62,8 +62,9 @@ class CommandError(IntEnum):
     RANGE = 4  #: A range ends beyond the memory, or the two ranges of a COPY meet.
     REGISTER = 5  #: A SET names a register, or a value of it, that commands do not write.
     ROOM = 6  #: A core has sent more than `room` holds. What does not fit is lost, from the first such byte on.
-    MESSAGE = 7  #: A message is refused, is of a kind that the command does not take, or ends beyond `count`. It and
-    #: later ones have no effect, and a program may run on until a reset of the core.
+    MESSAGE = 7  #: A message is refused, is of a kind that the command does not take, or ends beyond `count`. Later
+    #: ones have no effect. Of one whose length, padding or CRC is wrong, items may have been written. A program may run
+    #: on until a reset of the core.
     PROGRAM = 8  #: The core's program has ended with an error, which CORE_ERROR and ERROR_ADDRESS tell.
     STARVED = 9  #: The core's program waits for a word of NetQ, and all messages have been sent. It runs until a reset.
     MEMORY = 10  #: The memory has answered a burst of the command itself with an error.

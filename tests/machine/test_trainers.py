@@ -20,12 +20,14 @@ from concord.sim.machines.accelerators import AcceleratorMachine, GoldenAccelera
 from concord.sim.machines.library import Memory
 from concord.sim.stimulus.trainer_parts import SMALL
 from concord.spec.accelerator.accelerator import Accelerator
-from concord.spec.accelerator.commands import PROCESSOR, CommandError
+from concord.spec.accelerator.commands import PROCESSOR, Command, CommandError, CommandKind
 from concord.spec.accelerator.registers import AcceleratorRegister, window
 from concord.spec.host.registers import Control
 from concord.spec.machine.config import preset
 from concord.spec.numbers.lazy import LazyFormat, Width
+from concord.spec.trainer.instructions import TrainerError
 from concord.spec.trainer.registers import TrainerRegister
+from concord.spec.trainer.text import assemble
 from concord.tests.accelerator.test_trainers import BASE, LIMIT, PROGRAM, listed, play_exchange, run
 from concord.tests.c_cores import Commander, Port
 from concord.tests.c_driver import compile_c
@@ -81,6 +83,24 @@ def test_cores_wait_for_each_other(both, last):
         begin(machine)
         play_exchange(machine, last=last)
     assert found(both[1]) == found(both[0])
+
+
+@pytest.mark.parametrize("other", [Command(kind=CommandKind.RUN, core=2, second=32), run(0, 0, 1)], ids=["bad", "fails"])
+def test_a_core_whose_partner_does_not_begin_is_stopped(both, other):
+    """Behind an error no command begins: the core that waits ends with PEER, and its RUN is the first with an error."""
+    gates = both[1]
+    begin(gates)
+    words = b"".join(word.to_bytes(16, "little") for word in assemble("barrier cores 5\nend"))
+    gates.write_memory(0x1000, words)
+    gates.write_memory(0x1100, b"\x3f".ljust(32, b"\0"))
+    loads = [Command(kind=CommandKind.LOAD, core=core, first=first, count=32)
+             for core, first in ((0, 0x1000), (1, 0x1100), (2, 0x1000))]
+    gates.set_ring(0, 5)
+    gates.execute([command.pack() for command in (*loads, run(0, 0), other)], 20_000)
+    assert [gates.read_register(each) for each in (
+        AcceleratorRegister.ERROR, AcceleratorRegister.ERROR_INDEX, AcceleratorRegister.CORE_ERROR)] == [
+        CommandError.PROGRAM, 3, TrainerError.PEER]
+    assert not gates.read_register(AcceleratorRegister.BUSY_CORES)
 
 
 def test_cores_share_steps_of_training(both):
