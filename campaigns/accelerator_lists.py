@@ -86,7 +86,7 @@ def unrefused(name: str, seed: int, numbers: range) -> list[int]:
 
 @sentences
 def main(
-    lists: Annotated[int, typer.Option(help="Number of lists, over all accelerators.")] = 200,
+    lists: Annotated[int, typer.Option(help="Number of lists, over all accelerators.", min=1)] = 200,
     races: Annotated[int, typer.Option(help="Number of lists with a race, over all accelerators.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the lists.")] = 1,
     accelerator: Annotated[str, typer.Option(help=f"One of {', '.join(ACCELERATORS)}; all by default.")] = "",

@@ -75,31 +75,42 @@ def check_whole(run: RunFolder):
         json.loads(path.read_text())
 
 
-def interrupted(server: DashboardProcess, run: RunFolder, rng: random.Random, kills: int):
-    """Kill the server, the worker, or both, and let the run go on, until it ends."""
+def interrupted(server: DashboardProcess, run: RunFolder, rng: random.Random, kills: int) -> int:
+    """Kill the server, the worker, or both, and let the run go on, until it ends; returns the number of kills."""
     until, done = time.monotonic() + PATIENCE * (1 + kills), 0
     while not (run.path / MODEL).is_file():
         assert time.monotonic() < until, f"the run does not end: {server.text('/')}"
         if done < kills:
             time.sleep(rng.uniform(*BETWEEN))
             what = rng.choice(("server", "worker", "both"))
-            step, done = run.read("state.json").get("step"), done + 1
-            if what != "server" and (pid := run.status(TRAIN).get("pid")) and alive(pid):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            step = run.read("state.json").get("step")
+            killed = ["worker"] if what != "server" and worker_killed(run) else []
             if what != "worker":
                 server.kill()
                 server.begin()
-            print(f"{done}: {what} killed at step {step}", flush=True)
+                killed.append("server")
+            done += bool(killed)
+            print(f"{done}: {' and '.join(killed) or 'nothing'} killed at step {step}", flush=True)
         check_whole(run)
         assert run.title in server.text("/"), "the run is lost"
         if "state interrupted" in server.text(f"/runs/{run.name}"):
             server.post(f"/runs/{run.name}/go-on")
         time.sleep(0.2)
+    return done
+
+
+def worker_killed(run: RunFolder) -> bool:
+    """Kill the worker of a run; returns whether there was one."""
+    pid = run.status(TRAIN).get("pid")
+    if pid and alive(pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            return True
+    return False
 
 
 def main():
-    """Run the campaign; the exit code is 1 if bytes differ."""
+    """Run the campaign; the exit code is 1 if bytes differ, or the run has ended before all kills were done."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
@@ -117,12 +128,13 @@ def main():
         run.write("run.json", {"name": "killed", "command": command, "created": time.time()})
         server = DashboardProcess(runs)  # which finds that the run waits
         try:
-            interrupted(server, run, random.Random(given.seed), given.kills)
+            done = interrupted(server, run, random.Random(given.seed), given.kills)
         finally:
             server.kill()
         equal = (run.path / MODEL).read_bytes() == (runs / "whole" / MODEL).read_bytes()
-    print(f"{given.kills} kills, seed {given.seed}: the bytes of the model are {'equal' if equal else 'DIFFERENT'}")
-    sys.exit(not equal)
+    print(f"{done} of {given.kills} kills, seed {given.seed}: the bytes of the model are "
+          f"{'equal' if equal else 'DIFFERENT'}")
+    sys.exit(not equal or done < given.kills)
 
 
 if __name__ == "__main__":

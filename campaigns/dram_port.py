@@ -95,6 +95,19 @@ def broken_rules(broken: Broken, folder: Path, bus: int = 8, count: int = 2000) 
     return sum((Counter(row["violations"]) for row in json.loads(done.stdout)), Counter())
 
 
+def chosen_ports(text: str) -> list[Broken]:
+    """The broken ports that `--broken` names: `all` of them, `none`, or those with this part in their rule.
+
+    Raises:
+        ValueError: no rule has it.
+    """
+    found = [one for one in BROKEN if text == "all" or text in one.rule]
+    if not found and text != "none":
+        rules = "; ".join(one.rule for one in BROKEN)
+        raise ValueError(f"--broken {text}: give all, none, or a part of one of these rules: {rules}")
+    return found
+
+
 def main(
     transactions_: Annotated[int, typer.Option("--transactions", help="Bursts for each width of the bus.")] = 100_000,
     buses: Annotated[list[int] | None, typer.Option("--bus", help="Bytes of the bus; all widths by default.")] = None,
@@ -107,7 +120,10 @@ def main(
 
     A burst is a transaction. Pauses, latencies of 1 to 400 cycles, and resets are drawn anew for each few ranges.
     """
-    chosen = sizes or list(WORDS)
+    try:
+        ports, chosen = chosen_ports(broken), sizes or list(WORDS)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     rows = [{"bus": bus, "word": size, "counts": counts, "violations": violations}
             for bus in buses or BUSES for size in chosen
             for counts, violations in [transactions(bus, size, -(-transactions_ // len(chosen)), seed)]]
@@ -116,7 +132,7 @@ def main(
         return
     console = Console(width=WIDTH)
     right = _print_transactions(console, rows)
-    named = _print_broken(console, [one for one in BROKEN if broken == "all" or broken in one.rule])
+    named = _print_broken(console, ports)
     raise typer.Exit(not (named and right))
 
 

@@ -268,19 +268,34 @@ def written(export: Export, path: Path) -> np.ndarray:
     return samples.numpy()
 
 
+def chosen(only: str) -> dict[str, Export]:
+    """The exports whose name contains a text.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = {name: export for name, export in EXPORTS.items() if only in name}
+    if not found:
+        raise ValueError(f"--only {only}: no export has this in its name; they are {', '.join(EXPORTS)}")
+    return found
+
+
 def main():
     """Run all exports, and end with 1 if one is refused or differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="only exports whose name contains it")
     parser.add_argument("--machine", default="library", choices=("golden", "library"))
     given, wrong = parser.parse_args(), 0
+    try:
+        exports = chosen(given.only)
+    except ValueError as error:
+        parser.error(str(error))
     shown = Table("network", "layers", "machine", "off onnxruntime", "differing bits", "cycles")
     with tempfile.TemporaryDirectory() as folder:
-        for name, export in EXPORTS.items():
-            if given.only in name:
-                row, equal = outcome(name, export, Path(folder), given.machine)
-                shown.add_row(name, *row)
-                wrong += not equal
+        for name, export in exports.items():
+            row, equal = outcome(name, export, Path(folder), given.machine)
+            shown.add_row(name, *row)
+            wrong += not equal
     Console(width=140).print(shown)
     sys.exit(wrong > 0)
 

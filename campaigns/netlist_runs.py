@@ -2,7 +2,8 @@
 
 A netlist is what synthesis for a bitstream makes; Verilator runs it in place of the machine's Verilog. Golden's bits
 and event counters must come out, and the machine's own Verilog must have the same counters and cycles. What has ended
-without a difference is kept in build/netlist, so that a session that was stopped goes on.
+without a difference is kept in build/netlist, so that a session that was stopped goes on; it runs anew where a file of
+Concord or a model has changed.
 
 `--mutate` changes one bit of one lookup table, and must end with a difference; a bit that makes none is followed by
 another one.
@@ -22,6 +23,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from concord.campaigns.random_regression import CHUNK, STALLS, case, first_difference
+from concord.lib.edition import edition
 from concord.sim.machines.host import QUIET, TAKEN, HardwareMachine, MachineTimeout, machine
 from concord.sim.machines.kinds import MachineKind
 from concord.sim.machines.library import Library
@@ -144,10 +146,18 @@ def parts(place: str, text: str, count: int, samples: int, seed: int, *, plain: 
         yield network, (name, place, samples)
 
 
+def kept_path(function, arguments: tuple, text: str) -> Path:
+    """The file of what a part found, named after all that decides it: edition, machine, netlist and model among it."""
+    name, place = arguments[:2] if function is network else ("", arguments[0])
+    model = hashlib.sha256((MODELS / f"{name}.safetensors").read_bytes()).hexdigest() if name else ""
+    described = repr((function.__name__, [each for each in arguments if each is not text], text, edition(),
+                      find_config(place).digest, model))
+    return KEPT / f"{hashlib.sha256(described.encode()).hexdigest()[:16]}.json"
+
+
 def kept(function, arguments: tuple, text: str) -> Ended:
     """What a part found, as it was kept, or run now; a difference is not kept."""
-    described = repr((function.__name__, [each for each in arguments if each is not text], text))
-    path = KEPT / f"{hashlib.sha256(described.encode()).hexdigest()[:16]}.json"
+    path = kept_path(function, arguments, text)
     if path.exists():
         return Ended(**json.loads(path.read_text()))
     done = function(*arguments)

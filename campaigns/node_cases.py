@@ -95,7 +95,7 @@ def _given(name: str, tensor: str) -> np.ndarray:
 
 
 def main():
-    """Read all cases, print those that are not refused, and end with 1 if an outcome is not expected."""
+    """Read all cases, print those that are not refused; end with 1 if an outcome is not expected, or none agrees."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--names", nargs="*", default=cases(), metavar="NAME")
     parser.add_argument("--refusals", action="store_true", help="print the sentences of refused cases, too")
@@ -113,7 +113,9 @@ def main():
                     text = found.refused.removeprefix(f"{path}: ") or f"{found.difference:.1e}"
                     print(f"{name}{', constants' if constants else '':11} {result:8} {text}", flush=True)
     print(", ".join(f"{count} {result}" for result, count in sorted(counts.items())))
-    sys.exit(counts["WRONG"] > 0)
+    if not counts["agree"]:
+        print("no case agrees")
+    sys.exit(counts["WRONG"] > 0 or not counts["agree"])
 
 
 if __name__ == "__main__":

@@ -200,7 +200,7 @@ def tell(found: Totals, seconds: float, console: Console) -> None:
 
 @sentences
 def main(
-    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 10_000,
+    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.", min=1)] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the programs.")] = 1,
     config: Annotated[list[str] | None, typer.Option(
         help="Name of a preset, or TOML file of a machine. May be repeated.")] = None,

@@ -88,7 +88,7 @@ def _differences(
 
 @sentences
 def main(
-    programs: Annotated[int, typer.Option(help="Number of programs, over all machines.")] = 400,
+    programs: Annotated[int, typer.Option(help="Number of programs, over all machines.", min=1)] = 400,
     seed: Annotated[int, typer.Option(help="Seed of the programs.")] = 1,
     config: Annotated[str, typer.Option(help=f"One of {', '.join(CONFIGS)}; all by default.")] = "",
     program: Annotated[int | None, typer.Option(help="The one program to run.")] = None,

@@ -36,7 +36,7 @@ CHUNK = 10  #: Programs that a process takes at once.
 
 
 def main(
-    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 650,
+    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.", min=1)] = 650,
     seed: Annotated[int, typer.Option(help="Seed of the programs.")] = 1,
     config: Annotated[list[str] | None, typer.Option(
         help="Name of a preset, or TOML file of a machine. May be repeated.")] = None,

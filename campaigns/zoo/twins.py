@@ -57,11 +57,16 @@ class Made:
 
     Attributes:
         text:  Its twins with the names of the firmware and without them, or why there is no firmware.
-        equal: Whether they have golden's bits.
+        equal: Whether they have golden's bits; None where there is no firmware.
     """
 
     text: str
-    equal: bool = True
+    equal: bool | None = None
+
+    @property
+    def state(self) -> str:
+        """One word, or two, for the table."""
+        return "no firmware" if self.equal is None else "ok" if self.equal else "WRONG"
 
 
 def twins(network: Graph) -> Iterator[Made]:
@@ -71,7 +76,7 @@ def twins(network: Graph) -> Iterator[Made]:
         try:
             firmware = compiled(network, arithmetic)
         except ValueError as error:
-            yield Made(text=f"{arithmetic}: no firmware: {str(error).splitlines()[-1].strip()}")
+            yield Made(text=f"{arithmetic}: {str(error).splitlines()[-1].strip()}")
             continue
         named, plain = (beside_golden(each) for each in (firmware, without_hints(firmware)))
         yield Made(text=f"{arithmetic}: {named}; plain: {plain}", equal=not named.bits and not plain.bits)

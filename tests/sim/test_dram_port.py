@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from concord.campaigns.dram_port import BROKEN, BUSES, WORDS, broken_rules, transactions
+from concord.campaigns.dram_port import BROKEN, BUSES, WORDS, broken_rules, chosen_ports, transactions
 from concord.sim.machines.build import ROOT
 from concord.sim.machines.port import Port
 from concord.spec.machine.config import preset
@@ -25,6 +25,14 @@ def test_random_transactions(bus, size):
 def test_the_monitor_names_the_rule_that_a_port_breaks(rule, tmp_path):
     chosen, = (one for one in BROKEN if one.rule == rule)
     assert rule in broken_rules(chosen, tmp_path / "tree")
+
+
+def test_broken_ports_are_chosen_by_a_part_of_a_rule():
+    assert chosen_ports("all") == list(BROKEN)
+    assert chosen_ports("none") == []
+    assert [one.rule for one in chosen_ports("WLAST")] == ["WLAST is not at the last beat alone"]
+    with pytest.raises(ValueError, match=r"--broken wlast: give all, none, or a part .*WLAST is not at"):
+        chosen_ports("wlast")
 
 
 def test_each_rule_has_a_port_that_breaks_it():
