@@ -84,7 +84,7 @@ async def programs_are_golden(dut, stall):
     """Programs one after the other, some behind a reset; short ones, most of which are refused."""
     bench, errors, golden = SequencerBench(dut, stall=stall, slow=400 if stall else 40), set(), None
     await bench.start()
-    for parts in (6, *[0] * 16):
+    for parts in (6, *[0] * 24):
         program = made(bench.rng, parts) if parts else moved(bench.rng)
         golden = golden or ObservedTrainer(SMALL, program.server.copy())
         golden.core.server[:] = program.server
