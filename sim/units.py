@@ -1,7 +1,7 @@
 """The testbenches of all units, which say in their files in which configurations they run."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -33,6 +33,9 @@ class Testbench:
     - `MUTANTS`, lines of hardware that the campaign `mutants` breaks;
     - `component(config)`, which makes what the testbench drives, where that is not the unit of the machine.
 
+    Each of the first three is the value of a plain assignment at the outermost level of the file, and the last one is a
+    `def` there.
+
     Attributes:
         place: Path of its file in sim and of the unit in hw, without the suffix: "mvm/quantizer".
     """
@@ -51,11 +54,19 @@ class Testbench:
 
     @cached_property
     def _body(self) -> list[ast.stmt]:
-        return ast.parse((ROOM / f"{self.place}.py").read_text()).body
+        body = ast.parse((ROOM / f"{self.place}.py").read_text()).body
+        bound = [name for line in body for name in _bound(line)]
+        for name in ("CONFIGURATIONS", "TESTED", "MUTANTS", "component"):
+            plain = [line for line in body if _binds(line, name)]
+            if bound.count(name) > len(plain) or len(plain) > 1:
+                form = f"one `def {name}`" if name == "component" else f"one plain assignment `{name} = ...`"
+                raise ValueError(f"sim/{self.place}.py binds {name} in a way that is not read here: write {form} at "
+                                 "the outermost level of the file")
+        return body
 
     def _constant(self, name: str, default: tuple) -> tuple:
         return next((ast.literal_eval(line.value) for line in self._body
-                     if isinstance(line, ast.Assign) and name in map(ast.unparse, line.targets)), default)
+                     if isinstance(line, ast.Assign) and _binds(line, name)), default)
 
     @property
     def configurations(self) -> tuple[str, ...]:
@@ -74,13 +85,41 @@ class Testbench:
 
     def component(self, config: Config) -> Component:
         """What the testbench drives."""
-        if any(isinstance(line, ast.FunctionDef) and line.name == "component" for line in self._body):
+        if any(_binds(line, "component") for line in self._body):
             return import_module(self.module).component(config)
         return units.component(self.name, config)
 
     def run(self, config: Config, **options) -> Path:
         """Build the unit and run the testbench on it; options and result are those of `sim.machines.build.run`."""
         return run(self.component(config), self.module, CONFIG=to_text(config), **options)
+
+
+def _binds(line: ast.stmt, name: str) -> bool:
+    """Whether a line of a file binds the name of a testbench in the way that is read here."""
+    if name == "component":
+        return isinstance(line, ast.FunctionDef) and line.name == name
+    return isinstance(line, ast.Assign) and name in map(ast.unparse, line.targets)
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """The names that a part of a file binds in the module, in any way but that of `import *`."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+            yield from (each for part in ast.walk(node) if isinstance(part, ast.Global) for each in part.names)
+            return  # what stands within binds names of its own
+        case ast.Lambda():
+            return
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.alias(name=name, asname=other):
+            yield other or name.partition(".")[0]
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case ast.MatchMapping(rest=str(name)):
+            yield name
+    for part in ast.iter_child_nodes(node):
+        yield from _bound(part)
 
 
 def _testbenches() -> dict[str, Testbench]:

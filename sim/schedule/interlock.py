@@ -27,7 +27,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/schedule/entry_hazards.py", "old": "m.d.sync += self.write_room.eq(ahead <= 0)",
      "new": "m.d.sync += self.write_room.eq(1)"},
     {"file": "hw/schedule/outside_order.py", "old": 'i.product.p.copy.eq(self.tables["tile_copies"].found)',
-     "new": "i.product.p.copy.eq(0)", "config": "vision_dram"},
+     "new": "i.product.p.copy.eq(0)", "test": "test_chains_that_name_dram[interlock-tiny]"},
     {"file": "hw/schedule/outside_order.py", "test": "test_chains_that_name_dram[interlock-tiny]",
      "old": 'reads & waiting(tables["stores"].found, i.finished["stores"])', "new": "0"},
     {"file": "hw/schedule/outside_order.py", "test": "test_chains_that_name_dram[interlock-tiny]",
@@ -50,7 +50,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
      "old": " & (quiet | ~moves)", "new": ""},
     {"file": "hw/schedule/outside_order.py", "test": "test_chains_that_name_dram[interlock-tiny]",
      "old": 'self.copies_tiles = uses["copy"] & c.matrix', "new": "self.copies_tiles = c.outside.vectors"},
-    {"old": "y.product.valid.eq(tile_reads.valid & c.matrix)", "new": "y.product.valid.eq(0)", "config": "vision_dram"},
+    {"old": "y.product.valid.eq(tile_reads.valid & c.matrix)", "new": "y.product.valid.eq(0)",
+     "test": "test_chains_that_name_dram[interlock-tiny]"},
     {"file": "hw/schedule/entry_hazards.py", "old": "self.read_room.eq(~busy.bit_select(place, 1))",
      "new": "self.read_room.eq(1)"},
 )

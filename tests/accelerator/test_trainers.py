@@ -183,7 +183,7 @@ def test_a_list_without_a_partner_is_refused():
     with pytest.raises(ValueError, match=r"command 1 \(RUN\) of core 0 waits for cores of the mask 0x5, and the list"):
         machine.execute([command.pack() for command in commands])
     machine.reset()
-    with pytest.raises(ValueError, match=r"command 1 \(RUN\) of core 0 waits .*, and command 2 has the error ALIGNMENT"):
+    with pytest.raises(ValueError, match=r"command 1 \(RUN\) of core 0 waits .*, and command 2 has the error ALIGN"):
         machine.execute([command.pack() for command in (*commands, run(0, 32, 2))])
     machine.reset()
     wait = Command(kind=CommandKind.WAIT, value=1)

@@ -85,7 +85,7 @@ def test_cores_wait_for_each_other(both, last):
     assert found(both[1]) == found(both[0])
 
 
-@pytest.mark.parametrize("other", [Command(kind=CommandKind.RUN, core=2, second=32), run(0, 0, 1)], ids=["bad", "fails"])
+@pytest.mark.parametrize("other", [run(0, 32, 2), run(0, 0, 1)], ids=["refused", "fails"])
 def test_a_core_whose_partner_does_not_begin_is_stopped(both, other):
     """Behind an error no command begins: the core that waits ends with PEER, and its RUN is the first with an error."""
     gates = both[1]

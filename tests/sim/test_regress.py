@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 from concord.campaigns.regress import BenchJob, Result, jobs, merge, tables
+from concord.sim import units
 from concord.sim.machines.build import ROOT
 from concord.sim.units import TESTBENCHES
 from rich.console import Console
@@ -119,3 +120,27 @@ def test_ordinary_configurations_are_among_those_of_the_regression():
 
 def test_a_testbench_may_name_both_configurations_at_once():
     assert TESTBENCHES["command_check"].tested == TESTBENCHES["command_check"].configurations == ("tiny", "wide")
+
+
+@pytest.mark.parametrize(("name", "line"), [
+    ("CONFIGURATIONS", "CONFIGURATIONS: tuple = ('wide',)"), ("TESTED", "TESTED, other = ('tiny',), ('tiny',)"),
+    ("MUTANTS", "if True:\n    MUTANTS = ()"), ("MUTANTS", "MUTANTS = ()\nMUTANTS += ()"),
+    ("TESTED", "TESTED = ('tiny',)\nTESTED = ('wide',)"), ("TESTED", "for TESTED in ():\n    pass"),
+    ("MUTANTS", "from concord.sim.queue import MUTANTS"), ("MUTANTS", "import numpy as MUTANTS"),
+    ("TESTED", "def change():\n    global TESTED\n    TESTED = ()"), ("TESTED", "print(TESTED := ())"),
+    ("component", "component = print"), ("component", "if True:\n    def component(config):\n        return config"),
+    ("component", "from concord.hw.units import component"), ("component", "class component:\n    pass")])
+def test_a_testbench_that_binds_its_names_in_another_form_is_refused(tmp_path, monkeypatch, name, line):
+    """Otherwise the default would be taken."""
+    monkeypatch.setattr(units, "ROOM", tmp_path)
+    (tmp_path / "paper.py").write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=rf"^sim/paper\.py binds {name} in a way that is not read here: write one "):
+        _ = units.Testbench(place="paper").mutants
+
+
+def test_names_of_a_function_are_not_those_of_its_testbench(tmp_path, monkeypatch):
+    monkeypatch.setattr(units, "ROOM", tmp_path)
+    (tmp_path / "paper.py").write_text("def test(TESTED):\n    MUTANTS = component = TESTED\n"
+                                       "CONFIGURATIONS = other = ('wide', 'tiny')\n")
+    bench = units.Testbench(place="paper")
+    assert (bench.configurations, bench.tested, bench.mutants) == (("wide", "tiny"), ("tiny",), ())
