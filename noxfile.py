@@ -6,14 +6,14 @@ command line goes to the session's program.
 
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import nox
+from nox.virtualenv import HAS_UV, UV
 
 nox.options.default_venv_backend = "none"
 
-UV = "uv" if find_spec("uv") else "none"  #: What makes the environments of sessions that have one of their own.
+OWN = "uv" if HAS_UV else "none"  #: What makes the environments of sessions that have one of their own.
 
 #: Tests that build no hardware: numbers, instruction set, golden arithmetic, networks, data, rooms.
 QUICK = ("tests/spec", "tests/lib/test_float16.py", "tests/mvm/test_elements.py", "tests/net", "tests/datasets",
@@ -211,7 +211,7 @@ def python(session, *words, **env):
 
 def need_uv(session):
     """End the session in a sentence where there is no uv."""
-    if UV != "uv":
+    if not HAS_UV:
         session.error("this session needs uv: .venv/bin/pip install --constraint requirements.lock --group lock")
 
 
@@ -238,7 +238,7 @@ def quick(session):
     python(session, "pytest", "-n", "2", *QUICK, OMP_NUM_THREADS="1")
 
 
-@nox.session(default=False, venv_backend=UV, reuse_venv=True)
+@nox.session(default=False, venv_backend=OWN, reuse_venv=True)
 @nox.parametrize("resolution", ["lowest-direct", "highest"])
 def dependencies(session, resolution):
     """Tests on the lowest and the newest packages that pyproject.toml allows; PyTorch stays out."""
@@ -249,7 +249,7 @@ def dependencies(session, resolution):
                 env={"OMP_NUM_THREADS": "1"})
 
 
-@nox.session(default=False, venv_backend=UV, reuse_venv=True)
+@nox.session(default=False, venv_backend=OWN, reuse_venv=True)
 def tensorflow(session):
     """The tests of twins in TensorFlow, in an environment of its own."""
     need_uv(session)
@@ -263,9 +263,9 @@ def lock(session):
     """Write requirements.lock: the versions that `make` and CI install; `-- --upgrade` takes the newest ones."""
     need_uv(session)
     groups = nox.project.load_toml("pyproject.toml")["dependency-groups"]
-    python(session, "uv", "pip", "compile", "pyproject.toml", "--all-extras", *(f"--group={name}" for name in groups),
-           "--universal", "--python-version", "3.11", "--no-annotate", "--custom-compile-command", "nox -s lock",
-           "--output-file", "requirements.lock", "--quiet")
+    session.run(UV, "pip", "compile", "pyproject.toml", "--all-extras", *(f"--group={name}" for name in groups),
+                "--universal", "--python-version", "3.11", "--no-annotate", "--custom-compile-command", "nox -s lock",
+                "--output-file", "requirements.lock", "--quiet", *session.posargs, external=True)
 
 
 @nox.session(default=False)

@@ -54,8 +54,8 @@ class Testbench:
 
     @cached_property
     def _body(self) -> list[ast.stmt]:
-        body = ast.parse((ROOM / f"{self.place}.py").read_text()).body
-        bound = [name for line in body for name in _bound(line)]
+        tree = ast.parse((ROOM / f"{self.place}.py").read_text())
+        body, bound = tree.body, list(_bound(tree))
         for name in ("CONFIGURATIONS", "TESTED", "MUTANTS", "component"):
             plain = [line for line in body if _binds(line, name)]
             if bound.count(name) > len(plain) or len(plain) > 1:
@@ -101,25 +101,14 @@ def _binds(line: ast.stmt, name: str) -> bool:
     return isinstance(line, ast.Assign) and name in map(ast.unparse, line.targets)
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a part of a file binds in the module, in any way but that of `import *`."""
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-            yield from (each for part in ast.walk(node) if isinstance(part, ast.Global) for each in part.names)
-            return  # what stands within binds names of its own
-        case ast.Lambda():
-            return
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            yield name
-        case ast.alias(name=name, asname=other):
-            yield other or name.partition(".")[0]
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            yield name
-        case ast.MatchMapping(rest=str(name)):
-            yield name
-    for part in ast.iter_child_nodes(node):
-        yield from _bound(part)
+def _bound(tree: ast.AST) -> Iterator[str]:
+    """The names that a file binds anywhere, once for each time."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=other):
+                yield other or name
 
 
 def _testbenches() -> dict[str, Testbench]:

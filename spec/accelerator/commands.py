@@ -13,8 +13,8 @@ For a core that trains, LOAD reads instructions of 16 bytes from `first` on, and
 behind them; `second` and `room` are zero. RUN reads nothing itself: `first` and `second` become the bases R0 and R1, in
 words from DRAM_BASE; `count` and `room` are zero. Such a core sends nothing.
 
-Of several errors of one command the smallest code counts; but a program that has ended takes no more messages, so that
-behind an error of it, or words that it has left, a wrong message may not be found.
+Of several errors of one command the smallest code counts, with one exception: a program that has ended with an error,
+or has left words, takes no more messages, and a wrong one among those that are left may not be found.
 """
 
 import struct

@@ -15,7 +15,7 @@ from concord.sim.stimulus.message_cases import message
 from concord.spec.accelerator.accelerator import ALIGNED
 from concord.spec.accelerator.commands import CommandError
 from concord.spec.accelerator.registers import AcceleratorRegister, AcceleratorStatus
-from concord.spec.host.messages import MessageKind, pack
+from concord.spec.host.messages import Message, MessageKind, pack
 from concord.spec.isa.assembler import assemble
 
 ONE = ACCELERATORS["one"]
@@ -46,6 +46,15 @@ def test_errors_of_cores_are_those_of_golden(gates, error):
     assert_equal(one, gates)
     assert (gates.error(), gates.read_register(AcceleratorRegister.ERROR_INDEX)) == (error, one.index)
     assert_equal(random_list(ONE, rng), gates)
+
+
+@pytest.mark.parametrize("count", [2**32 - 2, 2**32 - 1])
+def test_an_input_that_announces_more_than_there_is(gates, count):
+    config, maker = ONE.cores[0], ListMaker(ONE, np.random.default_rng(0))
+    maker.load(0, [program_message(config, assemble("v_rd NetQ\nv_wr InitialVrf, 0\nend_chain\nend"))])
+    short = Message(kind=MessageKind.INPUT, address=0, count=count, payload=bytes(2 * config.mfu_lanes))
+    maker.run(0, [pack(config, short)], 64 * ALIGNED)
+    assert_equal(maker.made(error=CommandError.MESSAGE, index=1), gates)
 
 
 @pytest.mark.parametrize(("command", "kind"), [
