@@ -13,7 +13,7 @@ from concord.hw.lib.outside import Failure, Range
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import StreamSource, clock, every_cycle, start, until
 
-TESTED = ("tiny", "serial", "wide")
+TESTED = ("tiny", "wide")
 BUSES = {4: 16, 8: 4}  #: Bytes of the bus by those of a word: a wider one and a narrower one; equal for others.
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(waiting >= self.length) &", "new": ""},

@@ -17,7 +17,7 @@ from concord.sim.drivers.axi_stream import pauses
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import Sink, StreamSource, clock, every_cycle, start, until
 
-TESTED = ("tiny", "serial", "wide")
+TESTED = ("serial", "wide")
 BUSES = {4: 16, 8: 4}  #: Bytes of the bus by those of a word: a wider one and a narrower one; equal for others.
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "tiles.ar.valid & (~words.ar.valid | ~id_)", "new": "tiles.ar.valid"},

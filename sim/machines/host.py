@@ -206,8 +206,8 @@ def build(kind: str, config: Config) -> Path | None:
         require("sim")
     match kind:
         case "library":
-            from concord.sim.machines.library import build_library, nnp_verilog
-            return build_library(nnp_verilog(config), config)
+            from concord.sim.machines.library import library_of
+            return library_of(config)
         case "cocotb":
             from concord.sim.machines.cocotb_client import build_simulation
             return build_simulation(config)

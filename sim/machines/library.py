@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -103,6 +104,12 @@ def build_library(text: str, config: Config, *, trace: bool = False, port: bool 
         f"-DBEAT={config.message_bytes}", *[f"-DDRAM={config.dram_bus}"] * bool(config.dram_words and port)]) / "nnp.so"
 
 
+@lru_cache(maxsize=16)
+def library_of(config: Config, **options) -> Path:
+    """The shared library of `NNP(config)`, which a process looks up once; options are those of `build_library`."""
+    return build_library(nnp_verilog(config), config, **options)
+
+
 class Access(IntEnum):
     """What a burst does. Bursts that read have the ID of that number."""
 
@@ -162,10 +169,11 @@ class Library:
                  gap: float = 0.0, stall: float = 0.0, trace: Path | None = None, trace_from: int = 0,
                  memory: Memory | None = Memory(), thorough: bool = False, watch: Collection[str] = ()):
         self.config, port = config, bool(config.dram_words) and memory is not None
-        if text is None:
-            text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
-        library = ctypes.CDLL(str(build_library(
-            text, config, trace=trace is not None, port=port, thorough=thorough, watch=watch)))
+        if text is None and dut is not None:
+            text = verilog(dut, "nnp")
+        options = {"trace": trace is not None, "port": port, "thorough": thorough, "watch": tuple(watch)}
+        library = ctypes.CDLL(str(
+            library_of(config, **options) if text is None else build_library(text, config, **options)))
         for name, (result, arguments) in (_FUNCTIONS | (_OF_DRAM if port else {})).items():
             function = getattr(library, f"nnp_{name}")
             function.restype = result

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 
 import numpy as np
@@ -222,12 +223,13 @@ def failing(gates: Machine, program: Program) -> Op | None:
     return instruction.op
 
 
-def numbers_of(program: Program, op: Op, fault: Fault) -> list[int]:
+@cache
+def numbers_of(name: str, op: Op, fault: Fault) -> list[int]:
     """The numbers of those bursts whose wrong response ends a program with an error at such an operation."""
     found_ = []
     for number in range(60):
         with library(latency=20, fault_at=number, fault=fault) as gates:
-            found_ += [number] * (failing(gates, program) == op)
+            found_ += [number] * (failing(gates, PROGRAMS[name]) == op)
     return found_
 
 
@@ -238,7 +240,7 @@ def numbers_of(program: Program, op: Op, fault: Fault) -> list[int]:
 def test_a_wrong_response_ends_the_program(kind, fault):
     """With MEMORY and the address of an access to Dram; after a reset the machine gives golden's bits."""
     name, op = ACCESSES[kind]
-    wanted, bursts = result(GoldenMachine(TINY), PROGRAMS[name]), numbers_of(PROGRAMS[name], op, fault)
+    wanted, bursts = result(GoldenMachine(TINY), PROGRAMS[name]), numbers_of(name, op, fault)
     for number in (bursts[0], bursts[-1]):
         with library(latency=20, fault_at=number, fault=fault) as gates:
             assert failing(gates, PROGRAMS[name]) == op
@@ -250,7 +252,7 @@ def test_a_response_that_does_not_come_holds_up_the_next_start(kind):
     """The program waits; a reset ends it, and the next one starts once the response has come."""
     name, op = ACCESSES[kind]
     program, busy = PROGRAMS[name], Status.RUNNING | Status.DRAM_BUSY
-    wanted, number = result(GoldenMachine(TINY), program), numbers_of(program, op, Fault.SLVERR)[0]
+    wanted, number = result(GoldenMachine(TINY), program), numbers_of(name, op, Fault.SLVERR)[0]
     with library(latency=20, fault_at=number, fault=Fault.SILENT) as gates:
         load(gates, program)
         gates.start()

@@ -69,8 +69,7 @@ def test_blocks_that_end_early(name):
 WITH_DRAM = {name: replace(preset(name), dram_words=1 << 20, dram_bus=8) for name in ("tiny", "serial", "wide")}
 
 
-@pytest.mark.parametrize("machine", WITH_DRAM)
-@pytest.mark.parametrize("name", ["interlock", "copy"])
+@pytest.mark.parametrize(("name", "machine"), [("interlock", "wide"), *(("copy", name) for name in WITH_DRAM)])
 def test_chains_that_name_dram(name, machine):
     """Chains from and to Dram keep the order of the program, beside all others."""
     TESTBENCHES[name].run(WITH_DRAM[machine])
