@@ -83,7 +83,8 @@ class Decoder(wiring.Component):
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
         self.agreed = Signal()  # the tiles of a product have its mode
         # Words in MvmQ after a push, whether these are too many, whether it has words, and words after the chain.
-        self.total, self.full, self.some, self.left = Signal(isa.END_BITS + 1), Signal(), Signal(), Signal(isa.END_BITS)
+        self.total, self.full = Signal(reach_bits(self.config) + 1), Signal()
+        self.some, self.left = Signal(), Signal(isa.END_BITS)
         self.loading, self.looks = Signal(), Signal()  # a tile of the host, or a chain, is at the table of modes
         # What the instruction that is executed does.
         self.now = Signal(data.StructLayout(dict.fromkeys((

@@ -92,6 +92,9 @@ def _outside(config: Config, beyond: int) -> list[str]:
         f"v_rd Dram, 5\nv_relu0\nv_wr Dram, {4 + beyond}\n{_OUT}",
         f"s_wr Base1, {(1 << LONG_BITS) - 2 + beyond}\ns_add Base1, 1\n",
         f"s_wr Base1, 70000\ns_add Base1, {-70000 - beyond}\n"]
+    words = 1 << min(config.accumulator_rows // config.mfu_lanes, 8).bit_length() - 1
+    bodies += [(f"s_wr Rows, {words * config.mfu_lanes}\nset_iterations {(1 << 18) // words}\nv_rd InitialVrf, 0\n"
+               "mv_mul 0\nv_wr MvmQ\nend_chain\n")] * beyond  # 2^18 words, far more than MvmQ has
     bodies += _vectors(config, beyond)
     for integer in (False, True):
         mode = ", integer" * integer
