@@ -34,6 +34,7 @@ from concord.spec.host.registers import READS, WRITES
 from concord.spec.isa.instructions import END_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.isa.operations import MFUS, Stage
+from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
 
@@ -121,7 +122,11 @@ class Core(wiring.Component):
         wiring.connect(m, decoder.o, interlock.i)
         products = Signal(TICKET)
         m.d.sync += products.eq(products + self.mvm.product_done)
-        drained = interlock.idle & (self.net_out.level == 0) & self.sent
+        # The interlock knows that tiles have been read: results of the last product may still be on their way to MvmQ.
+        after = timing.product(self.config) + self.config.vector_words
+        quiet = Signal(range(after + 1))
+        m.d.sync += quiet.eq(Mux(self.mvm.product_done, after, quiet - (quiet != 0)))
+        drained = interlock.idle & (self.net_out.level == 0) & self.sent & (quiet == 0)
         if self.config.softmax_words:
             drained &= ~self.softmax.busy
         m.d.comb += [
