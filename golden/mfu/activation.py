@@ -1,7 +1,7 @@
 """Functions of one binary16 number: within one unit in the last place, by integer arithmetic only.
 
 Sigmoid, tanh, exp and root are monotone. Correctly rounded are 98.3 % (sigmoid), 99.3 % (tanh), 97.8 % (exp), 97.3 %
-(reciprocal), 97.5 % (reciprocal root) and 98.1 % (root) of all inputs that have a finite result.
+(reciprocal), 97.5 % (reciprocal root) and 98.1 % (root) of all inputs.
 """
 
 from functools import cache

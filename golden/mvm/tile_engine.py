@@ -62,7 +62,7 @@ def _scaled(mantissas, exponents):
 
 
 def _largest(values):
-    return int(max(values.max(), -values.min()))
+    return max(int(values.max()), -int(values.min()))  # the lowest number of an integer type has no negative in it
 
 
 def alignment(config: Config, weight_exponents, operand_exponents, *, integer: bool):

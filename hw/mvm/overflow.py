@@ -1,8 +1,11 @@
 """Counts integers that do not fit a range, as golden.mvm.overflow.misfits does."""
 
+from operator import add
+
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib.arithmetic import tree
 from concord.hw.lib.pipeline import delay_control
 
 EXCESS = 8  #: Number of bits of an excess.
@@ -43,7 +46,7 @@ class OverflowCounter(wiring.Component):
         for k, (bits, value) in enumerate(zip(above, self.values, strict=True)):
             beyond = value.as_unsigned()[self.bits - 1:-1] ^ value[-1].replicate(spare) if spare else Const(0, 0)
             m.d.sync += bits.eq(Mux(self.used > k, beyond, 0))
-        m.d.sync += [self.misfits.eq(Mux(valid, sum(bits.any() for bits in above), 0)), self.excess.eq(0)]
+        m.d.sync += [self.misfits.eq(Mux(valid, tree([bits.any() for bits in above], add), 0)), self.excess.eq(0)]
         for k in range(spare):
             with m.If(valid & Cat(bits[k] for bits in above).any()):
                 m.d.sync += self.excess.eq(k + 1)

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from amaranth.sim import Simulator
 from concord.golden.mvm.accumulator import accumulate
 from concord.golden.mvm.converter import convert
 from concord.golden.mvm.elements import marks, pack_entries, pack_tiles, unpack_entries, unpack_tiles
@@ -12,6 +13,7 @@ from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.overflow import Events, misfits
 from concord.golden.mvm.tile_engine import alignment, dot_products, exact_sums, lane_sums
 from concord.golden.mvm.vector_rf import VectorRf
+from concord.hw.mvm.overflow import OverflowCounter
 from concord.spec.host.messages import MessageKind, item_bytes
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset
@@ -288,6 +290,33 @@ def test_odd_sums_that_float32_does_not_hold_are_exact(sign):
     operand[..., 0] = 1448
     want = sign * 1449 * (8 * 1449 - 1)  # of the magnitudes from 2**24 up, float32 holds the even ones
     assert (exact_sums(config, weights, none, operand, none, integer=True) == want).all()
+
+
+def test_the_lowest_number_of_16_bits_is_the_largest_operand():
+    """Codes of 0 without sign, as VectorRf keeps them; their number has no negative in 16 bits."""
+    config, rng = preset("tiny"), np.random.default_rng(3)
+    n, none = config.native_dim, np.zeros(0)
+    weights, operand = rng.integers(-127, 128, (1, 1, n, n)), np.full((1, 1, n), -32768, np.int16)
+    operand[..., 0] = 32767
+    want = (weights[0, 0] @ operand[0, 0].astype(int))[None]
+    assert (exact_sums(config, weights, none, operand, none, integer=True) == want).all()
+
+
+def test_many_integers_are_counted_in_one_cycle():
+    """As by a machine with 1,024 multipliers and `count_overflows`."""
+    counter = OverflowCounter(1024, 4, 3)
+    values = np.random.default_rng(2).integers(-8, 8, 1024)
+
+    async def bench(ctx):
+        ctx.set(counter.values, values.tolist())
+        ctx.set(counter.used, 1000)
+        ctx.set(counter.valid, 1)
+        await ctx.tick().repeat(counter.latency)
+        assert (ctx.get(counter.misfits), ctx.get(counter.excess)) == misfits(values[:1000], 3)
+    simulator = Simulator(counter)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
 
 
 def test_sums_that_a_float_cannot_hold_are_left_to_aligned_tiles():
