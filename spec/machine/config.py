@@ -28,6 +28,7 @@ _RANGES = {
 DRAM_BYTES = 1 << 32  #: Most bytes of Dram: addresses on its bus have 32 bits.
 
 WIDEST_CODE = 8  #: Most bits of an element with an exponent of its own in hardware.
+MOST_WORDS = (1 << 16) - 1  #: Most words of a product's operand, and of a tile of numbers, which hardware counts.
 
 #: Attributes whose default, 0 or False, stands for a machine without the unit or memory, or as machines are without a
 #: choice. Records leave them out where they have it, so that the digest of such a machine, and thus its firmware, does
@@ -234,6 +235,11 @@ class Config:
         for name in ("vector_rf", "dram_words"):
             if getattr(self, name):
                 self._require_power_of_two("tile_engines", f" with {name}")
+        for name, of in ("operand_columns", "of a product"), ("native_dim", "of a tile"):
+            if (words := getattr(self, name) * self.vector_words) > MOST_WORDS:
+                raise ValueError(f"hardware counts at most {MOST_WORDS:,} words {of}, and {name} = "
+                                 f"{getattr(self, name):,} native vectors of {self.vector_words} words have {words:,}; "
+                                 "such a machine runs on the golden model only")
 
     def _require_power_of_two(self, name: str, why: str):
         value = getattr(self, name)

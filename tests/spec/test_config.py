@@ -95,6 +95,15 @@ def test_hardware_needs_powers_of_two(changes, name):
         NNP(config)
 
 
+@pytest.mark.parametrize(("changes", "sentence"), [
+    ({"operand_columns": 20_000, "matrix_tiles": 20_000}, "65,535 words of a product, and operand_columns = 20,000"),
+    ({"native_dim": 512}, "65,535 words of a tile, and native_dim = 512 native vectors of 256 words have 131,072")])
+def test_hardware_counts_words(changes, sentence):
+    config = replace(preset("tiny"), **changes)
+    with pytest.raises(ValueError, match=f"hardware counts at most {sentence}.* golden model only"):
+        config.require_hardware()
+
+
 def test_hardware_can_be_every_preset_but_the_published_shape():
     refused = []
     for name, config in PRESETS.items():
