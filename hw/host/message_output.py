@@ -169,7 +169,7 @@ class MessageOutput(wiring.Component):
         """The unit of an item that begins `place` narrow units after its start; a narrow unit lies in the low bits."""
         wide = message_payloads.wide_unit(self.config)
         step = wide // message_payloads.UNIT
-        whole = bits[:wide] if 16 * self.config.mfu_lanes == wide else bits.word_select(place[exact_log2(step):], wide)
+        whole = bits[:wide] if len(bits) <= wide else bits.word_select(place[exact_log2(step):], wide)
         return Cat(bits.word_select(place, message_payloads.UNIT), whole[message_payloads.UNIT:])
 
     def _beats(self, m, unit, valid, ready, wide):

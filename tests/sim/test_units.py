@@ -73,3 +73,10 @@ WITH_DRAM = {name: replace(preset(name), dram_words=1 << 20, dram_bus=8) for nam
 def test_chains_that_name_dram(name, machine):
     """Chains from and to Dram keep the order of the program, beside all others."""
     TESTBENCHES[name].run(WITH_DRAM[machine])
+
+
+def test_entries_of_several_units_leave():
+    """A beat holds a word, and an entry fills two beats and a half."""
+    config = replace(preset("tiny"), native_dim=16, mfu_lanes=4, message_bytes=8,
+                     activations=Format(bits=7, e_min=-11, e_max=4))
+    TESTBENCHES["message_output"].run(config)
