@@ -23,7 +23,7 @@ class GoldenPort:
 
     def __init__(self, machine: Machine):
         self.machine = machine
-        self._line, self._number, self._value = b"", 0, 0
+        self._line, self._number, self._value, self._opened = b"", 0, 0, False
         self._open()
 
     def _open(self):
@@ -52,8 +52,8 @@ class GoldenPort:
     def _execute(self, frame: Frame):
         if frame.kind is FrameKind.DATA:
             ahead = (frame.number - self._taken) % 256
-            self._missed |= 0 < ahead < 128
-            if ahead == 0:
+            self._missed |= 0 < ahead < 128 or not (ahead or frame.body)
+            if ahead == 0 and frame.body:
                 self._taken += 1
                 self._message += frame.body
                 if frame.last:
@@ -66,6 +66,7 @@ class GoldenPort:
         known, address, value = REQUEST.unpack(frame.body)
         if frame.kind is FrameKind.OPEN:
             self._open()
+            self._opened = True
         elif (known - self._known) % 256 <= len(self._made) - self._known:
             self._known += (known - self._known) % 256
             self._sent = self._known if frame.last else max(self._sent, self._known)
@@ -76,7 +77,7 @@ class GoldenPort:
         self._number = frame.number
 
     def _answer(self) -> bytes:
-        flags = Flag.QUIET | (Flag.MISSED if self._missed else Flag(0))
+        flags = Flag.QUIET | Flag.MISSED * self._missed | Flag.CLOSED * (not self._opened)
         body = ANSWER.pack(flags, self._taken % 256, self._taken % 256, len(self._made) % 256, self._value)
         self._missed = False
         ready = self._made[self._sent:self._known + WINDOW]

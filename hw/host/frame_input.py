@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.host.crc import CRC32
-from concord.spec.host.serial import RESIDUE, RUN, WINDOW, FrameKind
+from concord.spec.host.serial import REQUEST, RESIDUE, RUN, WINDOW, FrameKind
 
 SLOTS = 1 << WINDOW.bit_length()  #: Places for frames. A frame that is dropped, or a request, takes one until it ends.
 
@@ -56,7 +56,8 @@ class FrameInput(wiring.Component):
             self.request.number.eq(fields[:8]), self.request.kind.eq(kind), self.request.again.eq(kind[7]),
             self.request.taken.eq(fields[8:16]),
             self.request.address.eq(fields[16:32]), self.request.value.eq(fields[32:]),
-            self.asked.eq(end & good & ~is_data),
+            self.asked.eq(end & good & (kind[:7] >= FrameKind.READ) & (kind[:7] <= FrameKind.OPEN)
+                          & (count == REQUEST.size + 6)),
             self.came.eq(end & good & is_data & (fields[:8] == self.taken) & room & (count > 6)),
             self.dropped.eq(end & ~self.asked & ~self.came & ~doubled)]
         with m.If(self.came):

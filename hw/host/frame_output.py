@@ -52,8 +52,9 @@ class FrameOutput(wiring.Component):
         with m.If(writer.done):
             m.d.sync += [self.made.eq(self.made + 1), lengths[self.made[:bits]].eq(writer.length)]
 
-        ready, length, answers = self._answer(m, sent == self.made)
-        began, answered = self._send(m, (parts, sent, lengths), (answers, length, ready))
+        leaving = Signal()  # an answer is on the line
+        ready, length, answers = self._answer(m, sent == self.made, leaving)
+        began, answered = self._send(m, (parts, sent, lengths), (answers, length, ready), leaving)
         known = (self.host - taken)[:8] <= (self.made - taken)[:8]
         behind = (sent - taken)[:8] < (self.host - taken)[:8]
         with m.If(began):
@@ -68,11 +69,12 @@ class FrameOutput(wiring.Component):
             m.d.sync += [taken.eq(0), sent.eq(0), self.made.eq(0)]
         return m
 
-    def _answer(self, m, nothing):
+    def _answer(self, m, nothing, leaving):
         """Make answers, one at a time. Returns whether one is complete, its length, and its memory.
 
         Args:
             nothing: There is nothing else to send.
+            leaving: The memory is read: an answer is on the line.
         """
         m.submodules.answers = answers = memory.Memory(shape=8, depth=16, init=[])
         m.submodules.answerer = answerer = FrameWriter(FrameKind.ANSWER)
@@ -80,7 +82,7 @@ class FrameOutput(wiring.Component):
         body, left = Signal(Answer), Signal(range(ANSWER.size))
         write = answers.write_port()
         m.d.comb += [
-            self.sending.eq(wanted & ~ready & ~answerer.busy), answerer.start.eq(self.sending),
+            self.sending.eq(wanted & ~ready & ~leaving & ~answerer.busy), answerer.start.eq(self.sending),
             answerer.i.valid.eq(1), answerer.i.p.byte.eq(body.as_value()[:8]), answerer.i.p.last.eq(left == 0),
             write.en.eq(answerer.enable), write.addr.eq(answerer.address), write.data.eq(answerer.byte)]
         with m.If(self.sending):
@@ -96,7 +98,7 @@ class FrameOutput(wiring.Component):
             m.d.sync += [wanted.eq(1), hinted.eq(0)]
         return ready, length, answers
 
-    def _send(self, m, part, answer):
+    def _send(self, m, part, answer, leaving):
         """Send the next frame byte by byte, an answer before a part. Returns whether a part, or an answer, begins."""
         (parts, sent, lengths), (answers, answer_length, ready) = part, answer
         bits = len(Const(SLOTS - 1))
@@ -114,9 +116,10 @@ class FrameOutput(wiring.Component):
                 with m.If(answered | began):
                     m.next = "READ"
             with m.State("READ"):
+                m.d.comb += leaving.eq(chosen)
                 m.next = "BYTE"
             with m.State("BYTE"):
-                m.d.comb += [self.o.valid.eq(1),
+                m.d.comb += [leaving.eq(chosen), self.o.valid.eq(1),
                              self.o.p.eq(Mux(index == size, 0, Mux(chosen, reads[1].data, reads[0].data)))]
                 with m.If(self.o.ready):
                     m.d.sync += index.eq(index + 1)

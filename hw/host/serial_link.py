@@ -59,7 +59,8 @@ class SerialLink(wiring.Component):
         moves = forward | backward | inward.came | (self.finished & self.access.p.write)
         m.d.sync += idle.eq(Mux(moves, 0, idle + (idle != QUIET)))
         m.d.comb += [
-            outward.answer.flags.eq(Mux(idle == QUIET, Flag.QUIET, 0) | Mux(missed, Flag.MISSED, 0)),
+            outward.answer.flags.eq(Mux(idle == QUIET, Flag.QUIET, 0) | Mux(missed, Flag.MISSED, 0)
+                                    | Mux(self.opened, 0, Flag.CLOSED)),
             outward.answer.taken.eq(inward.taken), outward.answer.passed.eq(inward.passed),
             outward.answer.value.eq(value), outward.answer_number.eq(number), self.waits.eq(self.to_machine.valid)]
         with m.If(outward.sending):
@@ -106,13 +107,14 @@ class SerialLink(wiring.Component):
             m.d.sync += [beat.valid.eq(inside), beat.p.last.eq(1), ending.eq(0)]
         with m.If(inward.o.valid & inward.o.ready):
             m.d.sync += [beat.p.data.eq(Cat(beat.p.data, inward.o.p.byte)[8:]), beat.p.last.eq(inward.o.p.last),
-                         place.eq(place + 1), beat.valid.eq(place == size - 1)]
+                         place.eq(Mux(inward.o.p.last, 0, place + 1)),
+                         beat.valid.eq((place == size - 1) | inward.o.p.last)]
         with m.If(inward.open):
             m.d.sync += [place.eq(0), ending.eq(1)]
         return (inward.o.valid & inward.o.ready) | (beat.valid & beat.ready)
 
     def _split(self, m, outward):
-        """Take beats of messages apart into bytes. Returns whether a byte or a beat moves."""
+        """Take beats of messages apart into bytes. Returns whether a byte or a beat moves, or waits for the host."""
         size = self.config.message_bytes
         beat, place, full = Signal(message_payloads.beat(self.config)), Signal(exact_log2(size)), Signal()
         m.d.comb += [self.from_machine.ready.eq(~full), outward.i.valid.eq(full), outward.i.p.byte.eq(beat.data[:8]),
@@ -123,4 +125,4 @@ class SerialLink(wiring.Component):
             m.d.sync += [beat.data.eq(beat.data >> 8), place.eq(place + 1), full.eq(place != size - 1)]
         with m.If(outward.open):
             m.d.sync += [full.eq(0), place.eq(0)]
-        return (full & outward.i.ready) | (self.from_machine.valid & ~full)
+        return full | self.from_machine.valid

@@ -36,7 +36,8 @@ class PendingRequest:
 
     Attributes:
         number, kind, address, value: What it says.
-        sent:  Time at which it was last sent. first: Whether it was sent once only.
+        began: Time at which it was first sent. sent: Time at which it was last sent.
+        first: Whether it was sent once only.
         after: DATA frames that were sent before it.
     """
 
@@ -44,6 +45,7 @@ class PendingRequest:
     kind: FrameKind
     address: int
     value: int
+    began: float
     sent: float
     after: int
     first: bool = True
@@ -189,7 +191,8 @@ class HostLink:
         if kind is not FrameKind.OPEN:
             self._fill()  # the answer then speaks of all messages
         self._number = self._number % 255 + 1
-        self._pending = PendingRequest(self._number, kind, address, value, self._line.now(), self._following)
+        now = self._line.now()
+        self._pending = PendingRequest(self._number, kind, address, value, now, now, self._following)
         self._put_request(again)
         return self._pending
 
@@ -239,6 +242,9 @@ class HostLink:
         self._flags = Flag(flags)
         if (made - self._expected) % 256 <= WINDOW:
             self._made = max(self._made, self._expected + (made - self._expected) % 256)
+        if self._flags & Flag.CLOSED:
+            raise MachineTimeout(f"the machine at {self._name} was reset or lost power: what was loaded is lost, and "
+                                 "the command must be run again")
         new = (taken - self._taken) % 256
         for _ in range(min(new, len(self._frames))):
             self._frames.popleft()
@@ -262,7 +268,7 @@ class HostLink:
         late = now - max(self._heard, pending.sent if pending else 0) > self._delay
         missing = self._gap or (late and self._expected < self._made)
         if pending is not None:
-            if now - self._heard > self._patience and now - self._began > self._patience:
+            if now - max(self._heard, pending.began) > self._patience:
                 raise MachineTimeout(f"the machine at {self._name} has not answered for {self._patience:g} s: check "
                                      "its power, cable and bitstream, and that no other program uses the line")
             if now - pending.sent > self._delay or self._expected - self._told >= WINDOW // 2:

@@ -3,7 +3,7 @@
 A frame is encoded by consistent overhead byte stuffing (COBS), so that it holds no zero byte, and ends with one. Before
 that it is
 
-    number (1 byte), body (0 to BODY bytes), kind (1), CRC-32 (IEEE 802.3) of the bytes before it (4)
+    number (1 byte), body (0 to BODY bytes, DATA 1 or more), kind (1), CRC-32 (IEEE 802.3) of the bytes before it (4)
 
 with everything little-endian. A frame that is not as described here is dropped. Messages travel in both directions in
 DATA frames, whose numbers count up modulo 256 from 0; `LAST` in the kind of a frame says that a message ends with it.
@@ -48,6 +48,7 @@ class Flag(IntFlag):
 
     QUIET = 1  #: Nothing has moved between link and machine for 256 cycles, nor has DATA come.
     MISSED = 2  #: A frame was dropped since the last ANSWER.
+    CLOSED = 4  #: No host has opened the link since power-up, or the last press of the reset button.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ def unpack(encoded: bytes) -> Frame:
         ValueError: the frame is damaged, or of an unknown kind.
     """
     data = unstuff(encoded)
-    if not 6 <= len(data) <= RUN or zlib.crc32(data) != RESIDUE:
+    if not 6 <= len(data) < RUN or zlib.crc32(data) != RESIDUE:
         raise ValueError("the frame is damaged: its CRC does not match; send it again")
     number, *body, kind = data[:-4]
     if kind & ~LAST not in list(FrameKind):

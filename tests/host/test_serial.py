@@ -78,7 +78,7 @@ class Wire:
 
     def __init__(self, faults=(bytes, bytes), config=CONFIG):
         self.port, self.faults, self._came, self._time = GoldenPort(Machine(config)), faults, b"", 0
-        self.dead = False
+        self.dead, self.hold = False, 0
 
     def write(self, data):
         if not self.dead:
@@ -86,6 +86,9 @@ class Wire:
 
     def read(self, seconds):
         self._time += 1
+        if self.hold:
+            self.hold -= 1
+            return b""
         came, self._came = self._came, b""
         return came
 
@@ -143,7 +146,7 @@ def test_a_line_that_is_wrong(line, kinds):
     rng = np.random.default_rng(1)
     faults = [Faults(seed=seed, rate=2e-3, kinds=kinds.split()) for seed in range(2)]
     link = HostLink(CONFIG, line(faults), patience=20)
-    echo(link, rng, 40 if line is Wire else 8)
+    echo(link, rng, 40 if line is Wire else 12)
     assert sum(each.count for each in faults) > 5
 
 
@@ -206,6 +209,38 @@ def test_nobody_answers():
     wire.dead = True
     with pytest.raises(MachineTimeout, match="has not answered for 2 s: check its power"):
         HostLink(CONFIG, wire, patience=2)
+
+
+def test_a_host_that_rests_for_longer_than_its_patience():
+    wire = Wire()
+    link = HostLink(CONFIG, wire, patience=2)
+    wire._time += 3000
+    wire.hold = 5  # the answer takes its time
+    assert link.read(Register.DIGEST) == CONFIG.digest
+
+
+@pytest.mark.parametrize("before", [1, 255, 256])
+def test_a_machine_that_starts_anew_is_noticed(before):
+    """As by a press of the board's button: it has forgotten the messages that it has had."""
+    wire, words = Wire(), np.ones((4, CONFIG.mfu_lanes), np.uint16)
+    host = HardwareMachine(HostLink(CONFIG, wire, patience=2))
+    for _ in range(before):
+        host.send(write_message(CONFIG, Mem.INITIAL_VRF, words))
+        host.settle()
+    wire.port = GoldenPort(Machine(CONFIG))
+    host.send(write_message(CONFIG, Mem.INITIAL_VRF, 2 * words), read_message(CONFIG, Mem.INITIAL_VRF, 4))
+    with pytest.raises(MachineTimeout, match="reset"):
+        host.receive()
+
+
+def test_answers_are_not_made_while_one_leaves():
+    """Messages whose last frame comes while the answer to the one before it is on the line."""
+    link = HostLink(CONFIG, board())
+    for _ in range(5):
+        link.send(write_message(CONFIG, Mem.INITIAL_VRF, np.ones((56, CONFIG.mfu_lanes), np.uint16)))
+        link.settle(0, 0, 0)
+    assert link.damaged == 0
+    link.close()
 
 
 def test_a_machine_that_answers_and_keeps_its_messages():
