@@ -82,7 +82,7 @@ class NNP(wiring.Component):
         status = {Status.RUNNING: core.running | starting, Status.DONE: core.done & ~starting,
                   Status.WAIT_INPUT: core.wait_input, Status.WAIT_OUTPUT: core.wait_output,
                   Status.INVALID_VECTOR: core.invalid_vector, Status.INVALID_MATRIX: core.invalid_matrix,
-                  **({Status.DRAM_BUSY: busy} if config.dram_words else {})}
+                  **({Status.DRAM_BUSY: busy | ~core.settled} if config.dram_words else {})}
         m.d.comb += [control.status[bit.bit_length() - 1].eq(flag) for bit, flag in status.items()]
         m.d.comb += [control.error.eq(core.error), control.error_address.eq(core.error_address),
                      counters.clear.eq(control.clear), counters.add.eq(core.events)]

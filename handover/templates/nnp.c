@@ -131,7 +131,7 @@ int nnp_send(struct nnp *nnp, const uint8_t *message, size_t bytes) {
 
 int nnp_load(struct nnp *nnp, const uint8_t *messages, size_t bytes) {
     struct nnp_message message;
-    size_t length;
+    size_t length = 0;
     int result = NNP_OK;
     for (size_t at = 0; at < bytes && result == NNP_OK; at += length)
         result = nnp_unpack(messages + at, bytes - at, &message, &length);
@@ -143,6 +143,15 @@ int nnp_load(struct nnp *nnp, const uint8_t *messages, size_t bytes) {
         if (result == NNP_OK) result = nnp_send(nnp, messages + at, length);
     }
     return result == NNP_OK ? nnp_settle(nnp) : result;
+}
+
+/* Waits for words that the machine still carries to its memory outside the chip: a reset would drop them. */
+static int landed(struct nnp *nnp) {
+    for (uint32_t k = 0; k < nnp->polls; k++) {
+        int result = outcome(nnp);
+        if (result != NNP_OK || !(nnp->status & NNP_STATUS_DRAM_BUSY)) return result;
+    }
+    return failed(nnp, NNP_TIMEOUT);
 }
 
 int nnp_settle(struct nnp *nnp) {
@@ -158,7 +167,7 @@ int nnp_settle(struct nnp *nnp) {
         result = nnp_receive(nnp, nnp->scratch, sizeof nnp->scratch, &message);
         if (result == NNP_OK && message.kind == NNP_MESSAGE_READ && message.address == nnp->asked) {
             nnp->unsettled = 0;
-            return outcome(nnp);
+            return landed(nnp);
         }
     } while (result == NNP_OK || result == NNP_DAMAGED || result == NNP_SPACE);
     return result;

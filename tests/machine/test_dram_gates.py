@@ -8,12 +8,12 @@ from random import Random
 
 import numpy as np
 import pytest
-from concord.golden.host.messages import program_message
+from concord.golden.host.messages import program_message, read_message, words_of, write_message
 from concord.golden.mvm.quantizer import quantize
 from concord.golden.schedule.dram import pack_tile
 from concord.sim.machines.host import GoldenMachine, HardwareMachine, Machine, MachineTimeout, machine
 from concord.sim.machines.library import Fault, Library, Memory
-from concord.spec.host.messages import Message, MessageKind, pack
+from concord.spec.host.messages import Message, MessageKind, pack, unpack
 from concord.spec.host.registers import Counter, Register, Status
 from concord.spec.isa.assembler import assemble
 from concord.spec.isa.dram import tile_words
@@ -295,3 +295,20 @@ def test_a_reset_at_any_moment_leaves_nothing_behind(options):
             busy += bool(gates.status() & Status.DRAM_BUSY)
             assert result(gates, program) == result(golden, program), number
     assert busy > 5
+
+
+@pytest.mark.parametrize("latency", [1, 400])
+def test_words_of_the_host_are_in_dram_when_it_is_not_busy(latency):
+    """A READ behind them is answered before; a reset after DRAM_BUSY has fallen leaves all of them."""
+    words = numbers(np.random.default_rng(6), TINY, 400)
+    with library(latency=latency) as gates:
+        gates.send(write_message(TINY, Mem.DRAM, words), read_message(TINY, Mem.INITIAL_VRF, 1))
+        while not gates.link.receive():
+            gates.pause(1)
+        assert gates.status() & Status.DRAM_BUSY
+        while gates.status() & Status.DRAM_BUSY:
+            gates.pause(1)
+        gates.reset()
+        gates.send(read_message(TINY, Mem.DRAM, len(words)))
+        (answer,) = gates.receive()
+        assert (words_of(TINY, unpack(TINY, answer, to_machine=False)) == words).all()
