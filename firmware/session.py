@@ -101,6 +101,7 @@ class Session:
             program: Instruction words.
             sample:  Input patterns as in `infer`, or None for a program that reads none.
         """
+        self.machine.settle()  # a reset loses the message under way
         self.machine.reset()
         self.machine.clear()
         self._loaded = None

@@ -10,7 +10,7 @@ from concord.golden.mvm.elements import unpack_tiles
 from concord.golden.mvm.overflow import wrap
 from concord.golden.schedule.chain import Executor
 from concord.golden.schedule.memory import MachineMemory
-from concord.spec.host.messages import Message, MessageKind, pack, unpack
+from concord.spec.host.messages import HEADER, Message, MessageKind, announced, pack, unpack
 from concord.spec.host.registers import Control, Counter, Register, Status, counters
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Error
@@ -38,25 +38,33 @@ class Machine:
         self.counters = Counters()
         self.executor = Executor(config, self.memory, self.counters)
         self._sent: list[bytes] = []
-        self._waiting: list[Message] = []
+        self._waiting: list[bytes] = []
         self._sequencer: Sequencer | None = None
         self._run: Iterator[None] | None = None
         self._counted = 0  # Instructions of this run that have been counted.
         self._done, self._error, self._error_address = False, Error.NONE, 0
-        self._peer = 0  # Digest of the machine that takes the results; 0 for the host.
+        self._refused = False  # Whether a message was malformed since the last reset.
+        self._held = {Register.PEER: 0} | ({Register.DRAM_BASE: 0} if config.dram_words else {})
 
     def send(self, data: bytes):
         """Take one message. A malformed one stops the machine until reset; most kinds wait while a program runs."""
+        if self._run and self._waiting:
+            self._waiting.append(data)  # nobody has looked at it yet
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes):
+        """Execute a message that has come to the front, or let it wait for the program that runs, behind its header."""
         try:
-            message = unpack(self.config, data, to_machine=True)
+            if self._run and len(data) > HEADER.size and (
+                    announced(self.config, data, to_machine=True).kind != MessageKind.INPUT):
+                self._waiting.append(data)
+            else:
+                self._apply(unpack(self.config, data, to_machine=True))
         except ValueError:
+            self._refused = True
             if self._error == Error.NONE:
                 self._stop(Error.MESSAGE, 0)
-            return
-        if self._run and (self._waiting or message.kind != MessageKind.INPUT):
-            self._waiting.append(message)
-        else:
-            self._apply(message)
 
     def receive(self) -> list[bytes]:
         """The messages that the machine has sent since the last call."""
@@ -65,7 +73,7 @@ class Machine:
 
     def start(self):
         """Start the program at instruction 0, unless one runs, or a message was malformed since the last reset."""
-        if self._run or self._error == Error.MESSAGE:
+        if self._run or self._refused:
             return
         self._done, self._error, self._error_address = False, Error.NONE, 0
         self.memory.mvm.clear()
@@ -90,15 +98,15 @@ class Machine:
 
     def reset(self):
         """Reset everything except memories and counters."""
-        self._run = None
+        self._run, self._refused = None, False
         self._done, self._error, self._error_address = False, Error.NONE, 0
         self.memory.net_in.clear()
         self.memory.mvm.clear()
         self.executor.reset()
         # The first waiting message has begun and is lost; those after it have not begun.
         waiting, self._waiting = self._waiting[1:], []
-        for message in waiting:
-            self._apply(message)
+        for data in waiting:
+            self._take(data)
 
     def clear(self):
         """Clear the counters."""
@@ -106,10 +114,12 @@ class Machine:
 
     def write_register(self, address: int, value: int):
         """Write a register of the control port."""
-        if address == Register.PEER:
-            self._peer = value
+        if address in self._held:
+            self._held[Register(address)] = value
         if address != Register.CONTROL:
             return
+        if value & Control.RESET:
+            value &= ~Control.START
         for control, command in ((Control.RESET, self.reset), (Control.CLEAR, self.clear), (Control.START, self.start)):
             if value & control:
                 command()
@@ -125,7 +135,7 @@ class Machine:
             Register.NATIVE_DIM: config.native_dim, Register.LANES: config.lanes,
             Register.TILE_ENGINES: config.tile_engines, Register.MFU_LANES: config.mfu_lanes,
             Register.MATRIX_TILES: config.matrix_tiles, Register.INSTRUCTIONS: config.instructions,
-            Register.COUNTER_COUNT: len(counters(config)), Register.PEER: self._peer}.get(address, 0)
+            Register.COUNTER_COUNT: len(counters(config)), **self._held}.get(address, 0)
 
     @property
     def status(self) -> Status:
@@ -149,12 +159,13 @@ class Machine:
         self._done, self._run = self._done or self._run is not None, None
         self._send_outputs()
         while self._waiting:
-            self._apply(self._waiting.pop(0))
+            self._take(self._waiting.pop(0))
 
     def _send_outputs(self):
+        peer = self._held[Register.PEER]  # digest of the machine that takes the results; 0 for the host
         for words in self.executor.outputs:
-            if self._peer:
-                self._reply(MessageKind.INPUT, 0, 0, words, self._peer)
+            if peer:
+                self._reply(MessageKind.INPUT, 0, 0, words, peer)
             else:
                 self._reply(MessageKind.OUTPUT, 0, 0, words)
         self.executor.outputs.clear()

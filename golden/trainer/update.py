@@ -8,7 +8,7 @@ In one lane, S is the exact gradient in the accumulators (lsb of eg is its unit)
     (w, r) = the lazy update of w_old, r_old under Ew by P, rounded to units of the residual once
 
 `golden.lazy` brings P to 32 bits before that: a shift to the left, which changes no bit but where
-`TrainerError.UNDERFLOW` says so.
+`TrainerError.UNDERFLOW` says so, or where |P| exceeds 2^128.
 """
 
 import numpy as np

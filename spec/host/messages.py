@@ -14,7 +14,7 @@ only while no program runs.
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from concord.spec.isa.memories import Mem, addressed, depth
@@ -174,21 +174,36 @@ def unpack(config: Config, data: bytes, *, to_machine: bool) -> Message:
     beat = config.message_bytes
     if len(data) % beat or len(data) < HEADER.size + beat:
         raise ValueError(f"a message of {len(data)} bytes is truncated: it must be whole beats of {beat} bytes")
-    kind, memory, flags, zero, address, count, digest = HEADER.unpack_from(data)
     if zlib.crc32(data[:-beat]).to_bytes(beat, "little") != data[-beat:]:
         raise ValueError("the message is damaged: its CRC does not match; send it again")
-    if digest != config.digest:
-        raise ValueError(f"the message is for machine {digest:08x}, this one is {config.digest:08x}: compile for it")
-    if kind not in list(MessageKind) or zero or flags > 1:
-        raise ValueError(f"the message has an unknown kind {kind} or flags {flags}")
-    size = 0 if kind == MessageKind.READ and to_machine else count * item_bytes(config, MessageKind(kind), memory)
+    message = announced(config, data, to_machine=to_machine)
+    sent = message.kind == MessageKind.READ and to_machine
+    size = 0 if sent else message.count * item_bytes(config, message.kind, message.memory)
     body = data[HEADER.size:-beat]
     payload = body[:size]
     if len(body) != size + -size % beat or any(body[size:]):
         raise ValueError(f"the message announces {size} payload bytes and brings {len(body)}, or other than zeros "
                          f"after them")
-    message = Message(kind=MessageKind(kind), memory=memory, integer=bool(flags), address=address, count=count,
-                      payload=payload)
+    return replace(message, payload=payload)
+
+
+def announced(config: Config, data: bytes, *, to_machine: bool) -> Message:
+    """The message that a header announces, without its payload.
+
+    Args:
+        config:     The machine.
+        data:       At least the header.
+        to_machine: Whether the message is on its way to the machine.
+
+    Raises:
+        ValueError: the header is of an unknown kind, or made for another machine, or `check` refuses it.
+    """
+    kind, memory, flags, zero, address, count, digest = HEADER.unpack_from(data)
+    if digest != config.digest:
+        raise ValueError(f"the message is for machine {digest:08x}, this one is {config.digest:08x}: compile for it")
+    if kind not in list(MessageKind) or zero or flags > 1:
+        raise ValueError(f"the message has an unknown kind {kind} or flags {flags}")
+    message = Message(kind=MessageKind(kind), memory=memory, integer=bool(flags), address=address, count=count)
     if to_machine:
         check(config, message)
     return message

@@ -36,7 +36,7 @@ _ACCESS = {Register.CONTROL: "write", Register.PEER: "read, write", Register.DRA
 class Control(IntFlag):
     """Commands; writing a 1 runs the command once."""
 
-    START = 1  #: Runs the program from instruction 0.
+    START = 1  #: Runs the program from instruction 0; beside RESET it does nothing.
     RESET = 2  #: Resets everything except memories and this port.
     CLEAR = 4  #: Clears the counters.
 
@@ -50,7 +50,7 @@ class Status(IntFlag):
     WAIT_OUTPUT = 8  #: A chain waits for space in NetQ.
     INVALID_VECTOR = 16  #: The vector quantiser has met a NaN or an infinity; sticky until reset.
     INVALID_MATRIX = 32  #: The matrix quantiser has met a NaN or an infinity; sticky until reset.
-    DRAM_BUSY = 64  #: Accesses to Dram are under way: a start waits for them after a reset.
+    DRAM_BUSY = 64  #: Accesses to Dram are under way, or words on their way there. A start waits; a reset drops words.
 
 
 _WORDS = "Number of words that programs read from {}, as source or operand."
