@@ -73,9 +73,7 @@ def outcome(name: str, path: Path) -> CaseOutcome:
         return CaseOutcome(refused=str(error))
     try:
         return CaseOutcome(difference=difference(imported))
-    except ValueError as error:
-        if "onnxruntime cannot run it" not in str(error):
-            raise
+    except ValueError:  # it cannot run the file, or gives no numbers for random ones, such as roots of negative ones
         return CaseOutcome(difference=_difference_from_case(name, imported))
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SAMPLES = 200  #: Most samples whose outputs are compared; our own run in float64.
 MOST = slice(0, 1000)  #: Samples that the tool runs where no others are asked for.
 CLOSE = 1e-4  #: Largest difference of an output that rounding to float32 explains, relative to the largest output.
+CLOSE_HALF = 1e-2  #: The same of rounding to floats of 16 bits, in the network's file.
 SLACK = 1e-3  #: Largest difference of a measure, relative to it, that rounding explains.
 
 
@@ -41,11 +42,13 @@ class Original:
             It gives the outputs float64[samples, outputs] twice: in the order of the network and in that of the file.
             It raises ValueError if the tool cannot run, ModuleNotFoundError if it is not installed.
         softmax: Whether these are after the softmax at the end of the network, which our own run leaves out.
+        close: Largest difference of an output that its rounding explains, relative to the largest output.
     """
 
     by: str
     run: Callable[[np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
     softmax: bool = False
+    close: float = CLOSE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -85,7 +88,14 @@ def original_of(imported: "Imported | None") -> Original | None:
         return None
     from concord.frontends.onnx.compare import run_file, tool
 
-    return Original(by=tool(imported), run=lambda x, lengths: run_file(imported, x, lengths))
+    return Original(by=tool(imported), run=lambda x, lengths: run_file(imported, x, lengths), close=closeness(imported))
+
+
+def closeness(imported: "Imported") -> float:
+    """Largest difference of an output that rounding in a file explains, relative to the largest output."""
+    from concord.frontends.onnx.compare import has_halves
+
+    return CLOSE_HALF if has_halves(imported) else CLOSE
 
 
 def at_random(imported: "Imported") -> tuple[bool, str]:
@@ -102,7 +112,7 @@ def at_random(imported: "Imported") -> tuple[bool, str]:
         return False, "Not compared with the file, because onnxruntime is not installed: pip install onnxruntime."
     except ValueError as error:
         return False, f"Not compared with the file: {error}."
-    if not worst <= CLOSE:
+    if not worst <= closeness(imported):
         raise ValueError(f"{imported.network.origin['file']}: the import differs from what onnxruntime computes by "
                          f"{worst:.2g} of the largest output; please report this, with the file")
     return True, f"On random inputs, outputs differ from onnxruntime's by at most {worst:.1e} of the largest output."
@@ -222,7 +232,7 @@ def checked(network: Graph, original: Original, ours: np.ndarray, theirs: np.nda
         ValueError: it is more than rounding explains.
     """
     apart = difference(network, ours, theirs)
-    if not apart <= CLOSE:
+    if not apart <= original.close:
         raise ValueError(f"{place}: {network.name} is not what {original.by} computes: on {len(ours)} samples, outputs "
                          f"differ by {apart:.2g} of the largest output; please report this, with the network")
     return apart

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 from concord.datasets.fitting import arranged
-from concord.workflows.original import CLOSE, Original, checked, outputs
+from concord.workflows.original import Original, checked, closeness, outputs
 
 if TYPE_CHECKING:
     import torch
@@ -96,15 +96,18 @@ def _reference(module: "torch.nn.Module", example: "torch.Tensor", imported: "Im
         return run_graph(imported, execute, x, lengths)
 
     if imported.tensor in names or imported.network.softmax:
-        return Original(by="PyTorch", run=run, softmax=imported.network.softmax)
+        return Original(by="PyTorch", run=run, softmax=imported.network.softmax,
+                        close=closeness(imported))
 
     given = example.detach().cpu().numpy()
     with suppress(ModuleNotFoundError):  # `_check` says that there is no onnxruntime
         for ours, theirs in zip(_run(module, given, example), whole_outputs(imported, given), strict=True):
-            if not np.allclose(ours, theirs, rtol=CLOSE, atol=CLOSE * np.abs(ours).max(initial=0)):
+            close = closeness(imported)
+            if not np.allclose(ours, theirs, rtol=close, atol=close * np.abs(ours).max(initial=0)):
                 raise ValueError(f"{imported.network.name}: its export to ONNX gives other outputs in onnxruntime than "
                                  "the module; please report this, with the network")
-    return Original(by="onnxruntime", run=lambda x, lengths: run_file(imported, x, lengths))
+    return Original(by="onnxruntime", run=lambda x, lengths: run_file(imported, x, lengths),
+                    close=closeness(imported))
 
 
 def _run(module: "torch.nn.Module", tensor: np.ndarray, example: "torch.Tensor") -> list[np.ndarray]:

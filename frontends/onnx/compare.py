@@ -12,6 +12,7 @@ from concord.net.ops.scale import Affine
 from onnx import helper
 
 SAMPLES = 8  #: Random inputs of a comparison.
+HALVES = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}  #: Floats of 16 bits.
 
 
 def difference(imported: Imported, seed: int = 0) -> float:
@@ -22,9 +23,8 @@ def difference(imported: Imported, seed: int = 0) -> float:
 
     Raises:
         ModuleNotFoundError: onnxruntime is not installed.
-        ValueError: onnxruntime does not run the file.
+        ValueError: onnxruntime does not run the file, or gives no numbers.
     """
-
     execute = _runner(imported)
     random = np.random.default_rng(seed)
     apart, largest = [], 0.0
@@ -33,8 +33,10 @@ def difference(imported: Imported, seed: int = 0) -> float:
         x = _inputs(imported, random).astype(dtype)
         theirs = execute(imported.tensor_of(x)).astype(np.float64)
         ours = imported.network.run(x).reshape(-1)[imported.places]
-        if not np.isfinite(theirs).all() or not np.isfinite(ours).all():
+        if not np.isfinite(theirs).all():
             raise ValueError("outputs for random inputs are infinite, or not numbers")
+        if theirs.shape != ours.shape or not np.isfinite(ours).all():
+            return np.inf
         apart += [float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True)]
         largest = max(largest, float(np.abs(theirs).max()))
     rounds = imported.network.has(Quantize)
@@ -59,6 +61,13 @@ def outputs(imported: Imported, samples: np.ndarray, given: np.ndarray) -> tuple
     theirs = [execute(imported.tensor_of(samples[at:at + each].astype(dtype))) for at in starts]
     ours = [given[at:at + each].reshape(-1)[imported.places] for at in starts]
     return tuple(np.stack(parts).astype(np.float64) for parts in (theirs, ours))
+
+
+def has_halves(imported: Imported) -> bool:
+    """Whether the file computes with floats of 16 bits."""
+    graph = imported.model.graph
+    return imported.entry.kind in HALVES or any(tensor.data_type in HALVES for tensor in graph.initializer) or any(
+        attribute.i in HALVES for node in graph.node if node.op_type == "Cast" for attribute in node.attribute)
 
 
 def tool(imported: Imported) -> str:

@@ -28,7 +28,9 @@ from concord.frontends.onnx.nodes.layout import BEHIND, HOST, at_host
 from concord.frontends.onnx.nodes.reduction import inside
 from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
 from concord.frontends.onnx.onnx_file import opset
-from onnx import helper, numpy_helper
+from onnx import AttributeProto, helper, numpy_helper
+
+GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)  #: Attributes that are graphs.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -77,7 +79,7 @@ def _decided(path: Path, model: onnx.ModelProto, entry: GraphInput, axes: Axes, 
     source = _input(axes)
     while True:
         try:
-            made = _converted(model, entry, axes, Builder(source))
+            made = _converted(model, entry, axes, Builder(source), output)
             return made if made.problems else _ended(path, model, made, output)
         except Decided as decision:
             source = decision.source
@@ -97,12 +99,13 @@ def _input(axes: Axes) -> ViewSource:
     return ViewSource(name="", form=SampleForm.SEQUENCE, order=np.ascontiguousarray(order), open_time=axes.open_time)
 
 
-def _converted(model: onnx.ModelProto, entry: GraphInput, axes: Axes, build: Builder) -> Conversion:
+def _converted(model: onnx.ModelProto, entry: GraphInput, axes: Axes, build: Builder, output: str | None) -> Conversion:
     numbers = np.arange(build.input.order.size, dtype=np.int32).reshape(axes.shape)
     values: dict[str, Value] = {"": None, entry.name: View(source=build.input, numbers=numbers)}
     values |= {tensor.name: _constant(tensor) for tensor in model.graph.initializer}
     problems = []
-    for node in joined(model.graph):
+    wanted = {one.name for one in model.graph.output if output in (None, one.name)}
+    for node in _needed(list(joined(model.graph)), wanted):
         step = _step(model, node, values)
         try:
             made = _checked(step, build)
@@ -116,9 +119,25 @@ def _converted(model: onnx.ModelProto, entry: GraphInput, axes: Axes, build: Bui
     return Conversion(axes=axes, build=build, values=values, problems=problems, ending=None)
 
 
+def _needed(nodes: list[onnx.NodeProto], wanted: set[str]) -> list[onnx.NodeProto]:
+    """The nodes on which tensors depend; all of them where one has a graph of its own, which may read any tensor."""
+    if any(attribute.type in GRAPHS for node in nodes for attribute in node.attribute):
+        return nodes
+    wanted, found = set(wanted), []
+    for node in reversed(nodes):
+        if wanted & set(node.output):
+            found.append(node)
+            wanted |= set(node.input)
+    return found[::-1]
+
+
 def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | None) -> Conversion:
     outputs = {one.name: made.values.get(one.name) for one in model.graph.output}
     view = choose(path, outputs, output)
+    for name, value in outputs.items():
+        if output is None and not isinstance(value, HostValue | View):
+            reason = f": {value.reason}" if isinstance(value, UnknownValue) and value.reason else ""
+            made.build.note(f"The output {name!r} is left out, because the machine does not compute it{reason}.")
     tensor = next((name for name, value in made.values.items() if value is view), None)
     tensor = tensor or made.build.tensors[view.source.name]
     try:
@@ -190,6 +209,8 @@ def _results(step: FileNode, build: Builder) -> list[Value]:
     computed = any(isinstance(value, View | FileCodes) for value in step.values)
     if kind == "Constant":
         return evaluate(step, ())
+    if not computed and kind.startswith(("Random", "Multinomial", "Bernoulli")):
+        raise Refused("it draws random numbers", "export the network for inference (eval mode)")
     if not computed and step.proto.domain in STANDARD and not _has_graph(step) and kind != "DequantizeLinear":
         _move_grid(step, build)
         return evaluate(step, step.values)
@@ -210,8 +231,7 @@ def _move_grid(step: FileNode, build: Builder):
 
 
 def _has_graph(step: FileNode) -> bool:
-    return any(attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-               for attribute in step.proto.attribute)
+    return any(attribute.type in GRAPHS for attribute in step.proto.attribute)
 
 
 def _guessed(value: Value) -> bool:

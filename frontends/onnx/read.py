@@ -153,7 +153,7 @@ def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> Graph:
     order = axes(source.order) if not sequence else (0,)
     if sequence:
         shape = shape[1:]
-    elif source.form is SampleForm.IMAGE and len(found.axes.shape) == 3:
+    elif source.form is SampleForm.IMAGE and len(found.axes.shape) == 3 and shape[1] == 1:
         # One dimension: the row is no axis of the file.
         shape, order = (shape[0], shape[2]), axes(source.order[:, :, 0])
     whole = Graph(

@@ -7,7 +7,7 @@ import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, check_not_padded, single
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
-from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource
+from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, Tokens
@@ -105,7 +105,9 @@ def _check_real(step: FileNode):
 
 def batch_norm(step: FileNode, build: Builder) -> list[Value]:
     """weight * (x - mean) / sqrt(variance + epsilon) + bias, of each channel in the second place."""
-    if step.attributes.get("training_mode", 0) or step.attributes.get("is_test", 1) == 0 and step.opset < 7:
+    trains = not step.attributes.get("is_test", 0) if step.opset < 7 else (
+        any(step.outputs[1:]) if step.opset < 14 else step.attributes.get("training_mode", 0))
+    if trains:
         raise Refused("it is in training mode, and normalises each batch by itself", "export the network for inference "
                       "(eval mode)")
     view, keys = step.view(0), ("weight", "bias", "mean", "variance")
@@ -131,8 +133,9 @@ def affine(step: FileNode, build: Builder, view: View, scale: np.ndarray, offset
 def _of_pixels(view: View, scale: np.ndarray, offset: np.ndarray) -> np.ndarray | None:
     """An offset [channels, rows, columns] that differs from pixel to pixel; None for a scale or any other constant."""
     source = view.source
-    fits = source.form is SampleForm.IMAGE and (scale == 1).all() and view.numbers.size == source.order.size
-    if not fits or ZERO in view.numbers or np.broadcast_shapes(view.shape, offset.shape) != view.shape:
+    fits = source.form is SampleForm.IMAGE and (scale == 1).all() and np.array_equal(
+        np.sort(view.places, axis=None), np.arange(source.order.size))  # each element once
+    if not fits or np.broadcast_shapes(view.shape, offset.shape) != view.shape:
         return None
     value = np.broadcast_to(offset, view.shape)
     if _channels(view, value, 0) is not None:

@@ -79,7 +79,8 @@ def linear(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias:
         return _each_step(step, build, view, weight, bias, grid)
     if form is SampleForm.IMAGE and len(rows) == view.source.order[:, 0].size > view.source.samples:
         return _each_pixel(step, build, view, weight, bias, grid)
-    if form is SampleForm.VECTOR and len(rows) > view.source.samples and grid is None:
+    samples = view.source.samples
+    if form is not SampleForm.OPEN and len(rows) > samples and len(rows) % samples == 0 and grid is None:
         return at_each_row(step, build, view, weight, bias)
     made = of_vectors(step, build, view.at(rows if view.numbers.ndim > 1 else view.numbers), weight, bias,
                       grid)

@@ -26,12 +26,13 @@ HOST = {
     "Less": "a comparison (Less)",
     "LessOrEqual": "a comparison (LessOrEqual)",
     "Equal": "a comparison (Equal)",
+    "Sub": "a difference (Sub)",
 }
 #: What a note on a softmax says beside that it is left to the host.
 UNLESS = ", unless the machine has a softmax unit"
 #: Operators that may follow those, and that a note need not name.
 BEHIND = frozenset({
-    "Concat", "Flatten", "Gather", "Identity", "Not", "Reshape", "Round", "Slice", "Squeeze", "Sub", "Transpose",
+    "Concat", "Flatten", "Gather", "Identity", "Not", "Reshape", "Round", "Slice", "Squeeze", "Transpose",
     "Unsqueeze", "Where", "ai.onnx.ml.ArrayFeatureExtractor", "ai.onnx.ml.LabelEncoder", "Floor", "Shape"})
 #: Operators that leave a softmax as it is, but for the names of its elements.
 KEEPING = frozenset({"Identity", "ai.onnx.ml.Normalizer", "ai.onnx.ml.ZipMap"})
@@ -90,23 +91,29 @@ def at_host(step: FileNode, build: Builder) -> list[Value]:
     """What the host makes of the network's output.
 
     Raises:
-        Refused: the node does not stand at the end of the network.
+        Refused: the node does not stand at the end of the network, or joins several results.
     """
     kind = qualified(step.proto.domain, step.kind)
-    computed = next(value for value in step.values if isinstance(value, HostValue | View))
+    computed, *others = (value for value in step.values if isinstance(value, HostValue | View))
+    if any(other is not computed for other in others):
+        raise Refused("it joins several results of the network, of which the machine gives one", "give them as outputs "
+                      "of the network, and choose one by --output NAME")
     if kind not in HOST and kind not in BEHIND:
         raise Refused("it computes with what only the host has, such as the result of a Softmax", "end the network "
                       "before that")
     view = computed.view if isinstance(computed, HostValue) else computed
     softmax = kind == "Softmax" and isinstance(computed, View) and _along_elements(step, view)
     if kind in HOST and (kind != "Cast" or isinstance(computed, View)):
-        build.note(f"{step.name}: {HOST[kind]} is left to the host" + UNLESS * softmax)
-    softmax |= kind in KEEPING and isinstance(computed, HostValue) and computed.softmax
+        what = "the smallest outputs (TopK)" if kind == "TopK" and not step.attributes.get("largest", 1) else HOST[kind]
+        build.note(f"{step.name}: {what} is left to the host" + UNLESS * softmax)
+    keeps = kind in KEEPING and step.attributes.get("norm", "L1") == "L1"  # a sum of 1 stays one
+    softmax |= keeps and isinstance(computed, HostValue) and computed.softmax
     return [HostValue(view=view, softmax=softmax, node=step if kind == "Softmax" and softmax else None)
             for _ in step.outputs]
 
 
 def _along_elements(step: FileNode, view: View) -> bool:
     """Whether a softmax adds up all elements of each sample's vector."""
-    axes = len(view.shape)
-    return axes == 2 and step.attributes.get("axis", -1 if step.opset >= 13 else 1) % axes == 1
+    whole = len(view.shape) == 2 and len(view.numbers) == view.source.samples and (
+        view.numbers.size == view.source.order.size)
+    return whole and step.attributes.get("axis", -1 if step.opset >= 13 else 1) % 2 == 1

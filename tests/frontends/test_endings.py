@@ -1,0 +1,174 @@
+"""What stands at the end of ONNX files for the host, several results, and nodes that no output needs."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
+from concord.frontends.onnx.compare import difference
+from concord.frontends.onnx.read import read
+from concord.workflows.original import at_random
+
+
+def heads(kinds: tuple[str, str]) -> OnnxGraph:
+    """Two heads of one input, behind each of which stands an operator of the host, if it is named."""
+    graph = OnnxGraph(("batch", 4))
+    ends = []
+    for kind, size in zip(kinds, (3, 2), strict=True):
+        end = graph.add("Gemm", graph.weight(4, size), first="x")
+        ends.append(graph.add(kind, axis=1) if kind else end)
+    graph.add("Concat", *ends[1:], first=ends[0], axis=1)
+    return graph
+
+
+@pytest.mark.parametrize("kinds", [("", "Softmax"), ("Softmax", ""), ("Softmax", "Softmax")])
+def test_a_head_beside_one_of_the_host_is_not_dropped(tmp_path, kinds):
+    with pytest.raises(ValueError, match=r"it joins several results of the network.*--output NAME"):
+        read(written(tmp_path, heads(kinds)))
+
+
+def test_an_activation_that_compares_is_not_dropped(tmp_path):
+    """A leaky relu as `torch.where` writes it."""
+    graph = OnnxGraph(("batch", 4))
+    layer = graph.add("Gemm", graph.weight(4, 3))
+    above = graph.add("Greater", graph.constant(np.float32(0)))
+    small = graph.add("Mul", graph.constant(np.float32(0.1)), first=layer)
+    graph.add("Where", layer, small, first=above)
+    with pytest.raises(ValueError, match="it joins several results"):
+        read(written(tmp_path, graph))
+
+
+def shaped(model: onnx.ModelProto, *sizes: int) -> onnx.ModelProto:
+    """The model, whose outputs have the shape [samples, *sizes], which onnx does not infer."""
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+        for size in (0, *sizes):
+            output.type.tensor_type.shape.dim.add(**({"dim_value": size} if size else {"dim_param": "batch"}))
+    return model
+
+
+def test_a_softmax_that_is_subtracted_is_inside_the_network(tmp_path):
+    graph = OnnxGraph(("batch", 4))
+    graph.add("Gemm", graph.weight(4, 3))
+    end = graph.add("Softmax", axis=1)
+    graph.add("Sub", end, first=graph.constant(np.float32(1)))
+    assert not equal(written(tmp_path, graph)).network.softmax
+
+
+def test_what_the_host_subtracts_is_named(tmp_path):
+    graph = OnnxGraph(("batch", 4))
+    graph.add("Gemm", graph.weight(4, 3))
+    graph.add("ArgMax", axis=1)
+    graph.add("Sub", graph.constant(np.array([1])))
+    notes = read(written(tmp_path, shaped(graph.model(), 1))).network.notes
+    assert any("a difference (Sub) is left to the host" in note for note in notes)
+
+
+def test_the_smallest_outputs_are_named(tmp_path):
+    graph = OnnxGraph(("batch", 4))
+    graph.add("Gemm", graph.weight(4, 3))
+    graph.add("TopK", graph.constant(np.array([1])), outputs=2, largest=0)
+    assert any("the smallest outputs (TopK)" in note for note in read(written(tmp_path, graph)).network.notes)
+
+
+def test_a_softmax_of_parts_is_not_one_of_all(tmp_path):
+    graph = OnnxGraph(("batch", 16))
+    graph.add("Gemm", graph.weight(16, 6))
+    graph.add("Reshape", graph.constant(np.array([-1, 3])))
+    graph.add("Softmax", axis=1)
+    assert not read(written(tmp_path, graph)).network.softmax
+
+
+@pytest.mark.parametrize(("norm", "softmax"), [("L1", True), ("L2", False), ("MAX", False)])
+def test_a_normalised_softmax(tmp_path, norm, softmax):
+    graph = OnnxGraph(("batch", 4))
+    graph.add("Gemm", graph.weight(4, 3))
+    graph.add("Softmax", axis=1)
+    graph.add("Normalizer", domain="ai.onnx.ml", norm=norm)
+    assert read(written(tmp_path, shaped(graph.model(), 3))).network.softmax == softmax
+
+
+def test_outputs_that_are_left_out_are_named(tmp_path):
+    graph = OnnxGraph((5, "batch", 4))
+    graph.add("LSTM", graph.weight(1, 12, 4), graph.weight(1, 12, 3), outputs=3, hidden_size=3)
+    graph.nodes[-1].output[:] = ["", "h", "c"]
+    model = graph.model(17, "h", "c")
+    assert any("The output 'c' is left out" in note for note in read(written(tmp_path, model)).network.notes)
+
+
+def test_nodes_that_the_chosen_output_does_not_need(tmp_path):
+    graph = OnnxGraph(("batch", 4))
+    wanted = graph.add("Gemm", graph.weight(4, 3))
+    graph.add("Elu", first="x")
+    graph.add("Gemm", graph.weight(4, 2))
+    path = written(tmp_path, graph.model(17, wanted, graph.at))
+    assert equal(path, output=wanted).network.shape == (4,)
+
+
+@pytest.mark.parametrize(("axes", "window"), [((1,), (1, 28, 28)), ((3,), (28, 28, 1)), ((-1,), (28, 28, 1))])
+def test_images_without_a_channel_axis(tmp_path, axes, window):
+    """[samples, rows, columns], as MNIST comes: the graph adds the axis."""
+    graph = OnnxGraph(("batch", 28, 28))
+    graph.add("Unsqueeze", graph.constant(np.array(axes)))
+    if window[-1] == 1:
+        graph.add("Transpose", perm=[0, 3, 1, 2])
+    graph.add("Conv", graph.weight(4, 1, 3, 3))
+    graph.add("GlobalAveragePool")
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(4, 3))
+    assert equal(written(tmp_path, graph)).network.shape == (1, 28, 28)
+
+
+def test_a_network_of_halves_is_compared_as_such(tmp_path):
+    graph, random = OnnxGraph(("batch", 16)), np.random.default_rng(0)
+    graph.inputs[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    for sizes in (16, 32), (32, 5):
+        graph.add("MatMul", graph.constant(random.normal(size=sizes).astype(np.float16)))
+        graph.add("Relu")
+    model = shaped(graph.model(), 5)
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    imported = read(written(tmp_path, model))
+    assert difference(imported) > 1e-4
+    assert at_random(imported)[0]
+
+
+def test_an_offset_of_pixels_that_stand_twice(tmp_path):
+    graph = OnnxGraph(("batch", 2, 3, 3))
+    graph.add("Conv", graph.weight(2, 2, 1, 1))
+    graph.add("Gather", graph.constant(np.array([0, 0, 2])), axis=3)
+    graph.add("Add", graph.weight(1, 1, 3, 3))
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(18, 3))
+    with pytest.raises(ValueError, match="Add"):
+        read(written(tmp_path, graph))
+
+
+def test_a_normalisation_that_trains(tmp_path):
+    graph = OnnxGraph(("batch", 3, 4, 4))
+    graph.add("BatchNormalization", *(graph.weight(3, above=0.5) for _ in range(4)), outputs=5)
+    with pytest.raises(ValueError, match="training mode"):
+        read(written(tmp_path, graph.model(9)))
+
+
+def test_random_numbers_are_no_constants(tmp_path):
+    graph = OnnxGraph(("batch", 4))
+    graph.add("Gemm", graph.weight(4, 3))
+    noise = graph.add("RandomNormal", shape=[3])
+    graph.nodes[-1].ClearField("input")
+    graph.add("Add", noise, first="n0_y")
+    with pytest.raises(ValueError, match="random numbers"):
+        read(written(tmp_path, graph))
+
+
+def test_dense_layers_along_channels_and_along_positions(tmp_path):
+    """As an MLP-Mixer has them: no sample is mixed with another."""
+    graph = OnnxGraph(("batch", 6, 4))
+    graph.add("MatMul", graph.weight(4, 5))
+    graph.add("Relu")
+    graph.add("Transpose", perm=[0, 2, 1])
+    graph.add("MatMul", graph.weight(6, 7))
+    graph.add("Relu")
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(35, 3))
+    assert equal(written(tmp_path, graph))
