@@ -42,6 +42,21 @@ def test_upsampling(tmp_path, coordinates, rounding):
     assert equal(written(tmp_path, graph)).network.nodes[0].op.factor == (3, 2)
 
 
+@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
+def test_sizes_that_are_limits(tmp_path, policy):
+    """Where both factors must be equal, the result has other sizes than the file names."""
+    graph = OnnxGraph((1, 4, 3, 5))
+    empty = graph.constant(np.float32([]))
+    graph.add("Resize", empty, empty, graph.constant(np.array([1, 4, 9, 10])), mode="nearest",
+              coordinate_transformation_mode="asymmetric", nearest_mode="floor", keep_aspect_ratio_policy=policy)
+    path = written(tmp_path, graph.model(18))
+    if policy == "stretch":
+        equal(path)
+        return
+    with pytest.raises(ValueError, match=f"keep_aspect_ratio_policy {policy}.; use the policy stretch"):
+        read(path)
+
+
 @pytest.mark.parametrize(("kind", "attributes", "sentence"), [
     ("Resize", {"mode": "linear"}, "it interpolates between pixels .mode linear.; use the mode"),
     ("Resize", {"coordinate_transformation_mode": "align_corners"}, "it takes other pixels .* use the coordinates"),

@@ -39,6 +39,10 @@ def _factors(step: FileNode, shape: tuple[int, ...], index: int) -> tuple[int, i
         sizes = step.constant(index + 1, "sizes")
         if sizes is None or len(sizes) != len(axes):
             raise Refused("it has neither scales nor sizes", "export the network again")
+        policy = step.attributes.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":  # the result has other sizes than these
+            raise Refused(f"it keeps the ratio of rows and columns (keep_aspect_ratio_policy {policy})",
+                          "use the policy stretch, or scales in place of sizes")
         scales = np.where(axes == 0, 1, np.asarray(sizes) / np.asarray(shape)[axes])  # all samples stay
     found = np.ones(len(shape))
     if np.size(scales) != len(axes):
