@@ -9,6 +9,8 @@ from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
 from concord.frontends.onnx.read import read
 from concord.net.ops.pointwise import Gelu
 
+FLOAT_MAX = np.finfo(np.float32).max
+
 
 @pytest.mark.parametrize("shape", [(28, 28), (1, 28), (5, 1), (1, 28, 28), (6,)])
 def test_a_flattened_input_is_a_vector(tmp_path, shape):
@@ -95,6 +97,31 @@ def test_functions_and_products_of_tensors(tmp_path):
     graph.add("Gemm", graph.weight(5, 3), graph.weight(3))
     kinds = [node.op.kind for node in equal(written(tmp_path, graph)).network.nodes]
     assert kinds == ["dense", "sigmoid", "mul", "leaky_relu", "leaky_relu", "exp", "sqrt", "reciprocal", "mul", "dense"]
+
+
+@pytest.mark.parametrize(("kind", "constants", "sentence"), [
+    ("Max", [np.zeros((3, 1, 4))], "its constant .3, 1, 4. makes a larger tensor of its input .*; compare it with one"),
+    ("Min", [np.zeros((1, 1, 4))], "its constant .1, 1, 4. makes a larger tensor of its input .*; compare it with one"),
+    ("Max", [], "compares what the network computes with no constants; leave the node out"),
+    ("Min", [0, 6], "compares what the network computes with 2 constants; compare it with one number"),
+    ("Max", [FLOAT_MAX], r"it limits numbers to 3.40282e.38\.\.inf"),
+    ("Min", [-FLOAT_MAX], r"it limits numbers to -inf\.\.-3.40282e.38"),
+    ("Clip", [FLOAT_MAX, FLOAT_MAX], r"it limits numbers to 3.40282e.38\.\.inf"),
+    ("Clip", [-np.inf, -np.inf], r"it limits numbers to -inf\.\.-inf")])
+def test_limits_that_are_refused(tmp_path, kind, constants, sentence):
+    graph = OnnxGraph(("batch", 4))
+    graph.add(kind, *(graph.constant(np.float32(each)) for each in constants))
+    with pytest.raises(ValueError, match=sentence):
+        read(written(tmp_path, graph))
+
+
+@pytest.mark.parametrize(("kind", "constants"), [
+    ("Max", [-FLOAT_MAX]), ("Min", [FLOAT_MAX]), ("Clip", [-FLOAT_MAX, FLOAT_MAX]), ("Max", [np.zeros((1, 4))])])
+def test_limits_that_change_nothing_or_are_a_relu(tmp_path, kind, constants):
+    graph = OnnxGraph(("batch", 4))
+    graph.add("Gemm", graph.weight(4, 4))
+    graph.add(kind, *(graph.constant(np.float32(each)) for each in constants))
+    equal(written(tmp_path, graph))
 
 
 @pytest.mark.parametrize("half", ["", "first", "last"])

@@ -77,12 +77,25 @@ def clip(step: FileNode, build: Builder) -> list[Value]:
 
 def extreme(step: FileNode, build: Builder) -> list[Value]:
     """Max or Min of the input and one number."""
-    views = [value for value in step.values if isinstance(value, View)]
     limits = [value for value in step.values if isinstance(value, np.ndarray)]
-    if len(views) != 1 or len(limits) != 1:
+    views = [step.view(index) for index, value in enumerate(step.values) if not isinstance(value, np.ndarray)]
+    if len(views) > 1:
         raise Refused("it takes the larger or the smaller of two tensors", "the machine compares with 0 or in pools")
-    bounds = (limits[0], None) if step.kind == "Max" else (None, limits[0])
-    return [between(step, build, views[0], *bounds)]
+    if len(limits) != 1:
+        raise Refused(f"it compares what the network computes with {len(limits) or 'no'} constants",
+                      "compare it with one number" if limits else "leave the node out, which changes nothing")
+    view, limit = *views, *limits
+    if not _fits(limit.shape, view.shape):
+        raise Refused(f"its constant {list(limit.shape)} makes a larger tensor of its input {list(view.shape)}",
+                      "compare it with one number")
+    bounds = (limit, None) if step.kind == "Max" else (None, limit)
+    return [between(step, build, view, *bounds)]
+
+
+def _fits(constant: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a tensor keeps its shape beside a constant."""
+    return len(constant) <= len(shape) and all(
+        size in (1, other) for size, other in zip(constant[::-1], shape[::-1], strict=False))
 
 
 def between(step: FileNode, build: Builder, view: View, low, high) -> View:
@@ -105,8 +118,8 @@ def _limit(value, none: float) -> float:
     if len(numbers) != 1 or np.isnan(numbers[0]):
         raise Refused("its limits differ from element to element, or are not a number",
                       "use one limit for all elements")
-    # Exporters write the largest float32 where there is no limit.
-    return none if abs(numbers[0]) >= np.finfo(np.float32).max else float(numbers[0])
+    # Exporters write the largest float32 of that sign where there is no limit.
+    return none if numbers[0] * np.sign(none) >= np.finfo(np.float32).max else float(numbers[0])
 
 
 def _curve(step: FileNode, build: Builder, op: Pointwise) -> View:
