@@ -10,6 +10,7 @@ from concord.net.ops.weighted import Convolution, Linear
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
+from concord.frontends.onnx.read import read
 
 
 def ops(imported) -> list[type[Operator]]:
@@ -56,6 +57,49 @@ def test_average_that_counts_its_padding(tmp_path):
     graph = OnnxGraph(("batch", 2, 8, 7))
     graph.add("AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
     assert equal(written(tmp_path, graph)).network.nodes[0].op.count_padding
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 6)])
+def test_average_that_would_count_padding_and_has_none(tmp_path, size):
+    """PyTorch writes count_include_pad beside ceil_mode, whose last windows are cut off at the end of the image."""
+    graph = OnnxGraph(("batch", 2, *size))
+    graph.add("AveragePool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, count_include_pad=1)
+    equal(written(tmp_path, graph.model(19)))
+
+
+def padded(count: int, kind: str, **options) -> OnnxGraph:
+    """A pooling behind a Pad with zeros around an image without negative numbers."""
+    graph = OnnxGraph(("batch", 2, 4, 5))
+    graph.add("Relu")
+    graph.add("Pad", graph.constant(np.array([0, 0, count, count, 0, 0, count, count])))
+    graph.add(kind, kernel_shape=[2, 2], **options)
+    return graph
+
+
+@pytest.mark.parametrize(("count", "kind", "options"), [
+    (1, "MaxPool", {}), (1, "AveragePool", {"auto_pad": "VALID"}), (3, "AveragePool", {}),
+    (1, "AveragePool", {"auto_pad": "SAME_UPPER", "count_include_pad": 1})])
+def test_pooling_behind_a_pad(tmp_path, count, kind, options):
+    equal(written(tmp_path, padded(count, kind, **options)))
+
+
+@pytest.mark.parametrize(("count", "kind", "options", "sentence"), [
+    (2, "MaxPool", {}, "a window of it lies in the padding only, and holds no pixel of the image; put less padding"),
+    (1, "AveragePool", {"auto_pad": "SAME_UPPER"}, "count in its means and others do not; use one kind"),
+    (1, "AveragePool", {"auto_pad": "SAME_LOWER"}, "count in its means and others do not; use one kind"),
+    (1, "AveragePool", {"pads": [1, 0, 0, 0]}, "count in its means and others do not; use one kind")])
+def test_pooling_behind_a_pad_that_is_refused(tmp_path, count, kind, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        read(written(tmp_path, padded(count, kind, **options)))
+
+
+@pytest.mark.parametrize("axes", [(), (np.zeros(0, np.int64),)])
+def test_a_mean_over_no_axes_is_its_input(tmp_path, axes):
+    graph = OnnxGraph(("batch", 2, 4, 4))
+    graph.add("Conv", graph.weight(3, 2, 3, 3))
+    graph.add("ReduceMean", *map(graph.constant, axes), noop_with_empty_axes=1)
+    graph.add("Relu")
+    assert ops(equal(written(tmp_path, graph.model(18)))) == [Convolution, Relu]
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from concord.frontends.onnx.lib.builder import Builder
+from concord.frontends.onnx.lib.builder import Builder, ReadImage
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, UnknownValue, Value, misplaced
 from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
@@ -21,29 +21,48 @@ def max_pool(step: FileNode, build: Builder) -> list[Value]:
     if any(image.padding) and not _positive(build, image.source):
         raise Refused("zeros around its input, put there by a Pad, would be larger than negative values",
                       "put a Relu before the Pad, or use the attribute pads")
-    return [_pool(step, build, lambda over: MaxPooling(window=over)),
+    return [_pool(step, build, _window(step, image), lambda whole: MaxPooling(window=whole)),
             UnknownValue(reason="it reads where MaxPool found the largest values, which the machine does not keep")]
 
 
 def average_pool(step: FileNode, build: Builder) -> list[Value]:
     """The mean of each window."""
-    around, inside = build.image(step.view(0)).padding, step.attributes.get("pads", [0])
-    counted = bool(step.attributes.get("count_include_pad", 0))
-    if any(around) and any(inside) and not counted:
-        raise Refused("some zeros around its image count in its means and others do not", "use one kind of padding")
-    return [_pool(step, build, lambda over: AveragePooling(window=over, count_padding=counted or any(around)),
-                  counted=counted or any(around))]
-
-
-def _pool(step: FileNode, build: Builder, make: Callable[[Window], Operator], *, counted: bool = False) -> View:
     image = build.image(step.view(0))
+    over, around = _window(step, image), any(image.padding)
+    all_count = bool(step.attributes.get("count_include_pad", 0))
+    if around and over.padding != image.padding and not all_count:
+        raise Refused("some zeros around its image count in its means and others do not", "use one kind of padding")
+    counted = any(over.padding) and (all_count or around)
+    return [_pool(step, build, over, lambda whole: AveragePooling(window=whole, count_padding=counted),
+                  counted=counted)]
+
+
+def _window(step: FileNode, image: ReadImage) -> Window:
+    """The window of the attributes."""
     size = tuple(step.attributes["kernel_shape"])
-    over = window_of(step, image, size, len(size))
+    return window_of(step, image, size, len(size))
+
+
+def _pool(step: FileNode, build: Builder, over: Window, make: Callable[[Window], Operator], *, counted: bool = False
+          ) -> View:
+    image = build.image(step.view(0))
     channels, rows, columns = image.source.shape
     over = _reaching(step, over, rows, columns, counted)
     counts = places_of(over, rows, columns)
+    # Such a window has no maximum, and no mean of the pixels that count.
+    if not counted and not all(_meets(over, axis, along, count) for axis, (along, count) in enumerate(
+            zip((rows, columns), counts, strict=True))):
+        raise Refused("a window of it lies in the padding only, and holds no pixel of the image",
+                      "put less padding around the image than a window is large")
     made = build.add(step, make(over), [image.source], SampleForm.IMAGE, (channels, *counts))
-    return as_file(made, len(size))
+    return as_file(made, len(step.attributes["kernel_shape"]))
+
+
+def _meets(over: Window, axis: int, along: int, count: int) -> bool:
+    """Whether the window meets the image at each of its places along an axis."""
+    starts = np.arange(count)[:, None] * over.stride[axis] - over.padding[2 * axis]
+    pixels = starts + np.arange(over.size[axis]) * over.dilation[axis]
+    return bool(((pixels >= 0) & (pixels < along)).any(axis=1).all())
 
 
 def _reaching(step: FileNode, over: Window, rows: int, columns: int, counted: bool) -> Window:
@@ -77,6 +96,8 @@ def global_average(step: FileNode, build: Builder) -> list[Value]:
 def reduce_mean(step: FileNode, build: Builder) -> list[Value]:
     """A mean over all pixels, whichever axes they are."""
     view, axes = step.view(0), step.integers("axes", 1)
+    if not axes and step.attributes.get("noop_with_empty_axes", 0):
+        return [view]
     if view.source.form is SampleForm.OPEN:
         build.image(view)
     if view.source.form is SampleForm.SEQUENCE:
