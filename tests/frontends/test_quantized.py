@@ -52,6 +52,27 @@ def test_activations_round_half_to_even_and_clip(tmp_path, dtype):
     assert np.array_equal(network.run(x), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+def test_an_attribute_gives_the_type_where_no_zero_point_does(tmp_path, dtype):
+    graph = OnnxGraph(("batch", 4))
+    graph.add("Gemm", graph.weight(4, 3))
+    scale = graph.constant(np.float32(0.05))
+    graph.add("QuantizeLinear", scale, output_dtype=onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    graph.add("DequantizeLinear", scale)
+    (grid,) = [node.op.grid for node in equal(written(tmp_path, graph.model(21))).network.nodes
+               if isinstance(node.op, Quantize)]
+    assert (grid.lowest, grid.highest) == (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+def test_scales_of_blocks_are_refused(tmp_path):
+    graph = OnnxGraph(("batch", 4))
+    integers = graph.constant(np.ones((4, 6), np.int8))
+    weight = graph.add("DequantizeLinear", graph.weight(2, 6, above=0.1), first=integers, axis=0, block_size=2)
+    graph.add("MatMul", weight, first="x")
+    with pytest.raises(ValueError, match="it has scales of blocks .block_size., which are not supported; use one"):
+        read(written(tmp_path, graph.model(21)))
+
+
 @pytest.mark.parametrize(("change", "pattern"), [
     ({"bits": 40}, "integers of 40 bits"), ({"scale": 0.0}, "not above zero"), ({"zero_point": 300}, "zero point")])
 def test_bad_grids_in_a_file(tmp_path, change, pattern):

@@ -8,6 +8,7 @@ from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileCodes, FileNode, Value, evaluate
 from concord.frontends.onnx.lib.views import View
 from concord.net.ops.grid import WIDEST, IntegerGrid, Quantize
+from onnx import TensorProto, helper
 
 #: Bits and sign of the integers of each element type of numpy.
 TYPES = {"uint8": (8, False), "int8": (8, True), "uint16": (16, False), "int16": (16, True), "int4": (4, True),
@@ -17,12 +18,19 @@ TYPES = {"uint8": (8, False), "int8": (8, True), "uint16": (16, False), "int16":
 def quantize_linear(step: FileNode, build: Builder) -> list[Value]:
     """Integers of what the network computes, which a DequantizeLinear must follow."""
     zero = step.constant(2, "zero point")
-    bits, signed = TYPES.get("uint8" if zero is None else zero.dtype.name, (0, False))
+    kind = _type_without_zero_point(step) if zero is None else zero.dtype.name
+    bits, signed = TYPES.get(kind, (0, False))
     if not bits:
-        raise Refused(f"its integers are {zero.dtype.name}", "use int8, uint8, int16, uint16 or integers of 4 bits")
+        raise Refused(f"its integers are {kind}", "use int8, uint8, int16, uint16 or integers of 4 bits")
     grid = IntegerGrid(scale=_one(step.weights(1, "scale"), "scales"), bits=bits, signed=signed,
                 zero_point=0 if zero is None else int(_one(zero, "zero points")))
     return [FileCodes(view=_quantize(step, build, step.view(0), grid), scale=grid.scale, zero_point=grid.zero_point)]
+
+
+def _type_without_zero_point(step: FileNode) -> str:
+    """The type of the integers that the attribute output_dtype names, uint8 if there is none."""
+    found = step.attributes.get("output_dtype", TensorProto.UNDEFINED)
+    return helper.tensor_dtype_to_np_dtype(found or TensorProto.UINT8).name
 
 
 def clip(step: FileNode, build: Builder, lowest, highest) -> list[Value]:
@@ -49,6 +57,9 @@ def dequantize_linear(step: FileNode, build: Builder) -> list[Value]:
         return [value.view]
     if isinstance(value, View):
         raise Refused("it takes integers from the network's input", "start the network with QuantizeLinear")
+    if step.attributes.get("block_size", 0):
+        raise Refused("it has scales of blocks (block_size), which are not supported",
+                      "use one scale, or one for each channel")
     made = evaluate(step, step.values)
     if value.dtype.name in TYPES:
         bits, signed = TYPES[value.dtype.name]
