@@ -73,6 +73,7 @@ def test_masks(tmp_path, own, before):
     found = the_attention(imported)
     assert found.mask.shape == (own, POSITIONS, POSITIONS)
     assert (found.mask[:, 1, 2:] == MASKED).all()
+    assert (found.mask.max(axis=-1) == 0).all()
     assert not found.causal
 
 
@@ -187,11 +188,39 @@ def refused(tmp_path, change) -> str:
      "with the softmax of the products"),
     (lambda graph, values: (graph.add("Add", graph.weight(2, 1, POSITIONS, POSITIONS)), graph.add("Softmax", axis=-1),
                             graph.add("MatMul", values)), "its mask differs from sample to sample"),
-    (lambda graph, values: graph.add("Softmax", axis=1), "are imported as an attention only")])
+    (lambda graph, values: graph.add("Softmax", axis=1), "are imported as an attention only"),
+    (lambda graph, values: (graph.add("Add", graph.constant(np.float32([-1e9]))), graph.add("Mul", graph.constant(
+        np.float32(-1)))), "behind their mask by a number that is not above zero; add the mask behind the scale"),
+    (lambda graph, values: (graph.add("Softmax", axis=-1), graph.add("Dropout", graph.constant(np.float32(0.5)),
+                                                                     graph.constant(np.bool_(True)))),
+     "drops elements at random, as in training; export the network for inference"),
+    (lambda graph, values: (graph.add("Cast", to=TensorProto.INT32), graph.add("Cast", to=TensorProto.FLOAT)),
+     "makes whole numbers or conditions of products of two computed tensors; write softmax")])
 def test_other_products_of_computed_tensors_are_refused(tmp_path, change, message):
     found = refused(tmp_path, change)
     assert message in found
     assert "; " in found
+
+
+@pytest.mark.parametrize("number", [-np.inf, np.inf, -1e9, 1e9, -40000])
+@pytest.mark.parametrize("rows", [slice(0, 1), slice(None)])
+def test_masks_that_leave_no_scores(tmp_path, number, rows):
+    """A query that sees no key has no weights; beside large numbers its scores are lost in float32."""
+    mask = np.zeros((POSITIONS, POSITIONS), np.float32)
+    mask[rows] = number
+    with pytest.raises(ValueError, match="its mask hides all keys from a query, or adds .*; let each query see a key"):
+        read(written(tmp_path, spelled(mask)))
+
+
+def test_lengths_of_keys_are_refused(tmp_path):
+    graph = OnnxGraph((2, POSITIONS, WIDTH))
+    queries, keys, values = parts(graph)
+    lengths = graph.constant(np.array([3, POSITIONS]))
+    graph.add("Attention", keys, values, "", "", "", lengths, first=queries)
+    model = ended(graph).model(24)
+    model.ir_version = 11
+    with pytest.raises(ValueError, match="lengths of its own for the keys .nonpad_kv_seqlen.; leave them out"):
+        read(written(tmp_path, model))
 
 
 def test_scores_at_the_end_are_refused(tmp_path):

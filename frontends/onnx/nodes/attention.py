@@ -12,6 +12,7 @@ from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.scores import ONLY_ATTENTION, Scores
 from concord.frontends.onnx.lib.step import FileNode, Value, evaluate, misplaced
 from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource
+from concord.frontends.onnx.nodes.layout import FLOATS
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.attention import MASKED, Attention
 from concord.net.ops.scale import Scale
@@ -40,6 +41,9 @@ def follow(step: FileNode, build: Builder) -> list[Value]:
             return evaluate(step, (np.empty(found.shape, np.float32),))
         case "Mul" | "Div" if isinstance(other, np.ndarray) and (step.kind == "Mul" or at == 0):
             factor = step.weights(1 - at, "constant")
+            if found.mask is not None and (factor <= 0).any():  # what the mask hides would be seen
+                raise Refused("it multiplies scores behind their mask by a number that is not above zero",
+                              "add the mask behind the scale")
             return [found.scaled(factor if step.kind == "Mul" else 1 / factor)]
         case "Add" if isinstance(other, np.ndarray):
             return [found.plus(np.asarray(other, np.float64))]
@@ -50,6 +54,7 @@ def follow(step: FileNode, build: Builder) -> list[Value]:
         case "Softmax" if step.attributes.get("axis", -1 if step.opset >= 13 else 1) in (-1, len(found.shape) - 1):
             return [found.softmaxed()]
         case "Identity" | "Dropout" | "Cast":
+            _check_passing(step)
             return [found, *(None for _ in step.outputs[1:])]
         case "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten":
             numbers = np.arange(np.prod(found.shape), dtype=np.int32).reshape(found.shape)
@@ -60,10 +65,22 @@ def follow(step: FileNode, build: Builder) -> list[Value]:
                   ONLY_ATTENTION)
 
 
+def _check_passing(step: FileNode):
+    """Refuse a Dropout that drops elements, and a Cast to whole numbers."""
+    mode = step.constant(2, "mode") if step.kind == "Dropout" else None
+    if mode is not None and mode.any():
+        raise Refused("it drops elements at random, as in training", "export the network for inference (eval mode)")
+    if step.kind == "Cast" and step.attributes["to"] not in FLOATS:
+        raise Refused("it makes whole numbers or conditions of products of two computed tensors", ONLY_ATTENTION)
+
+
 def attention(step: FileNode, build: Builder) -> list[Value]:
     """The operator Attention, whose tensors have an axis of heads, or as many heads as its attributes say."""
     if any(step.outputs[1:]) or any(value is not None for value in step.values[4:6]):
         raise Refused("it keeps keys and values for a later call, or gives its scores", "export the network without")
+    if step.get(6) is not None:
+        raise Refused("it has lengths of its own for the keys (nonpad_kv_seqlen)",
+                      "leave them out, or hide keys by a constant mask")
     views = [step.view(index) for index in range(3)]
     flat = len(views[0].shape) == 3
     counts = [int(step.attributes.get(name, 0)) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
@@ -162,9 +179,16 @@ def attended(step: FileNode, build: Builder, found: Scores, values: View) -> Vie
 
 def _mask(found: Scores, order: np.ndarray) -> np.ndarray | None:
     """The mask of each head, which must be that of all samples; one for all heads if they agree; None for zeros."""
-    if found.mask is None or not found.mask.any():
+    if found.mask is None:
         return None
-    each = found.mask.reshape(-1, *found.mask.shape[-2:])[order]
+    largest = found.mask.max(axis=-1, keepdims=True)
+    if not (np.abs(largest) <= -MASKED).all():  # float32 loses the scores beside such a number
+        raise Refused("its mask hides all keys from a query, or adds numbers to its scores beside which these are lost",
+                      f"let each query see a key, and add numbers of {MASKED:g} to {-MASKED:g} to what it sees")
+    shifted = found.mask - largest  # a softmax does not change, and what is hidden stays so in the machine's range
+    if not shifted.any():
+        return None
+    each = shifted.reshape(-1, *shifted.shape[-2:])[order]
     if (each != each[:1]).any():
         raise Refused("its mask differs from sample to sample", "use the same mask for all samples")
     mask = each[0, :1] if (each[0] == each[0, :1]).all() else each[0]
