@@ -77,6 +77,17 @@ def test_what_a_layer_must_not_have(tmp_path, index, pattern):
         read(written(tmp_path, graph))
 
 
+@pytest.mark.parametrize(("directions", "options", "sentence"), [
+    (1, {"clip": 0.0}, "it limits its gates .clip.; leave clip out"),
+    (2, {"activations": ["Tanh"]}, "functions are tanh, but it needs 2 of them, 1 for each direction; name those"),
+    (2, {"activations": ["Relu"]}, "functions are relu, but it needs 2 of them, 1 for each direction; name those")])
+def test_options_that_a_layer_must_not_have(tmp_path, directions, options, sentence):
+    graph = OnnxGraph((6, 2, INPUTS))
+    layer(graph, "RNN", directions, **options)
+    with pytest.raises(ValueError, match=sentence):
+        read(written(tmp_path, graph))
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_lengths(tmp_path, kind):
     """A shorter sequence gives what it gives alone, in both directions."""

@@ -69,6 +69,9 @@ def _cell(step: FileNode, directions: int) -> Cell:
         raise Refused("it runs backward only", "reverse the sequences, or make it bidirectional")
     usual = CURVES[step.kind]
     curves = tuple(name.lower() for name in step.attributes.get("activations", usual * directions))
+    if len(curves) != len(usual) * directions:
+        raise Refused(f"its activation functions are {', '.join(curves)}, but it needs {len(usual) * directions} of "
+                      f"them, {len(usual)} for each direction", "name those of each direction, or none")
     if step.kind == "RNN" and set(curves) == {"relu"}:
         return rnn.RELU
     if curves != usual * directions:
@@ -93,7 +96,7 @@ def _check_rest(step: FileNode, view: View):
                           "elements, as PyTorch writes an LSTM with proj_size", "leave proj_size out, and train again")
         if first is not None and first.any():
             raise Refused("its first state is not zero", "start from states of zero")
-    if step.attributes.get("clip"):
+    if step.attributes.get("clip") is not None:  # 0 is a limit, too
         raise Refused("it limits its gates (clip)", "leave clip out")
     if step.attributes.get("input_forget"):
         raise Refused("its input gate and forget gate are one (input_forget)", "use two gates, and train again")
