@@ -8,6 +8,7 @@ pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
 from concord.frontends.onnx.compare import difference
 from concord.frontends.onnx.read import read
+from concord.net.ops.reduction import SoftmaxInside
 from concord.workflows.original import at_random
 
 
@@ -54,6 +55,18 @@ def test_a_softmax_that_is_subtracted_is_inside_the_network(tmp_path):
     end = graph.add("Softmax", axis=1)
     graph.add("Sub", end, first=graph.constant(np.float32(1)))
     assert not equal(written(tmp_path, graph)).network.softmax
+
+
+@pytest.mark.parametrize("shape", [("batch", 5, 4), (1, 5, 4), ("batch", 2, 3, 4)])
+def test_a_softmax_of_each_time_step_or_pixel(tmp_path, shape):
+    graph, places = OnnxGraph(shape), int(np.prod(shape[1:-1]))
+    graph.add("MatMul", graph.weight(4, 6))
+    graph.add("Softmax", axis=-1)
+    graph.add("MatMul", graph.weight(6, 3))
+    graph.add("Reshape", graph.constant(np.array([-1, places * 3])))
+    graph.add("Gemm", graph.weight(places * 3, 2))
+    imported = equal(written(tmp_path, graph))
+    assert any(isinstance(node.op, SoftmaxInside) for node in imported.network.nodes)
 
 
 def test_what_the_host_subtracts_is_named(tmp_path):

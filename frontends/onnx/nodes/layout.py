@@ -108,12 +108,17 @@ def at_host(step: FileNode, build: Builder) -> list[Value]:
         build.note(f"{step.name}: {what} is left to the host" + UNLESS * softmax)
     keeps = kind in KEEPING and step.attributes.get("norm", "L1") == "L1"  # a sum of 1 stays one
     softmax |= keeps and isinstance(computed, HostValue) and computed.softmax
-    return [HostValue(view=view, softmax=softmax, node=step if kind == "Softmax" and softmax else None)
+    return [HostValue(view=view, softmax=softmax, node=step if kind == "Softmax" and _along_last(step, view) else None)
             for _ in step.outputs]
 
 
 def _along_elements(step: FileNode, view: View) -> bool:
     """Whether a softmax adds up all elements of each sample's vector."""
-    whole = len(view.shape) == 2 and len(view.numbers) == view.source.samples and (
+    return _along_last(step, view) and len(view.shape) == 2 and len(view.numbers) == view.source.samples and (
         view.numbers.size == view.source.order.size)
-    return whole and step.attributes.get("axis", -1 if step.opset >= 13 else 1) % 2 == 1
+
+
+def _along_last(step: FileNode, view: View) -> bool:
+    """Whether a softmax adds up the elements of the last axis, and of no other."""
+    axes = len(view.shape)
+    return axes > 0 and step.attributes.get("axis", -1 if step.opset >= 13 else 1) % axes == axes - 1
