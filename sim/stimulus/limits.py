@@ -78,6 +78,7 @@ def _entries(config: Config, beyond: int) -> list[str]:
 def _outside(config: Config, beyond: int) -> list[str]:
     """Bodies that use Dram up to its end, base registers up to theirs, or write beside what they read."""
     last, tiles = config.dram_words - 1 + beyond, config.matrix_tiles
+    rows = min(config.accumulator_rows, tiles * config.native_dim)
     base = f"s_wr Base2, {last - 99}\n"  # 99 + Base2 is the last word
     moved = "set_iterations 4, 2\ns_wr StrideX, 2\ns_wr StrideY, 5\n"  # 7 further words
     bodies = [
@@ -92,9 +93,9 @@ def _outside(config: Config, beyond: int) -> list[str]:
         f"v_rd Dram, 5\nv_relu0\nv_wr Dram, {4 + beyond}\n{_OUT}",
         f"s_wr Base1, {(1 << LONG_BITS) - 2 + beyond}\ns_add Base1, 1\n",
         f"s_wr Base1, 70000\ns_add Base1, {-70000 - beyond}\n"]
-    words = 1 << min(config.accumulator_rows // config.mfu_lanes, 8).bit_length() - 1
-    bodies += [(f"s_wr Rows, {words * config.mfu_lanes}\nset_iterations {(1 << 18) // words}\nv_rd InitialVrf, 0\n"
-               "mv_mul 0\nv_wr MvmQ\nend_chain\n")] * beyond  # 2^18 words, far more than MvmQ has
+    if beyond and rows >= 8 * config.mfu_lanes:  # 2^18 words, far more than MvmQ has
+        bodies.append(f"s_wr Rows, {8 * config.mfu_lanes}\nset_iterations {1 << 15}\nv_rd InitialVrf, 0\nmv_mul 0\n"
+                      "v_wr MvmQ\nend_chain\n")
     bodies += _vectors(config, beyond)
     for integer in (False, True):
         mode = ", integer" * integer
