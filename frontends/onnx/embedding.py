@@ -6,17 +6,21 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+WHOLE = {TensorProto.INT32, TensorProto.INT64}  #: Types of token numbers.
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Embedding:
     """An embedding at the input of a graph.
 
     Attributes:
+        before: Nodes that the token numbers pass on their way there, and that leave them as they are.
         gather: The node that looks the vectors up.
         entry:  The graph's input, token numbers.
         table:  The vectors, float32[rows, size].
     """
 
+    before: tuple[onnx.NodeProto, ...]
     gather: onnx.NodeProto
     entry: onnx.ValueInfoProto
     table: np.ndarray
@@ -41,7 +45,8 @@ class Embedding:
         given = next(one for one in made.graph.input if one.name == self.gather.output[0])
         made.graph.input.remove(given)
         made.graph.input.append(self.entry)
-        made.graph.node.insert(0, self.gather)
+        for node in (self.gather, *reversed(self.before)):
+            made.graph.node.insert(0, node)
         return made
 
 
@@ -50,6 +55,18 @@ def _before_vectors(node: onnx.NodeProto, vectors: str) -> onnx.NodeProto:
     given = {one.name: int(helper.get_attribute_value(one)) for one in node.attribute}
     ends = {"start": 0, "end": -1} | {name: value - (value < 0) for name, value in given.items()}
     return helper.make_node("Shape", [vectors], node.output, node.name, **ends)
+
+
+def _to_lookup(graph: onnx.GraphProto, node: onnx.NodeProto) -> tuple[tuple[onnx.NodeProto, ...], onnx.NodeProto]:
+    """The nodes from one on that leave token numbers as they are, and the first one behind them."""
+    before = []
+    while node.op_type == "Identity" or node.op_type == "Cast" and node.attribute[0].i in WHOLE:
+        readers = [other for other in graph.node if node.output[0] in other.input]
+        if len(readers) != 1 or node.output[0] in {one.name for one in graph.output}:
+            break
+        before.append(node)
+        (node,) = readers
+    return tuple(before), node
 
 
 def without_embedding(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Embedding | None]:
@@ -65,13 +82,15 @@ def without_embedding(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Embeddin
     readers = [node for node in readers if node not in shapes]
     if len(inputs) != 1 or len(readers) != 1:
         return model, None
-    gather = readers[0]
+    before, gather = _to_lookup(graph, readers[0])
     axis = next((helper.get_attribute_value(one) for one in gather.attribute if one.name == "axis"), 0)
-    if gather.op_type != "Gather" or gather.input[0] not in tables or gather.input[1] != inputs[0].name or axis:
+    if gather.op_type != "Gather" or gather.input[0] not in tables or gather.input[1] != (
+            before[-1].output[0] if before else inputs[0].name) or axis:
         return model, None
     made, table = onnx.ModelProto(), tables[gather.input[0]]
     made.CopyFrom(model)
-    made.graph.node.remove(gather)
+    for node in (*before, gather):
+        made.graph.node.remove(node)
     for node in made.graph.node:
         if node in shapes:
             node.CopyFrom(_before_vectors(node, gather.output[0]))
@@ -82,4 +101,5 @@ def without_embedding(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Embeddin
         gather.output[0], TensorProto.FLOAT, [*sizes, table.dims[1]]))
     for value in [one for one in made.graph.value_info if one.name == gather.output[0]]:
         made.graph.value_info.remove(value)
-    return made, Embedding(gather=gather, entry=inputs[0], table=numpy_helper.to_array(table).astype(np.float32))
+    return made, Embedding(
+        before=before, gather=gather, entry=inputs[0], table=numpy_helper.to_array(table).astype(np.float32))

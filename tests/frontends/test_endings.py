@@ -6,7 +6,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
-from concord.frontends.onnx.compare import difference
+from concord.datasets.fitting import arranged
+from concord.frontends.onnx.compare import difference, run_file
 from concord.frontends.onnx.read import read
 from concord.net.ops.reduction import SoftmaxInside
 from concord.workflows.original import at_random
@@ -184,4 +185,42 @@ def test_dense_layers_along_channels_and_along_positions(tmp_path):
     graph.add("Relu")
     graph.add("Flatten")
     graph.add("Gemm", graph.weight(35, 3))
+    assert equal(written(tmp_path, graph))
+
+
+@pytest.mark.parametrize("kinds", [["Cast"], ["Identity"], ["Cast", "Identity"]])
+def test_token_numbers_that_are_converted_before_they_are_looked_up(tmp_path, kinds):
+    """As `x.long()` and Keras write it; a bag of words adds up the vectors."""
+    graph, tokens = OnnxGraph(("batch", 6)), np.random.default_rng(1).integers(0, 9, (5, 6))
+    table = graph.weight(9, 5)
+    for kind in kinds:
+        graph.add(kind, **({"to": onnx.TensorProto.INT64} if kind == "Cast" else {}))
+    if "Cast" not in kinds:
+        graph.inputs[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    graph.add("Gather", graph.at, first=table)
+    graph.add("ReduceMean", axes=[1], keepdims=0)
+    graph.add("Gemm", graph.weight(5, 2), graph.weight(2))
+    imported = equal(written(tmp_path, graph))
+    theirs, _ = run_file(imported, tokens, None)
+    inputs, _ = arranged(tokens, imported.network.interface, "tokens")
+    ours = imported.network.run(inputs.reshape(len(inputs), *imported.network.shape))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_mean_over_time(tmp_path, keepdims):
+    graph = OnnxGraph(("batch", 7, 4))
+    graph.add("ReduceMean", axes=[1], keepdims=keepdims)
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(4, 2), graph.weight(2))
+    assert equal(written(tmp_path, graph))
+
+
+@pytest.mark.parametrize("shape", [("batch", 3, 5, 4), ("batch", 3, 7)])
+def test_the_largest_of_all_pixels(tmp_path, shape):
+    graph = OnnxGraph(shape)
+    graph.add("Conv", graph.weight(6, 3, *[1] * (len(shape) - 2)))
+    graph.add("GlobalMaxPool")
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(6, 2))
     assert equal(written(tmp_path, graph))

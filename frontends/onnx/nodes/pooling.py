@@ -93,13 +93,27 @@ def global_average(step: FileNode, build: Builder) -> list[Value]:
     return [View(source=made, numbers=made.order.reshape(*view.shape[:2], *[1] * (len(view.shape) - 2)))]
 
 
+def global_max(step: FileNode, build: Builder) -> list[Value]:
+    """The largest of all pixels of each channel."""
+    view = step.view(0)
+    image = build.image(view)
+    if any(image.padding) and not _positive(build, image.source):
+        raise Refused("zeros around its input, put there by a Pad, would be larger than negative values",
+                      "put a Relu before the Pad")
+    channels, *size = image.source.shape
+    made = build.add(step, MaxPooling(window=Window(size=tuple(size))), [image.source], SampleForm.IMAGE,
+                     (channels, 1, 1))
+    return [View(source=made, numbers=made.order.reshape(*view.shape[:2], *[1] * (len(view.shape) - 2)))]
+
+
 def reduce_mean(step: FileNode, build: Builder) -> list[Value]:
     """A mean over all pixels, whichever axes they are."""
     view, axes = step.view(0), step.integers("axes", 1)
     if not axes and step.attributes.get("noop_with_empty_axes", 0):
         return [view]
     if view.source.form is SampleForm.OPEN:
-        build.image(view)
+        over_time = view.numbers.ndim == 3 and axes is not None and list(axes) in ([1], [-2])
+        build.image(view.at(view.numbers.swapaxes(1, 2)) if over_time else view)
     if view.source.form is SampleForm.SEQUENCE:
         view = build.image_of_steps(view)
     if view.source.form is SampleForm.VECTOR and axes and all(view.shape[axis] == 1 for axis in axes):

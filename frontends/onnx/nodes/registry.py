@@ -41,6 +41,7 @@ HANDLERS: dict[str, Handler] = {
     "Gelu": activation.gelu,
     "Gemm": dense.gemm,
     "GlobalAveragePool": pooling.global_average,
+    "GlobalMaxPool": pooling.global_max,
     "HardSigmoid": activation.hard_sigmoid,
     "Identity": layout.same,
     "LayerNormalization": reduction.normalization,
