@@ -18,6 +18,8 @@ from concord.spec.isa.memories import Mem
 from concord.spec.isa.rules import Violation
 from concord.spec.machine.config import Config
 
+ADDRESSES = 0xFFC  #: Bits of a register's address that the control port looks at.
+
 
 class Machine:
     """A neural network processor in numpy, with the same host protocol as hardware.
@@ -114,6 +116,7 @@ class Machine:
 
     def write_register(self, address: int, value: int):
         """Write a register of the control port."""
+        address &= ADDRESSES
         if address in self._held:
             self._held[Register(address)] = value
         if address != Register.CONTROL:
@@ -126,6 +129,7 @@ class Machine:
 
     def read_register(self, address: int) -> int:
         """Read a register of the control port; time counters read as 0."""
+        address &= ADDRESSES
         config, index = self.config, (address - Register.COUNTERS) // 4
         if index in self.counters.values:
             return self.counters.values[Counter(index)]

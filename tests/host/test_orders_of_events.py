@@ -82,6 +82,15 @@ def test_registers_that_hold_a_value(kind):
             assert {register: each.read_register(register) for register in values} == values
 
 
+@pytest.mark.parametrize("kind", ["golden", "library"])
+def test_bits_of_addresses_that_do_not_count(kind):
+    with machine(kind, TINY) as each:
+        for address in Register.DIGEST + 1, Register.DIGEST + 3, Register.DIGEST + 0x1000:
+            assert each.read_register(address) == TINY.digest
+        each.write_register(Register.PEER + 0x1002, 5)
+        assert each.read_register(Register.PEER) == 5
+
+
 @pytest.mark.parametrize("target", ["MvmQ", "NetQ"])
 def test_a_program_is_done_when_its_last_product_has_been_counted(target):
     """Programs that are started as soon as the one before is done: no event of a product is lost."""
