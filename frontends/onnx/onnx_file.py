@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 from concord.frontends.onnx.lib.step import QONNX, STANDARD
 from google.protobuf.message import DecodeError
-from onnx import checker, defs, inliner, version_converter
+from onnx import checker, defs, inliner, shape_inference, version_converter
 from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor, uses_external_data
 
 LARGEST = 1 << 30  #: Bytes of a file with its external data.
@@ -61,6 +61,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
                 model, [(function.domain, function.name) for function in model.functions if function.domain in QONNX],
                 exclude=True)
         _sort(model.graph)
+        _complete(model)
         checker.check_model(model)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -104,6 +105,20 @@ def _converted(path: Path, model: onnx.ModelProto) -> onnx.ModelProto:
             return model
         raise ValueError(f"{path}: operator set {version} is older than {OLDEST}, and onnx cannot convert it "
                          f"({_first_line(error)}); export with opset_version=17") from error
+
+
+def _complete(model: onnx.ModelProto):
+    """Give outputs without a shape the one that follows from the nodes, and drop what is said of other results."""
+    def bare(one: onnx.ValueInfoProto) -> bool:
+        return one.type.HasField("tensor_type") and not one.type.tensor_type.HasField("shape")
+
+    if any(bare(one) for one in (*model.graph.output, *model.graph.value_info)):
+        for one in [each for each in model.graph.value_info if bare(each)]:
+            model.graph.value_info.remove(one)
+        known = shape_inference.infer_shapes(model).graph.output
+        for one, inferred in zip(model.graph.output, known, strict=True):
+            if bare(one):
+                one.CopyFrom(inferred)
 
 
 def _sort(graph: onnx.GraphProto):

@@ -224,3 +224,16 @@ def test_the_largest_of_all_pixels(tmp_path, shape):
     graph.add("Flatten")
     graph.add("Gemm", graph.weight(6, 2))
     assert equal(written(tmp_path, graph))
+
+
+def test_results_without_a_shape(tmp_path):
+    """onnxruntime runs such files, and onnx finds the shape of the output by itself."""
+    graph = OnnxGraph(("batch", 4))
+    graph.add("Gemm", graph.weight(4, 6))
+    inner = graph.add("Relu")
+    graph.add("Gemm", graph.weight(6, 2))
+    model = graph.model()
+    del model.graph.value_info[:]
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info(inner, onnx.TensorProto.FLOAT, None))
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    assert equal(written(tmp_path, model)).places.shape == (2, 2)
