@@ -11,14 +11,12 @@ from concord.golden.mvm.overflow import wrap
 from concord.golden.schedule.chain import Executor
 from concord.golden.schedule.memory import MachineMemory
 from concord.spec.host.messages import HEADER, Message, MessageKind, announced, pack, unpack
-from concord.spec.host.registers import Control, Counter, Register, Status, counters
+from concord.spec.host.registers import ADDRESSES, Control, Counter, Register, Status, counters
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.instructions import Error
 from concord.spec.isa.memories import Mem
 from concord.spec.isa.rules import Violation
 from concord.spec.machine.config import Config
-
-ADDRESSES = 0xFFC  #: Bits of a register's address that the control port looks at.
 
 
 class Machine:
@@ -46,6 +44,7 @@ class Machine:
         self._counted = 0  # Instructions of this run that have been counted.
         self._done, self._error, self._error_address = False, Error.NONE, 0
         self._refused = False  # Whether a message was malformed since the last reset.
+        # Registers that hold what is written to them.
         self._held = {Register.PEER: 0} | ({Register.DRAM_BASE: 0} if config.dram_words else {})
 
     def send(self, data: bytes):

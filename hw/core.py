@@ -123,7 +123,7 @@ class Core(wiring.Component):
         products = Signal(TICKET)
         m.d.sync += products.eq(products + self.mvm.product_done)
         # The interlock knows that tiles have been read: results of the last product may still be on their way to MvmQ.
-        after = timing.product(self.config) + self.config.vector_words
+        after = timing.last_result(self.config)
         quiet = Signal(range(after + 1))
         m.d.sync += quiet.eq(Mux(self.mvm.product_done, after, quiet - (quiet != 0)))
         drained = interlock.idle & (self.net_out.level == 0) & self.sent & (quiet == 0)

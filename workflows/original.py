@@ -212,7 +212,7 @@ def _compared(network: Graph, original: Original | None, place: str, numbers: np
         in_file = found
     theirs = measure(task, in_file[:count], labelled.first(count))
     for name, value in measure(task, ours, first).items():
-        if not _same(name, value, theirs[name], found[:count]):
+        if not _same(name, value, theirs[name], found[:count], original.close):
             raise ValueError(f"{place}: {name} is {text(name, theirs[name])} in {original.by}, but "
                              f"{text(name, value)} in {network.name} as it was imported, on {count} samples; the order "
                              "of its outputs is not that of the labels: please report this, with the file")
@@ -250,12 +250,19 @@ def difference(network: Graph, ours: np.ndarray, theirs: np.ndarray) -> float:
     return found / largest if largest else found
 
 
-def _same(name: str, ours: float, theirs: float, outputs: np.ndarray) -> bool:
-    """Whether two measures are equal but for rounding, which may turn the class of a sample with two equal outputs."""
+def _same(name: str, ours: float, theirs: float, outputs: np.ndarray, close: float) -> bool:
+    """Whether two measures are equal but for rounding, which may turn the class of a sample with two equal outputs.
+
+    Args:
+        name:         Name of the measure.
+        ours, theirs: The measures.
+        outputs:      Outputs of the tool.
+        close:        Largest difference of an output that rounding explains, relative to the largest output.
+    """
     if name != "accuracy":
-        return bool(np.isclose(ours, theirs, rtol=SLACK, atol=SLACK, equal_nan=True))
+        return bool(np.isclose(ours, theirs, rtol=max(SLACK, close), atol=max(SLACK, close), equal_nan=True))
     if outputs.shape[1] < 2:
         return ours == theirs
     top = np.sort(outputs, axis=1)
-    ties = (top[:, -1] - top[:, -2] <= 2 * CLOSE * np.abs(outputs).max()).mean()
+    ties = (top[:, -1] - top[:, -2] <= 2 * close * np.abs(outputs).max()).mean()
     return abs(ours - theirs) <= ties + 1e-9

@@ -60,7 +60,8 @@ def _before_vectors(node: onnx.NodeProto, vectors: str) -> onnx.NodeProto:
 def _to_lookup(graph: onnx.GraphProto, node: onnx.NodeProto) -> tuple[tuple[onnx.NodeProto, ...], onnx.NodeProto]:
     """The nodes from one on that leave token numbers as they are, and the first one behind them."""
     before = []
-    while node.op_type == "Identity" or node.op_type == "Cast" and node.attribute[0].i in WHOLE:
+    while node.op_type == "Identity" or node.op_type == "Cast" and any(
+            one.name == "to" and one.i in WHOLE for one in node.attribute):
         readers = [other for other in graph.node if node.output[0] in other.input]
         if len(readers) != 1 or node.output[0] in {one.name for one in graph.output}:
             break

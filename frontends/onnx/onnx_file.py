@@ -108,7 +108,7 @@ def _converted(path: Path, model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _complete(model: onnx.ModelProto):
-    """Give outputs without a shape the one that follows from the nodes, and drop what is said of other results."""
+    """Give outputs without a shape the one that follows from the nodes, and drop other results without one."""
     def bare(one: onnx.ValueInfoProto) -> bool:
         return one.type.HasField("tensor_type") and not one.type.tensor_type.HasField("shape")
 

@@ -72,7 +72,7 @@ class Mover(wiring.Component):
         self.inside, self.outside = Signal(REGISTER_BITS), Signal(LONG_BITS)  # first addresses of the iteration
         self.at, self.left = Signal(REGISTER_BITS), Signal(REGISTER_BITS)  # on the chip: the next address; how many
         self.moved, self.second = Signal(), Signal()  # the iteration has moved; the codes of a job that writes move
-        self.begins, self.quiet = Signal(), Signal(range(timing.product(self.config) + self.config.vector_words + 1))
+        self.begins, self.quiet = Signal(), Signal(range(timing.last_result(self.config) + 1))
         m.d.comb += self.begins.eq((self.state == State.WAIT) & (self.quiet == 0))
         self._sizes(m)
         self._walks(m)
@@ -234,7 +234,7 @@ class Mover(wiring.Component):
                     m.d.sync += state.eq(State.SIZE)
             with m.Case(State.SIZE):
                 m.d.sync += [wait.eq(1), self.second.eq(job.integer),
-                             self.quiet.eq(timing.product(self.config) + self.config.vector_words)]
+                             self.quiet.eq(timing.last_result(self.config))]
                 with m.If(wait == 1):
                     m.d.sync += [wait.eq(0), state.eq(Mux(job.writes, State.CODES, State.ASK))]
             with m.Case(State.ASK):

@@ -4,6 +4,8 @@ from enum import IntEnum, IntFlag, unique
 
 from concord.spec.isa.memories import Mem, MemoryKind, present
 
+ADDRESSES = 0xFFC  #: Bits of a register's address that the control port looks at.
+
 
 class Register(IntEnum):
     """Byte address. Writing a read-only register changes nothing."""

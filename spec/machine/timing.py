@@ -84,3 +84,8 @@ def product(config: Config) -> int:
     """
     engines = config.tile_engines
     return (engines > 1) + tile_engine(config) + (engines - 1).bit_length() + 4 + ROUND + QUEUE
+
+
+def last_result(config: Config) -> int:
+    """From the last beat of a product to its last result at the latest."""
+    return product(config) + config.vector_words

@@ -237,3 +237,12 @@ def test_results_without_a_shape(tmp_path):
     model.graph.value_info.append(onnx.helper.make_tensor_value_info(inner, onnx.TensorProto.FLOAT, None))
     model.graph.output[0].type.tensor_type.ClearField("shape")
     assert equal(written(tmp_path, model)).places.shape == (2, 2)
+
+
+def test_the_largest_of_one_pixel(tmp_path):
+    graph = OnnxGraph(("batch", 3, 5, 4))
+    graph.add("GlobalAveragePool")
+    graph.add("GlobalMaxPool")
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(3, 2))
+    assert equal(written(tmp_path, graph))

@@ -85,17 +85,11 @@ def extreme(step: FileNode, build: Builder) -> list[Value]:
         raise Refused(f"it compares what the network computes with {len(limits) or 'no'} constants",
                       "compare it with one number" if limits else "leave the node out, which changes nothing")
     view, limit = *views, *limits
-    if not _fits(limit.shape, view.shape):
+    if np.broadcast_shapes(limit.shape, view.shape) != view.shape:
         raise Refused(f"its constant {list(limit.shape)} makes a larger tensor of its input {list(view.shape)}",
                       "compare it with one number")
     bounds = (limit, None) if step.kind == "Max" else (None, limit)
     return [between(step, build, view, *bounds)]
-
-
-def _fits(constant: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a tensor keeps its shape beside a constant."""
-    return len(constant) <= len(shape) and all(
-        size in (1, other) for size, other in zip(constant[::-1], shape[::-1], strict=False))
 
 
 def between(step: FileNode, build: Builder, view: View, low, high) -> View:

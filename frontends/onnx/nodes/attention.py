@@ -12,7 +12,7 @@ from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.scores import ONLY_ATTENTION, Scores
 from concord.frontends.onnx.lib.step import FileNode, Value, evaluate, misplaced
 from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource
-from concord.frontends.onnx.nodes.layout import FLOATS
+from concord.frontends.onnx.nodes.layout import FLOATS, check_keeps
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.attention import MASKED, Attention
 from concord.net.ops.scale import Scale
@@ -67,9 +67,7 @@ def follow(step: FileNode, build: Builder) -> list[Value]:
 
 def _check_passing(step: FileNode):
     """Refuse a Dropout that drops elements, and a Cast to whole numbers."""
-    mode = step.constant(2, "mode") if step.kind == "Dropout" else None
-    if mode is not None and mode.any():
-        raise Refused("it drops elements at random, as in training", "export the network for inference (eval mode)")
+    check_keeps(step)
     if step.kind == "Cast" and step.attributes["to"] not in FLOATS:
         raise Refused("it makes whole numbers or conditions of products of two computed tensors", ONLY_ATTENTION)
 

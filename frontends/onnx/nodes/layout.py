@@ -66,9 +66,15 @@ def pad(step: FileNode, build: Builder) -> list[Value]:
 
 def same(step: FileNode, build: Builder) -> list[Value]:
     """The input itself."""
-    if step.kind == "Dropout" and step.constant(2, "mode") is not None and bool(step.constant(2, "mode")):
-        raise Refused("it drops elements at random, as in training", "export the network for inference (eval mode)")
+    check_keeps(step)
     return [step.view(0), *(None for _ in step.outputs[1:])]
+
+
+def check_keeps(step: FileNode) -> None:
+    """Refuse a Dropout that drops elements."""
+    mode = step.constant(2, "mode") if step.kind == "Dropout" else None
+    if mode is not None and mode.any():
+        raise Refused("it drops elements at random, as in training", "export the network for inference (eval mode)")
 
 
 def cast(step: FileNode, build: Builder) -> list[Value]:

@@ -17,12 +17,18 @@ from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
 
 def max_pool(step: FileNode, build: Builder) -> list[Value]:
     """The largest value of each window."""
+    image = _image_of_maxima(step, build)
+    return [_pool(step, build, _window(step, image), lambda whole: MaxPooling(window=whole)),
+            UnknownValue(reason="it reads where MaxPool found the largest values, which the machine does not keep")]
+
+
+def _image_of_maxima(step: FileNode, build: Builder) -> ReadImage:
+    """The image, around which zeros stand only where none of its numbers is below zero."""
     image = build.image(step.view(0))
     if any(image.padding) and not _positive(build, image.source):
         raise Refused("zeros around its input, put there by a Pad, would be larger than negative values",
                       "put a Relu before the Pad, or use the attribute pads")
-    return [_pool(step, build, _window(step, image), lambda whole: MaxPooling(window=whole)),
-            UnknownValue(reason="it reads where MaxPool found the largest values, which the machine does not keep")]
+    return image
 
 
 def average_pool(step: FileNode, build: Builder) -> list[Value]:
@@ -96,12 +102,10 @@ def global_average(step: FileNode, build: Builder) -> list[Value]:
 def global_max(step: FileNode, build: Builder) -> list[Value]:
     """The largest of all pixels of each channel."""
     view = step.view(0)
-    image = build.image(view)
-    if any(image.padding) and not _positive(build, image.source):
-        raise Refused("zeros around its input, put there by a Pad, would be larger than negative values",
-                      "put a Relu before the Pad")
-    channels, *size = image.source.shape
-    made = build.add(step, MaxPooling(window=Window(size=tuple(size))), [image.source], SampleForm.IMAGE,
+    if view.source.form is SampleForm.VECTOR and view.numbers[0, 0].size == 1:
+        return [view]  # the largest of one pixel
+    channels, *size = _image_of_maxima(step, build).source.shape
+    made = build.add(step, MaxPooling(window=Window(size=tuple(size))), [build.image(view).source], SampleForm.IMAGE,
                      (channels, 1, 1))
     return [View(source=made, numbers=made.order.reshape(*view.shape[:2], *[1] * (len(view.shape) - 2)))]
 
