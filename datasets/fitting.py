@@ -56,6 +56,10 @@ def fitted(data: DataSet, takes: Interface, place: str = "") -> DataSet:
     place, data = place or data.name, looked_up(data, takes)
     if data.refused:
         raise ValueError(data.refused)
+    if takes.table is not None and not takes.sequence and data.shape != takes.axes.file and (
+            prod(data.shape) * takes.table.shape[1] == prod(takes.axes.file)):
+        raise ValueError(f"{place}: a sample is {words(data.shape)}, as many as {takes.name} takes token numbers, but "
+                         "not of integers: write them as int64")
     if takes.sequence:
         data = data.as_sequences(prod(takes.axes.shape))
     elif data.sequence:

@@ -6,7 +6,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
-from concord.datasets.fitting import arranged
+from concord.datasets.fitting import arranged, fitted
+from concord.datasets.read import read_data
 from concord.frontends.onnx.compare import difference, run_file
 from concord.frontends.onnx.read import read
 from concord.net.ops.reduction import SoftmaxInside
@@ -246,3 +247,17 @@ def test_the_largest_of_one_pixel(tmp_path):
     graph.add("Flatten")
     graph.add("Gemm", graph.weight(3, 2))
     assert equal(written(tmp_path, graph))
+
+
+def test_token_numbers_that_are_no_integers(tmp_path):
+    """The file may take floats and convert them; data are numbers of a table if they are integers."""
+    graph = OnnxGraph(("batch", 6))
+    table = graph.weight(9, 5)
+    graph.add("Cast", to=onnx.TensorProto.INT64)
+    graph.add("Gather", graph.at, first=table)
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(30, 2))
+    takes = read(written(tmp_path, graph)).network.interface
+    np.savez(tmp_path / "d.npz", x_test=np.ones((4, 6), np.float32), y_test=np.arange(4) % 2)
+    with pytest.raises(ValueError, match="a sample is 6 numbers, as many as network takes token numbers.*int64"):
+        fitted(read_data(tmp_path / "d.npz"), takes)
