@@ -10,8 +10,12 @@ from typing import Any
 from concord.lib.names import cleaned
 from concord.train.live.changes import DATABASE, SteeringChange
 
-#: Buckets of a curve, each of which gives its smallest and its largest value.
+#: Buckets of a whole curve, each of which gives its smallest and its largest value.
 BUCKETS = 250
+#: Buckets of what is new in a curve since the last look, however many steps that are.
+NEW_BUCKETS = 8
+#: Digits of a number that a page shows or draws.
+DIGITS = 5
 #: Lines of the log that are sent at once.
 LINES = 100
 #: Quantities of a layer that its history shows.
@@ -35,21 +39,27 @@ def database(folder: Path) -> Iterator[sqlite3.Connection | None]:
 
 
 def curve(db: sqlite3.Connection, name: str, after: int, table: str = "steps", layer: str = "") -> list[list[float]]:
-    """Steps and values of a quantity after a step: the smallest and the largest of each of `BUCKETS` equal parts."""
+    """Steps and values of a quantity after a step, or all if that is -1: the smallest and largest of equal parts."""
     assert name in CURVES or name in HISTORY, name
     where = f"FROM {table} WHERE step > :after AND {name} IS NOT NULL" + " AND layer = :layer" * (table == "layers")
     given: dict[str, Any] = {"after": after, "layer": layer}
     first, last = db.execute(f"SELECT min(step), max(step) {where}", given).fetchone()
     if first is None:
         return [[], []]
-    given |= {"first": first, "width": max(1, (last - first + BUCKETS) // BUCKETS)}
+    buckets = BUCKETS if after < 0 else NEW_BUCKETS
+    given |= {"first": first, "width": max(1, (last - first + buckets) // buckets)}
     found = {
         tuple(row)
         for extreme in ("min", "max")
         for row in db.execute(f"SELECT step, {extreme}({name}) {where} GROUP BY (step - :first) / :width", given)
     }
     rows = sorted(found)
-    return [[row[0] for row in rows], [row[1] for row in rows]]
+    return [[row[0] for row in rows], [_short(row[1]) for row in rows]]
+
+
+def _short(value: Any) -> Any:
+    """A number with `DIGITS` digits; others as they are."""
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def layers(db: sqlite3.Connection) -> list[dict[str, Any]]:
@@ -59,7 +69,8 @@ def layers(db: sqlite3.Connection) -> list[dict[str, Any]]:
         "ORDER BY (SELECT min(rowid) FROM layers AS of WHERE of.layer = layers.layer)"
     )
     return [
-        {**row, "layer": cleaned(row["layer"]), "histogram": _histogram(row["histogram"])} for row in map(dict, rows)]
+        {name: _short(value) for name, value in row.items()}
+        | {"layer": cleaned(row["layer"]), "histogram": _histogram(row["histogram"])} for row in map(dict, rows)]
 
 
 def names(folder: Path) -> set[str]:

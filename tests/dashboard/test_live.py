@@ -36,6 +36,18 @@ def test_what_is_sent_does_not_grow_with_the_length_of_the_run(tmp_path):
     assert sizes[1][1] < 1.2 * sizes[0][1]
 
 
+def test_a_look_takes_as_much_after_a_thousand_steps_as_after_ten(tmp_path):
+    reader, sizes = Reader(filled(tmp_path, 10_000)), []
+    reader.changes()
+    for steps in range(10_001, 10_011), range(10_011, 11_011):
+        with sqlite3.connect(tmp_path / "live.db") as db:
+            add(db, steps, ("one",), over=False)
+            db.execute("UPDATE steps SET loss = loss / 3 WHERE step > 10000")
+        db.close()
+        sizes.append(len(json.dumps(reader.changes())))
+    assert sizes[1] < 1.5 * sizes[0]
+
+
 def test_only_what_is_new_comes_until_the_run_goes_on_from_a_checkpoint(tmp_path):
     reader = Reader(filled(tmp_path, 100))
     first = reader.changes()
