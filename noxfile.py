@@ -6,6 +6,7 @@ command line goes to the session's program.
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import nox
@@ -201,6 +202,8 @@ PROGRAMS = {
         "campaigns.fuzz.guided",
         "Files of one kind that reach other lines of its loader, by atheris: `-- --kind npz -max_total_time=60`."),
 }
+#: Packages of these programs that `make` does not install, with their groups.
+NEEDED = {"browser": {"playwright": "browser"}, "fuzz_guided": {"atheris": "fuzz"}}
 
 
 def python(session, *words, **env):
@@ -209,10 +212,11 @@ def python(session, *words, **env):
     session.run(sys.executable, "-m", *words, *session.posargs, external=True, env={"PATH": path, **env})
 
 
-def need_uv(session):
-    """End the session in a sentence where there is no uv."""
-    if not HAS_UV:
-        session.error("this session needs uv: .venv/bin/pip install --constraint requirements.lock --group lock")
+def need(session, there, package, group):
+    """End the session in a sentence where a package of a group is not there."""
+    if not there:
+        install = f".venv/bin/pip install --constraint requirements.lock --group {group}"
+        session.error(f"this session needs {package}: {install}")
 
 
 @nox.session
@@ -242,7 +246,7 @@ def quick(session):
 @nox.parametrize("resolution", ["lowest-direct", "highest"])
 def dependencies(session, resolution):
     """Tests on the lowest and the newest packages that pyproject.toml allows; PyTorch stays out."""
-    need_uv(session)
+    need(session, HAS_UV, "uv", "lock")
     session.install("--resolution", resolution, "--editable", ".[front,sim,synthesis]")
     session.install("pytest", "hypothesis", "gfloat")  # the newest ones, which leave what is installed as it is
     session.run("python", "-m", "pytest", *PACKAGES, *(f"--deselect={name}" for name in SLOW), *session.posargs,
@@ -252,7 +256,7 @@ def dependencies(session, resolution):
 @nox.session(default=False, venv_backend=OWN, reuse_venv=True)
 def tensorflow(session):
     """The tests of twins in TensorFlow, in an environment of its own."""
-    need_uv(session)
+    need(session, HAS_UV, "uv", "lock")
     session.install("--editable", ".[sim]", "pytest", "hypothesis", "torch", "--group", "tensorflow")
     session.run("python", "-m", "pytest", "tests/twin", "-k", "tensorflow", *session.posargs,
                 env={"TF_CPP_MIN_LOG_LEVEL": "3"})
@@ -261,7 +265,7 @@ def tensorflow(session):
 @nox.session(default=False)
 def lock(session):
     """Write requirements.lock: the versions that `make` and CI install; `-- --upgrade` takes the newest ones."""
-    need_uv(session)
+    need(session, HAS_UV, "uv", "lock")
     groups = nox.project.load_toml("pyproject.toml")["dependency-groups"]
     session.run(UV, "pip", "compile", "pyproject.toml", "--all-extras", *(f"--group={name}" for name in groups),
                 "--universal", "--python-version", "3.11", "--no-annotate", "--custom-compile-command", "nox -s lock",
@@ -290,6 +294,8 @@ def docs(session):
 def program(name, module, text):
     """Add a session that runs a module."""
     def run(session):
+        for package, group in NEEDED.get(name, {}).items():
+            need(session, find_spec(package), package, group)
         python(session, f"concord.{module}")
 
     run.__doc__ = text
