@@ -165,6 +165,32 @@ def unet(torch, *, transposed: bool):
     return UNet()
 
 
+def shuffle(torch):
+    """Two blocks of ShuffleNet: half of the channels pass by, then all are shuffled; a gate of halves at the end."""
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.way = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU(),
+                                     nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Conv2d(4, 4, 1), nn.ReLU())
+
+        def forward(self, x):
+            kept, changed = x.chunk(2, 1)
+            both = torch.cat([kept, self.way(changed)], 1)
+            return both.unflatten(1, (2, 4)).transpose(1, 2).flatten(1, 2)
+
+    return nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), Block(), Block(), nn.Conv2d(8, 12, 1), nn.GLU(1),
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3))
+
+
+def pixels(torch):
+    """Pixels become channels and channels become pixels again, as in networks that enlarge images."""
+    nn = torch.nn
+    return nn.Sequential(nn.PixelUnshuffle(2), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 12, 3, padding=1),
+                         nn.PixelShuffle(2), nn.Conv2d(3, 2, 1))
+
+
 def two_heads(torch):
     """Two outputs of one image."""
     nn = torch.nn
@@ -211,6 +237,7 @@ def recurrent(torch, kind: str, *, last: str = "h", layers: int = 1, bidirection
 _IMAGES = {"lenet": (lenet, (1, 12, 12)), "mobile": (mobile, (3, 9, 9)), "inception": (inception, (3, 7, 6)),
            "normalised_image": (normalised_image, (3, 8, 8)), "one_dimension": (one_dimension, (4, 16)),
            "decoder": (decoder, (2, 3, 4)), "two_heads": (two_heads, (2, 6, 5)),
+           "shuffle": (shuffle, (3, 9, 9)), "pixels": (pixels, (2, 8, 6)),
            "unet": (partial(unet, transposed=True), (2, 8, 6)),
            "unet_nearest": (partial(unet, transposed=False), (2, 8, 6))}
 _VECTORS = {"mlp": mlp, "normalised_mlp": normalised_mlp, "autoencoder": autoencoder}

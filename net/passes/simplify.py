@@ -13,6 +13,7 @@ from concord.net.ops.reshape import Concatenation, Flatten
 from concord.net.ops.scale import Affine
 from concord.net.ops.weighted import Convolution, Linear, Weighted
 from concord.net.passes.fold import fold_constants
+from concord.net.passes.parts import integers_of_parts, layer_of_part, part_before_curve, part_of_layer
 
 
 def _repeated(rule: Callable[[Graph, Node], Graph | None]) -> Callable[[Graph], Graph]:
@@ -137,9 +138,23 @@ def _geometry(node: Node) -> tuple | None:
     return type(node.op), node.sources, getattr(node.op, "window", None), node.op.weight.shape[1:]
 
 
+
+
+def is_quantized(graph: Graph) -> bool:
+    """Whether a network is quantised already: whether it has a quantiser or weights that stand for integers."""
+    return graph.has(Quantize) or any(isinstance(node.op, Weighted) and node.op.grid is not None
+                                      for node in graph.nodes)
+
+
+def parts_in_integers(graph: Graph) -> Graph:
+    """Layers that take a part, in a network that is quantised already."""
+    return integers_of_parts(graph) if is_quantized(graph) else graph
+
+
 #: The passes of an import, in order. They are repeated until none changes anything.
 PASSES = (
-    merge_two_classes, merge_outputs, drop_unread_parts, drop_neutral, fold_constants, merge_clips, last_step_first)
+    merge_two_classes, merge_outputs, drop_unread_parts, drop_neutral, fold_constants,
+    *map(_repeated, (part_before_curve, part_of_layer, layer_of_part)), parts_in_integers, merge_clips, last_step_first)
 
 
 def simplified(graph: Graph, seen: Callable[[str, Graph], None] = lambda name, graph: None) -> Graph:
@@ -170,12 +185,6 @@ def hard_sigmoids_as_lines(graph: Graph) -> Graph:
             first = Node(name=f"{node.name}_line", op=line, sources=node.sources)
             changes[node.name] = (first, Node(name=node.name, op=Relu(ceiling=1.0), sources=(first.name,)))
     return graph.rewritten(changes) if changes else graph
-
-
-def is_quantized(graph: Graph) -> bool:
-    """Whether a network is quantised already: whether it has a quantiser or weights that stand for integers."""
-    return graph.has(Quantize) or any(isinstance(node.op, Weighted) and node.op.grid is not None
-                                      for node in graph.nodes)
 
 
 def without_quantizers(graph: Graph) -> Graph:

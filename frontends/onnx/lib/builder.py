@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.frontends.onnx.lib.problems import Refused
+from concord.frontends.onnx.lib.selection import bordered, elements, same_order, selection
 from concord.frontends.onnx.lib.step import FileNode, misplaced
-from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource, axes, counting, steps_in_image
+from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource, as_file, axes, counting, steps_in_image
 from concord.net.graph import INPUT, Node
 from concord.net.ops.grid import IntegerGrid
 from concord.net.ops.operator import Operator
@@ -54,7 +55,7 @@ class Builder:
         #: Softmaxes of which the network goes on, by the names of the tensors that they give.
         self.softmaxes: dict[tuple[str, ...], View] = {}
         self._names: set[str] = set()
-        self._derived: dict[tuple[str, str], ViewSource] = {}
+        self._derived: dict[tuple[str, str, bytes], ViewSource] = {}
         self._touched = False
 
     def add(self, step: FileNode, op: Operator, sources: list[ViewSource], form: SampleForm, shape: tuple[int, ...],
@@ -100,11 +101,56 @@ class Builder:
             view = self.image_of_steps(view)
         numbers = view.numbers[:, :, None] if view.numbers.ndim == 3 else view.numbers
         inner, padding = _unpadded(numbers)
+        if (part := self._part(view.source, inner)) is not None:
+            return ReadImage(source=part, padding=padding)
         self._decide(view.source, SampleForm.IMAGE, inner)
         if not _equal(view.source, inner, SampleForm.IMAGE):
             raise misplaced(f"its input {list(view.shape)} is not an image as it is computed, with the channels in the "
                             f"second place, but a part of it, or in another order{_hint(view.source)}")
         return ReadImage(source=view.source, padding=padding)
+
+    def _part(self, source: ViewSource, numbers: np.ndarray) -> ViewSource | None:
+        """A convolution whose result is a part of an image; None for a whole one, and for what is none."""
+        whole = source.order[:, :, None] if source.order.ndim == 3 else source.order
+        if source.form is SampleForm.OPEN:
+            if whole.ndim != 4 or numbers.size == whole.size and axes(numbers) is not None:
+                return None
+        elif source.form is not SampleForm.IMAGE or np.array_equal(whole, numbers):
+            return None
+        places = numbers if source.form is SampleForm.OPEN else source.places(numbers)
+        op = selection(whole.shape[1:], places)
+        if op is None:
+            return None
+        self._decide(source, SampleForm.IMAGE, whole)
+        shape = (op.outputs, *op.window.counts(*whole.shape[2:]))
+        return self._derive(source, op, "part", shape, SampleForm.IMAGE, key=numbers.tobytes())
+
+    def own(self, view: View) -> View:
+        """The same tensor as all that a layer gives, where it is a part of what one gives, or in another order."""
+        source = view.source
+        if source.form is SampleForm.IMAGE and view.numbers.ndim in (3, 4):
+            image = self.image(view)
+            source = image.source
+            if any(image.padding):
+                channels, rows, columns = source.shape
+                above, below, left, right = image.padding
+                source = self._derive(
+                    source, bordered(channels, image.padding), "bordered",
+                    (channels, above + rows + below, left + columns + right), SampleForm.IMAGE,
+                    key=repr(image.padding).encode())
+            return as_file(source, view.numbers.ndim - 2)
+        if source.form is SampleForm.VECTOR and view.numbers.ndim == 2:
+            source, places = self.vector(view)
+            made = self._derive(source, elements(places, source.shape[0]), "part", (len(places),), key=places.tobytes())
+            return View(source=made, numbers=made.order)
+        if source.form is SampleForm.SEQUENCE and view.numbers.ndim == 3:
+            time, size = source.shape
+            moment, places = same_order(view.places, size)
+            made = self._derive(source, elements(places, size), "part", (time, len(places)), SampleForm.SEQUENCE,
+                                key=places.tobytes())
+            numbers = moment[..., None] * len(places) + np.arange(len(places))
+            return View(source=made, numbers=numbers.astype(np.int32))
+        return view
 
     def image_of_steps(self, view: View) -> View:
         """A tensor of elements of a sequence as one of the image whose columns are the time steps."""
@@ -177,13 +223,15 @@ class Builder:
         return View(source=made, numbers=numbers.astype(np.int32))
 
     def _derive(self, source: ViewSource, op: Operator, ending: str, shape: tuple[int, ...],
-                form: SampleForm = SampleForm.VECTOR
+                form: SampleForm = SampleForm.VECTOR, key: bytes = b""
                 ) -> ViewSource:
-        """The only node of this operator that reads a source."""
-        key = (source.name, op.kind)
+        """The only node of this operator, or of this key, that reads a source."""
+        key = (source.name, op.kind, key)
         if key not in self._derived:
             made = counting(self._unique(f"{source.name or 'input'}_{ending}"), form, source.samples, shape,
-                            guessed=source.guessed)
+                            guessed=source.guessed, mixed=form is SampleForm.SEQUENCE and (
+                                source.backward > 0 or source.mixed),
+                            open_time=form is SampleForm.SEQUENCE and source.open_time)
             self.nodes.append(Node(name=made.name, op=op, sources=(source.name,)))
             self._derived[key] = self.sources[made.name] = made
         return self._derived[key]

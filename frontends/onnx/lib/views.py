@@ -135,6 +135,11 @@ def whole(source: ViewSource) -> View:
     return View(source=source, numbers=source.order)
 
 
+def as_file(source: ViewSource, dimensions: int) -> View:
+    """A whole image as a file of that many dimensions has it."""
+    return View(source=source, numbers=source.order[:, :, 0] if dimensions == 1 else source.order)
+
+
 def steps_in_image(shape: tuple[int, ...], places: np.ndarray) -> tuple[TimeAxis, np.ndarray] | None:
     """How a tensor [samples, time, elements] reads an image as a sequence; None if time is no axis of the image.
 

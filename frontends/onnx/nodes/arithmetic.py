@@ -7,7 +7,7 @@ import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, check_not_padded, single
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
-from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
+from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource, as_file
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
 from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, Tokens
@@ -81,7 +81,7 @@ def _gated(step: FileNode, build: Builder, image: View, gate: View) -> View:
         raise misplaced("it multiplies an image by numbers that are not those of its channels, in order",
                         "multiply before the image is padded, transposed or cut")
     made = build.add(step, ChannelGating(), [source, vector], source.form, source.shape)
-    return View(source=made, numbers=image.places)
+    return as_file(made, image.numbers.ndim - 2)
 
 
 def div(step: FileNode, build: Builder) -> list[Value]:
@@ -204,17 +204,32 @@ def _join(step: FileNode, build: Builder, op: Operator, a: View, b: View) -> Vie
     does = "adds" if isinstance(op, Addition) else "multiplies"
     if a.shape != b.shape:
         raise misplaced(f"it {does} tensors of the shapes {list(a.shape)} and {list(b.shape)}", "make the shapes equal")
+    if not _aligned(a, b) or min(a.numbers.min(), b.numbers.min()) == ZERO:
+        a, b = (_owned(build, view) for view in (a, b))
     for view in (a, b):
         check_not_padded(view)
     if a.source.form is not b.source.form:
         a, b = build.flat(a), build.flat(b)
-    if a.source.shape != b.source.shape or not np.array_equal(a.places, b.places):
+    if not _aligned(a, b):
         raise misplaced(f"it {does} two tensors whose elements lie in different orders", "do so before one of them is "
                         "flattened, transposed or cut")
     sources = [a.source, b.source]
     mixed = any(source.backward or source.mixed for source in sources)
     made = build.add(step, op, sources, a.source.form, a.source.shape, mixed=mixed)
     return View(source=made, numbers=a.places)
+
+
+def _aligned(a: View, b: View) -> bool:
+    """Whether the elements of two tensors lie at the same places of results of the same shape."""
+    return a.source.shape == b.source.shape and np.array_equal(a.places, b.places)
+
+
+def _owned(build: Builder, view: View) -> View:
+    """A part of a result as a result of its own, see `Builder.own`; a tensor of which it cannot be made stays."""
+    try:
+        return build.own(view)
+    except Refused:
+        return view
 
 
 def concat(step: FileNode, build: Builder) -> list[Value]:
@@ -229,9 +244,13 @@ def concat(step: FileNode, build: Builder) -> list[Value]:
         if len(np.unique(joined)) == joined.size:
             return [views[0].at(joined)]
     for view in views:
-        check_not_padded(view)
         if view.source.form is SampleForm.OPEN:
             build.image(view) if len(view.shape) > 2 else build.vector(view)
+    if axis % views[0].numbers.ndim == 1 and {view.source.form for view in views} == {SampleForm.IMAGE}:
+        views = [view if view.numbers.size == view.source.order.size and view.numbers.min() > ZERO
+                 else _owned(build, view) for view in views]
+    for view in views:
+        check_not_padded(view)
     if len({view.source.form for view in views}) > 1 or not _alike(views, axis):
         views = [build.flat(view) for view in views]
     form = views[0].source.form

@@ -4,7 +4,7 @@ import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, ReadImage, single
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value
-from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource, counting
+from concord.frontends.onnx.lib.views import SampleForm, View, as_file, counting
 from concord.frontends.onnx.nodes.dense import of_outputs, of_vectors
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.weighted import Convolution
@@ -42,11 +42,6 @@ def one_pixel(view: View) -> ReadImage:
     samples, channels = view.shape[:2]
     return ReadImage(source=counting(view.source.name, SampleForm.IMAGE, samples, (channels, 1, 1)),
                      padding=(0, 0, 0, 0))
-
-
-def as_file(source: ViewSource, dimensions: int) -> View:
-    """A whole image as a file of that many dimensions has it."""
-    return View(source=source, numbers=source.order[:, :, 0] if dimensions == 1 else source.order)
 
 
 def _seen(weight: np.ndarray, over: Window, groups: int) -> np.ndarray:

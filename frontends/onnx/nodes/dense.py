@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, single
 from concord.frontends.onnx.lib.problems import Refused
+from concord.frontends.onnx.lib.selection import same_order
 from concord.frontends.onnx.lib.step import FileNode, HostValue, Value, misplaced
 from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, check_size
 from concord.frontends.onnx.nodes import attention
@@ -140,7 +141,7 @@ def _each_step(step: FileNode, build: Builder, view: View, weight: np.ndarray, b
                grid: IntegerGrid | None
                ) -> View:
     source, size = view.source, view.source.shape[1]
-    moment, places = _same_order(view.places, size)
+    moment, places = same_order(view.places, size)
     outputs = weight.shape[1]
     made = build.add(step, _linear(_columns(weight, places, size), bias, grid), [source], SampleForm.SEQUENCE,
                      (source.shape[0], outputs), mixed=source.backward > 0 or source.mixed)
@@ -156,7 +157,7 @@ def _each_pixel(step: FileNode, build: Builder, view: View, weight: np.ndarray, 
     pixels, outputs = rows * columns, weight.shape[1]
     # Channels after pixels, as a dense layer along the last axis reads them.
     sample, channel, pixel = np.unravel_index(view.places, (source.samples, channels, pixels))
-    moment, places = _same_order((sample * pixels + pixel) * channels + channel, channels)
+    moment, places = same_order((sample * pixels + pixel) * channels + channel, channels)
     matrix = single(_columns(weight, places, channels)[:, :, None, None])
     op = Convolution(weight=matrix, bias=single(bias), window=Window(size=(1, 1)),
                      grid=of_outputs(grid, matrix, axis=1))
@@ -193,19 +194,6 @@ def of_outputs(grid: IntegerGrid | None, weight: np.ndarray, axis: int) -> Integ
         found[key] = rows[:, 0]
     return IntegerGrid.of_outputs(found["scale"], found["zero_point"], weight, bits=grid.bits, signed=grid.signed,
                            narrow=grid.narrow)
-
-
-def _same_order(places: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """For places [..., elements]: the vector [...] that each row lies in, and where its elements lie in it.
-
-    Raises:
-        Misplaced: a row has elements of several vectors, or rows have other orders.
-    """
-    moment, inside = np.divmod(places, size)
-    rows = inside.reshape(-1, inside.shape[-1])
-    if (places == ZERO).any() or (moment != moment[..., :1]).any() or (rows != rows[0]).any():
-        raise misplaced("it reads elements of several time steps or pixels at once")
-    return moment[..., 0], rows[0]
 
 
 def _columns(weight: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:

@@ -1,11 +1,10 @@
-"""Resize and Upsample to the nearest pixel, and ConvTranspose: operators that give images of more pixels."""
+"""Resize and Upsample to the nearest pixel, ConvTranspose and DepthToSpace: operators that give more pixels."""
 
 import numpy as np
 from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value
-from concord.frontends.onnx.lib.views import SampleForm, ViewSource
-from concord.frontends.onnx.nodes.convolution import as_file
+from concord.frontends.onnx.lib.views import SampleForm, ViewSource, as_file
 from concord.net.ops.reshape import Concatenation, Enlarging
 from concord.net.ops.transposed import phases, result_size
 
@@ -83,11 +82,33 @@ def conv_transpose(step: FileNode, build: Builder) -> list[Value]:
     found = [build.add(step, one, [image], SampleForm.IMAGE, (outputs, *one.window.counts(*size))) for one in phases(
         weight, np.zeros(outputs) if bias is None else bias, groups=groups, size=size, stride=stride, padding=padding,
         made=made)]
-    last = found[0]
-    if len(found) > 1:
-        parts = build.add(step, Concatenation(), found, SampleForm.IMAGE, (outputs * len(found), *last.shape[1:]))
-        last = build.add(step, Enlarging(factor=stride, shuffled=True), [parts], SampleForm.IMAGE, (outputs, *made))
-    return [as_file(last, dimensions)]
+    return [as_file(_shuffled(step, build, found, stride), dimensions)]
+
+
+def depth_to_space(step: FileNode, build: Builder) -> list[Value]:
+    """Groups of channels as the pixels of blocks (PixelShuffle in PyTorch)."""
+    view, block = step.view(0), step.attributes["blocksize"]
+    channels = view.shape[1] if len(view.shape) > 1 else 0
+    if len(view.shape) != 4 or block < 1 or channels % block**2:
+        raise Refused(f"its input {list(view.shape)} has no {block} x {block} channels for each of its outputs",
+                      "export the network again")
+    beside = step.attributes.get("mode", "DCR") == "CRD"  # whether channels of one output lie beside each other
+    split = (channels // block**2, block**2) if beside else (block**2, channels // block**2)
+    numbers = view.numbers.reshape(len(view.numbers), *split, *view.shape[2:])
+    images = [build.image(view.at(part)) for part in np.moveaxis(numbers, 2 if beside else 1, 0)]
+    if any(any(image.padding) for image in images):
+        raise Refused("it moves zeros that a Pad has put around its input", "put the Pad behind it")
+    return [as_file(_shuffled(step, build, [image.source for image in images], (block, block)), 2)]
+
+
+def _shuffled(step: FileNode, build: Builder, parts: list[ViewSource], factor: tuple[int, int]) -> ViewSource:
+    """The image whose pixels are those of several images of one size, in turns."""
+    channels, rows, columns = parts[0].shape
+    if len(parts) == 1:
+        return parts[0]
+    joined = build.add(step, Concatenation(), parts, SampleForm.IMAGE, (channels * len(parts), rows, columns))
+    return build.add(step, Enlarging(factor=factor, shuffled=True), [joined], SampleForm.IMAGE,
+                     _enlarged(parts[0].shape, factor))
 
 
 def _whole(step: FileNode, build: Builder) -> ViewSource:

@@ -7,8 +7,8 @@ import numpy as np
 from concord.frontends.onnx.lib.builder import Builder, ReadImage
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, UnknownValue, Value, misplaced
-from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource
-from concord.frontends.onnx.nodes.convolution import as_file, places_of, window_of
+from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource, as_file
+from concord.frontends.onnx.nodes.convolution import places_of, window_of
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Pointwise

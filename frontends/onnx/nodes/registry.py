@@ -23,8 +23,8 @@ Handler = Callable[[FileNode, Builder], list[Value]]
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(activation.ACTIVATIONS, activation.activation),
-    **dict.fromkeys(("Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose",
-                     "Unsqueeze"), layout.move),
+    **dict.fromkeys(("Expand", "Flatten", "Gather", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+                     "Transpose", "Unsqueeze"), layout.move),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), recurrent.recurrent),
     "Add": arithmetic.add,
     "Attention": attention.attention,
@@ -35,6 +35,7 @@ HANDLERS: dict[str, Handler] = {
     "Concat": arithmetic.concat,
     "Conv": convolution.conv,
     "ConvTranspose": enlarging.conv_transpose,
+    "DepthToSpace": enlarging.depth_to_space,
     "DequantizeLinear": quantized.dequantize_linear,
     "Div": arithmetic.div,
     "Dropout": layout.same,
