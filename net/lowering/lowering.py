@@ -14,11 +14,13 @@ from concord.net.arithmetic.line import Line
 from concord.net.cells.cell import Cell
 from concord.net.layers.dense import Dense
 from concord.net.layers.recurrent import IntegerRecurrent
-from concord.net.lowering.rounding import binary16, integer_biases, patterns
+from concord.net.lowering.rounding import MOST_PLACES, SMALLEST, binary16, integer_biases, patterns
 from concord.net.ops.operator import Operator
 from concord.net.ops.recurrent import Recurrence
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
+
+LARGE_SCALE = 2.0**-4  #: Scales below it leave room for those of other outputs to grow.
 
 
 def largest_code(fmt: Format, unsigned: bool) -> int:
@@ -36,6 +38,20 @@ def places(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) 
     """p, the right shift of a sum that keeps its conversion to binary16 from overflowing."""
     bits = max(0, largest_sum(weights, start, largest_code(fmt, unsigned)) - 1).bit_length()
     return max(-32, bits - 15)
+
+
+def of_normal_scales(p: int, gains: np.ndarray) -> int:
+    """The right shift, from p on, of a layer whose scales would be too small for all bits of binary16.
+
+    Every right shift up to `MOST_PLACES` gives the same results otherwise, because the smallest sum is 1.
+
+    Args:
+        gains: Scales of a right shift of 0.
+    """
+    used = np.abs(gains[gains != 0])
+    while used.size and used.max() * 2.0**p < LARGE_SCALE and used.min() * 2.0**p < SMALLEST and p < MOST_PLACES:
+        p += 1
+    return p
 
 
 def requantization(gain, constant, row_sums, *, s_in, m_in, s_out, m_out, p):
@@ -87,7 +103,7 @@ def dense(
     gain, constant = (np.broadcast_to(np.asarray(v, np.float64), codes.shape[:1]) for v in (gain, constant))
     s_in, m_in, s_out, m_out = (float(v) for v in (s_in, m_in, s_out, m_out))
     start = start_values(codes, input_format, unsigned)
-    p = places(codes, start, input_format, unsigned)
+    p = of_normal_scales(places(codes, start, input_format, unsigned), gain * s_in / s_out)
     row_sums = codes.sum(axis=1, dtype=np.int64)
     scale, offset = requantization(gain, constant, row_sums, s_in=s_in, m_in=m_in, s_out=s_out, m_out=m_out, p=p)
     quantizer = (None, None) if not quantize_input else input_quantizer(

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+SMALLEST = 2.0**-14  #: Smallest normal number of binary16.
+MOST_PLACES = 14  #: Right shift up to which every sum of few bits is a normal number.
+
 
 def binary16(values, what: str = "a value") -> np.ndarray:
     """Round real numbers once to binary16 bit patterns; numbers out of range are refused."""

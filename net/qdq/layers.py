@@ -9,7 +9,7 @@ from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
 from concord.net.layers.pooling import Average
 from concord.net.lowering import image_lowering, lowering
-from concord.net.lowering.rounding import binary16
+from concord.net.lowering.rounding import MOST_PLACES, SMALLEST, binary16
 from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import GlobalAverage
 from concord.net.ops.weighted import Convolution, Linear, Weighted
@@ -19,9 +19,7 @@ from concord.net.qdq.plan import ANEW, HalfTensor, Inexact, PlannedLayer
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import Format
 
-SMALLEST = 2.0**-14  #: Smallest normal number of binary16.
 LARGEST = 65504.0  #: Largest number of binary16.
-MOST_PLACES = 14  #: Right shift up to which every sum of few bits is a normal number.
 NEAR = 2.0**-22  #: Relative error that float32 leaves to the product of an integer and a scale.
 
 

@@ -33,6 +33,8 @@ from concord.spec.numbers.formats import Format
 
 #: Number of samples that are quantised at once, so that their blocks stay in caches.
 TOGETHER = 32
+#: Signal to noise of an output layer's weights in decibels below which blocks leave next to nothing of them.
+LEAST_KEPT = 3.0
 #: Operators whose results lie in another order than what they read.
 REORDERS = (Recurrence, Last, ToSequence)
 
@@ -75,8 +77,12 @@ class Blocks:
             beyond += np.mean(np.abs(vectors) >= 2.0**input_format.e_max) * len(few) / len(x)
         found = [f"inputs {tensors.ratio(whole, noise):.1f} dB"]
         if isinstance(part.op, WEIGHTED):
-            found = [f"weights {tensors.decibels(part.op.weight, self._weights(part)):.1f} dB", *found,
-                     f"{beyond:.1%} beyond the exponents"]
+            kept = tensors.decibels(part.op.weight, self._weights(part))
+            if kept < LEAST_KEPT and self.plan.graph.output.name == part.node:
+                raise ValueError(
+                    f"{part.name}: of its weights, {np.abs(part.op.weight).max():.2g} at most, the exponents of the "
+                    f"blocks leave {kept:.1f} dB: multiply the network's last layer, and the targets, by a factor")
+            found = [f"weights {kept:.1f} dB", *found, f"{beyond:.1%} beyond the exponents"]
         return ", ".join(found)
 
     def after(self, name: str) -> str:

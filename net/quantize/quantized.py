@@ -46,6 +46,8 @@ from concord.net.quantize.watched import WatchedRecurrence
 CALIBRATED = (*QUANTIZED, Recurrence)
 #: Operators whose layers have quantisers.
 LOWERED = (*QUANTIZED, Attention)
+#: Results below this are told apart by fewer than 4 bits of binary16.
+SMALLEST_RESULT = 2.0**-20
 #: Number of samples that an operator with windows computes at once, so that its patches stay in caches, and others.
 WINDOWED, TOGETHER = 32, 512
 
@@ -150,7 +152,21 @@ def calibrate(
             say(part, arithmetic.take(part, inputs[0], result))
         elif isinstance(node.op, FeatureNorm) and (sentence := _too_wide(arithmetic.plan, node, inputs[0])):
             progress("PTQ", len(said), len(calibrated), sentence)
+        if node is graph.output:
+            _check_told_apart(node, result)
     arithmetic.join()
+
+
+def _check_told_apart(node: Node, results: np.ndarray):
+    """Refuse a network whose results are so small that binary16 tells few of them apart.
+
+    Raises:
+        ValueError: it is such a network.
+    """
+    largest, step = float(np.abs(results).max(initial=0)), float(np.finfo(np.float16).smallest_subnormal)
+    if 0 < largest < SMALLEST_RESULT:
+        raise ValueError(f"{node.name}: the network's results are {largest:.2g} at most, and binary16 has steps of "
+                         f"{step:.1g} there: multiply its last layer, and the targets, by a factor")
 
 
 def _too_wide(made: Plan, node: Node, x: np.ndarray) -> str:
