@@ -33,8 +33,9 @@ def trainable(script: Script, firmware: Firmware) -> dict[str, Rounding]:
     while vectors:
         other, rng = firmware, np.random.default_rng(0)
         for name in vectors:
-            shape = script.tensors[name].values.shape
-            other = _put(other, name, script.tensors[name], rng.uniform(1, 2, shape).astype(np.float16))
+            tensor = script.tensors[name]
+            drawn = rng.uniform(1, 2, tensor.values.shape).astype(np.float16)
+            other = _put(other, name, tensor, np.where(tensor.places >= 0, drawn, tensor.values))
         shared = _shared(script, recover(other), firmware, other, vectors)
         vectors = [name for name in vectors if name not in shared]
         found = {name: rounding for name, rounding in found.items() if name not in shared}

@@ -21,6 +21,10 @@ from concord.twin.source.lines import attribute
 from concord.twin.vocabulary import word_functions
 from concord.verification.diagnosis import Difference, alone, entered, first_difference_of
 
+#: What is said where a sample differs from the twin only after other samples.
+KEPT = ("the first of them, run alone on memories in their initial state, does not differ: the program reads what "
+        "earlier samples have left")
+
 
 class TwinSession:
     """The twin of firmware, ready for input. Its functions share no arithmetic with golden but the tables of curves.

@@ -29,7 +29,10 @@ static const uint8_t *firmware(const char *path, size_t *bytes) {
     *bytes = (size_t)ftell(file);
     rewind(file);
     uint8_t *content = malloc(*bytes ? *bytes : 1);
-    if (content && fread(content, 1, *bytes, file) != *bytes) content = NULL;
+    if (content && fread(content, 1, *bytes, file) != *bytes) {
+        free(content);
+        content = NULL;
+    }
     fclose(file);
     return content;
 }
@@ -56,6 +59,7 @@ int main(int argc, char **argv) {
     int result = nnp_open(&nnp, &port, POLLS);
     if (result != NNP_OK) return fail(&nnp, "open", result);
     result = nnp_load(&nnp, messages, bytes);
+    if (messages != nnp_firmware) free((void *)messages);
     if (result != NNP_OK) return fail(&nnp, "load", result);
     size_t wrong = 0;
     for (uint32_t k = 0; k < nnp_example_count; k++) {

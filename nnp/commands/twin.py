@@ -171,11 +171,17 @@ def _distance(real: "UnquantizedMachine", written: "TwinSource", given: "Given")
 def _bits(firmware: "Cascade", written: "TwinSource", given: "Given") -> tuple[bool, str]:
     """Whether the twin has golden's bits, and how many differ."""
     from concord.firmware.cascade_session import session_of
-    from concord.verification.twins import differing
+    from concord.verification.twins import KEPT, differing
 
     with session_of(firmware, "golden") as session:
-        bits = sum(differing(session.infer(sample)[None], written.infer(sample[None])) for _, sample in given)
-    return not bits, f"{bits} differing bits over {len(given.samples)} samples of {given.name}, twin and golden"
+        found = [(differing(session.infer(sample)[None], written.infer(sample[None])), sample) for _, sample in given]
+    bits, first = sum(bits for bits, _ in found), next((sample for bits, sample in found if bits), None)
+    said = f"{bits} differing bits over {len(given.samples)} samples of {given.name}, twin and golden"
+    if first is not None:
+        with session_of(firmware, "golden") as session:
+            alone = differing(session.infer(first)[None], written.infer(first[None]))
+        said += "" if alone else f"; {KEPT}"
+    return not bits, said
 
 
 def _written(path: Path) -> list[str]:

@@ -70,6 +70,82 @@ def test_programs_that_read_what_earlier_samples_left_are_told(tmp_path, monkeyp
     assert "the program reads what earlier samples have left" in result.stderr
 
 
+def test_a_written_twin_is_told_from_a_program_that_reads_what_earlier_samples_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sum.txt").write_text("v_rd NetQ\nvv_add0 0\nv_wr AddSubVrf0, 0\nv_wr NetQ\nend_chain\nend\n")
+    np.save("zeros.npy", np.zeros(8))
+    done("asm", "sum.txt", "--preset", "tiny", "--image", "AddSubVrf0=zeros.npy", "-o", "sum")
+    np.save("x.npy", np.ones((2, 8)))
+    result = nnp("twin", "sum", "--to", "numpy", "--inputs", "x.npy")
+    assert result.exit_code == 1
+    assert "the program reads what earlier samples have left" in " ".join(result.stdout.split())
+
+
+#: A loop whose state is entries of VectorRf, of which two words are read as numbers.
+ENTRIES = """
+s_wr Rows, 8
+v_rd NetQ
+v_wr AddSubVrf0, 0
+end_chain
+s_wr Base1, 0
+loop 3
+s_wr Rows, 2
+set_iterations 2, 2
+s_wr StrideX, 1
+s_wr StrideOut, 4
+v_rd_inc VectorRf, 0, integer
+vv_add0 0 + Base1
+v_wr_inc MultiplyVrf0, 0
+end_chain
+s_wr Rows, 8
+set_iterations 8, 8
+s_wr StrideX, 4
+v_rd_inc MultiplyVrf0, 0
+v_wr_inc VectorRf, 0, integer
+end_chain
+s_add Base1, 1
+end_loop
+s_wr Rows, 2
+set_iterations 2, 2
+v_rd_inc MultiplyVrf0, 0
+v_wr NetQ
+end_chain
+end
+"""
+#: The larger of each input and 1, and then integers, of which a NaN becomes 0.
+LARGER = """
+s_wr Rows, 2
+v_rd NetQ
+vv_max0 0
+v_wr NetQ
+v_wr VectorRf, 0, integer
+end_chain
+v_rd VectorRf, 0, integer
+v_wr NetQ
+end_chain
+end
+"""
+
+
+@pytest.mark.parametrize(("text", "machine", "images", "to", "inputs"), [
+    (ENTRIES, "tiny_vector", {"VectorRf": (8, 8), "MultiplyVrf0": (64,)}, "numpy", 8),
+    (LARGER, "tiny", {"AddSubVrf0": (2,)}, "onnx", 2)])
+def test_twins_of_programs(tmp_path, monkeypatch, text, machine, images, to, inputs):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text(text)
+    rng, options = np.random.default_rng(0), []
+    for name, shape in images.items():
+        np.save(f"{name}.npy", rng.integers(0, 8, shape).astype(np.float16))
+        options += ["--image", f"{name}={name}.npy"]
+    done("asm", "text", "--preset", machine, *options, "-o", "made")
+    samples = rng.integers(-4, 8, (1, inputs)).astype(np.float16)
+    if to == "onnx":
+        samples[0, 0] = np.uint16(0xfe00).view(np.float16)  # as processors write infinity minus infinity
+    np.save("x.npy", samples)
+    assert "0 differing bits" in done("twin", "made", "--to", to, "--inputs", "x.npy")
+
+
 @pytest.mark.parametrize("block", [False, True])
 def test_twins_leave_in_memories_what_golden_leaves(block):
     rng = np.random.default_rng(4)

@@ -14,7 +14,7 @@ from concord.tests.command_line import compiled, done, nnp, refused
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.test_source import load
 from concord.tests.twin.training import train
-from concord.twin.recovery.recover import recover
+from concord.twin.recovery.recover import recover, without_hints
 from concord.twin.source.lines import attribute
 from concord.twin.source.writer import tensors
 from concord.twin.weights import trainable, twin_script, with_tensors
@@ -27,6 +27,14 @@ NETWORKS = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision", "fashion-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     return compiled(tmp_path_factory.mktemp("weights"), NETWORKS)
+
+
+def test_tensors_with_elements_that_firmware_does_not_hold():
+    """Without names of layers, a scale has elements that no memory holds."""
+    firmware, _ = drawn("dense", 2030)
+    script = recover(without_hints(firmware))
+    assert any((tensor.places < 0).any() for tensor in script.tensors.values())
+    trainable(script, firmware)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

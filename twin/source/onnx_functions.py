@@ -42,6 +42,7 @@ class Functions(OnnxNodes):
         """
         if a.type == DOUBLE:
             return self._op("Max", a, b)
+        a, b = (self._op("Where", self._op("IsNaN", each), np.nan, each) for each in (a, b))  # a NaN is the largest
         larger = self.node("Max", *(self._ordered(self.node("BitCast", each.name, to=TensorProto.INT32))
                                     for each in (a, b)))
         return OnnxValue(name=self.node("BitCast", self._ordered(larger), to=FLOAT), shape=broadcast(a.shape, b.shape))

@@ -96,10 +96,17 @@ class Bodies:
         config = self._graph.config
         return config.native_dim if self._flow.values[value].mem == Mem.VECTOR_RF else config.mfu_lanes
 
+    def _part(self, loop, key, value: int) -> int:
+        """Elements of an item of a value as an instruction reads it: the pooling unit takes entries word by word."""
+        number, place = key
+        chain = self._flow.steps[loop.passes[1] + number].chain
+        words = place == 0 and chain.from_entries and not chain.product
+        return self._graph.config.mfu_lanes if words else self._unit(value)
+
     def _states(self, loop, tables, body) -> dict[int, Carried]:
         """What the template reads of the first pass, by the value of the first pass."""
         found: dict[int, Carried] = {}
-        for table in tables.values():
+        for key, table in tables.items():
             before, initial = table.outer[1], table.outer[0]
             for value in np.unique(before.value[table.state]).tolist():
                 unit, count = self._unit(value), self._flow.values[value].count
@@ -110,7 +117,7 @@ class Bodies:
                     found[value] = Carried(leaf=leaf, initial=start, next=start)
                     body.carried.append(found[value])
                 mask = table.state & (before.value == value)
-                part = self._unit(value)
+                part = self._part(loop, key, value)
                 items = before.item[mask]
                 at = found[value].initial.reshape(-1, part)
                 at[items] = self._graph.look(Refs(value=initial.value[mask], item=initial.item[mask]), part)
@@ -141,7 +148,7 @@ class Bodies:
             value[table.state & (before.value == each)] = len(self._flow.values) + carried.leaf
         moving = table.moving
         if moving.any():
-            unit = self._unit(int(before.value[moving][0]))
+            unit = self._part(loop, key, int(before.value[moving][0]))
             rows = np.stack([self._graph.look(Refs(value=one.value[moving], item=one.item[moving]), unit).reshape(-1)
                              for one in table.outer])
             plain = self._graph.constants.plain(rows)
