@@ -156,7 +156,7 @@ def verify(
     check_writable(Path(report), folder=True)
     count = str(samples)
     if read is not None and read.test is not None and count.isdecimal():
-        count = str(max(1, min(int(count), len(read.test) - first)))
+        count = str(min(int(count), max(1, len(read.test) - first)))
     source = InputSource(inputs=None if inputs is None else Path(inputs), data=place_of(data), samples=count,
                          first=first, default=200, read=read,
                          order=None if order is None else named(Order, order))

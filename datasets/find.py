@@ -28,7 +28,7 @@ def described(place: str, like: str) -> Description:
         if path.stat().st_size > 2**20:
             raise ValueError(f"{path}: more than 1 MiB of text; a description of data is shorter")
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not a text file in UTF-8") from error
         description = parse(text, str(path), path.parent)

@@ -83,6 +83,7 @@ def package(unit: Component, name: str, preset: str, config: Config | Accelerato
     values = {
         "name": name,
         "preset": preset,
+        "core": re.sub(r"[^\w.-]", "_", preset, flags=re.ASCII),  # as FuseSoC takes names
         "config": config,
         "ports": found,
         "fields": {_stream_bus(prefix): fields(shape) for prefix, shape in buses.items()},

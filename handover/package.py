@@ -1,6 +1,7 @@
 """All files of a hand-over: what brings a compiled network onto a board, and shows that it answers as golden does."""
 
 import hashlib
+import io
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -32,6 +33,7 @@ FILES = {
     "output.json": "the index of output.bin",
     "output.hex": "the beats of output.bin",
     "runs.hex": "for each example: beats before the start, beats after the start, beats of the answer",
+    "table.npy": "the table of the embedding in front of the network, binary16 [token numbers, size of a vector]",
     "nnp_testbench.v": "a testbench that plays these beats into `nnp.v` and compares the answers",
     "nnp.rdl": "the registers in SystemRDL",
     "nnp.xml": "the registers in IP-XACT (IEEE 1685-2014)",
@@ -111,9 +113,17 @@ def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes |
         files |= {"nnp_machine.h": register_files(config)["nnp_machine.h"]} | {name: copied(name) for name in SHARED}
         files |= driver_files(accelerator) | accelerator_register_files(accelerator)
     files |= {"nnp.so": machine} if machine else {}
+    files |= {} if firmware.table is None else {"table.npy": _array(firmware.table.astype(np.float16))}
     files["README.md"] = rendered("README.md.j2", values | {"files": {
         name: what for name, what in FILES.items() if name in files or name in ("README.md", "manifest.json")}})
     return files | {"manifest.json": _manifest(firmware, runs, files, cores)}
+
+
+def _array(values: np.ndarray) -> bytes:
+    """The bytes of a file in numpy's format."""
+    content = io.BytesIO()
+    np.save(content, values)
+    return content.getvalue()
 
 
 def _beats(firmware: Firmware, run: Inference) -> tuple[int, ...]:

@@ -89,6 +89,6 @@ def read(path: Path, kinds: tuple[type[UserOptions], ...]) -> tuple[Any, ...]:
         ValueError: there is no such file, it is no TOML, or it holds what is no option.
     """
     try:
-        return chosen(tomllib.loads(path.read_text()), kinds)
+        return chosen(tomllib.loads(path.read_text("utf-8-sig")), kinds)
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from error

@@ -65,6 +65,16 @@ def test_links_lead_somewhere(page):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", ["architecture.md", "trainer.md", "accelerator.md", "formats.md", "import.md"])
+def test_files_that_pages_name_are_there(page):
+    """A page may leave out the room that it is about: `plan/waves.py`."""
+    rooms = [room for room in ROOT.iterdir() if (room / "__init__.py").exists() and room.name != "concord"]
+    found = (path for room in (*rooms, ROOT / "docs", ROOT / "tests") for path in room.rglob("*.py"))
+    there = {f"/{path.relative_to(ROOT)}" for path in (*found, *(ROOT / "concord").glob("*.py"))}
+    for name in re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`", (ROOT / "docs" / page).read_text()):
+        assert any(path.endswith(f"/{name}") for path in there), name
+
+
 def test_contributing_lists_the_sessions_of_the_noxfile():
     functions = re.findall(r"@nox\.session.*\n(?:@.*\n)*def (\w+)", (ROOT / "noxfile.py").read_text())
     sessions = [*functions, *runpy.run_path(str(ROOT / "noxfile.py"))["PROGRAMS"]]

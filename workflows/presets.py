@@ -180,7 +180,7 @@ def _first(error: ValueError) -> str:
 
 def _larger(models: Mapping[str, Model], place: str) -> str:
     """Advice on a machine that would take a network, of which there are models for some presets; "" without a place."""
-    if not place:
+    if not place or not models:  # what is wrong with it is not its size
         return ""
     for name, model in reversed(models.items()):  # the file holds the last one
         if words := advice(model, name, place):

@@ -75,6 +75,8 @@ def twin(
         script = replace(script, machine=_machines(loaded)) if several else script
         path = _write(script, program, framework, folder / stem, trains)
     typer.echo("; ".join(_written(path)))
+    if loaded.table is not None:
+        typer.echo(f"It takes vectors of an embedding; their table of {len(loaded.table)} rows stays in the firmware")
     command = f"cd {quote(str(folder))}; {example(framework, stem, script.inputs)}"
     needs = RUNTIMES[framework].needs
     typer.echo(f"It needs {needs}. Run it: {command}")

@@ -92,7 +92,7 @@ def check_tops(unit: str, machines: int, cores: Mapping[str, int]):
         raise ValueError(f"--machines {machines}: there is one machine at least, and a unit stands in one: leave out "
                          "--machines or --unit")
     if not 0 <= cores["trainers"] <= MASKED:
-        raise ValueError(f"--trainers {cores['trainers']}: an accelerator has at most {MASKED} cores that train")
+        raise ValueError(f"--trainers {cores['trainers']}: an accelerator has 0 to {MASKED} cores that train")
     for name, count in cores.items():
         if count and (machines > 1 or unit != "nnp"):
             raise ValueError(f"--{name} {count}: an accelerator is a top of its own: leave out --machines or --unit")

@@ -29,6 +29,10 @@ def sentences(command: Callable) -> Callable:
         except (ValueError, OSError) as error:
             typer.echo(f"nnp: {describe(error)}", err=True)
             raise typer.Exit(BAD_INPUT) from error
+        except MemoryError as error:
+            typer.echo(f"nnp: it needs more memory than this computer has ({readable(str(error)) or 'out of memory'}): "
+                       "make the network or the machine smaller", err=True)
+            raise typer.Exit(FAILED) from error
         except ModuleNotFoundError as error:
             if not missing(error):
                 raise

@@ -65,7 +65,7 @@ def read_config(path: Path) -> Config:
         raise ValueError(f"{path}: a file of {path.stat().st_size:,} bytes describes no machine: {LARGEST:,} are the "
                          "most")
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")  # editors of Windows begin files with a mark
         return config_from_text(text)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

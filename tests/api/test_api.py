@@ -226,6 +226,7 @@ def test_verilog_of_a_unit(tmp_path):
     (lambda net, model, data: concord.compile(net), "a quantised model is needed"),
     (lambda net, model, data: concord.compile(model, preset="serial"), "cannot be compiled"),
     (lambda net, model, data: concord.verify(net), "give data to calibrate and to test with"),
+    (lambda net, model, data: concord.verify(model, data, machine="golden", samples=0), "neither 'all' nor a number"),
     (lambda net, model, data: concord.verify(model, data, machine="rtl"), "golden, library, cocotb"),
     (lambda net, model, data: concord.run(model, data, machine="library"), "compile the model first"),
     (lambda net, model, data: concord.run(model, data["x_test"][:, :5]), r"takes numbers\[samples, 64\]"),

@@ -483,6 +483,28 @@ def test_verilog_of_a_unit(tmp_path):
     assert "| `s_axis_i_tdata` | input |" in (tmp_path / "ports.md").read_text()
 
 
+def test_the_core_of_a_machine_whose_name_fusesoc_would_not_take(tmp_path):
+    (tmp_path / 'my "best": machine.toml').write_text('based_on = "tiny"\n')
+    machine = tmp_path / 'my "best": machine.toml'
+    result = nnp("verilog", "--unit", "quantizer", "--preset", machine, "-o", tmp_path / "o")
+    assert result.exit_code == 0, result.output
+    core = (tmp_path / "o" / "quantizer.core").read_text()
+    assert re.search(r"^name: concord:nnp:quantizer-my__best___machine:", core, re.MULTILINE)
+    assert re.search(r'^description: "Concord quantizer, preset .*"$', core, re.MULTILINE)
+
+
+def test_a_machine_for_which_this_computer_has_too_little_memory(tmp_path, monkeypatch):
+    def full(*_):
+        raise MemoryError("Unable to allocate 32.0 GiB")
+
+    path = tmp_path / "m.safetensors"
+    save_model(networks.mlp(np.random.default_rng(0), preset("tiny"), [12, 5], block=False), path)
+    monkeypatch.setattr("concord.workflows.cascades.compile_cascade", full)
+    result = nnp("compile", path, "--preset", "tiny", "-o", tmp_path / "a")
+    assert result.exit_code == 1
+    assert "more memory than this computer has (Unable to allocate 32.0 GiB)" in result.stderr
+
+
 def test_verilog_of_a_unit_of_a_core_that_trains(tmp_path):
     result = nnp("verilog", "--unit", "exponent_table", "--trainer", "exponents=16", "-o", tmp_path)
     assert result.exit_code == 0, result.output
@@ -491,7 +513,7 @@ def test_verilog_of_a_unit_of_a_core_that_trains(tmp_path):
 
 
 @pytest.mark.parametrize(("given", "sentence"), [
-    (("--trainers", 9), "--trainers 9: an accelerator has at most 8 cores that train"),
+    (("--trainers", 9), "--trainers 9: an accelerator has 0 to 8 cores that train"),
     (("--trainers", 8, "--cores", 8), "--cores 8 and --trainers 8: an accelerator has 1 to 15 cores"),
     (("--trainers", 2, "--preset", "tiny"), "there is no such machine beside cores that train: leave it out, or say"),
     (("--trainers", 2, "--unit", "mvm"), "--trainers 2: an accelerator is a top of its own: leave out --machines"),

@@ -1,6 +1,7 @@
 """The files that bring firmware to a board hold the messages of the golden model, byte for byte."""
 
 import hashlib
+import io
 import json
 from dataclasses import replace
 
@@ -30,12 +31,21 @@ def files(request):
 
 def test_the_page_names_the_command_that_writes_the_machine(files):
     name, page = preset_name(files[0].config), files[2]["README.md"]
-    assert f"`nnp verilog --preset {name}` writes the machine, `nnp.v`. Its" in page
+    assert f"`nnp verilog --preset {name} -o .` writes the machine into this folder, `nnp.v`. Its" in page
+
+
+def test_the_table_of_an_embedding_goes_with_its_network():
+    firmware, samples, _ = made(preset("tiny"))
+    table = np.arange(33, dtype=np.float32).reshape(11, 3)
+    files = handover(replace(firmware, table=table), samples)
+    assert np.array_equal(np.load(io.BytesIO(files["table.npy"])), table)
+    assert "the 11 rows of `table.npy`" in " ".join(files["README.md"].split())
 
 
 def test_the_page_of_a_machine_of_ones_own_says_so():
     page = made(replace(preset("tiny"), clock_mhz=51))[2]["README.md"]
-    assert "`nnp verilog --preset MACHINE.toml` writes the machine, `nnp.v`; MACHINE.toml is the file that" in page
+    wanted = "`nnp verilog --preset MACHINE.toml -o .` writes the machine into this folder, `nnp.v`; MACHINE.toml is"
+    assert wanted in page
 
 
 @pytest.mark.parametrize("name", ["load", "input", "output"])

@@ -105,3 +105,8 @@ def test_files_that_are_not_read(tmp_path):
     path.write_bytes(b"#" * 100_001)
     with pytest.raises(ValueError, match="a file of 100,001 bytes describes no machine: 100,000 are the most"):
         find_config(str(path))
+
+
+def test_a_file_that_begins_with_a_mark_as_editors_of_windows_write_it(tmp_path):
+    (tmp_path / "mine.toml").write_text('based_on = "vision"\nclock_mhz = 7\n', "utf-8-sig")
+    assert read_config(tmp_path / "mine.toml") == replace(VISION, clock_mhz=7)

@@ -23,7 +23,8 @@ def onnx_graph(script: Script) -> ModelProto:
     functions.nodes.append(helper.make_node("Cast", [result.name], ["results"], "results", to=HALF))
     read = _read(functions.nodes)
     graph = helper.make_graph(
-        functions.nodes, script.name or "network", [_info("inputs", shape, HALF)], [_info("results", result.shape, HALF)],
+        functions.nodes, script.name or "network", [_info("inputs", shape, HALF)],
+        [_info("results", result.shape, HALF)],
         [tensor for name, tensor in functions.constants.items() if name in read],
         doc_string=f"software twin of firmware {script.name} for the machine {script.machine}")
     opsets = [helper.make_opsetid("", OPSET)]
