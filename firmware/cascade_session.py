@@ -6,10 +6,9 @@ Results go from machine to machine without the host.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from concord.firmware.accelerator_session import AcceleratorSession, accelerator_session
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware import Firmware
 from concord.firmware.session import Session
@@ -17,6 +16,9 @@ from concord.sim.machines import cascade as rows
 from concord.sim.machines.host import MachineTimeout
 from concord.spec.host.registers import Control, Counter, Register, Status
 from concord.spec.isa.memories import Mem
+
+if TYPE_CHECKING:
+    from concord.firmware.accelerator_session import AcceleratorSession
 
 #: Clock cycles between two looks of the host at the machines.
 LOOK = 16
@@ -166,11 +168,13 @@ def _results(firmware: Firmware, received: Sequence[bytes], count: int) -> np.nd
     return np.stack([firmware.output(received[k * each:(k + 1) * each]) for k in range(count)])
 
 
-def session_of(firmware: Cascade, kind: str, cores: int = 1, **options) -> CascadeSession | AcceleratorSession:
+def session_of(firmware: Cascade, kind: str, cores: int = 1, **options) -> "CascadeSession | AcceleratorSession":
     """A session on machines of a kind, which are made with these options of `sim.machines.host.machine`.
 
     Several `cores` share a memory, and take samples in turns; they have no options.
     """
     if cores > 1:
+        from concord.firmware.accelerator_session import accelerator_session
+
         return accelerator_session(firmware.first, kind, cores)
     return CascadeSession(rows.cascade(kind, [part.config for part in firmware.parts], **options), firmware.parts)

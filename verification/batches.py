@@ -7,12 +7,10 @@ from typing import Self
 
 import numpy as np
 from concord.datasets.samples import Samples
-from concord.firmware.accelerator_session import accelerator_of
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import CascadeSession, session_of
 from concord.lib.processes import calls, workers
 from concord.lib.progress import Show
-from concord.sim.machines.accelerators import accelerator_machine
 from concord.sim.machines.cache import under_way
 from concord.sim.machines.cascade import cascade
 from concord.sim.machines.kinds import MachineKind
@@ -188,5 +186,11 @@ class Builds:
 
 def build(kind: str, configs: Sequence[Config], cores: int = 1):
     """Build machines by starting and closing them, as the start makes whatever is missing."""
-    made = accelerator_machine(kind, accelerator_of(configs[0], cores)) if cores > 1 else cascade(kind, configs)
+    if cores > 1:
+        from concord.firmware.accelerator_session import accelerator_of
+        from concord.sim.machines.accelerators import accelerator_machine
+
+        made = accelerator_machine(kind, accelerator_of(configs[0], cores))
+    else:
+        made = cascade(kind, configs)
     made.close()

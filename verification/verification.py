@@ -8,7 +8,6 @@ import numpy as np
 from concord.compiler.cascade import CompiledCascade
 from concord.compiler.network import without_loads
 from concord.datasets.samples import Samples
-from concord.firmware.accelerator_session import check_cores
 from concord.firmware.cascade import Cascade
 from concord.firmware.cascade_session import Streamed, session_of
 from concord.firmware.firmware_file import load_cascade
@@ -101,6 +100,10 @@ def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
 
 def _check_cores(request: Request, configs: list[Config]):
     """Refuse what cores that share a memory do not take, with the errors of `check_cores`."""
+    if request.wish.cores == 1:
+        return
+    from concord.firmware.accelerator_session import check_cores
+
     check_cores(request.place, configs, request.kind, request.wish.cores, {
         "--keep-state": request.keep_state, "--errors": request.split})
 
