@@ -46,10 +46,13 @@ def of_normal_scales(p: int, gains: np.ndarray) -> int:
     Every right shift up to `MOST_PLACES` gives the same results otherwise, because the smallest sum is 1.
 
     Args:
-        gains: Scales of a right shift of 0.
+        gains: float64 scales of a right shift of 0, at least one, as an array or a tensor.
     """
-    used = np.abs(gains[gains != 0])
-    while used.size and used.max() * 2.0**p < LARGE_SCALE and used.min() * 2.0**p < SMALLEST and p < MOST_PLACES:
+    used = abs(gains[gains != 0])
+    if not len(used):
+        return p
+    least, most = float(used.min()), float(used.max())
+    while most * 2.0**p < LARGE_SCALE and least * 2.0**p < SMALLEST and p < MOST_PLACES:
         p += 1
     return p
 
@@ -198,6 +201,8 @@ def recurrent(
         first = np.zeros(codes.shape[:2], np.int64) if first is None else first
         p = max(least, places(codes, first, input_format, unsigned=False))
         gain = np.asarray(steps, np.float64)[:, None]
+        if result_format is None:
+            p = of_normal_scales(p, gain * step)
         scale, _ = requantization(gain, 0.0, 0.0, s_in=step, m_in=0.0, s_out=1.0, m_out=0.0, p=p)
         matrices[f"{matrix}_p"] = p
         matrices[f"{matrix}_scale"] = binary16(scale * np.ones((gates, hidden)), f"layer {name!r}, {matrix}_scale")

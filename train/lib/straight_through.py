@@ -135,6 +135,8 @@ class LoweredProduct:
         self.p = lowering.places(integers, start, fmt, unsigned)
         self.result, least = result or (None, self.p)
         self.p = max(self.p, least)
+        if self.result is None:
+            self.p = lowering.of_normal_scales(self.p, (gain * units["s_in"] / units["s_out"]).detach())
         exact = largest_sum(integers, start, lowering.largest_code(fmt, unsigned)) < FLOAT32_EXACT
         self.weights = weights if exact else weights.double()
         self.biases = 0.0 if biases is None else biases.to(self.weights.dtype) + 0.0  # -0 becomes +0

@@ -121,6 +121,7 @@ class QuantizedLayer(nn.Module):
         sums = self.geometry.product(codes, integers, None, self._border()) + 0.0
         row_sums = total(integers).double()
         gain, constant = self.folded(gain, row_sums)
+        p = lowering.of_normal_scales(p, (gain * self.inputs.step / s_out).detach())
         scale, offset = lowering.requantization(
             gain, constant.double(), row_sums, s_in=self.inputs.step,
             m_in=self.inputs.offset.double(), s_out=s_out, m_out=m_out, p=p)
