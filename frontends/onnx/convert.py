@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from concord.frontends.onnx.ending import Ending, choose, end, softmaxed
+from concord.frontends.onnx.ending import Ending, choose, end, in_order, softmaxed
 from concord.frontends.onnx.input_shape import RECURRENT, Axes, GraphInput
 from concord.frontends.onnx.joined import joined
 from concord.frontends.onnx.lib.builder import Builder, Decided
@@ -104,7 +104,7 @@ def _converted(model: onnx.ModelProto, entry: GraphInput, axes: Axes, build: Bui
     values: dict[str, Value] = {"": None, entry.name: View(source=build.input, numbers=numbers)}
     values |= {tensor.name: _constant(tensor) for tensor in model.graph.initializer}
     problems = []
-    wanted = {one.name for one in model.graph.output if output in (None, one.name)}
+    wanted = {one.name for one in model.graph.output} if output is None else {output}
     for node in _needed(list(joined(model.graph)), wanted):
         step = _step(model, node, values)
         try:
@@ -133,6 +133,8 @@ def _needed(nodes: list[onnx.NodeProto], wanted: set[str]) -> list[onnx.NodeProt
 
 def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | None) -> Conversion:
     outputs = {one.name: made.values.get(one.name) for one in model.graph.output}
+    if output is not None and isinstance(made.values.get(output), HostValue | View):
+        outputs[output] = made.values[output]  # any tensor may be the network's output
     view = choose(path, outputs, output)
     for name, value in outputs.items():
         if output is None and not isinstance(value, HostValue | View):
@@ -140,8 +142,10 @@ def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | N
             made.build.note(f"The output {name!r} is left out, because the machine does not compute it{reason}.")
     tensor = next((name for name, value in made.values.items() if value is view), None)
     tensor = tensor or made.build.tensors[view.source.name]
+    before = next((name for name, value in made.values.items() if isinstance(value, View)
+                   and value.source is view.source and name and in_order(value)), "")
     try:
-        return replace(made, ending=replace(end(made.build, view, tensor), softmax=softmaxed(outputs, output)))
+        return replace(made, ending=replace(end(made.build, view, tensor, before), softmax=softmaxed(outputs, output)))
     except Refused as error:
         return replace(made, problems=[Problem(node=tensor, kind="output", reason=error.reason, advice=error.advice)])
 

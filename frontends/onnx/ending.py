@@ -9,7 +9,7 @@ from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.scores import Scores
 from concord.frontends.onnx.lib.step import HostValue, UnknownValue, Value, misplaced
-from concord.frontends.onnx.lib.views import SampleForm, View
+from concord.frontends.onnx.lib.views import ZERO, SampleForm, View
 from onnx import helper
 
 
@@ -58,7 +58,8 @@ def choose(path: Path, outputs: dict[str, Value], wanted: str | None) -> View:
         ValueError: there is no such output.
     """
     if wanted is not None and wanted not in outputs:
-        raise ValueError(f"{path}: it has no output {wanted!r}; its outputs are {', '.join(map(repr, outputs))}")
+        raise ValueError(f"{path}: it has no output {wanted!r}, and computes no such tensor; its "
+                         f"outputs are {', '.join(map(repr, outputs))}")
     computed = {name: value.view if isinstance(value, HostValue) else value for name, value in outputs.items()
                 if isinstance(value, HostValue | View) and wanted in (None, name)}
     if not computed:
@@ -101,8 +102,8 @@ def softmaxed(outputs: dict[str, Value], wanted: str | None) -> bool:
         isinstance(value, View) for value in given)
 
 
-def end(build: Builder, view: View, tensor: str) -> Ending:
-    """The end of a network that gives a tensor.
+def end(build: Builder, view: View, tensor: str, before: str = "") -> Ending:
+    """The end of a network that gives a tensor; `before` is one that holds the last node's result in its order.
 
     Raises:
         Refused: it is a part of what the last node gives, or a sequence of any length.
@@ -117,13 +118,24 @@ def end(build: Builder, view: View, tensor: str) -> Ending:
         view = build.image_of_steps(view)
         source = view.source
     if source.form is SampleForm.IMAGE and view.numbers.ndim > 2:
-        places = view.places
-        whole = np.array_equal(np.sort(places, axis=None), np.arange(source.order.size))
+        view = view if in_order(view) else build.own(view)
     else:
         view = build.flat(view)
-        source, places = view.source, view.numbers
-        whole = np.array_equal(places.reshape(-1), np.arange(source.order.size))
-    if not whole:
-        raise misplaced("the output is a part of what the last node computes, or lies in another order",
-                        "give all of it, in order")
-    return Ending(node=source.name, tensor=tensor, places=places.astype(np.int32))
+    if not in_order(view):
+        advice = "give all of it, in order" + f", or choose what lies ahead of that: --output {before}" * bool(before)
+        raise misplaced("the output is a part of what the last node computes, or lies in another order", advice)
+    return Ending(node=view.source.name, tensor=tensor, places=view.places.astype(np.int32))
+
+
+def in_order(view: View) -> bool:
+    """Whether a tensor is all that a node gives, in its order, or an image with the channels last."""
+    places, source = view.places.reshape(-1), view.source
+    if places.size != source.order.size or places.min() == ZERO:
+        return False
+    size = places.size // source.samples
+    one = np.arange(size).reshape(source.shape)
+    orders = [one, np.moveaxis(one, 0, -1)] if source.form is SampleForm.IMAGE and view.numbers.ndim > 2 else [one]
+    # Samples need not lie one after the other: a recurrent layer gives [time, samples, elements].
+    each = places[np.argsort(places // size, kind="stable")].reshape(source.samples, size)
+    starts = size * np.arange(source.samples)[:, None]
+    return any(np.array_equal(each, starts + order.reshape(-1)) for order in orders)

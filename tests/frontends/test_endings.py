@@ -42,6 +42,39 @@ def test_an_activation_that_compares_is_not_dropped(tmp_path):
         read(written(tmp_path, graph))
 
 
+@pytest.mark.parametrize("moves", ["channels", "flipped", "rows and columns", "boxes"])
+def test_images_at_the_end_in_another_order(tmp_path, moves):
+    """Channels are put in order by a layer; what no layer does is refused, and the tensor before it can be chosen."""
+    graph = OnnxGraph((2, 3, 4, 6))
+    before = graph.add("Conv", graph.weight(6, 3, 1, 1))
+    if moves == "channels":
+        graph.add("Gather", graph.constant(np.array([2, 0, 1, 5, 4, 3])), axis=1)
+    elif moves == "flipped":
+        graph.add("Slice", *(graph.constant(np.array([one])) for one in (-1, -9, 3, -1)))
+    elif moves == "rows and columns":
+        graph.add("Transpose", perm=[0, 1, 3, 2])
+    else:  # two boxes of three numbers at each pixel, as detectors give them
+        graph.add("Reshape", graph.constant(np.array([2, 2, 3, 4, 6])))
+        graph.add("Transpose", perm=[0, 1, 3, 4, 2])
+        graph.add("Reshape", graph.constant(np.array([2, -1, 3])))
+    path = written(tmp_path, graph)
+    if moves == "channels":
+        imported = equal(path)
+        assert np.array_equal(imported.places.reshape(-1), np.arange(2 * 6 * 4 * 6))
+    else:
+        with pytest.raises(ValueError, match=f"lies in another order; .* ahead of that: --output {before}"):
+            read(path)
+    assert equal(path, output=before).network.nodes[-1].op.outputs == 6
+
+
+@pytest.mark.parametrize("perm", [[0, 2, 3, 1], [0, 1, 2, 3]])
+def test_images_at_the_end_with_channels_last_or_first(tmp_path, perm):
+    graph = OnnxGraph((2, 3, 4, 6))
+    graph.add("Conv", graph.weight(5, 3, 1, 1))
+    graph.add("Transpose", perm=perm)
+    equal(written(tmp_path, graph))
+
+
 def shaped(model: onnx.ModelProto, *sizes: int) -> onnx.ModelProto:
     """The model, whose outputs have the shape [samples, *sizes], which onnx does not infer."""
     for output in model.graph.output:

@@ -126,7 +126,13 @@ class Builder:
         return self._derive(source, op, "part", shape, SampleForm.IMAGE, key=numbers.tobytes())
 
     def own(self, view: View) -> View:
-        """The same tensor as all that a layer gives, where it is a part of what one gives, or in another order."""
+        """The same tensor as all that a layer gives, in its order; the tensor itself where no layer gives that."""
+        try:
+            return self._own(view)
+        except Refused:
+            return view
+
+    def _own(self, view: View) -> View:
         source = view.source
         if source.form is SampleForm.IMAGE and view.numbers.ndim in (3, 4):
             image = self.image(view)

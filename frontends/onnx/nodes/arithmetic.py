@@ -205,7 +205,7 @@ def _join(step: FileNode, build: Builder, op: Operator, a: View, b: View) -> Vie
     if a.shape != b.shape:
         raise misplaced(f"it {does} tensors of the shapes {list(a.shape)} and {list(b.shape)}", "make the shapes equal")
     if not _aligned(a, b) or min(a.numbers.min(), b.numbers.min()) == ZERO:
-        a, b = (_owned(build, view) for view in (a, b))
+        a, b = (build.own(view) for view in (a, b))
     for view in (a, b):
         check_not_padded(view)
     if a.source.form is not b.source.form:
@@ -224,14 +224,6 @@ def _aligned(a: View, b: View) -> bool:
     return a.source.shape == b.source.shape and np.array_equal(a.places, b.places)
 
 
-def _owned(build: Builder, view: View) -> View:
-    """A part of a result as a result of its own, see `Builder.own`; a tensor of which it cannot be made stays."""
-    try:
-        return build.own(view)
-    except Refused:
-        return view
-
-
 def concat(step: FileNode, build: Builder) -> list[Value]:
     """Tensors joined along one axis."""
     if len(step.values) == 2 and isinstance(step.get(0), np.ndarray) and (made := _behind(step, build)) is not None:
@@ -248,7 +240,7 @@ def concat(step: FileNode, build: Builder) -> list[Value]:
             build.image(view) if len(view.shape) > 2 else build.vector(view)
     if axis % views[0].numbers.ndim == 1 and {view.source.form for view in views} == {SampleForm.IMAGE}:
         views = [view if view.numbers.size == view.source.order.size and view.numbers.min() > ZERO
-                 else _owned(build, view) for view in views]
+                 else build.own(view) for view in views]
     for view in views:
         check_not_padded(view)
     if len({view.source.form for view in views}) > 1 or not _alike(views, axis):
