@@ -192,7 +192,7 @@ class Compilation:
             one.origin = low
             self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
         if first < stop:
-            made.emit_strip(self._config, self._build.program, first, stop - first)
+            made.emit_rows(self._config, self._build.program, first, stop)
 
 
 def gaps(config: Config, numbers: TensorNumbers) -> list[range]:

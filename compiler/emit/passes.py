@@ -155,6 +155,7 @@ class LayerPass:
 
     def emit_strip(self, config: Config, program: ProgramBuilder, first: int, rows: int):
         """Add the chains of some rows to a program."""
+        assert rows <= self.rows or not self.strips, f"{rows} rows where there is room for {self.rows}"
         columns = self.value.shape[2]
         strip = Region(row=0, rows=1, column=first, columns=rows, width=columns, strip=first) if self.flat else Region(
             row=first, rows=rows, column=0, columns=columns, width=columns, strip=first * columns)

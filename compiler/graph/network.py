@@ -56,9 +56,8 @@ class PlannedNetwork(Wired[PlannedNode]):
             self._build(wiring)
         self.results = [self.node(name) for name in wiring.results]
         for node in self.results:
-            if node.value.lanes > node.value.shape[0]:
-                self.problem(node.layer, f"its parts are no multiples of {self.config.native_dim} channels, and the "
-                                         "host receives an image without gaps: put a layer after it")
+            if not np.array_equal(node.value.places, np.arange(node.value.shape[0])):
+                self.problem(node.layer, _order(node.value, self.config.native_dim))
         if self.softmax and self.last.value.pixels > 1:
             self.problem(self.softmax, f"the machine sends the {self.last.value.pixels} pixels of its input one by "
                                        "one: put a dense layer in front")
@@ -190,6 +189,15 @@ class PlannedNetwork(Wired[PlannedNode]):
     def problem(self, layer: Layer, sentence: str):
         """Note a reason why the machine cannot run a layer."""
         self.problems.setdefault(layer.name, []).append(Reason(sentence=sentence))
+
+
+def _order(value: Value, native_dim: int) -> str:
+    """Why the host cannot take a result, whose elements do not follow each other."""
+    if value.lanes > value.shape[0]:
+        return (f"its parts are no multiples of {native_dim} channels, and the host receives an image without gaps: "
+                "put a layer after it")
+    return ("it has the elements of an image beside others, which the machine sends pixel by pixel: let the network "
+            "give the image alone, or put a layer after it")
 
 
 def title(shape: tuple[int, int, int]) -> str:

@@ -36,6 +36,9 @@ class CurveKind(CompiledKind):
 class LeakyKind(CurveKind):
     """A leaky relu: the chain reads the tensor, multiplies it, and takes the maximum of both."""
 
+    def computed(self, network, node):
+        return position(Stage.ADD, 1)
+
     def demand(self, demands: Demands, node):
         view = demands.numbers_of(node.sources[0], OPERAND_MEMORIES[Stage.ADD][1])
         demands.readings[node.name] = Reading(view=view)
@@ -51,6 +54,9 @@ class LeakyKind(CurveKind):
 
 class GeluKind(CurveKind):
     """GELU in two chains: cube * x**2 for a strip, then x * sigmoid(x * (line + cube * x**2))."""
+
+    def computed(self, network, node):
+        return position(Stage.MUL, 1)
 
     def demand(self, demands: Demands, node):
         for memory in OPERAND_MEMORIES[Stage.MUL][::-1]:

@@ -50,7 +50,7 @@ class PassStream:
 
     def entered(self, number: int) -> tuple[int, int]:
         """The rows of the network's input [first, stop) that a strip needs and those before do not, see `feeder`."""
-        ends = [strip[0][1] for strip in self.strips()]
+        ends = [min(strip[0][1], self._rows) for strip in self.strips()]
         ends[-1] = self._rows
         return max([0, *ends[:number]]), max(ends[:number + 1])
 

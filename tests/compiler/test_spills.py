@@ -86,6 +86,34 @@ def test_tiles_and_maps_share_dram(block):
     assert 0 < made.firmware.constant_words < made.usage["Dram"][0]
 
 
+def two_sums(rng, config: Config) -> Model:
+    """Tensors of which two wait for two sums, while others read each of them."""
+    images, same = ImageNetworkMaker(rng, config, (2, 24, 24), block=False), {"padding": (1, 1, 1, 1)}
+    plain = {"activation": Activation.NONE}
+    a = images.conv(images.conv(INPUT, 8, **same), 8, (1, 1), **plain)
+    b = images.conv(a, 8, **same, **plain)
+    y = images.conv(b, 8, **same, **plain)
+    z = images.sum(y, a)
+    read = [images.conv(y, 4, (1, 1)), images.conv(z, 4, (1, 1)), images.conv(images.sum(z, b), 4, **same)]
+    images.dense(images.concat(*(images.maximum(one, (6, 6), stride=(6, 6)) for one in read)), 4)
+    return images.model()
+
+
+@pytest.mark.parametrize("entries", [448, 1472, 1536])
+def test_strips_are_no_longer_than_the_room_for_them(entries):
+    config = machine("tiny", vector_rf=entries)
+    agree_on_random(config, two_sums(np.random.default_rng(1), config), samples=1)
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_the_last_strip_lies_in_the_padding(block):
+    """It needs no more rows of the network's input than there are."""
+    config = machine("vision", vector_rf=96)
+    images = ImageNetworkMaker(np.random.default_rng(0), config, (4, 4, 16), block=block)
+    images.conv(images.conv(INPUT, 12, (5, 3), stride=(2, 1), padding=(4, 4, 1, 1)), 4, (3, 1))
+    agree_on_random(config, images.model())
+
+
 def test_programs_without_room_for_instructions_have_loops():
     config = machine("vision", vector_rf=72)
     model = chain(np.random.default_rng(1), config, block=False)
