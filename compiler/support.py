@@ -75,8 +75,7 @@ class SequencesKind(CompiledKind):
     def limits(self, layer, config, *, images):
         return [] if images else [Reason(sentence=(
             "the machine keeps no whole sequences, which a layer after two directions needs: use one recurrent layer "
-            "in both directions, fix the number of time steps by a SequenceToImage and an ImageToSequence in front, or "
-            "run it on the host"))]
+            "in both directions, give data whose sequences all have one length, or run it on the host"))]
 
 
 class SoftmaxKind(CompiledKind):

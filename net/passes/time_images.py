@@ -5,6 +5,7 @@ from dataclasses import replace
 from concord.net.arithmetic.windows import TimeAxis, Window
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.ops.operator import Takes
+from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.reshape import Concatenation, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 
@@ -13,6 +14,7 @@ def time_steps_as_images(graph: Graph, steps: int | None) -> Graph:
     """Linear layers, activation functions and sums of sequences become those of images of one row.
 
     A linear layer becomes a convolution of single pixels. A machine computes it as such: it needs the whole sequence.
+    So does a recurrent layer that reads another one which runs through time in another direction.
 
     Args:
         graph: The network.
@@ -21,7 +23,7 @@ def time_steps_as_images(graph: Graph, steps: int | None) -> Graph:
     Raises:
         ValueError: such an operator reads a sequence whose number of time steps is not fixed.
     """
-    if not any(_moves(node, graph) for node in graph.nodes):
+    if not any(_moves(node, graph) or steps and _turns(node, graph) for node in graph.nodes):
         return graph
     forms = _Forms(graph, steps)
     for node in graph.nodes:
@@ -32,6 +34,11 @@ def time_steps_as_images(graph: Graph, steps: int | None) -> Graph:
                                  grid=op.grid)
             forms.add(Node(name=node.name, op=op, sources=tuple(map(forms.image, node.sources))))
             forms.images[node.name] = node.name
+        elif steps and _turns(node, graph):
+            (source,) = node.sources
+            kept = Node(name=f"{node.name}_steps", op=ToSequence(), sources=(forms.image(source),))
+            forms.add(kept)
+            forms.add(replace(node, sources=(kept.name,)))
         elif isinstance(node.op, ToImage) and node.sources[0] in forms.images:
             forms.sequences[node.name] = forms.images[node.sources[0]]
         else:
@@ -46,6 +53,14 @@ def time_steps_as_images(graph: Graph, steps: int | None) -> Graph:
 def _moves(node: Node, graph: Graph) -> bool:
     """Whether a node computes each time step alone; a concatenation of sequences stays one."""
     return graph.types[node.name].sequence and node.op.takes is Takes.EITHER and not isinstance(node.op, Concatenation)
+
+
+def _turns(node: Node, graph: Graph) -> bool:
+    """Whether a recurrent layer reads the hidden vectors of another one that runs in another direction, or in both."""
+    before = graph.source(node)
+    if not isinstance(node.op, Recurrence) or before is None or not isinstance(before.op, Recurrence):
+        return False
+    return node.op.bidirectional or before.op.bidirectional or node.op.reverse != before.op.reverse
 
 
 class _Forms:

@@ -52,3 +52,28 @@ def test_an_image_beside_a_vector_is_refused(tmp_path):
     _, model = models(tmp_path, graph.model(17, image, vector), samples)
     with pytest.raises(ValueError, match="it has the elements of an image beside others"):
         concord.compile(model, preset="vision")
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, True), (False, True), (True, False)])
+def test_recurrent_layers_in_both_directions_one_after_the_other(tmp_path, first, second):
+    """The file fixes the number of time steps, and the network ends with the last hidden vectors."""
+    torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+
+    class Stacked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = torch.nn.LSTM(6, 8, bidirectional=first, batch_first=True)
+            self.two = torch.nn.GRU(8 << first, 5, bidirectional=second, batch_first=True)
+            self.end = torch.nn.Linear(5 << second, 3)
+
+        def forward(self, x):
+            return self.end(self.two(self.one(x)[0])[1].transpose(0, 1).flatten(1))
+
+    torch.manual_seed(0)
+    samples = np.random.default_rng(0).normal(size=(32, 9, 6)).astype(np.float32)
+    network = concord.load(Stacked(), torch.zeros(1, 9, 6))
+    model = concord.quantize(network, (samples, concord.run(network, samples).numbers), preset="vision")
+    golden = concord.run(concord.compile(model, preset="vision"), samples[:4]).numbers
+    assert np.array_equal(golden, concord.run(model, samples[:4]).numbers)
+    real = concord.run(network, samples[:4]).numbers
+    assert np.abs(golden - real).max() < np.abs(real).max() / 20

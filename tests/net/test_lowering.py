@@ -49,7 +49,11 @@ def test_conversion_cannot_overflow_and_wastes_no_more_than_the_bound(fmt, unsig
     largest = largest_sum(dense.weights, dense.start, lowering.largest_code(fmt, unsigned))
     assert not float16.is_nan(float16.from_integer(np.array([largest, -largest]), dense.p)).any()
     assert np.isfinite(float16.from_integer(np.array([largest, -largest]), dense.p).view(np.float16)).all()
-    assert 2**14 < largest * Fraction(2) ** -dense.p <= 2**15
+    least = lowering.places(dense.weights, dense.start, fmt, unsigned)
+    assert 2**14 < largest * Fraction(2) ** -least <= 2**15
+    # It is larger only where scales would be too small for all bits of binary16 otherwise.
+    scales = np.abs(dense.scale.view(np.float16).astype(np.float64))
+    assert dense.p == least or scales.min() / 2 < 2**-14 <= scales.min()
     signs = np.sign(dense.weights)
     extreme = (dense.weights * np.where(signs > 0, fmt.levels if unsigned else -fmt.lowest, fmt.lowest)).sum(1)
     assert np.abs(extreme).max() <= 2 * largest
