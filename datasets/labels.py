@@ -11,6 +11,8 @@ from concord.lib.names import cleaned
 
 #: Most classes of a data set.
 CLASSES = 65_536
+#: Integers that are names of two classes, as scikit-learn has them.
+SIGNS = {-1, 1}
 
 
 def task_of(parts: Mapping[str, Raw]) -> Task:
@@ -64,6 +66,9 @@ def _classes(
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Classes of each part, and their names."""
     values = {part: _class_values(raw) for part, raw in parts.items()}
+    if not names and all(found.ndim == 1 and found.dtype.kind == "i" for found in values.values()) and (
+            set(np.concatenate(list(values.values())).tolist()) == SIGNS):
+        values = {part: found.astype(str) for part, found in values.items()}
     if any(found.dtype.kind == "U" for found in values.values()):
         names = names or tuple(sorted({str(text) for found in values.values() for text in np.unique(found)}))
         values = {part: _numbered(parts[part], found, names) for part, found in values.items()}

@@ -183,6 +183,14 @@ def test_classes_of_names():
     assert found.test.labels.tolist() == [0, 2, 1, 2]
 
 
+def test_signs_are_names_of_classes():
+    """As scikit-learn has them: -1 and 1."""
+    np.savez("a.npz", x=X[:4], y=np.array([1, -1, -1, 1]))
+    found = described('data = "a.npz"\ntest = 1\n')
+    assert found.classes == ("-1", "1")
+    assert found.test.labels.tolist() == [1, 0, 0, 1]
+
+
 def test_more_than_256_classes():
     np.savez("a.npz", x=np.zeros((300, 2)), y=np.arange(300))
     found = described('data = "a.npz"\ntest = 1\n')
