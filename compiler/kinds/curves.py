@@ -52,6 +52,29 @@ class LeakyKind(CurveKind):
         planner.begin(node, chain)
 
 
+class ClippedKind(CurveKind):
+    """A clipped line in one chain: max(relu(x + shift) * -slope, -ceiling) * -1."""
+
+    def computed(self, network, node):
+        return position(Stage.MUL, 1)
+
+    def plan(self, planner: Planner, node):
+        chain, build = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view)), planner.build
+        contents = build.content(node.layer).real_operands if build.real else node.layer.operands
+
+        def operate(operation: Operation, index: int, what: str):
+            values, content = (one[[index]].repeat(node.value.shape[0]) for one in (node.layer.operands, contents))
+            planner.operate(chain, operation, node, values, what, content)
+
+        if node.layer.moves:
+            operate(Operation.VV_ADD, 0, "shift")
+        chain.activate(Activation.RELU)
+        operate(Operation.VV_MUL, 1, "slope")
+        operate(Operation.VV_MAX, 2, "ceiling")
+        operate(Operation.VV_MUL, 3, "sign")
+        planner.begin(node, chain)
+
+
 class GeluKind(CurveKind):
     """GELU in two chains: cube * x**2 for a strip, then x * sigmoid(x * (line + cube * x**2))."""
 

@@ -78,6 +78,66 @@ class Leaky(Layer):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Clipped(Layer):
+    """A line with two limits, such as a hard sigmoid or a relu6: min(relu(x + shift) * slope, ceiling).
+
+    The sum and the product are rounded. The machine computes max(relu(x + shift) * -slope, -ceiling) * -1.
+
+    Attributes:
+        name:    Name of the layer, unique in its model.
+        inputs:  Number of elements of the tensor.
+        shift:   What is added, which the machine rounds to binary16; nothing is where that is 0.
+        slope:   Factor above zero, which the machine rounds to binary16.
+        ceiling: Largest result, which the machine rounds to binary16.
+    """
+
+    name: str
+    inputs: int
+    shift: float
+    slope: float
+    ceiling: float
+
+    title = "clipped line"
+    keeps_shape = True
+
+    def __post_init__(self):
+        if not np.isfinite(self.operands.view(np.float16)).all() or not self.slope > 0 < self.ceiling:
+            raise ValueError(f"layer {self.name!r}: its slope {self.slope:g}, ceiling {self.ceiling:g} and shift "
+                             f"{self.shift:g} must be numbers of binary16, and all but the shift above 0; export the "
+                             "model again")
+
+    @property
+    def real_operands(self) -> np.ndarray:
+        """float64[4], the operands of the machine: shift, -slope, -ceiling and -1."""
+        return np.array([self.shift, -self.slope, -self.ceiling, -1.0])
+
+    @property
+    def operands(self) -> np.ndarray:
+        """uint16[4], the same as binary16 patterns."""
+        with np.errstate(over="ignore"):
+            return to_bits(self.real_operands)
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is a shift."""
+        return bool(self.operands[0])
+
+    def stored(self) -> "Clipped":
+        """The layer with the numbers that the machine holds."""
+        shift, slope, ceiling, _ = to_real(self.operands).tolist()
+        return replace(self, shift=shift, slope=-slope, ceiling=-ceiling)
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        shift, slope, ceiling, minus = (np.broadcast_to(one, x[0].shape) for one in self.operands)
+        made = activate(Activation.RELU, float16.add(x[0], shift) if self.moves else x[0])
+        return Trace(outputs=float16.mul(float16.maximum(float16.mul(made, slope), ceiling), minus))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TanhGelu(Layer):
     """GELU by its approximation: x * sigmoid(x * (line + cube * x**2)), rounded after each operation.
 

@@ -160,19 +160,20 @@ class Gelu(Pointwise):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HardSigmoid(Pointwise):
-    """y = max(0, min(1, alpha * x + beta))."""
+    """y = max(0, min(ceiling, alpha * x + beta))."""
 
     alpha: float = 0.2
     beta: float = 0.5
+    ceiling: float = 1.0
 
     kind = "hard_sigmoid"
     positive = True
 
     def __post_init__(self):
-        checks.number(alpha=self.alpha, beta=self.beta)
+        checks.number(alpha=self.alpha, beta=self.beta, ceiling=self.ceiling)
 
     def real(self, x, lengths):
-        return np.clip(self.alpha * x + self.beta, 0, 1)
+        return np.clip(self.alpha * x + self.beta, 0, self.ceiling)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ import numpy as np
 from concord.net.graph import INPUT, Graph, Node, naming
 from concord.net.ops.grid import Quantize
 from concord.net.ops.operator import Operator, Takes
-from concord.net.ops.pointwise import HardSigmoid, Relu, Sigmoid
+from concord.net.ops.pointwise import Relu, Sigmoid
 from concord.net.ops.recurrent import Last
 from concord.net.ops.reshape import Concatenation, Flatten
 from concord.net.ops.scale import Affine
@@ -173,18 +173,6 @@ def simplified(graph: Graph, seen: Callable[[str, Graph], None] = lambda name, g
                 graph, changed = made, True
                 seen(one.__name__, graph)
     return graph
-
-
-def hard_sigmoids_as_lines(graph: Graph) -> Graph:
-    """max(0, min(1, alpha * x + beta)) becomes a scale and an offset, and a relu with the ceiling 1."""
-    changes = {}
-    for node in graph.nodes:
-        if isinstance(node.op, HardSigmoid):
-            with naming(node.name):
-                line = Affine(scale=np.float32([node.op.alpha]), offset=np.float32([node.op.beta]))
-            first = Node(name=f"{node.name}_line", op=line, sources=node.sources)
-            changes[node.name] = (first, Node(name=node.name, op=Relu(ceiling=1.0), sources=(first.name,)))
-    return graph.rewritten(changes) if changes else graph
 
 
 def without_quantizers(graph: Graph) -> Graph:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from concord.lib.progress import Show, silent
 from concord.net.graph import Graph
+from concord.net.passes.clips import clips_in_place
 from concord.net.passes.equalize import equalized, groups
 from concord.net.passes.fold import fold_scales
-from concord.net.passes.simplify import hard_sigmoids_as_lines, without_quantizers
+from concord.net.passes.simplify import without_quantizers
 from concord.net.quantize.apart import stays
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.quantized import outputs, prepared, quantized, results
@@ -47,7 +48,8 @@ def equalize(
         steps:    Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
         progress: Shows each way that has been tried.
     """
-    bare = fold_scales(hard_sigmoids_as_lines(without_quantizers(network)), batch_norm=True, stays=stays)
+    bare = clips_in_place(without_quantizers(network), integers=not choices.blocks)
+    bare = fold_scales(bare, batch_norm=True, stays=stays)
     count = len(groups(bare))
     if not count:
         return Equalized(network=network, words="no channels that can be equalised")

@@ -9,14 +9,15 @@ from concord.net.arithmetic.windows import Window
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.names import layer_names
 from concord.net.ops.operator import Operator, Shape
-from concord.net.ops.pointwise import Gelu, HardSwish, LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reshape import Addition, ChannelGating, Enlarging, Flatten, Multiplication, ToSequence
 from concord.net.ops.scale import BatchNorm, Scale
 from concord.net.ops.weighted import Convolution, Linear
+from concord.net.passes.clips import clips_in_place
 from concord.net.passes.fold import fold_scales, nothing_stays
-from concord.net.passes.simplify import hard_sigmoids_as_lines, without_quantizers
+from concord.net.passes.simplify import without_quantizers
 from concord.net.passes.time_images import time_steps_as_images
 from concord.net.quantize.apart import line_of, stays
 from concord.net.quantize.results import IN_BINARY16, Results
@@ -32,6 +33,8 @@ QUANTIZED = (*WEIGHTED, *AVERAGES)
 PASSING = (Flatten, Last, Scale)
 #: Operators that give some of the numbers that they read.
 SELECTING = (MaxPooling, Enlarging)
+#: Functions of several operations, which are layers of their own.
+APART = (LeakyRelu, Gelu, HardSigmoid)
 #: Operators whose layer can apply an activation function to its result.
 CARRYING = (*QUANTIZED, Addition, Multiplication, ChannelGating, MaxPooling, Enlarging)
 
@@ -113,7 +116,7 @@ def selects(part: Part) -> bool:
 
 
 def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False,
-         results: Results = IN_BINARY16) -> Plan:
+         results: Results = IN_BINARY16, integers: bool = True) -> Plan:
     """The layers of a float network, whose weights may stand for integers already.
 
     Args:
@@ -122,12 +125,14 @@ def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False
         scales_apart: Whether scales of the network's input stay ahead of the quantisers that read them, see
             `Part.line`, as far as `apart.stays` says. Otherwise all are folded into layers.
         results:      The products whose results are quantised by themselves.
+        integers:     Whether products are in integers, whose codes clip what a relu with a ceiling gives.
 
     Raises:
         Unsupported: some operations cannot be quantised; the message has a line for each.
     """
-    graph, kept = hard_sigmoids_as_lines(without_quantizers(network)), stays if scales_apart else nothing_stays
+    kept = stays if scales_apart else nothing_stays
     try:
+        graph = clips_in_place(without_quantizers(network), integers=integers)
         graph = time_steps_as_images(fold_scales(graph, stays=kept), steps)
     except ValueError as error:
         raise Unsupported(str(error)) from error
@@ -146,9 +151,7 @@ def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False
 def _problem(node: Node, graph: Graph) -> str | None:
     """Why a node cannot be quantised, and what to do, or None."""
     op, source = node.op, graph.source(node)
-    if isinstance(op, HardSwish):
-        return f"{node.name!r}: a hard swish multiplies two results, which no layer does; use a relu6 or a relu"
-    if isinstance(op, LeakyRelu | Gelu) and graph.types[node.name].sequence:
+    if isinstance(op, APART) and graph.types[node.name].sequence:
         return f"{node.name!r}: a {op.label} of a sequence; use a relu"
     if isinstance(op, AveragePooling) and op.window.dilation != (1, 1):
         return f"{node.name!r}: an average of windows with a dilation; use a dilation of 1"
@@ -187,7 +190,7 @@ class _Planner:
         joins = isinstance(op, Last) and isinstance(source.op, Recurrence) and source.op.bidirectional
         if isinstance(op, PASSING) and not joins:
             self.named[node.name] = self.named[node.sources[0]]
-        elif isinstance(op, Pointwise) and not isinstance(op, LeakyRelu | Gelu):
+        elif isinstance(op, Pointwise) and not isinstance(op, APART):
             self._activate(node)
         elif isinstance(op, Addition | Multiplication) and len(node.sources) > 2:
             self._add_all(node)

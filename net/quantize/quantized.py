@@ -9,7 +9,7 @@ import numpy as np
 from concord.golden.lib.float16 import to_bits
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.layers.curves import Curve, Leaky, TanhGelu
+from concord.net.layers.curves import Clipped, Curve, Leaky, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
@@ -19,7 +19,7 @@ from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.attention import Attention
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Last, Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
@@ -84,7 +84,8 @@ def prepared(
         ValueError: a method cannot do a width, the choices name a layer that is not there, or are for another kind of
             network.
     """
-    made = plan(network, steps, scales_apart=scales_apart and not choices.blocks, results=choices.recipe.results)
+    made = plan(network, steps, scales_apart=scales_apart and not choices.blocks, results=choices.recipe.results,
+                integers=not choices.blocks)
     choices = choices.with_results([part.name for part in made.parts if isinstance(part.op, ProductResult)])
     recipe = choices.recipe
     if not made.graph.has(Recurrence) and choices.gates != Gates():
@@ -294,6 +295,9 @@ def _plain(part: Part, plan: Plan) -> Layer:
             return GatedChannels(name=part.name, image=shape, activation=part.activation)
         case LeakyRelu():
             return Leaky(name=part.name, inputs=prod(shape), slope=op.slope)
+        case HardSigmoid():
+            return Clipped(name=part.name, inputs=prod(shape), shift=op.beta / op.alpha, slope=op.alpha,
+                           ceiling=op.ceiling)
         case Gelu():
             return TanhGelu(name=part.name, inputs=prod(shape), line=op.factors[0], cube=op.factors[1])
         case SoftmaxInside():

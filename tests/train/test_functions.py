@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 
 from concord.frontends.torch.read import graph_of
 from concord.net.ops.pooling import MaxPooling
-from concord.net.quantize.choices import BlockRecipe, Choices
+from concord.net.quantize.choices import Choices
 from concord.net.quantize.plan import AVERAGES, Unsupported
 from concord.net.quantize.quantized import prepared
 from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe
@@ -233,9 +233,7 @@ def test_training_keeps_the_clip_of_a_relu6(wide, images):
 
 @pytest.mark.parametrize(("operation", "recipe"), [
     (lambda x: functional.relu6(x).mean((2, 3)), replace(RECIPE, input_bits=None)),
-    (functional.relu6, RECIPE),
     (nn.Sequential(nn.ReLU6(), nn.Conv2d(4, 2, 3)), replace(RECIPE, input_bits=None)),
-    (nn.Sequential(nn.ReLU6(), nn.Conv2d(4, 2, 3)), BlockRecipe()),
 ])
 def test_a_relu6_that_no_code_clips_is_refused(operation, recipe):
     with pytest.raises(Unsupported, match="'conv': a relu6 is the clip of integer codes"):

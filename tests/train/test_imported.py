@@ -11,7 +11,7 @@ from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
 from concord.net.graph import Graph
 from concord.net.layers.recurrent import Recurrent
-from concord.net.ops.pointwise import HardSigmoid, HardSwish, Relu
+from concord.net.ops.pointwise import HardSigmoid, Relu
 from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Affine
 from concord.net.ops.weighted import Convolution, Linear
@@ -272,7 +272,6 @@ def test_scales_of_the_input_stay_apart_under_training(convolution):
 
 
 @pytest.mark.parametrize(("network", "message"), [
-    (Chain((4,)).dense("a", 3, 4).add(HardSwish(), "h").dense("b", 2, 3), "'h': a hard swish multiplies two results"),
     (Chain((1, 4, 4)).average_pool("p", padding=(1, 0, 0, 0), count_padding=False), "'p': .* not count its"),
     (Chain((1, 4, 4)).average_pool("p", dilation=(2, 2), count_padding=True), "'p': .* with a dilation")])
 def test_what_has_no_quantized_form_is_named(network, message):

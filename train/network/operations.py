@@ -7,7 +7,7 @@ import torch
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.graph import Graph
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import Gelu, LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Last
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
@@ -42,6 +42,8 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
     """
     if isinstance(part.op, LeakyRelu):
         return _leaky(part.op, x[0], lowered)
+    if isinstance(part.op, HardSigmoid):
+        return _clipped(part.op, x[0], lowered)
     if isinstance(part.op, Gelu):
         return _gelu(part.op, x[0], lowered)
     if isinstance(part.op, SoftmaxInside | FeatureNorm):
@@ -69,6 +71,14 @@ def _leaky(op: LeakyRelu, x: torch.Tensor, lowered: bool) -> torch.Tensor:
     if not lowered:
         return functional.leaky_relu(x, op.slope)
     return torch.maximum(binary16(x * float(np.float16(op.slope))), x)
+
+
+def _clipped(op: HardSigmoid, x: torch.Tensor, lowered: bool) -> torch.Tensor:
+    if not lowered:
+        return (op.alpha * x + op.beta).clip(0, op.ceiling)
+    shift, slope, ceiling = np.float16([op.beta / op.alpha, op.alpha, op.ceiling]).astype(float).tolist()
+    moved = binary16(x + shift) if shift else x
+    return binary16(moved.clip(min=0) * slope).clip(max=ceiling)
 
 
 def _gelu(op: Gelu, x: torch.Tensor, lowered: bool) -> torch.Tensor:

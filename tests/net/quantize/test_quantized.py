@@ -13,7 +13,7 @@ from concord.net.graph import Graph
 from concord.net.layers.convolution import Conv
 from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
-from concord.net.ops.pointwise import Relu, Tanh
+from concord.net.ops.pointwise import HardSigmoid
 from concord.net.ops.reshape import Concatenation
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize.choices import BlockRecipe, Choices
@@ -128,11 +128,6 @@ def assert_training_starts_there(network: Graph, choices: Choices):
 @pytest.mark.parametrize("make", FEED_FORWARD, ids=lambda make: make.__name__)
 def test_training_of_feed_forward_networks_starts_from_these_integers(make, recipe):
     network, choices = make(), Choices(recipe=RECIPES[recipe])
-    if recipe == "blocks" and any(getattr(node.op, "ceiling", None) or node.op.kind == "hard_sigmoid"
-                                  for node in network.nodes):
-        with pytest.raises(Unsupported, match="a relu6 is the clip of integer codes"):
-            quantized(network, choices)
-        return
     network = replace(network, nodes=tuple(replace(
         node, name={"type": "typ"}.get(node.name, node.name),
         sources=tuple({"type": "typ"}.get(name, name) for name in node.sources)) for node in network.nodes))
@@ -215,8 +210,7 @@ def test_both_ends_and_all_steps_of_one_layer_can_be_read():
 
 @pytest.mark.parametrize(("network", "message"), [
     (Chain((5,), sequence=True).recurrent(lstm.LSTM, "one", 4, 5).network(), "output: a sequence; put a dense layer"),
-    (Chain((5,)).add(Relu(ceiling=6.0), "r").dense("d", 3, 5).network(), "'r': a relu must follow"),
-    (Chain((4,)).dense("d", 3, 4).add(Tanh(), "t").add(Relu(ceiling=6.0), "r").network(), "'r': a relu behind a tanh"),
+    (Chain((5,)).dense("d", 3, 5).add(HardSigmoid(alpha=-1.0), "h").network(), "'h': a hard sigmoid whose factor is "),
 ])
 def test_what_no_layer_computes_is_refused(network, message):
     with pytest.raises(Unsupported, match=message):
