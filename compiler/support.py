@@ -30,7 +30,7 @@ from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
 from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
-from concord.net.layers.curves import Clipped, Curve, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
@@ -108,7 +108,7 @@ KINDS: dict[type[Layer], CompiledKind] = {
     **dict.fromkeys((Add, Multiply), SumKind()),
     Curve: CurveKind(),
     Leaky: LeakyKind(),
-    Clipped: ClippedKind(),
+    ClippedLine: ClippedKind(),
     TanhGelu: GeluKind(),
     VectorSoftmax: SoftmaxInsideKind(),
     VectorNorm: VectorNormKind(),

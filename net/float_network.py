@@ -12,7 +12,7 @@ from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
-from concord.net.layers.curves import Clipped, Curve, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Softmax
@@ -243,7 +243,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     MaxPool: lambda layer: MaxPooling(window=layer.window),
     Multiply: lambda layer: Multiplication(), Add: lambda layer: Addition(),
     Leaky: lambda layer: LeakyRelu(slope=layer.slope),
-    Clipped: lambda layer: HardSigmoid(alpha=layer.slope, beta=layer.shift * layer.slope, ceiling=layer.ceiling),
+    ClippedLine: lambda layer: HardSigmoid(alpha=layer.slope, beta=layer.shift * layer.slope, ceiling=layer.ceiling),
     TanhGelu: lambda layer: Gelu(exact=(layer.line, layer.cube) == Gelu.EXACT, nearest=True),
     GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
     VectorSoftmax: lambda layer: SoftmaxInside(),

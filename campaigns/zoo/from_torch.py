@@ -184,6 +184,25 @@ def shuffle(torch):
                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3))
 
 
+def hard(torch):
+    """A block of MobileNetV3: hard swish, and squeeze-and-excitation whose gate is a hard sigmoid."""
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8)
+            self.last = nn.Linear(8, 3)
+            self.gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 4, 1), nn.ReLU(), nn.Conv2d(4, 8, 1),
+                                      nn.Hardsigmoid())
+
+        def forward(self, x):
+            x = nn.functional.hardswish(self.norm(self.first(x)))
+            return nn.functional.relu6(self.last((x * self.gate(x)).mean((2, 3))))
+
+    return Block()
+
+
 def pixels(torch):
     """Pixels become channels and channels become pixels again, as in networks that enlarge images."""
     nn = torch.nn
@@ -238,6 +257,7 @@ _IMAGES = {"lenet": (lenet, (1, 12, 12)), "mobile": (mobile, (3, 9, 9)), "incept
            "normalised_image": (normalised_image, (3, 8, 8)), "one_dimension": (one_dimension, (4, 16)),
            "decoder": (decoder, (2, 3, 4)), "two_heads": (two_heads, (2, 6, 5)),
            "shuffle": (shuffle, (3, 9, 9)), "pixels": (pixels, (2, 8, 6)),
+           "hard": (hard, (3, 8, 6)),
            "unet": (partial(unet, transposed=True), (2, 8, 6)),
            "unet_nearest": (partial(unet, transposed=False), (2, 8, 6))}
 _VECTORS = {"mlp": mlp, "normalised_mlp": normalised_mlp, "autoencoder": autoencoder}

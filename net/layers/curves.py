@@ -78,7 +78,7 @@ class Leaky(Layer):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Clipped(Layer):
+class ClippedLine(Layer):
     """A line with two limits, such as a hard sigmoid or a relu6: min(relu(x + shift) * slope, ceiling).
 
     The sum and the product are rounded. The machine computes max(relu(x + shift) * -slope, -ceiling) * -1.
@@ -122,7 +122,7 @@ class Clipped(Layer):
         """Whether there is a shift."""
         return bool(self.operands[0])
 
-    def stored(self) -> "Clipped":
+    def stored(self) -> "ClippedLine":
         """The layer with the numbers that the machine holds."""
         shift, slope, ceiling, _ = to_real(self.operands).tolist()
         return replace(self, shift=shift, slope=-slope, ceiling=-ceiling)

@@ -9,7 +9,7 @@ import numpy as np
 from concord.golden.lib.float16 import to_bits
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node, naming
-from concord.net.layers.curves import Clipped, Curve, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
@@ -296,7 +296,7 @@ def _plain(part: Part, plan: Plan) -> Layer:
         case LeakyRelu():
             return Leaky(name=part.name, inputs=prod(shape), slope=op.slope)
         case HardSigmoid():
-            return Clipped(name=part.name, inputs=prod(shape), shift=op.beta / op.alpha, slope=op.alpha,
+            return ClippedLine(name=part.name, inputs=prod(shape), shift=op.beta / op.alpha, slope=op.alpha,
                            ceiling=op.ceiling)
         case Gelu():
             return TanhGelu(name=part.name, inputs=prod(shape), line=op.factors[0], cube=op.factors[1])
