@@ -18,7 +18,7 @@ def component(config) -> Queue:
     return Queue(24, config.chain_queue)
 
 
-DEPTH = CONFIG.chain_queue
+DEPTH = component(CONFIG).depth
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

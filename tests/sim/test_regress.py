@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from concord.campaigns.regress import BenchJob, Result, jobs, merge, tables
 from concord.sim import units
-from concord.sim.machines.build import ROOT
+from concord.sim.machines.build import COVERAGE, FLAGS, ROOT, environment
 from concord.sim.units import TESTBENCHES
 from rich.console import Console
 
@@ -143,3 +143,14 @@ def test_an_assignment_may_have_several_names(tmp_path, monkeypatch):
     (tmp_path / "paper.py").write_text("CONFIGURATIONS = other = ('wide', 'tiny')\n")
     bench = units.Testbench(place="paper")
     assert (bench.configurations, bench.tested, bench.mutants) == (("wide", "tiny"), ("tiny",), ())
+
+
+def test_counted_conditions_keep_their_signs(tmp_path):
+    """Verilator 5.048 extends the sign of a wrong bit where it puts a function in the place of its call."""
+    (tmp_path / "top.v").write_text(
+        "module top(input [1:0] mode, input signed [5:0] i, output signed [7:0] o);\n  wire [5:0] a;\n"
+        "  assign a = mode[1] ? 6'h20 : 6'h00;\n  assign o = i + $signed({1'h0, a});\nendmodule\n")
+    flags = [*FLAGS, *COVERAGE, "--Mdir", ".", "--prefix", "Vtop", "--top-module", "top", "top.v"]
+    subprocess.run(["verilator", *flags], cwd=tmp_path, env=environment(), check=True, capture_output=True)
+    text = "".join(path.read_text() for path in tmp_path.glob("*.cpp"))
+    assert text.count("VL_EXTENDS_II(8,7") == text.count("VL_EXTENDS_II(8,6") > 0
