@@ -155,7 +155,7 @@ def _opcodes() -> list[dict]:
 
 def _clocks() -> str:
     """The recorded clocks of the slowest units of `ulx3s`."""
-    slowest = sorted(recorded()["ulx3s"].items(), key=lambda row: row[1])[:8]
+    slowest = sorted(recorded()["ulx3s"].items(), key=lambda row: row[1])[:14]
     return ", ".join(f"{unit.replace('_', ' ')} {clock:g}" for unit, clock in slowest)
 
 
