@@ -127,11 +127,13 @@ def smallest(
     refused: dict[str, str] = {}
     made: dict[tuple, Model] = {}
     models: dict[str, Model] = {}
+    fits: list[str] = []
     for name in smallest_first(hardware):
         config = PRESETS[name]
         formats = _formats(name, arithmetic)
         try:
             _check_size(network, name)
+            fits.append(name)
             if formats not in made:
                 made.clear()  # only the latest model is in the file
                 made[formats] = quantize(name)
@@ -142,7 +144,9 @@ def smallest(
             continue
         return name, (f"{name} is the smallest machine of {config.weights.bits} bits that takes it{golden_only(name)}"
                       + "".join(f"; {reason}" for reason in _reasons(refused)))
-    raise NoPreset(f"{network.name}: no preset takes it\n" + "\n".join(_reasons(refused)) + _larger(models, place))
+    size = models or not fits  # otherwise it can be quantised for none of them, and no size would help
+    raise NoPreset(f"{network.name}: no preset takes it\n" + "\n".join(_reasons(refused))
+                   + (_larger(models, place) if size else ""))
 
 
 def _reasons(refused: Mapping[str, str]) -> list[str]:
@@ -180,7 +184,7 @@ def _first(error: ValueError) -> str:
 
 def _larger(models: Mapping[str, Model], place: str) -> str:
     """Advice on a machine that would take a network, of which there are models for some presets; "" without a place."""
-    if not place or not models:  # what is wrong with it is not its size
+    if not place:
         return ""
     for name, model in reversed(models.items()):  # the file holds the last one
         if words := advice(model, name, place):

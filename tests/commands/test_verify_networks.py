@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from concord.net.graph_file import save
 from concord.net.model_file import load_model
-from concord.net.ops.pointwise import HardSwish
+from concord.net.ops.reshape import Flatten
 from concord.spec.machine.config import PRESETS
 from concord.tests.command_line import nnp
 from concord.tests.float_networks import Chain
@@ -100,12 +100,15 @@ def test_without_data_it_says_what_can_be_given(files, tmp_path):
 
 
 def test_all_operations_that_cannot_be_computed_are_listed(files, tmp_path):
-    chain = Chain((64,)).dense("one", 8, 64).add(HardSwish(), "swish").dense("two", 8, 8)
-    chain.add(HardSwish(), "hard").dense("three", 10, 8)
-    save(chain.network(), tmp_path / "hard.safetensors")
-    said = refused(tmp_path / "report", tmp_path / "hard.safetensors", "--data", files[1])
-    assert "'swish'" in said
-    assert "'hard'" in said
+    chain = Chain((1, 8, 8)).average_pool("one", padding=(1, 0, 0, 0), count_padding=False)
+    chain.average_pool("two", dilation=(2, 2), count_padding=True).add(Flatten(), "flat")
+    save(chain.dense("three", 10, 1).network(), tmp_path / "hard.safetensors")
+    found = np.load(files[1])
+    np.savez(tmp_path / "images.npz", **{name: found[name].reshape(-1, 1, 8, 8) if name.startswith("x") else found[name]
+                                         for name in found})
+    said = refused(tmp_path / "report", tmp_path / "hard.safetensors", "--data", tmp_path / "images.npz")
+    assert "'one'" in said
+    assert "'two'" in said
 
 
 def test_a_network_that_no_machine_stores_is_refused_before_it_is_quantized(files, tmp_path):

@@ -144,4 +144,4 @@ def test_the_page_lists_the_files_of_several_cores():
     firmware, samples = sequences(1)
     files = handover(firmware, samples, cores=4)
     assert set(re.findall(r"^\| `([\w.]+)` \|", files["README.md"], re.MULTILINE)) == files.keys()
-    assert "`nnp verilog --preset tiny --cores 4` writes the accelerator" in files["README.md"]
+    assert "`nnp verilog --preset tiny --cores 4 -o .` writes the accelerator" in files["README.md"]
