@@ -23,8 +23,9 @@ class SeveralOutputs(ValueError):
     """
 
     def __init__(self, path: Path, names: tuple[str, ...], apart: bool):
+        way = ", or join them by a Concat" if apart else ", or let each end ahead of what the host computes (Softmax)"
         super().__init__(f"{path}: it has {len(names)} outputs, {', '.join(map(repr, names))}; the machine gives one: "
-                         "choose it by --output NAME, or join them by a Concat")
+                         f"choose it by --output NAME{way}")
         self.names, self.apart = names, apart
 
 
