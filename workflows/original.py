@@ -211,13 +211,16 @@ def _compared(network: Graph, original: Original | None, place: str, numbers: np
     if labelled.steps > 1:  # the file may have the classes of a time step side by side
         in_file = found
     theirs = measure(task, in_file[:count], labelled.first(count))
-    in_order = measure(task, found[:count], first)  # equal to theirs, where the file has our order of outputs
+    in_order = measure(task, found[:count], first)
     for name, value in measure(task, ours, first).items():
-        if in_order[name] != theirs[name] and not _same(name, value, theirs[name], found[:count], original.close):
+        if not _same(name, value, theirs[name], found[:count], original.close):
+            why = ("the order of its outputs is not that of the labels: choose the tensor ahead of the last "
+                   "transposition by --output NAME, and give labels in its order")
+            if in_order[name] == theirs[name]:
+                why = ("the outputs are equal but for rounding, which decides this measure: they hardly differ from "
+                       "sample to sample, so train the network on, or give other samples")
             raise ValueError(f"{place}: {name} is {text(name, theirs[name])} in {original.by}, but "
-                             f"{text(name, value)} in {network.name} as it was imported, on {count} samples; the order "
-                             "of its outputs is not that of the labels: choose the tensor ahead of the last "
-                             "transposition by --output NAME, and give labels in its order")
+                             f"{text(name, value)} in {network.name} as it was imported, on {count} samples; {why}")
     return Comparison(by=original.by, samples=len(samples), difference=apart, measures=measure(task, in_file, labelled))
 
 

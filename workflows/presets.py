@@ -127,13 +127,13 @@ def smallest(
     refused: dict[str, str] = {}
     made: dict[tuple, Model] = {}
     models: dict[str, Model] = {}
-    fits: list[str] = []
+    held = False  # whether a preset stores that many weights
     for name in smallest_first(hardware):
         config = PRESETS[name]
         formats = _formats(name, arithmetic)
         try:
             _check_size(network, name)
-            fits.append(name)
+            held = True
             if formats not in made:
                 made.clear()  # only the latest model is in the file
                 made[formats] = quantize(name)
@@ -144,9 +144,9 @@ def smallest(
             continue
         return name, (f"{name} is the smallest machine of {config.weights.bits} bits that takes it{golden_only(name)}"
                       + "".join(f"; {reason}" for reason in _reasons(refused)))
-    size = models or not fits  # otherwise it can be quantised for none of them, and no size would help
-    raise NoPreset(f"{network.name}: no preset takes it\n" + "\n".join(_reasons(refused))
-                   + (_larger(models, place) if size else ""))
+    # A network that is stored but cannot be quantised is not too large, so that no larger machine helps.
+    way = _larger(models, place) if models or not held else ""
+    raise NoPreset(f"{network.name}: no preset takes it\n" + "\n".join(_reasons(refused)) + way)
 
 
 def _reasons(refused: Mapping[str, str]) -> list[str]:

@@ -131,6 +131,16 @@ def test_gates_of_halves_of_vectors(tmp_path, kind):
     assert sum(isinstance(node.op, Sigmoid) for node in found.nodes) == 1
 
 
+def test_a_cut_whose_window_would_be_large_is_refused(tmp_path):
+    """The middle of a large image would be a window of 113 x 113 pixels of all channels."""
+    graph = OnnxGraph((1, 3, 224, 224))
+    graph.add("Conv", graph.weight(16, 3, 1, 1))
+    sliced(graph, (56, 56), (168, 168))
+    graph.add("Conv", graph.weight(4, 16, 3, 3))
+    with pytest.raises(ValueError, match="is not an image as it is computed"):
+        read(written(tmp_path, graph))
+
+
 @pytest.mark.parametrize("mode", ["DCR", "CRD", None])
 def test_channels_that_become_pixels(tmp_path, mode):
     graph = OnnxGraph(IMAGE)

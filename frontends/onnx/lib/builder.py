@@ -123,7 +123,8 @@ class Builder:
             return None
         self._decide(source, SampleForm.IMAGE, whole)
         shape = (op.outputs, *op.window.counts(*whole.shape[2:]))
-        return self._derive(source, op, "part", shape, SampleForm.IMAGE, key=numbers.tobytes())
+        return self._derive(source, op, "part", shape, SampleForm.IMAGE,
+                            key=repr(op.window).encode() + op.weight.tobytes())
 
     def own(self, view: View) -> View:
         """The same tensor as all that a layer gives, in its order; the tensor itself where no layer gives that."""

@@ -11,9 +11,12 @@ from concord.frontends.onnx.lib.views import ZERO
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.weighted import Convolution, Linear
 
+#: Most products of a convolution that only takes a part of an image, nearly all of which are with 0.
+MOST = 1 << 31
+
 
 def selection(shape: tuple[int, ...], places: np.ndarray) -> Convolution | None:
-    """The convolution whose result is a part of an image; None for pixels that lie on no grid.
+    """The convolution whose result is a part of an image; None for pixels on no grid, or far from the first one.
 
     Args:
         shape:  Channels, rows and columns of the image.
@@ -27,7 +30,7 @@ def selection(shape: tuple[int, ...], places: np.ndarray) -> Convolution | None:
         return None
     channel, row, column = np.unravel_index(first[used], shape)
     down, across = _along(row[:, :, 0], shape[1]), _along(column[:, 0, :], shape[2])
-    if down is None or across is None:
+    if down is None or across is None or shape[0] * down[0] * across[0] * first.size > MOST:
         return None
     weight = np.zeros((outputs, shape[0], down[0], across[0]), np.float32)
     weight[np.flatnonzero(used), channel[:, 0, 0], row[:, 0, 0], column[:, 0, 0]] = 1
