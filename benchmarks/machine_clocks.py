@@ -17,7 +17,6 @@ from concord.handover import bitstream
 from concord.handover.place import CELLS, NEXTPNR, PLACERS, ROUTERS, Placed, tool
 from concord.hw.boards.board import find_board
 from concord.machines import fit
-from concord.machines.fit import products
 from concord.nnp.lib.errors import sentences
 from concord.spec.machine.clocks import RECORD, MeasuredClock, recorded
 from concord.spec.machine.config import PRESETS, Config
@@ -74,7 +73,7 @@ def main(
         slowest = min(rows.values(), key=lambda each: each.clock)
         table.add_row(
             name, str(seeds), *slowest.shares, f"{made.mhz[0]:.1f}, {made.median:.1f}, {made.mhz[-1]:.1f}",
-            f"{2 * products(config) * made.median / 1000:.0f}", f"{slowest.begins} to {slowest.ends}")
+            f"{2 * config.products * made.median / 1000:.0f}", f"{slowest.begins} to {slowest.ends}")
     console.print(table)
     if record:
         RECORD.write_text(tomli_w.dumps({name: asdict(known[name]) for name in sorted(known)}))

@@ -19,7 +19,6 @@ from concord.handover.place import CELLS, nextpnr_version, packed
 from concord.hw.boards.board import find_board
 from concord.lib.files import write
 from concord.lib.processes import calls
-from concord.machines.fit import products
 from concord.machines.packing import Packing, Swept, errors, fit, write_swept
 from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.options import Scheduler
@@ -158,7 +157,7 @@ def table(rows: list[Swept]) -> Table:
 
 def gops(config: Config, mhz: float) -> float:
     """Billions of operations a second, two for each product."""
-    return 2 * products(config) * mhz / 1000
+    return 2 * config.products * mhz / 1000
 
 
 def picture(rows: list[Swept], fitted: Packing, path: Path) -> None:

@@ -18,7 +18,6 @@ from concord.compiler.spills import spilled
 from concord.compiler.support import problems
 from concord.firmware.firmware import Firmware
 from concord.firmware.full_precision import FullPrecision
-from concord.net.batched import batched
 from concord.net.layers.layer import Layer
 from concord.net.lowering.full_precision import MemoryNumbers
 from concord.net.model import Model
@@ -104,6 +103,8 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
 
 def _for_samples(model: Model, config: Config, batch: int) -> Compiled:
     """A model that the machine runs on several samples at once, see `net.batched`."""
+    from concord.net.batched import batched
+
     made = compile_network(batched(model, batch), config)
     return replace(made, firmware=replace(
         made.firmware, inputs=model.inputs, outputs=made.firmware.outputs // batch, axes=model.axes, batch=batch))

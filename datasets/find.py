@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import tomli_w
-from concord.datasets import arrays, dataset, pictures, table
+from concord.datasets import arrays, dataset
 from concord.datasets.arrays import Archive, as_array, mapping
 from concord.datasets.description import Description, parse
 from concord.datasets.raw import Found
@@ -86,8 +86,14 @@ def _npy(path: Path, description: Description) -> Found:
     return arrays.found(archive, replace(description, inputs="x", labels=None))
 
 
+def _table(path: Path, description: Description) -> Found:
+    from concord.datasets import table
+
+    return table.found(path, description)
+
+
 #: Reader of each kind of file, by its suffix.
-FILES = {".npz": _npz, ".npy": _npy, ".csv": table.found, ".tsv": table.found}
+FILES = {".npz": _npz, ".npy": _npy, ".csv": _table, ".tsv": _table}
 
 
 def _npy_files(description: Description) -> Found:
@@ -104,6 +110,8 @@ def _folder(folder: Path, description: Description) -> Found:
         return dataset.published(folder)
     if any(folder.glob("*.npy")):
         return arrays.found(arrays.npy_folder(folder), description)
+    from concord.datasets import pictures
+
     return pictures.found(folder, description)
 
 

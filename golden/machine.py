@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from concord.golden.host.counters import Counters
-from concord.golden.host.messages import entries_message, entries_of, update_of, updated_message, words_of
-from concord.golden.lazy.lazy_update import one_pass
+from concord.golden.host.messages import entries_message, entries_of, words_of
 from concord.golden.mvm.elements import unpack_tiles
 from concord.golden.mvm.overflow import wrap
 from concord.golden.schedule.chain import Executor
@@ -214,6 +213,9 @@ class Machine:
 
     def _update(self, message: Message):
         """Run one pass of the lazy update; only a final pass is counted."""
+        from concord.golden.lazy.lazy_update import one_pass
+        from concord.golden.lazy.update_messages import update_of, updated_message
+
         *block, change = update_of(self.config, message)
         done = one_pass(*block, change)
         self._sent.append(updated_message(self.config, message.address, done))

@@ -28,11 +28,6 @@ ROUNDS = 12  #: Compilations after which a machine that still lacks something is
 SLOWER = 1.05  #: A VectorRf that is smaller than before must not raise the estimated cycles by more than this factor.
 
 
-def products(config: Config) -> int:
-    """Largest number of products of a weight and an activation in one cycle."""
-    return config.tile_engines * config.native_dim * config.lanes
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted:
     """A machine that holds a model.

@@ -13,7 +13,7 @@ from concord.machines.estimate import (
     read_measured,
     whole_unit_lut4,
 )
-from concord.machines.fit import Fitted, products
+from concord.machines.fit import Fitted
 from concord.machines.machine_text import ATTRIBUTES, differing, meanings, shown
 from concord.spec.isa.memories import VRFS, depth
 from concord.spec.machine.config import Config
@@ -28,7 +28,7 @@ def machines_table(machines: Mapping[str, Config]) -> Table:
                  *RESOURCES):
         table.add_column(name, justify="right")
     for name, config in machines.items():
-        table.add_row(name, _operands(config), f"{products(config):,}",
+        table.add_row(name, _operands(config), f"{config.products:,}",
                       *(f"{size:,.1f}" for size in _kibibytes(config)), *_estimated(config))
     return table
 
@@ -51,7 +51,7 @@ def comparison_table(machines: Mapping[str, Config]) -> Table:
     for name in differing(*configs) if len(configs) > 1 else ATTRIBUTES:
         table.add_row(name, *(shown(getattr(config, name)) for config in configs), texts[name])
     table.add_section()
-    table.add_row("products", *(f"{products(config):,}" for config in configs), "Largest number in one clock cycle.")
+    table.add_row("products", *(f"{config.products:,}" for config in configs), "Largest number in one clock cycle.")
     for name, values in zip(RESOURCES, zip(*map(_estimated, configs), strict=True), strict=True):
         table.add_row(name, *values, f"Estimated; an LFE5U-85F has {DEVICE[name]:,}.")
     digests = (f"{config.digest:08x}" for config in configs)

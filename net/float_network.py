@@ -25,22 +25,15 @@ from concord.net.layers.rows import IntegerRows
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.model import Model
 from concord.net.ops.attention import Attention
+from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator, TensorType
 from concord.net.ops.pointwise import ACTIVATIONS, Gelu, HardSigmoid, LeakyRelu, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
-from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
-from concord.net.ops.reshape import (
-    Addition,
-    ChannelGating,
-    Concatenation,
-    Flatten,
-    Multiplication,
-    ToImage,
-    Tokens,
-    ToSequence,
-)
+from concord.net.ops.reshape import Flatten, Tokens
 from concord.net.ops.scale import Affine, Offsets
+from concord.net.ops.sequences import Last, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from concord.spec.numbers.activation import Activation
 

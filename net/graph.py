@@ -15,7 +15,8 @@ from concord.datasets.fitting import Interface
 from concord.lib.input_axes import InputAxes, check_table
 from concord.lib.several import Results
 from concord.net.ops.operator import Operator, Shape, TensorType
-from concord.net.ops.reshape import Flatten, ToImage
+from concord.net.ops.reshape import Flatten
+from concord.net.ops.sequences import ToImage
 from concord.net.wired import INPUT, Wired
 
 

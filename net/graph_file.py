@@ -7,8 +7,9 @@ import numpy as np
 from concord.lib import tensor_file
 from concord.lib.several import from_record
 from concord.net.graph import Graph, Node, naming
-from concord.net.ops.recurrent import Last, Recurrence
+from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.registry import restored
+from concord.net.ops.sequences import Last
 
 KIND = tensor_file.TensorFileKind(
     key="concord float network", version=1, name="imported network", remedy="import it again",

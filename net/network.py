@@ -9,8 +9,8 @@ from concord.net.layers.layer import Layer, Sums, Trace
 from concord.net.lowering.full_precision import Clip, MemoryNumbers, in_full_precision
 from concord.net.model import INPUT, Model
 from concord.net.ops.pointwise import Relu
-from concord.net.ops.recurrent import Last
 from concord.net.ops.reshape import Flatten
+from concord.net.ops.sequences import Last
 
 #: Number of samples that `outputs` runs at once; the results of all layers are kept in memory.
 TOGETHER = 500

@@ -11,23 +11,15 @@ from concord.net.cells.cell import Cell
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.graph_file import KIND
 from concord.net.ops.grid import IntegerGrid, Quantize
+from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Exp, Gelu, HardSigmoid, LeakyRelu, Reciprocal, Relu, Rsqrt, Sigmoid, Sqrt, Tanh
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
-from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
-from concord.net.ops.reshape import (
-    Addition,
-    ChannelGating,
-    Concatenation,
-    Enlarging,
-    Flatten,
-    Multiplication,
-    ToImage,
-    Tokens,
-    ToSequence,
-)
+from concord.net.ops.reshape import Enlarging, Flatten, Tokens
 from concord.net.ops.scale import Affine, BatchNorm, Offsets
+from concord.net.ops.sequences import Last, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file

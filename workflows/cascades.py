@@ -11,9 +11,7 @@ from concord.compiler.network import Compiled, compile_network
 from concord.firmware.cascade import Cascade
 from concord.firmware.firmware import Firmware
 from concord.lib.extras import require
-from concord.machines.fit import fit
 from concord.net.model import Model
-from concord.spec.accelerator.accelerator import MOST_CORES
 from concord.spec.machine.config import Config
 from concord.spec.machine.machine_file import find_config, machine_name
 from concord.workflows.presets import compile_for, smallest_first
@@ -42,8 +40,11 @@ class Wish:
     cores: int = 1
 
     def __post_init__(self):
-        if not 1 <= self.cores <= MOST_CORES:
-            raise ValueError(f"--cores {self.cores}: 1 to {MOST_CORES} cores share a memory")
+        if self.cores != 1:
+            from concord.spec.accelerator.accelerator import MOST_CORES
+
+            if not 1 <= self.cores <= MOST_CORES:
+                raise ValueError(f"--cores {self.cores}: 1 to {MOST_CORES} cores share a memory")
         if self.cores > 1 and self.machines > 1:
             raise ValueError(f"--cores {self.cores}: each core runs the whole network, and --machines cuts it: leave "
                              "out one of them")
@@ -126,6 +127,8 @@ def fitted(model: Model, config: Config) -> Compiled:
     Raises:
         ValueError: there is no such machine.
     """
+    from concord.machines.fit import fit
+
     return fit(model, config).compiled
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from concord.compiler.lib.limits import CannotRun
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
-from concord.machines.fit import fit, products
 from concord.net.batched import batched
 from concord.net.graph import Graph
 from concord.net.model import Model
@@ -30,7 +29,7 @@ def smallest_first(hardware: bool = False) -> list[str]:
     def order(name: str) -> tuple:
         config = PRESETS[name]
         last = not is_hardware(config), name in FOR_TESTS
-        return *last, -config.weights.bits, products(config), stored_weights(config)
+        return *last, -config.weights.bits, config.products, stored_weights(config)
 
     return sorted((name for name in PRESETS if not hardware or is_hardware(PRESETS[name])), key=order)
 
@@ -96,6 +95,8 @@ def advice(model: Model, preset: str, place: str) -> str:
     """The line with the command that makes a machine which holds the model, if there is such a machine."""
     if not place:
         return ""
+    from concord.machines.fit import fit
+
     try:
         fit(model, find_config(preset))
     except ValueError:

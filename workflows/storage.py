@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from concord.lib.extras import needing
+
+if TYPE_CHECKING:
+    from concord.lib.tensor_file import TensorFileKind
 
 
 def is_url(place: str) -> bool:
@@ -144,14 +148,26 @@ class FileKind(StrEnum):
 
 def kind_of(path: Path) -> FileKind:
     """What a file holds; a file that is none of ours is a network of another tool, or a model if its name says so."""
-    from concord.firmware import firmware_file
     from concord.lib.tensor_file import holds
-    from concord.net import graph_file, model_file
-    from concord.train.bfp.options import CHECKPOINT
 
-    for kind, form in ((FileKind.NETWORK, graph_file.KIND), (FileKind.MODEL, model_file.KIND),
-                       (FileKind.FIRMWARE, firmware_file.KIND), (FileKind.CASCADE, firmware_file.SEVERAL),
-                       (FileKind.CHECKPOINT, CHECKPOINT)):
+    for kind, form in _forms():
         if holds(form, path):
             return kind
     return FileKind.MODEL if path.suffix.lower() in ("", ".safetensors") or path.is_dir() else FileKind.NETWORK
+
+
+def _forms() -> Iterator[tuple[FileKind, "TensorFileKind"]]:
+    """Each kind of file with its form; what writes it is imported only where the file is none of those before."""
+    from concord.net import model_file
+
+    yield FileKind.MODEL, model_file.KIND
+    from concord.firmware import firmware_file
+
+    yield FileKind.FIRMWARE, firmware_file.KIND
+    yield FileKind.CASCADE, firmware_file.SEVERAL
+    from concord.net import graph_file
+
+    yield FileKind.NETWORK, graph_file.KIND
+    from concord.train.bfp.options import CHECKPOINT
+
+    yield FileKind.CHECKPOINT, CHECKPOINT

@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import torch
 from concord.net.arithmetic.windows import Window
+from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import Exp, Reciprocal, Rsqrt, Sqrt
 from concord.net.ops.pooling import AveragePooling, GlobalAverage
-from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Flatten, Multiplication
+from concord.net.ops.reshape import Flatten
 from torch import fx, nn
 from torch.nn import functional
 

@@ -17,8 +17,9 @@ from concord.frontends.torch.modules import (
     unsupported,
 )
 from concord.net.graph import INPUT, Graph, Node
+from concord.net.ops.joins import Concatenation, Multiplication
 from concord.net.ops.operator import Shape, TensorType
-from concord.net.ops.reshape import Concatenation, Enlarging, Multiplication
+from concord.net.ops.reshape import Enlarging
 from concord.net.quantize.plan import Unsupported
 from torch import fx, nn
 

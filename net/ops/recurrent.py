@@ -11,7 +11,7 @@ from concord.net.cells.real import RealOperations, unrolled
 from concord.net.cells.registry import CELLS
 from concord.net.cells.rnn import RELU, TANH
 from concord.net.ops import checks
-from concord.net.ops.operator import Operator, Takes, TensorType
+from concord.net.ops.operator import Operator, Takes
 
 #: Names of recurrent operators in files that hold the gates in the order of PyTorch, and their cells.
 TORCH_KINDS = {"lstm": LSTM, "gru": AFTER, "gru_before": BEFORE, "rnn_tanh": TANH, "rnn_relu": RELU}
@@ -187,34 +187,3 @@ def _of_scaled(one: Direction, scale: np.ndarray, offset: np.ndarray) -> Directi
     scale, offset = (np.broadcast_to(part, weights.shape[-1]) for part in (scale, offset))
     return replace(one, input_weights=(weights * scale).astype(np.float32),
                    bias=(one.bias + weights @ offset).astype(np.float32))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Last(Operator):
-    """The last time step of a sequence, a vector.
-
-    Attributes:
-        backward: Number of elements, the last ones, that come from a backward direction. These are taken from the
-            first time step, where that direction ends.
-    """
-
-    backward: int = 0
-
-    kind = "last"
-    takes = Takes.SEQUENCE
-
-    def __post_init__(self):
-        if not isinstance(self.backward, int) or self.backward < 0:
-            raise ValueError(f"backward: a whole number of 0 or more is needed, not {self.backward!r}")
-
-    def result(self, *inputs):
-        x = Operator.result(self, *inputs)
-        if self.backward > x.shape[0]:
-            raise ValueError(f"backward: {self.backward} elements of {x.shape[0]}")
-        return TensorType(shape=x.shape)
-
-    def real(self, x, lengths):
-        found = x[np.arange(len(x)), np.asarray(lengths) - 1].copy()
-        forward = x.shape[-1] - self.backward
-        found[:, forward:] = x[:, 0, forward:]
-        return found

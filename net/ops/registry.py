@@ -3,12 +3,25 @@
 from collections.abc import Mapping
 
 import numpy as np
-from concord.net.ops import attention, grid, pointwise, pooling, recurrent, reduction, reshape, scale, weighted
+from concord.net.ops import (
+    attention,
+    grid,
+    joins,
+    pointwise,
+    pooling,
+    recurrent,
+    reduction,
+    reshape,
+    scale,
+    sequences,
+    weighted,
+)
 from concord.net.ops.operator import Operator
 from concord.net.ops.recurrent import TORCH_KINDS, Recurrence
 
 #: The files of operators. Each class in them that has a kind is an operator.
-FAMILIES = (weighted, scale, pointwise, pooling, reshape, recurrent, reduction, attention, grid)
+FAMILIES = (
+    weighted, scale, pointwise, pooling, reshape, joins, recurrent, sequences, reduction, attention, grid)
 OPERATORS: dict[str, type[Operator]] = {
     value.kind: value for family in FAMILIES for value in vars(family).values()
     if isinstance(value, type) and issubclass(value, Operator) and value.kind}

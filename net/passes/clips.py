@@ -6,9 +6,10 @@ sigmoid is then a scale and an offset ahead of such a relu, which the product be
 
 import numpy as np
 from concord.net.graph import Graph, Node, naming
+from concord.net.ops.joins import Multiplication
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Pointwise, Relu
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
-from concord.net.ops.reshape import Enlarging, Flatten, Multiplication
+from concord.net.ops.reshape import Enlarging, Flatten
 from concord.net.ops.scale import Affine, Scale
 from concord.net.ops.weighted import Convolution, Linear
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.net.graph import INPUT, Graph, Node, naming
+from concord.net.ops.joins import Addition
 from concord.net.ops.pointwise import Relu
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
-from concord.net.ops.reshape import Addition, Enlarging, Flatten
+from concord.net.ops.reshape import Enlarging, Flatten
 from concord.net.ops.scale import Scale
 from concord.net.ops.weighted import Convolution, Weighted
 from concord.net.passes.fold import reads_input

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import Graph, Node, flattens, naming
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.recurrent import Recurrence
-from concord.net.ops.reshape import Concatenation, Enlarging
+from concord.net.ops.reshape import Enlarging
 from concord.net.ops.scale import Affine, BatchNorm, Scale
 from concord.net.ops.weighted import Convolution, Linear, Weighted
 

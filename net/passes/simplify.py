@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 from concord.net.graph import INPUT, Graph, Node, naming
 from concord.net.ops.grid import Quantize
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.operator import Operator, Takes
 from concord.net.ops.pointwise import Relu, Sigmoid
-from concord.net.ops.recurrent import Last
-from concord.net.ops.reshape import Concatenation, Flatten
+from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Affine
+from concord.net.ops.sequences import Last
 from concord.net.ops.weighted import Convolution, Linear, Weighted
 from concord.net.passes.fold import fold_constants
 from concord.net.passes.parts import integers_of_parts, layer_of_part, part_before_curve, part_of_layer

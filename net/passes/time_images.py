@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from concord.net.arithmetic.windows import TimeAxis, Window
 from concord.net.graph import INPUT, Graph, Node
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.operator import Takes
 from concord.net.ops.recurrent import Recurrence
-from concord.net.ops.reshape import Concatenation, ToImage, ToSequence
+from concord.net.ops.sequences import ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 
 

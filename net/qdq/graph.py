@@ -6,10 +6,11 @@ import numpy as np
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import Graph, Node, flattens
 from concord.net.ops.grid import IntegerGrid, Quantize
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import Relu
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
-from concord.net.ops.reshape import Concatenation, Flatten
+from concord.net.ops.reshape import Flatten
 from concord.net.ops.weighted import Convolution, Linear
 
 #: Operators whose input is multiplied as integers.

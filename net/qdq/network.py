@@ -9,8 +9,8 @@ from concord.net.layers.joins import Add, Concat
 from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import MaxPool
 from concord.net.names import layer_names
+from concord.net.ops.joins import Addition, Concatenation
 from concord.net.ops.pooling import MaxPooling
-from concord.net.ops.reshape import Addition, Concatenation
 from concord.net.qdq.codes import Multiples, OperandCodes, bounds, codes, width
 from concord.net.qdq.graph import has_images, prepared
 from concord.net.qdq.layers import product

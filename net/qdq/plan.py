@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.ops.grid import IntegerGrid, Quantize
+from concord.net.ops.joins import Addition, Concatenation
 from concord.net.ops.pointwise import Pointwise, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling
-from concord.net.ops.reshape import Addition, Concatenation, Flatten
+from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Scale
 from concord.net.ops.weighted import Weighted
 from concord.net.qdq.graph import PRODUCTS

@@ -17,10 +17,12 @@ from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import BlockAverage, BlockQuantizedResult
 from concord.net.lowering import block_lowering
 from concord.net.ops.attention import Attention
+from concord.net.ops.joins import Addition, Concatenation, Multiplication
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pooling import ProductResult
-from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, Enlarging, Multiplication, ToImage, Tokens, ToSequence
+from concord.net.ops.recurrent import Direction, Recurrence
+from concord.net.ops.reshape import Enlarging, Tokens
+from concord.net.ops.sequences import Last, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize import tensors
 from concord.net.quantize.attention import attention_layer, simulated_attention

@@ -13,10 +13,12 @@ from concord.net.layers.layer import Layer
 from concord.net.layers.pooling import Average, QuantizedResult
 from concord.net.lowering import image_lowering, lowering
 from concord.net.ops.attention import Attention
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import ProductResult
-from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import Concatenation, Flatten, ToImage
+from concord.net.ops.recurrent import Recurrence
+from concord.net.ops.reshape import Flatten
+from concord.net.ops.sequences import Last, ToImage
 from concord.net.quantize import codes, tensors
 from concord.net.quantize.apart import narrowed
 from concord.net.quantize.attention import attention_layer, simulated_attention

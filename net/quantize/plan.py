@@ -8,12 +8,14 @@ from concord.net.arithmetic.line import Line
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.names import layer_names
+from concord.net.ops.joins import Addition, ChannelGating, Multiplication
 from concord.net.ops.operator import Operator, Shape
 from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling, ProductResult
-from concord.net.ops.recurrent import Last, Recurrence
-from concord.net.ops.reshape import Addition, ChannelGating, Enlarging, Flatten, Multiplication, ToSequence
+from concord.net.ops.recurrent import Recurrence
+from concord.net.ops.reshape import Enlarging, Flatten
 from concord.net.ops.scale import BatchNorm, Scale
+from concord.net.ops.sequences import Last, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.passes.clips import clips_in_place
 from concord.net.passes.fold import fold_scales, nothing_stays

@@ -18,22 +18,15 @@ from concord.net.layers.positions import ConstantPositions, PixelOffsets
 from concord.net.layers.reductions import VectorNorm, VectorSoftmax
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.attention import Attention
+from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
-from concord.net.ops.recurrent import Last, Recurrence
+from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
-from concord.net.ops.reshape import (
-    Addition,
-    ChannelGating,
-    Concatenation,
-    Enlarging,
-    Multiplication,
-    ToImage,
-    Tokens,
-    ToSequence,
-)
+from concord.net.ops.reshape import Enlarging, Tokens
 from concord.net.ops.scale import Offsets
+from concord.net.ops.sequences import Last, ToImage, ToSequence
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers

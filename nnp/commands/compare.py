@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import quantizing
+from concord.nnp.lib.field_options import quantizing
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from concord.lib.extras import needing
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import TRAINING, Anew, AxesOrder, OneOutput, OwnData, quantizing
+from concord.nnp.lib.field_options import TRAINING, quantizing
+from concord.nnp.lib.options import Anew, AxesOrder, OneOutput, OwnData
 from concord.workflows import imports
 from concord.workflows.training import command_line
 

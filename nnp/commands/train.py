@@ -18,7 +18,7 @@ from concord.net.quantize.recipe import ActivationMethod, GateForm, Gates, Metho
 from concord.net.quantize.widths import NetworkArithmetic, integer_formats
 from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib.errors import sentences
-from concord.nnp.lib.options import GATES, OPTIONS, UNTRAINED, quantizing
+from concord.nnp.lib.field_options import GATES, OPTIONS, UNTRAINED, quantizing
 from concord.spec.machine.machine_file import find_config
 from concord.spec.numbers.formats import Format
 from concord.train.bfp.options import BY_LAZY_UPDATE, LazyOptions, TrainedOn, formats_of

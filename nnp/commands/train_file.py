@@ -7,7 +7,8 @@ import typer
 from concord.lib.extras import needing
 from concord.lib.files import check_writable
 from concord.net.quantize.options import DEFAULTS, QuantizationOptions
-from concord.nnp.lib.options import UNTRAINED, AxesOrder, OneOutput, OwnData, quantizing
+from concord.nnp.lib.field_options import UNTRAINED, quantizing
+from concord.nnp.lib.options import AxesOrder, OneOutput, OwnData
 from concord.train.live.changes import MODEL
 from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows import imports, overflow_counts, training

@@ -2,8 +2,9 @@
 
 import cocotb
 import numpy as np
-from concord.golden.host.messages import update_message, update_of, updated_message, words_of
+from concord.golden.host.messages import words_of
 from concord.golden.lazy.lazy_update import Parameters, one_pass
+from concord.golden.lazy.update_messages import update_message, update_of, updated_message
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
 from concord.sim.drivers.bench import CONFIG, Packer, assert_equal, pack, unpack

@@ -266,6 +266,11 @@ class Config:
         return self.native_dim // self.lanes
 
     @property
+    def products(self) -> int:
+        """Largest number of products of a weight and an activation in one cycle."""
+        return self.tile_engines * self.native_dim * self.lanes
+
+    @property
     def sum_bits(self) -> int:
         """Number of bits of the accumulator, which adds modulo 2**sum_bits."""
         return self.acc_int + self.acc_frac

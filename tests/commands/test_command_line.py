@@ -59,6 +59,19 @@ print(sorted(name for name in sys.modules if name in ("numpy", "amaranth", "torc
     assert shown.splitlines()[-1] == "[]"
 
 
+def test_verify_on_golden_imports_fewer_than_200_modules(tmp_path):
+    code = f"""
+import sys
+from concord.nnp.main import app
+words = ["--machine", "golden", "--samples", "2", "--report", {str(tmp_path)!r}]
+app(["verify", {str(MLP)!r}, *words], standalone_mode=False)
+own = [module for name, module in sys.modules.items() if name.startswith("concord.")]
+print(sum(not hasattr(module, "__path__") for module in own))
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(shown.splitlines()[-1]) < 200
+
+
 def test_help_names_every_command_with_the_first_sentence_of_its_own_help():
     rows = [re.match(r"│ (\w+) +(.*?) *│$", line) for line in nnp("--help").stdout.splitlines()]
     sentences = {row[1]: row[2] for row in rows if row}

@@ -13,7 +13,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
 from concord.frontends.onnx.read import read
 from concord.lib.several import check
-from concord.net.ops.reshape import Concatenation
+from concord.net.ops.joins import Concatenation
 from concord.tests.command_line import done, refused
 from onnx import load, save
 from onnx.helper import make_tensor_value_info

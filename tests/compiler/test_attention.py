@@ -15,9 +15,10 @@ from concord.net.graph import INPUT, Graph
 from concord.net.layers.attention import BlockAttention
 from concord.net.model import Model
 from concord.net.ops.attention import MASKED, Attention
+from concord.net.ops.joins import Addition
 from concord.net.ops.pooling import GlobalAverage
 from concord.net.ops.reduction import FeatureNorm
-from concord.net.ops.reshape import Addition, Flatten, Tokens
+from concord.net.ops.reshape import Flatten, Tokens
 from concord.net.ops.scale import Offsets
 from concord.net.quantize.choices import BlockFormats, BlockRecipe, Choices
 from concord.net.quantize.recipe import Recipe

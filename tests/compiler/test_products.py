@@ -13,8 +13,9 @@ from concord.net.graph import Graph
 from concord.net.layers.curves import Curve
 from concord.net.layers.joins import Multiply
 from concord.net.model_file import load_model, save_model
+from concord.net.ops.joins import Multiplication
 from concord.net.ops.pointwise import Relu, Tanh
-from concord.net.ops.reshape import Flatten, Multiplication
+from concord.net.ops.reshape import Flatten
 from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.recipe import Recipe
 from concord.spec.machine.config import PRESETS, Config

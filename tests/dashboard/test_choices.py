@@ -7,7 +7,7 @@ import pytest
 from concord.dashboard.choices import FIELDS, MEASURED, checked, defaults
 from concord.dashboard.steering import CHANGES, command_of
 from concord.nnp.commands.train_file import train_file
-from concord.nnp.lib.options import WORDS
+from concord.nnp.lib.field_options import WORDS
 from concord.train.live.changes import WHAT
 from concord.train.overflow.record import STEPS, NetworkKind
 from typer import Typer

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from concord.net.ops.pointwise import Relu
-from concord.net.ops.recurrent import Last, Recurrence
+from concord.net.ops.recurrent import Recurrence
+from concord.net.ops.sequences import Last
 from concord.net.ops.weighted import Linear
 
 pytest.importorskip("onnx")

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from concord.golden.host.messages import update_message, updated_of
 from concord.golden.lazy.lazy_update import Counts, Parameters, lazy_update
 from concord.golden.lazy.tensor import TrainingTensor
+from concord.golden.lazy.update_messages import update_message, updated_of
 from concord.sim.machines.host import machine
 from concord.spec.host.messages import MessageKind, unpack
 from concord.spec.host.registers import Counter

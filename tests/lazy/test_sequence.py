@@ -11,7 +11,8 @@ from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import Dense, Recurrent
 from concord.golden.lazy.tensor_sequence import StepTensor, Tape
 from concord.net.cells.registry import CELLS
-from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.recurrent import Direction, Recurrence
+from concord.net.ops.sequences import Last
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.lazy import E_MIN, LazyFormat
 from concord.tests.lazy.test_layers import equal, random_block, real, requantized

@@ -15,8 +15,9 @@ from concord.net.ops.grid import IntegerGrid, Quantize
 from concord.net.ops.pointwise import Relu, Sigmoid
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.recurrent import Direction, Recurrence
-from concord.net.ops.reshape import Flatten, ToImage, ToSequence
+from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import BatchNorm
+from concord.net.ops.sequences import ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file

@@ -10,10 +10,11 @@ from concord.net.arithmetic.windows import TimeAxis, Window
 from concord.net.cells.peephole import PEEPHOLE
 from concord.net.cells.registry import CELLS
 from concord.net.graph import INPUT, Graph, Node, topological
+from concord.net.ops.joins import Addition, Concatenation
 from concord.net.ops.pointwise import Relu, Tanh
-from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Concatenation, ToImage, ToSequence
+from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.ops.scale import Affine
+from concord.net.ops.sequences import Last, ToImage, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
 
 FILES = Path(__file__).parent / "files"

@@ -8,8 +8,8 @@ from concord.net import network as golden
 from concord.net.graph import Graph
 from concord.net.model import Model, Provenance
 from concord.net.ops.grid import IntegerGrid
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.pointwise import HardSwish, Relu
-from concord.net.ops.reshape import Concatenation
 from concord.net.ops.weighted import Linear
 from concord.net.qdq.network import Kept, keep
 from concord.spec.numbers.formats import Format

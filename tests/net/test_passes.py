@@ -5,10 +5,11 @@ import pytest
 from concord.net.cells.gru import AFTER
 from concord.net.graph import Graph
 from concord.net.ops.grid import IntegerGrid, Quantize
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.pointwise import HardSwish, Relu, Sigmoid
-from concord.net.ops.recurrent import Last
-from concord.net.ops.reshape import Concatenation, Flatten
+from concord.net.ops.reshape import Flatten
 from concord.net.ops.scale import Affine, BatchNorm
+from concord.net.ops.sequences import Last
 from concord.net.ops.weighted import Linear
 from concord.net.passes import simplify
 from concord.net.passes.clips import clips_in_place

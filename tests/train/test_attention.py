@@ -13,9 +13,10 @@ from concord.net.graph import Graph
 from concord.net.layers.attention import BlockAttention
 from concord.net.model_file import load_model
 from concord.net.ops.attention import Attention
+from concord.net.ops.joins import Addition
 from concord.net.ops.pointwise import Gelu
 from concord.net.ops.reduction import FeatureNorm
-from concord.net.ops.reshape import Addition, Tokens
+from concord.net.ops.reshape import Tokens
 from concord.net.ops.scale import Offsets
 from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.quantized import calibrate, outputs, prepared

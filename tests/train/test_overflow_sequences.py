@@ -16,7 +16,7 @@ from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.recipe import Gates
 from concord.net.quantize.source import source
-from concord.nnp.lib.options import OVERFLOW
+from concord.nnp.lib.field_options import OVERFLOW
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
 from concord.tests import float_networks

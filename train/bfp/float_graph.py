@@ -13,10 +13,12 @@ from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool
 from concord.net.arithmetic.windows import Window
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.ops import pointwise
+from concord.net.ops.joins import Addition
 from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling
-from concord.net.ops.recurrent import Direction, Last, Recurrence
-from concord.net.ops.reshape import Addition, Flatten
+from concord.net.ops.recurrent import Direction, Recurrence
+from concord.net.ops.reshape import Flatten
+from concord.net.ops.sequences import Last
 from concord.net.ops.weighted import Convolution, Linear
 from concord.net.quantize.plan import Part, Plan, Unsupported
 from concord.spec.numbers.activation import Activation

@@ -6,22 +6,14 @@ import numpy as np
 import torch
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.graph import Graph
+from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
 from concord.net.ops.pooling import MaxPooling
-from concord.net.ops.recurrent import Last
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
-from concord.net.ops.reshape import (
-    Addition,
-    ChannelGating,
-    Concatenation,
-    Enlarging,
-    Multiplication,
-    ToImage,
-    Tokens,
-    ToSequence,
-)
+from concord.net.ops.reshape import Enlarging, Tokens
 from concord.net.ops.scale import Offsets
+from concord.net.ops.sequences import Last, ToImage, ToSequence
 from concord.net.quantize.plan import Part
 from concord.spec.numbers.activation import Activation
 from concord.train.lib.curves import curve

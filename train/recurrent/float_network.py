@@ -7,7 +7,8 @@ import torch
 from concord.net.cells.cell import Cell
 from concord.net.first_states import InitialState, drawn
 from concord.net.graph import INPUT, Graph, Node
-from concord.net.ops.recurrent import Direction, Last, Recurrence
+from concord.net.ops.recurrent import Direction, Recurrence
+from concord.net.ops.sequences import Last
 from concord.net.ops.weighted import Linear
 from concord.train.recurrent.directions import Directions, last
 from concord.train.recurrent.operations import (

@@ -10,8 +10,8 @@ from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource,
 from concord.net.graph import INPUT, Node
 from concord.net.ops.grid import IntegerGrid
 from concord.net.ops.operator import Operator
-from concord.net.ops.recurrent import Last
-from concord.net.ops.reshape import Flatten, ToImage, ToSequence
+from concord.net.ops.reshape import Flatten
+from concord.net.ops.sequences import Last, ToImage, ToSequence
 
 
 class Decided(Exception):

@@ -8,9 +8,10 @@ from concord.frontends.onnx.lib.builder import Builder, check_not_padded, single
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value, misplaced
 from concord.frontends.onnx.lib.views import ZERO, SampleForm, View, ViewSource, as_file
+from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import HardSigmoid, HardSwish, Sigmoid
-from concord.net.ops.reshape import Addition, ChannelGating, Concatenation, Multiplication, Tokens
+from concord.net.ops.reshape import Tokens
 from concord.net.ops.scale import Affine, BatchNorm, Offsets
 
 

@@ -5,7 +5,8 @@ from concord.frontends.onnx.lib.builder import Builder
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, Value
 from concord.frontends.onnx.lib.views import SampleForm, ViewSource, as_file
-from concord.net.ops.reshape import Concatenation, Enlarging
+from concord.net.ops.joins import Concatenation
+from concord.net.ops.reshape import Enlarging
 from concord.net.ops.transposed import phases, result_size
 
 #: Coordinates with roundings by which whole factors repeat each pixel.

@@ -7,8 +7,9 @@ import pytest
 from concord.datasets.samples import DataSet, Samples, Task
 from concord.lib.progress import silent
 from concord.net.graph import Graph
+from concord.net.ops.joins import Addition
 from concord.net.ops.pointwise import Relu, Sigmoid
-from concord.net.ops.reshape import Addition, Flatten
+from concord.net.ops.reshape import Flatten
 from concord.net.passes.clips import clips_in_place
 from concord.net.passes.equalize import equalized, groups
 from concord.net.passes.fold import fold_scales
@@ -19,7 +20,7 @@ from concord.net.quantize.equalizing import equalize
 from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.tensors import decibels
 from concord.net.quantize.widths import NetworkArithmetic
-from concord.nnp.lib.options import UNTRAINED
+from concord.nnp.lib.field_options import UNTRAINED
 from concord.spec.machine.config import PRESETS
 from concord.tests import float_networks
 from concord.tests.compiled import agree_on_random

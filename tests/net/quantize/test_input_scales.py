@@ -14,8 +14,9 @@ from concord.net.layers.dense import Dense
 from concord.net.model import Model
 from concord.net.model_file import load_model, save_model
 from concord.net.ops.grid import IntegerGrid
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.pointwise import Relu
-from concord.net.ops.reshape import Concatenation, Flatten
+from concord.net.ops.reshape import Flatten
 from concord.net.ops.weighted import Linear
 from concord.net.passes.simplify import without_quantizers
 from concord.net.qdq.network import keep

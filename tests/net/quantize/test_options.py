@@ -7,7 +7,7 @@ from concord.net.quantize.choices import BlockRecipe
 from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.recipe import WeightMethod, WeightTraining
 from concord.net.quantize.widths import NetworkArithmetic
-from concord.nnp.lib.options import GATES, OPTIONS, TRAINING
+from concord.nnp.lib.field_options import GATES, OPTIONS, TRAINING
 
 
 def test_every_option_is_on_the_command_line():

@@ -13,8 +13,8 @@ from concord.net.graph import Graph
 from concord.net.layers.convolution import Conv
 from concord.net.layers.recurrent import IntegerRecurrent
 from concord.net.layers.sequences import ImageToSequence, SequenceToImage
+from concord.net.ops.joins import Concatenation
 from concord.net.ops.pointwise import HardSigmoid
-from concord.net.ops.reshape import Concatenation
 from concord.net.quantize import quantized as ptq
 from concord.net.quantize.choices import BlockRecipe, Choices
 from concord.net.quantize.options import QuantizationOptions

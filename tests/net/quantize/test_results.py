@@ -16,7 +16,7 @@ from concord.net.layers.pooling import BlockQuantizedResult, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
 from concord.net.quantize.gated import result_places
 from concord.net.quantize.options import QuantizationOptions
-from concord.nnp.lib.options import _output_bits
+from concord.nnp.lib.field_options import _output_bits
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.machine.config import preset
 from concord.spec.numbers.activation import Activation
