@@ -19,6 +19,8 @@ OWN = "uv" if HAS_UV else "none"  #: What makes the environments of sessions tha
 #: Tests that build no hardware: numbers, instruction set, golden arithmetic, networks, data, rooms.
 QUICK = ("tests/spec", "tests/lib/test_float16.py", "tests/mvm/test_elements.py", "tests/net", "tests/datasets",
          "tests/test_rooms.py")
+#: All test images on the ResNet: half of the time of QUICK.
+MEASURED = "tests/net/test_network.py::test_shipped_models_reach_what_they_record[fashion-resnet-w8]"
 #: Tests that reach every package which is not PyTorch: of the command line, of files, of a unit under cocotb.
 PACKAGES = (*QUICK, "tests/test_package.py", "tests/commands/test_environment.py", "tests/commands/test_integration.py",
             "tests/commands/test_shipped.py::test_one_sample_through_cocotb[fashion-mlp-w4a4]",
@@ -239,7 +241,7 @@ def tests(session):
 @nox.session(default=False)
 def quick(session):
     """The tests of a minute: numbers, instruction set, golden arithmetic, networks, data, rooms; no builds."""
-    python(session, "pytest", "-n", "2", *QUICK, OMP_NUM_THREADS="1")
+    python(session, "pytest", "-n", "2", *QUICK, f"--deselect={MEASURED}", OMP_NUM_THREADS="1")
 
 
 @nox.session(default=False, venv_backend=OWN, reuse_venv=True)
