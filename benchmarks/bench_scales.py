@@ -30,7 +30,8 @@ from concord.net.graph import Graph
 from concord.net.model_file import load_model
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.equalizing import equalize
-from concord.net.quantize.quantized import outputs, prepared, quantized
+from concord.net.quantize.node_results import outputs
+from concord.net.quantize.quantized import prepared, quantized
 from concord.net.quantize.recipe import ActivationMethod, Methods, Recipe
 from concord.train.lib.networks import NETWORKS
 from rich.console import Console

@@ -71,6 +71,12 @@ class InputCodes:
         """What the codes lose of the inputs of a layer, by the names of the fields of `Loss`."""
         return {"inputs": tensors.decibels(samples, self.quantized(samples)), "clipped": self.clipped(samples)}
 
+    def reaching(self, low: float, high: float) -> "InputCodes":
+        """Unsigned codes from one number to another one; a code stands for 0 where zeros are put around the inputs."""
+        step = float(np.float32(high - low)) / self.levels
+        low = np.rint(low / step) * step if self.padded else low
+        return replace(self, step=step, offset=float(np.float32(low)))
+
     def below(self, ceiling: float) -> "InputCodes":
         """Unsigned codes whose largest one stands for at most `ceiling`."""
         offset = np.float32(self.offset)

@@ -12,7 +12,8 @@ from concord.net.passes.fold import fold_scales
 from concord.net.passes.simplify import without_quantizers
 from concord.net.quantize.apart import stays
 from concord.net.quantize.choices import Choices
-from concord.net.quantize.quantized import outputs, prepared, quantized, results
+from concord.net.quantize.node_results import outputs, results
+from concord.net.quantize.quantized import prepared, quantized
 from concord.net.quantize.tensors import decibels
 
 #: Shares of the difference between channels that weights may take; see `passes.equalize.equalized`.

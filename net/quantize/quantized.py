@@ -1,14 +1,14 @@
 """Post-training quantisation of a float network: calibration, and the layers of the quantised model."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 from concord.golden.lib.float16 import to_bits
 from concord.lib.progress import Show, silent
-from concord.net.graph import INPUT, Graph, Node, naming
+from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
@@ -30,6 +30,7 @@ from concord.net.ops.sequences import Last, ToImage, ToSequence
 from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers
+from concord.net.quantize.node_results import results
 from concord.net.quantize.plan import QUANTIZED, Part, Plan, plan
 from concord.net.quantize.recipe import Gates
 from concord.net.quantize.reconstructed import Reconstructed
@@ -41,8 +42,6 @@ CALIBRATED = (*QUANTIZED, Recurrence)
 LOWERED = (*QUANTIZED, Attention)
 #: Results below this are told apart by fewer than 4 bits of binary16.
 SMALLEST_RESULT = 2.0**-20
-#: Number of samples that an operator with windows computes at once, so that its patches stay in caches, and others.
-WINDOWED, TOGETHER = 32, 512
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -181,44 +180,6 @@ def _too_wide(made: Plan, node: Node, x: np.ndarray) -> str:
 def model_layers(arithmetic: Integers | Blocks) -> tuple[tuple[Layer, ...], dict[str, tuple[str, ...]]]:
     """The layers of the quantised model, and the sources of those that do not just read the layer before them."""
     return _Model(arithmetic.plan).of(arithmetic)
-
-
-def results(
-    graph: Graph, x: np.ndarray, lengths: np.ndarray | None = None,
-    operator: Callable[[Node, list[np.ndarray]], Operator] = lambda node, inputs: node.op,
-) -> Iterator[tuple[Node, list[np.ndarray], np.ndarray]]:
-    """Each node of a network with its inputs and its result, float32[samples, ...].
-
-    A tensor is kept until its last reader is done, and an operator computes a few samples at once.
-
-    Args:
-        operator: What computes a node with these inputs; by default its own operator.
-    """
-    x = np.asarray(x, np.float32)
-    found = {INPUT: x[:, :, None] if len(graph.shape) == 2 else x}
-    times = {INPUT: np.full(len(x), x.shape[1]) if lengths is None else np.asarray(lengths)}
-    last = {name: node for node in graph.nodes for name in node.sources}
-    with np.errstate(over="ignore", invalid="ignore"):
-        for node in graph.nodes:
-            inputs, first = [found[name] for name in node.sources], node.sources[0]
-            count = WINDOWED if hasattr(node.op, "window") else TOGETHER
-            with naming(node.name):
-                op = operator(node, inputs)
-                made = np.concatenate([
-                    op.real(*(one[at:at + count] for one in inputs), lengths=times[first][at:at + count])
-                    .astype(np.float32) for at in range(0, len(x), count)])
-            begins = graph.types[node.name].sequence and not graph.types[first].sequence
-            times[node.name] = np.full(len(x), made.shape[1]) if begins else times[first]
-            found[node.name] = made
-            yield node, inputs, made
-            for name in {name for name in node.sources if last[name] is node}:
-                del found[name]
-
-
-def outputs(graph: Graph, x: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
-    """float32[samples, outputs], the results of a network."""
-    ((_, _, made),) = deque(results(graph, x, lengths), maxlen=1)
-    return made.reshape(len(made), -1)
 
 
 class _Model:

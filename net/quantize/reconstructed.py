@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from concord.net.graph import Node
+from concord.net.graph import INPUT, Node
 from concord.net.ops.operator import Operator
 from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.weighted import NodeLinear
 from concord.net.quantize import reconstruction, tensors
 from concord.net.quantize.integers import Integers
+from concord.net.quantize.node_results import outputs
 from concord.net.quantize.plan import WEIGHTED, Part
 
 
@@ -32,6 +33,8 @@ class Reconstructed(Integers):
         if rows.divided:
             part, x = replace(part, op=rows.op), rows.narrow.applied(x)
         inputs = reconstruction.ranged(part, rows.inputs, x, made)
+        if part.sources == (INPUT,) and not rows.divided:
+            inputs = reconstruction.ranged_by_outputs(inputs, x, self._outputs)
         found = replace(rows, inputs=inputs)
         loss = replace(self.losses[part.name], **inputs.lost(x.reshape(len(x), -1)))
         if isinstance(part.op, WEIGHTED) and rows.weights is not None:
@@ -42,6 +45,11 @@ class Reconstructed(Integers):
                 rows.op.weight.reshape(weights.shape), gain[:, None] * weights))
         self.rows[part.name], self.losses[part.name] = found, loss
         return str(loss)
+
+    def _outputs(self, x: np.ndarray) -> np.ndarray:
+        """float32[samples, outputs] of the float network for numbers in the order in which its first layer has them."""
+        graph = self.plan.graph
+        return outputs(graph, x.reshape(len(x), *graph.shape))
 
     def operator(self, parts: dict[str, Part], wanted: Callable[[], np.ndarray], said: Callable[[Part, str], None]
                  ) -> Callable[[Node, list[np.ndarray]], Operator]:

@@ -7,7 +7,8 @@ Source: S0, post-training quantisation that trains the quantised values (paragra
 column after the other as in GPTQ (Frantar et al., 2023), and then improved by coordinate descent.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from concord.net.ops.operator import Operator
@@ -18,10 +19,12 @@ from concord.net.quantize.recipe import Recipe
 from concord.net.quantize.weights import Grid
 from concord.spec.numbers.activation import Activation
 
-#: Number of samples that enter a Gram matrix at once, and on which ranges are tried.
-TOGETHER, RANGED = 16, 24
+#: Number of samples that enter a Gram matrix at once, on which a layer tries ranges, and on which the network does.
+TOGETHER, RANGED, WHOLE = 16, 24, 100
 #: Largest and smallest share of the largest and of the smallest input that ranges reach, and how many are tried.
 SHARES = np.arange(4, 21) / 20
+#: Shares of the smallest input that the range of a network's input reaches, and turns in which its ends are found.
+LOW_SHARES, TURNS = np.arange(1, 21) / 20, 2
 #: How much of the mean square of the inputs holds the weights where they are, and holds integers near them.
 KEPT, DAMPED = 0.3, 0.01
 #: Number of times that the results below a relu are guessed.
@@ -188,8 +191,7 @@ def ranged(part: Part, codes: InputCodes, entering: np.ndarray, made: np.ndarray
     x, wanted = entering[::step], _shown(part, made[::step])
     low, high = min(float(entering.min()), 0.0), float(entering.max())
     lows = [codes.offset] if low == 0 else low * SHARES
-    tried = [replace(codes, step=float(np.float32(high * share - offset)) / codes.levels,
-                     offset=float(np.float32(offset)))
+    tried = [codes.reaching(offset, high * share)
              for offset in lows for share in SHARES if high > 0 and offset < high * share]
 
     def error(candidate: InputCodes) -> float:
@@ -198,6 +200,32 @@ def ranged(part: Part, codes: InputCodes, entering: np.ndarray, made: np.ndarray
         return float(np.square(share[:, None] * made - wanted).sum())
 
     return min((codes, *tried), key=error)
+
+
+def ranged_by_outputs(codes: InputCodes, x: np.ndarray, outputs: Callable[[np.ndarray], np.ndarray]) -> InputCodes:
+    """Codes of a network's input whose range brings the outputs of the float network closest to those without codes.
+
+    A coefficient that is large and says little can make up most of what the first layer computes, so that its results
+    do not tell which range is best. The upper end of the range and the lower one are found in turns.
+
+    Args:
+        codes:   Unsigned codes that another method has found.
+        x:       Real[samples, ...], the inputs of the network.
+        outputs: Computes float32[samples, outputs] of the float network.
+    """
+    x = x[::max(1, len(x) // WHOLE)]
+    low, high, wanted = min(float(x.min()), 0.0), float(x.max()), outputs(x.astype(np.float32)).astype(np.float64)
+
+    def error(candidate: InputCodes) -> float:
+        return float(np.square(outputs(candidate.quantized(x).astype(np.float32)) - wanted).sum())
+
+    for _ in range(TURNS):
+        tried = [codes.reaching(codes.offset, high * share) for share in SHARES if codes.offset < high * share]
+        codes = min((codes, *tried), key=error)
+        if low < 0:
+            end = codes.offset + codes.levels * codes.step
+            codes = min((codes, *(codes.reaching(low * share, end) for share in LOW_SHARES)), key=error)
+    return codes
 
 
 def _shown(part: Part, made: np.ndarray) -> np.ndarray:

@@ -12,7 +12,8 @@ from concord.net.layers.joins import with_softmax
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.equalizing import equalize
-from concord.net.quantize.quantized import outputs, prepared, quantized
+from concord.net.quantize.node_results import outputs
+from concord.net.quantize.quantized import prepared, quantized
 from concord.net.quantize.source import NetworkWithData, source
 
 

@@ -19,7 +19,8 @@ from concord.net.ops.reduction import FeatureNorm
 from concord.net.ops.reshape import Tokens
 from concord.net.ops.scale import Offsets
 from concord.net.quantize.choices import BlockRecipe, Choices
-from concord.net.quantize.quantized import calibrate, outputs, prepared
+from concord.net.quantize.node_results import outputs
+from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.quantized import quantized as without_training
 from concord.net.quantize.recipe import Recipe
 from concord.net.quantize.stages import stages_of

@@ -17,7 +17,8 @@ from concord.frontends.torch.read import graph_of
 from concord.net.quantize import tensors
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.codes import InputCodes
-from concord.net.quantize.quantized import calibrate, prepared, results
+from concord.net.quantize.node_results import results
+from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.staged import with_weights
 from concord.tests.float_networks import sequences
 from concord.train.lib.fit import cross_entropy

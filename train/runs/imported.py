@@ -14,7 +14,8 @@ from concord.net.graph import Graph
 from concord.net.layers.joins import with_softmax
 from concord.net.model import Model
 from concord.net.quantize.choices import Choices
-from concord.net.quantize.quantized import calibrate, outputs, prepared
+from concord.net.quantize.node_results import outputs
+from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.source import NetworkWithData, source, with_classes
 from concord.net.quantize.started import Begun, StartedIntegers
 from concord.train.lib.export import finish, floats, patterns

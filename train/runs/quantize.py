@@ -18,7 +18,8 @@ from concord.net.model import Model, Provenance
 from concord.net.model_file import save_model
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.integers import Integers
-from concord.net.quantize.quantized import Quantized, outputs, prepared, quantized
+from concord.net.quantize.node_results import outputs
+from concord.net.quantize.quantized import Quantized, prepared, quantized
 from concord.net.quantize.recipe import Recipe
 from concord.train.lib import networks
 from concord.train.lib.data import PIXELS

@@ -13,8 +13,8 @@ from concord.net.ops.reshape import Flatten
 from concord.net.passes.clips import clips_in_place
 from concord.net.passes.equalize import equalized, groups
 from concord.net.passes.fold import fold_scales
+from concord.net.quantize import node_results, run
 from concord.net.quantize import quantized as ptq
-from concord.net.quantize import run
 from concord.net.quantize.choices import Choices
 from concord.net.quantize.equalizing import equalize
 from concord.net.quantize.options import QuantizationOptions
@@ -53,7 +53,7 @@ def samples(network: Graph, count: int = 48) -> np.ndarray:
 
 def quality(network: Graph, wanted: np.ndarray, x: np.ndarray) -> float:
     made = ptq.quantized(ptq.prepared(network, EIGHT, scales_apart=True), x)
-    return decibels(wanted, ptq.outputs(made.graph, x))
+    return decibels(wanted, node_results.outputs(made.graph, x))
 
 
 @pytest.mark.parametrize("share", [0, 0.5, 1])
@@ -99,7 +99,7 @@ def test_of_a_recurrent_network_dense_layers_have_equal_channels():
 def test_uneven_channels_lose_little_once_they_are_equal():
     network = depthwise(uneven=16)
     x = samples(network)
-    wanted = ptq.outputs(network, x)
+    wanted = node_results.outputs(network, x)
     found = equalize(network, EIGHT, x)
     before, after = quality(network, wanted, x), quality(found.network, wanted, x)
     assert found.words.startswith("channels equalised, which gains ")

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from concord.net import network as golden
 from concord.net.model import Model, Provenance
+from concord.net.ops.weighted import Linear
 from concord.net.quantize import reconstruction
+from concord.net.quantize.codes import signed
+from concord.net.quantize.node_results import outputs
 from concord.net.quantize.options import QuantizationOptions
 from concord.net.quantize.plan import plan
-from concord.net.quantize.quantized import outputs, prepared, quantized
+from concord.net.quantize.quantized import prepared, quantized
 from concord.net.quantize.tensors import decibels
 from concord.net.quantize.weights import Grid
 from concord.net.quantize.widths import NetworkArithmetic
@@ -81,6 +84,31 @@ def test_results_come_closer_and_golden_computes_them(make):
     inputs = x.reshape(40, -1).astype(np.float16).view(np.uint16)
     real = golden.forward(model, inputs)[-1].outputs.view(np.float16)
     assert decibels(wanted, real.astype(np.float64)) > found[0] + 1
+
+
+def test_the_range_of_the_network_s_input_is_that_of_its_outputs(monkeypatch):
+    # Hidden element 0 follows an input that is a hundred times the others, and the outputs hardly read it.
+    rng = np.random.default_rng(3)
+    network = float_networks.perceptron(8)
+    one, two = (node.op for node in network.nodes if isinstance(node.op, Linear))
+    one.weight[1:, 0], two.weight[:, 0] = 0, 1e-3
+    x = rng.normal(0, 1, (64, 8)).astype(np.float32)
+    x[:, 0] *= 100
+    wanted, found = outputs(network, x), []
+    for ranged in (lambda codes, *_: codes, reconstruction.ranged_by_outputs):
+        monkeypatch.setattr(reconstruction, "ranged_by_outputs", ranged)
+        made = quantized(prepared(network, replace(THREE, reconstruct=True)), x)
+        found.append(decibels(wanted, outputs(made.graph, x)))
+    assert found[1] > found[0] + 2
+
+
+def test_codes_reach_from_one_number_to_another():
+    codes = signed(1.0, 4, True)
+    plain = replace(codes, unsigned=True).reaching(-1.3, 5.0)
+    assert plain.offset == np.float32(-1.3)
+    assert np.isclose(plain.offset + plain.levels * plain.step, 5.0)
+    padded = replace(codes, unsigned=True, padded=True).reaching(-1.3, 5.0)
+    assert abs(padded.quantized(np.zeros(1))) < 1e-6
 
 
 def test_four_bits_reconstruct_by_themselves():
