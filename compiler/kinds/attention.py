@@ -236,10 +236,10 @@ def _mask(planner: Planner, node: PlannedNode) -> NumbersView | None:
         return None
     words, content = config.words_of(layer.key_positions), planner.build.content(layer).mask
     masks, content = (tiling.padded(one, words * config.mfu_lanes, 2).reshape(-1) for one in (layer.mask, content))
-    place = planner.constant(_ADDED[0], masks, content, f"{node.name}, mask")
+    slot = planner.constant(_ADDED[0], masks, content, f"{node.name}, mask")
     value = Value.of(f"{node.name}, mask", (layer.key_positions, *node.value.shape[1:]))
     return NumbersView(numbers=TensorNumbers(value=value, words=words, buffer=Buffer(
-        mem=place.mem, address=place.address, size=place.words, name=f"{node.name}, mask", kept=True)))
+        mem=slot.mem, address=slot.address, size=slot.words, name=f"{node.name}, mask", kept=True)))
 
 
 def _spacious(config: Config, layer: BlockAttention) -> bool:
