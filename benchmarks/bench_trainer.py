@@ -81,7 +81,7 @@ def report_costs(made: TrainingProgram, batch: int, console: Console):
     console.print(explained(made), highlight=False, soft_wrap=True)
     forward, backward = (max(len(words) for words in made.words(work)) for work in ("forward", "backward"))
     console.print(
-        f"Programs: {forward:,} and {backward:,} words; server memory: {made.places.words * LANES / 1024:,.0f} KB"
+        f"Programs: {forward:,} and {backward:,} words; server memory: {made.memory_map.words * LANES / 1024:,.0f} KB"
     )
 
 

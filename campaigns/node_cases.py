@@ -84,7 +84,7 @@ def _difference_from_case(name: str, imported: Imported) -> float:
     times = (imported.time,) if imported.network.sequence else ()
     samples = np.zeros((imported.samples, *times, *imported.network.shape))
     samples.reshape(-1)[imported.numbers] = _given(name, "input_0")
-    ours = imported.network.run(samples).reshape(-1)[imported.places]
+    ours = imported.network.run(samples).reshape(-1)[imported.indices]
     return float(np.abs(ours - theirs).max() / (np.abs(theirs).max() or 1))
 
 

@@ -210,7 +210,7 @@ def balanced(cutter: PartCompiler, costs: Mapping[str, int]) -> CompiledCascade:
         costs:  Clock cycles of each layer, see `workflows.cascades.costs_of`.
 
     Raises:
-        ValueError: a machine refuses its part, wherever the network is cut; or the network has too few places where it
+        ValueError: a machine refuses its part, wherever the network is cut; or the network has too few points where it
             can be cut, or too many ways.
     """
     first = None
@@ -228,7 +228,7 @@ def _ways(cutter: PartCompiler, costs: Mapping[str, int]) -> Iterator[tuple[str,
     cut_costs, machines = CutCosts(cutter, costs), len(cutter.configs)
     possible = cut_costs.possible
     if len(possible) < machines - 1:
-        raise ValueError(f"{cutter.model.name} can be cut at {len(possible)} places, and {machines} machines need "
+        raise ValueError(f"{cutter.model.name} can be cut at {len(possible)} points, and {machines} machines need "
                          f"{machines - 1}")
     if comb(len(possible), machines - 1) > WAYS:
         raise ValueError(f"{cutter.model.name} can be cut for {machines} machines in more than {WAYS:,} ways: name the "

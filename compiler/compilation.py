@@ -1,8 +1,8 @@
 """Compiles a network: plan, addresses, program, and what the host must know about inputs and results.
 
 A part of a concatenation that fills no whole number of native vectors leaves words after it. They must be zero, since
-they count in the exponent of a block: they are zero before the first inference, and stay so unless their place is used
-for something else as well.
+they count in the exponent of a block: they are zero before the first inference, and stay so unless something
+else uses them as well.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.wiring import BACKWARD, wired
 from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.neighbours import ALONE, Neighbours
-from concord.compiler.lib.program import Place
-from concord.compiler.plan.addresses import overlaps, place_numbers
+from concord.compiler.lib.program import Slot
+from concord.compiler.plan.addresses import allocate_numbers, overlaps
 from concord.compiler.plan.demands import Demands
 from concord.compiler.plan.planner import Planner
 from concord.compiler.plan.room import settle
@@ -34,10 +34,10 @@ from concord.spec.machine.config import Config
 
 
 class Compilation:
-    """The compilation of a network: its passes are planned, then `arrange` chooses places and `emit` adds the chains.
+    """The compilation of a network: its passes are planned, `arrange` chooses addresses, and `emit` adds the chains.
 
     Args:
-        build:      Collects chains and places.
+        build:      Collects chains and slots.
         model:      A model of which all layers can be compiled.
         neighbours: The machines before and after, where the model is a part.
 
@@ -64,7 +64,7 @@ class Compilation:
             set_lifetimes(self._passes, self.waves)
 
     def arrange(self):
-        """Choose all places."""
+        """Choose all addresses."""
         build, config, maps = self._build, self._config, self.demands.maps
         codes = build.allocator.used(Mem.VECTOR_RF)  # of products of recurrent layers
         over, self.streams = settle(config, maps, self._passes, codes)
@@ -81,7 +81,7 @@ class Compilation:
             self._zeros = build.allocator.constant(
                 Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
         build.reserve_tiles()
-        build.shortages += place_numbers(config, build.allocator, self.demands, self._passes)
+        build.shortages += allocate_numbers(config, build.allocator, self.demands, self._passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=codes) - codes, "maps")
 
     @property
@@ -204,7 +204,7 @@ def gaps(config: Config, numbers: TensorNumbers) -> list[range]:
 
 def overwritten_gaps(config: Config, every: Sequence[TensorNumbers],
                      others: Sequence[TensorNumbers]) -> list[TensorNumbers]:
-    """The numbers with gaps whose place other numbers use as well."""
+    """The numbers with gaps whose words other numbers use as well."""
     buffers = [one.buffer for one in (*every, *others)]
     return [one for one in every if gaps(config, one) and any(
         other is not one.buffer and other.mem == one.buffer.mem and other.address < one.buffer.end
@@ -216,7 +216,7 @@ def longest_gap(config: Config, every: Sequence[TensorNumbers]) -> int:
     return max((len(gap) for one in every for gap in gaps(config, one)), default=0)
 
 
-def fill_gaps(build: ModelBuild, numbers: TensorNumbers, zeros: Place):
+def fill_gaps(build: ModelBuild, numbers: TensorNumbers, zeros: Slot):
     """Add the chains that write zeros between the parts of all pixels."""
     count, buffer = numbers.value.pixels, numbers.buffer
     for gap in gaps(build.config, numbers):

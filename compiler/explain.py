@@ -1,4 +1,4 @@
-"""What a compiled network does, layer by layer: chains, places in memories, and the work of each unit in cycles.
+"""What a compiled network does, layer by layer: chains, addresses in memories, and the work of each unit in cycles.
 
 Units work beside each other, and wait for each other: `firmware.timing` has the cycles that a layer takes.
 """
@@ -62,7 +62,7 @@ class LayerWork:
         return {"products": self.beats + self.conflict, "MFU words": self.words, "copies": self.copied,
                 "loads": self.loads}
 
-    def places(self, spans: dict[Mem, range]) -> str:
+    def addresses(self, spans: dict[Mem, range]) -> str:
         """Addresses in memories, in words or entries, one memory on each line."""
         return "\n".join(MEMORY_NAMES[mem] + (f" {span.start}..{span.stop - 1}" if span else "")
                          for mem, span in sorted(spans.items()))

@@ -6,7 +6,7 @@ A new layer is one class in `compiler/kinds/`, and one row in `KINDS`.
 from collections.abc import Mapping
 
 from concord.compiler.emit.chains import OpenChain
-from concord.compiler.emit.sources import FromPlace
+from concord.compiler.emit.sources import FromSlot
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
@@ -56,7 +56,7 @@ class InputKind(CompiledKind):
 
     def plan(self, planner: Planner, node: PlannedNode):
         if not planner.demands.network.steps:
-            planner.begin(node, OpenChain(source=FromPlace(place=NET)))
+            planner.begin(node, OpenChain(source=FromSlot(slot=NET)))
 
 
 class StepsKind(CompiledKind):

@@ -174,10 +174,10 @@ class Graph(Wired[Node]):
     def rewritten(
         self, changes: Mapping[str, Node | Sequence[Node]], renamed: Mapping[str, str] | None = None
     ) -> "Graph":
-        """The network with other nodes in place of some, without nodes that the output then does not need.
+        """The network with other nodes instead of some, without nodes that the output then does not need.
 
         Args:
-            changes: For names of nodes, the node or nodes in their place; none leaves a node out.
+            changes: For names of nodes, the node or nodes that replace them; none leaves a node out.
             renamed: For names of tensors, the name that the other nodes, which are not changed, read instead.
         """
         renamed = dict(renamed or {})
@@ -256,12 +256,12 @@ def _needed(nodes: Sequence[Node], output: str) -> tuple[Node, ...]:
 
 def topological(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Nodes in an order in which each comes after its sources; those that are in order stay so."""
-    names, placed, found, left = {node.name for node in nodes}, set(), [], list(nodes)
+    names, done, found, left = {node.name for node in nodes}, set(), [], list(nodes)
     while left:
-        ready = next((node for node in left if not (set(node.sources) & names) - placed), None)
+        ready = next((node for node in left if not (set(node.sources) & names) - done), None)
         if ready is None:
             raise ValueError(f"node {left[0].name!r} depends on its own result; a network has no circles")
         left.remove(ready)
-        placed.add(ready.name)
+        done.add(ready.name)
         found.append(ready)
     return tuple(found)

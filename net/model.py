@@ -136,8 +136,8 @@ class Model(Wired[Layer]):
 
     def sources_of(self, node: Layer) -> tuple[str, ...]:
         """Names of the sources of a layer."""
-        place = self.layers.index(node)
-        return self.sources.get(node.name, (self.layers[place - 1].name if place else INPUT,))
+        index = self.layers.index(node)
+        return self.sources.get(node.name, (self.layers[index - 1].name if index else INPUT,))
 
     def steps_of(self, name: str) -> int | None:
         """Number of time steps of the sequence that a layer makes, or of the input; None for any number."""

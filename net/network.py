@@ -87,7 +87,7 @@ def classes(outputs: np.ndarray) -> np.ndarray:
 
 
 def layers_of(model: Model, numbers: MemoryNumbers = MemoryNumbers.REAL) -> dict[str, Layer]:
-    """The layers of a model by name, with float64 in place of all arrays that the machine holds in fewer bits.
+    """The layers of a model by name, with float64 instead of all arrays that the machine holds in fewer bits.
 
     Raises:
         ValueError: a layer does not hold the numbers of the float network.

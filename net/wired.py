@@ -37,7 +37,7 @@ class Wired(Generic[Item]):
 
         Args:
             name:    Name of the node, or INPUT.
-            through: Function that says of a reader whether the nodes that read its result count in its place.
+            through: Function that says of a reader whether the nodes that read its result count instead of it.
         """
         found = []
         for node in self.nodes:

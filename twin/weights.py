@@ -214,13 +214,13 @@ def _with_biases(firmware: Firmware, old: Firmware, script: Script) -> Firmware:
     biases = firmware.biases.copy()
     for first, tiles in _biased(firmware).items():
         added = more.reshape(-1, size)[np.array(tiles)].sum(1).reshape(-1)
-        places = biases.reshape(-1)[first : first + len(added)]
-        places += added[: len(places)].astype(places.dtype)
+        held = biases.reshape(-1)[first : first + len(added)]
+        held += added[: len(held)].astype(held.dtype)
     return replace(firmware, biases=biases)
 
 
 def _biased(firmware: Firmware) -> dict[int, tuple]:
-    """Tiles [row tiles, columns] of each product with start values, by the place of the first one."""
+    """Tiles [row tiles, columns] of each product with start values, by the address of the first one."""
     found = {}
     for step in flow_of(firmware, _STEPS).steps:
         product = step.chain.product

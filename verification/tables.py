@@ -53,8 +53,8 @@ def explain_table(compiled: Compiled) -> Table:
     size = 2 * compiled.firmware.config.mfu_lanes
     for work in works:
         outside = (f"{(work.loaded + work.moved) * size:,}", work.bound) if loads else ()
-        table.add_row(work.layer or "input and output", str(work.chains), work.places(work.reads),
-                      work.places(work.writes), *(f"{getattr(work, one):,}" for one in counts.values()), *outside)
+        table.add_row(work.layer or "input and output", str(work.chains), work.addresses(work.reads),
+                      work.addresses(work.writes), *(f"{getattr(work, one):,}" for one in counts.values()), *outside)
     table.add_section()
     totals = (f"{sum(getattr(work, one) for work in works):,}" for one in counts.values())
     outside = (f"{sum(work.loaded + work.moved for work in works) * size:,}", "") if loads else ()

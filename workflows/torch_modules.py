@@ -87,7 +87,7 @@ def _reference(module: "torch.nn.Module", example: "torch.Tensor", imported: "Im
             raise ValueError(f"it gives {len(made)} tensors, and its export {len(names)}")
         if len(made) == len(imported.network.results):
             return np.concatenate([one.reshape(len(one), -1) for one in made], axis=1)
-        same = [tensor for tensor in made if tensor.shape == imported.places.shape]
+        same = [tensor for tensor in made if tensor.shape == imported.indices.shape]
         return made[names.index(output)] if output in names else next(iter(same), made[0])
 
     def run(x: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

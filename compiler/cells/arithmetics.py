@@ -12,7 +12,7 @@ from concord.compiler.cells.layout import Location
 from concord.compiler.cells.time_step import ProductOperand, TimeStep, select_rows
 from concord.compiler.lib import limits, tiling
 from concord.compiler.lib.build import ModelBuild
-from concord.compiler.lib.program import NET, Place, operate, read, write
+from concord.compiler.lib.program import NET, Slot, operate, read, write
 from concord.golden.lib import float16
 from concord.golden.lib.float16 import to_real
 from concord.net.layers.layer import Layer
@@ -57,7 +57,7 @@ class IntegerStep(TimeStep):
         return self.config.vectors_of(self.layer.outputs)
 
     def product(self, one):
-        return ProductOperand(source=self.place(one.operand, Mem.INITIAL_VRF), columns=self.columns(one.part),
+        return ProductOperand(source=self.slot(one.operand, Mem.INITIAL_VRF), columns=self.columns(one.part),
                               out_scale=self.layer.recurrent_p)
 
     def multiply(self, one, chosen):
@@ -125,7 +125,7 @@ class BlockStep(TimeStep):
     """The chains of a layer in block floating point. h lies directly after x, so that both can be one operand.
 
     Attributes:
-        x:     Place of x that this layer reads.
+        x:     Slot of x that this layer reads.
         moves: Whether x is written elsewhere, so that each time step must copy it.
     """
 
@@ -134,9 +134,9 @@ class BlockStep(TimeStep):
     first = Mem.MULTIPLY_VRF1
     integer = False
 
-    def __init__(self, build: ModelBuild, layer: BlockRecurrent, source: Place):
+    def __init__(self, build: ModelBuild, layer: BlockRecurrent, source: Slot):
         super().__init__(build, layer, source)
-        # The result of the layer before is read in place if it lies at the end: h only has to follow it.
+        # The result of the layer before is read where it is if it lies at the end: h only has to follow it.
         end = build.allocator.used(Mem.INITIAL_VRF)
         self.moves = source.mem != Mem.INITIAL_VRF or source.address + source.words != end
         self.x = (
@@ -157,7 +157,7 @@ class BlockStep(TimeStep):
 
     def product(self, one):
         columns = self.columns(one.part)
-        source = self.place(one.operand, Mem.INITIAL_VRF) if one.part is ProductPart.RECURRENT else self.x
+        source = self.slot(one.operand, Mem.INITIAL_VRF) if one.part is ProductPart.RECURRENT else self.x
         return ProductOperand(source=source, columns=columns)
 
     def multiply(self, one, chosen):

@@ -1,8 +1,8 @@
-"""Places of the values of a time step, and the times at which they may be written.
+"""Locations of the values of a time step, and the times at which they may be written.
 
-A value that another chain reads lies in the memory of the stage that reads it. A state has one place in each memory
+A value that another chain reads lies in the memory of the stage that reads it. A state has one location in each memory
 from which it is read, and its new value replaces the old one there. If the old value is still read later, the new one
-is first written to another place, and copied afterwards.
+is first written to another location, and copied afterwards.
 """
 
 from collections import defaultdict
@@ -14,9 +14,9 @@ from concord.compiler.cells.formula_trace import GateProduct, ProductPart, Store
 from concord.spec.isa.instructions import WRITES
 from concord.spec.isa.memories import STAGE_MEMORIES, Mem
 
-#: Home of values that one chain passes to the next one; they share one place.
+#: Home of values that one chain passes to the next one; they share one location.
 PASSED_ON = "value between two chains"
-#: Memories in which a new value waits for its place, in order of preference.
+#: Memories in which a new value waits for its location, in order of preference.
 WAITING = STAGE_MEMORIES
 
 
@@ -55,13 +55,13 @@ class CellLayout:
 
     def location(self, value: Value, mem: Mem | None = None) -> Location:
         """The location of a value in a memory; without a memory, its first location."""
-        places = [one for one in self.reads[value] if mem is one.mem or mem is None and one != self.shared]
-        return (places or self.reads[value])[0]
+        locations = [one for one in self.reads[value] if mem is one.mem or mem is None and one != self.shared]
+        return (locations or self.reads[value])[0]
 
     def memories(self, name: str) -> list[Mem]:
         """The memories from which parameters with this name are read."""
-        found = [one.mem for value, places in self.reads.items()
-                 if isinstance(value, StoredVector) and value.name == name for one in places]
+        found = [one.mem for value, locations in self.reads.items()
+                 if isinstance(value, StoredVector) and value.name == name for one in locations]
         return list(dict.fromkeys(found))
 
 
@@ -116,7 +116,7 @@ def _uses(chains: list[FormulaChain], read_at: Callable[[int], float]) -> dict[V
 
 
 def _share(made: CellLayout, uses, trace: Tracer):
-    """Give the first value of a chain its own place, if another operand may lie in the hidden vector's place."""
+    """Give the first value of a chain its own location, if another operand may lie in the hidden vector's."""
     operands = {one.operand for one in trace.computed if isinstance(one, GateProduct) and one.part is ProductPart.BOTH}
     if len(operands) < 2:
         return
@@ -162,7 +162,7 @@ def _add(made: CellLayout, trace: Tracer, value: Value, mem: Mem, passed_on: boo
     """Add a location of a value; values that are only passed to the next chain share one."""
     state = next((name for name, new in trace.results.items() if value in (new, trace.stored(name, state=True))), None)
     products = [one for one in trace.computed if isinstance(one, GateProduct) and one.operand is value]
-    # An operand that is summed with x in one product lies after x, which is the place of the hidden vector.
+    # An operand that is summed with x in one product lies after x, which is the location of the hidden vector.
     if mem is Mem.INITIAL_VRF and any(one.part is ProductPart.BOTH for one in products):
         state = trace.cell.states[0]
     home = PASSED_ON if passed_on and state is None else state or value
@@ -185,7 +185,7 @@ def _writes(made: CellLayout, uses, chains: list[FormulaChain], index: int) -> I
         room = WRITES - len(left)  # each value after this one must be written once, too
         written, later = [], []
         for location in made.reads[value]:
-            older = [other for other, places in made.reads.items() if location in places and (
+            older = [other for other, locations in made.reads.items() if location in locations and (
                 isinstance(other, StoredVector) or other in before[: before.index(value)])]
             waits = any(at > index for other in older for at in read(other, location))
             waits = waits or location.mem in taken or len(taken) >= room

@@ -1,4 +1,4 @@
-"""The chains of one recurrent layer with any cell: the schedule of its formula, with places and addresses."""
+"""The chains of one recurrent layer with any cell: the schedule of its formula, with slots and addresses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from concord.compiler.cells.layout import Location, layout
 from concord.compiler.lib import tiling
 from concord.compiler.lib.build import ModelBuild
 from concord.compiler.lib.limits import Reason
-from concord.compiler.lib.program import MVM, Place, operate, read, read_codes, write, write_codes
+from concord.compiler.lib.program import MVM, Slot, operate, read, read_codes, write, write_codes
 from concord.compiler.lib.tiling import Bound, RowPart
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import WRITES, Instruction
@@ -32,12 +32,12 @@ class ProductOperand:
     """The operand of a product.
 
     Attributes:
-        source:    Place of the vector.
+        source:    Slot of the vector.
         columns:   Number of its native vectors.
         out_scale: Number of bits by which the sum is shifted right; None in block floating point.
     """
 
-    source: Place
+    source: Slot
     columns: int
     out_scale: int | None = None
 
@@ -46,9 +46,9 @@ class TimeStep:
     """The chains of a layer. Subclasses implement the arithmetic.
 
     Args:
-        build:  Collects chains and places.
+        build:  Collects chains and slots.
         layer:  The layer.
-        source: Place of the input vector x, as the layer before wrote it.
+        source: Slot of the input vector x, as the layer before wrote it.
 
     Attributes:
         content: Layer whose numbers fill the memories.
@@ -63,16 +63,16 @@ class TimeStep:
     first: Mem
     integer: bool
 
-    def __init__(self, build: ModelBuild, layer: Recurrent, source: Place):
+    def __init__(self, build: ModelBuild, layer: Recurrent, source: Slot):
         self.build, self.layer, self.source, self.config = build, layer, source, build.config
         self.content = build.content(layer)
         self.trace = self.tracer(layer.cell, layer.output_codes)
         self.chains = schedule(self.trace)
         self._runs = _runs(self.chains)
         self.layout = layout(self.trace, self.chains, self._read_at, self.result)
-        self._places: dict[Location, Place] = {}
+        self._slots: dict[Location, Slot] = {}
         self._entries: int | None = None
-        self._constants: dict[tuple[str, Mem], Place] = {}
+        self._constants: dict[tuple[str, Mem], Slot] = {}
 
     @staticmethod
     def problems(layer: Recurrent, config: Config) -> list[Reason]:
@@ -119,8 +119,8 @@ class TimeStep:
         return not self.layer.initial[name].any()
 
     @property
-    def hidden(self) -> Place:
-        """The place of the layer's result."""
+    def hidden(self) -> Slot:
+        """The slot of the layer's result."""
         return self.at(self.layout.reads[self.trace.results[self.layer.cell.states[0]]][0])
 
     def begin(self):
@@ -128,17 +128,17 @@ class TimeStep:
 
         A chain writes all states that begin at zero, as many as one chain can write.
         """
-        starts: dict[str, tuple[list[str], list[Place]]] = {}
+        starts: dict[str, tuple[list[str], list[Slot]]] = {}
         for name, value in self.trace.results.items():
             targets = [self.at(location) for location in self.layout.reads[value]]
             if self.trace.stored(name, state=True) in self.layout.kept:
-                names, places = starts.setdefault("" if self.zero(name) else name, ([], []))
+                names, slots = starts.setdefault("" if self.zero(name) else name, ([], []))
                 names.append(name)
-                places += targets
-        for names, places in starts.values():
+                slots += targets
+        for names, slots in starts.values():
             start = self.build.allocator.constant(
                 self.first, self.state_values(names[0]), f"{self.layer.name}, initial {' and '.join(names)}")
-            for targets in _written_at_once(places):
+            for targets in _written_at_once(slots):
                 self.build.program.chain(read(start), *map(write, targets), rows=self.layer.outputs)
 
     def emit(self):
@@ -149,20 +149,20 @@ class TimeStep:
                 self._emit_product(index, chain)
             else:
                 self.build.program.note("cell")
-                self._emit(index, chain, (read(self.place(chain.source)),), 0, {"rows": self.layer.outputs})
+                self._emit(index, chain, (read(self.slot(chain.source)),), 0, {"rows": self.layer.outputs})
         self._copy(self.layout.after)
         self.build.bounds += self.bounds()
 
-    def at(self, location: Location) -> Place:
-        """The place of a location."""
-        if location not in self._places:
+    def at(self, location: Location) -> Slot:
+        """The slot of a location."""
+        if location not in self._slots:
             home = location.home if isinstance(location.home, str) else "value of a cell"
-            self._places[location] = self.build.allocator.vector(
+            self._slots[location] = self.build.allocator.vector(
                 location.mem, self.layer.outputs, f"{self.layer.name}, {home}")
-        return self._places[location]
+        return self._slots[location]
 
-    def place(self, value: Value, mem: Mem | None = None, word: int = 0) -> Place:
-        """The place of a value in a memory (by default its first one), without the first `word` words."""
+    def slot(self, value: Value, mem: Mem | None = None, word: int = 0) -> Slot:
+        """The slot of a value in a memory (by default its first one), without the first `word` words."""
         location = self.layout.location(value, mem)
         if not isinstance(value, StoredVector) or value.state:
             return self.at(location).at(word)
@@ -174,12 +174,12 @@ class TimeStep:
         """The products; those that one tall product can compute are in one list."""
         return [[self.chains[index].source for index in run] for run in self._runs]
 
-    def set_constant(self, name: str, mem: Mem, place: Place) -> Place:
-        """Set the place of parameters that chains of the time step itself write."""
-        self._constants[name, mem] = place
-        return place
+    def set_constant(self, name: str, mem: Mem, slot: Slot) -> Slot:
+        """Set the slot of parameters that chains of the time step itself write."""
+        self._constants[name, mem] = slot
+        return slot
 
-    def _constant(self, stored: StoredVector, mem: Mem) -> Place:
+    def _constant(self, stored: StoredVector, mem: Mem) -> Slot:
         key = stored.name, mem
         if key not in self._constants:
             values = self.constant(stored) if (own := self.number(stored)) is None else own
@@ -243,8 +243,8 @@ class TimeStep:
         if isinstance(chain.source, GateProduct):
             instructions += self._writes(index, chain.source, word)
         for step in chain.steps:
-            place = None if step.operand is None else self.place(step.operand, MEMORIES[step.stage], word)
-            instructions.append(operate(step.op, place))
+            slot = None if step.operand is None else self.slot(step.operand, MEMORIES[step.stage], word)
+            instructions.append(operate(step.op, slot))
             instructions += self._writes(index, step.result, word)
         self.build.program.chain(*instructions, **registers)
 
@@ -278,15 +278,15 @@ class TimeStep:
         return index + 0.5 * (len(self._parts(run)) > 1)
 
 
-def _written_at_once(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Parts of places, each in memories of their own, that one chain can write."""
-    left = list(places)
+def _written_at_once(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
+    """Parts of slots, each in memories of their own, that one chain can write."""
+    left = list(slots)
     while left:
-        chosen: list[Place] = []
-        for place in left:
-            if len(chosen) < WRITES and place.mem not in {one.mem for one in chosen}:
-                chosen.append(place)
-        left = [place for place in left if place not in chosen]
+        chosen: list[Slot] = []
+        for slot in left:
+            if len(chosen) < WRITES and slot.mem not in {one.mem for one in chosen}:
+                chosen.append(slot)
+        left = [slot for slot in left if slot not in chosen]
         yield chosen
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from concord.compiler.emit.passes import LayerPass
 from concord.compiler.emit.storage import CodeMap
 from concord.compiler.lib.build import ModelBuild
-from concord.compiler.lib.program import Place
+from concord.compiler.lib.program import Slot
 from concord.firmware.firmware import Entries
 from concord.firmware.full_precision import RealEntries
 from concord.golden.mvm.quantizer import quantize_integer
@@ -195,7 +195,7 @@ def runs_of_strip(one: CodeMap, rows: int, first: bool) -> list[BorderRun]:
     return found
 
 
-def emit(build: ModelBuild, one: CodeMap, constant: Place, written: Sequence[BorderRun]):
+def emit(build: ModelBuild, one: CodeMap, constant: Slot, written: Sequence[BorderRun]):
     """Add the chains that write runs of the border of a map."""
     rows, unit = constant.words * build.config.mfu_lanes, unit_of(one)
     for run in written:

@@ -1,10 +1,10 @@
-"""Chains: a source, operations and writes, which are emitted for all places or for some rows of them."""
+"""Chains: a source, operations and writes, which are emitted for all pixels or for some rows of them."""
 
 from dataclasses import dataclass, field, replace
 
 from concord.compiler.emit.sources import Region, Source
 from concord.compiler.emit.storage import CodesView, NumbersView
-from concord.compiler.lib.program import Place, ProgramBuilder, clipped
+from concord.compiler.lib.program import ProgramBuilder, Slot, clipped
 from concord.compiler.lib.tiling import LARGEST, RowPart
 from concord.spec.isa.instructions import Instruction, Op, Reg, opcode
 from concord.spec.isa.memories import Mem
@@ -24,7 +24,7 @@ class ChainStep:
     """
 
     op: Op
-    at: Place | NumbersView | CodesView | None = None
+    at: Slot | NumbersView | CodesView | None = None
     held: bool = False
 
 
@@ -36,7 +36,7 @@ class OpenChain:
         source:   Source.
         steps:    Operations and writes, in order.
         position: Position of the last stage in use, -1 for none.
-        stride:   Words from a place to the next one in all operands and results with addresses that move, or None.
+        stride:   Words from a pixel to the next one in all operands and results with addresses that move, or None.
     """
 
     source: Source
@@ -48,7 +48,7 @@ class OpenChain:
         """The MFU of the next free stage of this kind, or None where there is none."""
         return next_mfu(stage, self.position)
 
-    def apply(self, operation: Operation, mfu: int, at: Place | NumbersView | None = None, *, held: bool = False):
+    def apply(self, operation: Operation, mfu: int, at: Slot | NumbersView | None = None, *, held: bool = False):
         """Add an operation."""
         self.position = position(operation.stage, mfu)
         self.steps.append(ChainStep(op=opcode(operation, mfu), at=at, held=held))
@@ -85,7 +85,7 @@ class OpenChain:
         return self.stride is not None
 
     def emit(self, config: Config, program: ProgramBuilder, region: Region, part: RowPart):
-        """Add the instructions for some places and lanes to a program."""
+        """Add the instructions for some pixels and lanes to a program."""
         if self.moves_words and region.columns < region.width and region.rows > 1:
             for row in range(region.row, region.row + region.rows):
                 self.emit(config, program, replace(region, row=row, rows=1), part)
@@ -125,7 +125,7 @@ def _instruction(config: Config, step: ChainStep, region: Region, part: RowPart)
     words = part.row // config.mfu_lanes
     mem = _memory(step) if step.op == Op.V_WR else 0
     match step.at:
-        case Place():
+        case Slot():
             return Instruction(op=step.op, a=step.at.address + words * (not step.held), held=int(step.held))
         case NumbersView(still=True):
             return Instruction(op=step.op, a=step.at.address(0) + words)

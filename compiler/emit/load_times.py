@@ -1,6 +1,6 @@
 """An estimate of how long products take that wait for their tiles, by which the tiles that stay are chosen.
 
-A load begins when the bus is free, when the products before its place in the program have begun, and when those that
+A load begins when the bus is free, when the products before it in the program have begun, and when those that
 used its tiles have ended; a product begins when the one before it and its load have ended. The passes of a loop are
 taken twice.
 """

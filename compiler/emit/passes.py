@@ -1,4 +1,4 @@
-"""Passes: a layer that reads its source, and the operations that follow it place by place.
+"""Passes: a layer that reads its source, and the operations that follow it pixel by pixel.
 
 A pass runs strip by strip where it has several chains: what one of them leaves for the next one is then short, and the
 multiplier works on the next strip while the multi-function units finish this one.
@@ -67,31 +67,31 @@ class PlannedChain:
 
 
 def _alike(first: int, count: int, stride: int, padding: int, size: int, step: int, length: int):
-    """Runs (first, count) of neighbouring places at which as many pixels of a window lie inside the image."""
+    """Runs (first, count) of neighbouring positions of a window at which as many of its pixels lie inside the image."""
     runs: list[tuple[int, int]] = []
     before = None
-    for place in range(first, first + count):
-        shape = inside(place * stride - padding, size, step, length)
+    for position in range(first, first + count):
+        shape = inside(position * stride - padding, size, step, length)
         if shape == before:
             runs[-1] = runs[-1][0], runs[-1][1] + 1
         else:
-            runs.append((place, 1))
+            runs.append((position, 1))
         before = shape
     return runs
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class LayerPass:
-    """One layer and what follows it in the same places.
+    """One layer and what follows it at the same pixels.
 
     Attributes:
         time:    Number of the pass.
-        value:   Tensor of the places.
+        value:   Tensor of the pixels.
         chains:  Chains, in order.
         strips:  Numbers that hold one strip at a time.
         rows:    Rows of a strip.
         most:    Most rows that a strip may have; 0 for any number.
-        flat:    Whether the places of its single row count as rows here.
+        flat:    Whether the pixels of its single row count as rows here.
         whole:   Whether it takes no turns with others: its chains take turns, in long strips.
     """
 

@@ -1,6 +1,6 @@
-"""Sources of chains, and the regions of places for which chains are emitted.
+"""Sources of chains, and the regions of pixels for which chains are emitted.
 
-A source knows its address and its registers for any region of places and any part of their lanes.
+A source knows its address and its registers for any region of pixels and any part of their lanes.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from concord.compiler.emit.storage import CodeMap, CodesView, NumbersView, TensorNumbers
 from concord.compiler.graph.nodes import TensorCodes
-from concord.compiler.lib.program import NET, Place, read
+from concord.compiler.lib.program import NET, Slot, read
 from concord.compiler.lib.tiling import RowPart
 from concord.net.arithmetic.windows import Window
 from concord.spec.isa.instructions import Instruction, Op, Reg
@@ -18,13 +18,13 @@ from concord.spec.machine.config import Config
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Region:
-    """A rectangle of places.
+    """A rectangle of pixels.
 
     Attributes:
         row, rows:       First row and number of rows.
         column, columns: First column and number of columns.
-        width:           Columns of the whole tensor of places.
-        strip:           First place of the present strip.
+        width:           Columns of the whole tensor.
+        strip:           First pixel of the present strip.
         bases:           In a loop over time steps, in which the region is the first pixel: the base register that
             holds how far the pixel of the present step is away, by the distance from one pixel to the next.
     """
@@ -39,20 +39,20 @@ class Region:
 
     @property
     def count(self) -> int:
-        """Number of places."""
+        """Number of pixels."""
         return self.rows * self.columns
 
     @property
     def inc(self) -> int:
-        """Whether addresses move from place to place."""
+        """Whether addresses move from pixel to pixel."""
         return int(self.count > 1)
 
     def base(self, view: NumbersView | CodesView) -> int:
-        """The base register for a place of the tensor; 0 for none."""
+        """The base register for a pixel of the tensor; 0 for none."""
         return 0 if moved_by(view) is None else self.bases.get(moved_by(view), 0)
 
     def pixel(self, numbers: TensorNumbers) -> int:
-        """Number of the first place among the pixels that a vector memory holds."""
+        """Number of the first pixel among those that a vector memory holds."""
         return self.row * self.width + self.column - self.strip * numbers.strip
 
 
@@ -62,14 +62,14 @@ def moved_by(view: NumbersView | CodesView) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FromPlace:
-    """The source of a vector that always lies at one place, or of NetQ, which brings the pixels in order."""
+class FromSlot:
+    """The source of a vector that always lies in one slot, or of NetQ, which brings the pixels in order."""
 
-    place: Place
+    slot: Slot
 
     def read(self, config: Config, region: Region, part: RowPart) -> tuple[list[Instruction], dict[Reg, int]]:
         """The instructions of the source, and the registers that they need."""
-        return [read(self.place)], {}
+        return [read(self.slot)], {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,7 +241,7 @@ def _window_steps(window: Window, step: int, pitch: int) -> dict[Reg, int]:
 
 
 def _moving(region: Region, registers: dict[Reg, int]) -> dict[Reg, int]:
-    """The registers that move a source from place to place."""
+    """The registers that move a source from pixel to pixel."""
     if region.count == 1:
         return {}
     kept = {Reg.STRIDE_X} if region.columns > 1 else set()
@@ -249,5 +249,5 @@ def _moving(region: Region, registers: dict[Reg, int]) -> dict[Reg, int]:
     return {register: value for register, value in registers.items() if register in kept}
 
 
-Source = FromPlace | FromNumbers | FromProduct | FromWords | FromPool | FromEnlarged
+Source = FromSlot | FromNumbers | FromProduct | FromWords | FromPool | FromEnlarged
 Windowed = FromProduct | FromPool  #: Sources that read windows.

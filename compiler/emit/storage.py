@@ -28,8 +28,8 @@ class Buffer:
         size:    Number of words or entries.
         first:   Number of the first pass that uses it; None before one does.
         last:    Number of the last pass that uses it.
-        address: Address of the first word or entry, once it is placed.
-        kept:    Whether it has its address before others are placed, and shares its words with none of them.
+        address: Address of the first word or entry, once it has one.
+        kept:    Whether it has its address before others have theirs, and shares its words with none of them.
         align:   Number of which its address is a multiple.
     """
 

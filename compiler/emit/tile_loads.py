@@ -51,8 +51,8 @@ class Rest:
             self.next = self.first
         at, self.next = self.next, self.next + matrix.count
         free = 0
-        for other, (place, end) in list(self.held.items()):
-            if place < at + matrix.count and at < place + other.count:
+        for other, (start, end) in list(self.held.items()):
+            if start < at + matrix.count and at < start + other.count:
                 free = max(free, end)
                 del self.held[other]
         return at, free
@@ -64,7 +64,7 @@ class TileLoads:
     Args:
         config:   The machine.
         program:  The program, whose products name tiles as if MatrixRf held all matrices.
-        matrices: The matrices, each with its place in Dram or, where it stays in MatrixRf, with its home.
+        matrices: The matrices, each with its address in Dram or, where it stays in MatrixRf, with its home.
         resident: Number of tiles of MatrixRf that stay, from tile 0 on.
     """
 
@@ -72,7 +72,7 @@ class TileLoads:
         self.config, self._program = config, program
         self._matrices = {matrix.first: matrix for matrix in matrices}
         self._rest = Rest(resident, config.matrix_tiles)
-        self._places: dict[int, int] = {}  # first tile of each product, or made tile, by the index of its instruction
+        self._tiles: dict[int, int] = {}  # first tile of each product, or made tile, by the index of its instruction
         self.loads: list[Load] = []  #: The loads, in order.
 
     def emit(self) -> list[Reason]:
@@ -86,13 +86,13 @@ class TileLoads:
         for k, instruction in enumerate(self._program.instructions):
             if builds(instruction):
                 one = next(one for one in self._matrices.values() if one.holds(instruction.a))
-                self._places[k] = one.home + instruction.a - one.first
+                self._tiles[k] = one.home + instruction.a - one.first
         self.schedule(items_of(self.config, self._program.instructions, self._matrices))
         self._rewrite()
         return []
 
     def schedule(self, items: Sequence[TileUse | Loop], start: int = 0):
-        """Choose tiles, and places of loads, for a part of the program that begins at an index."""
+        """Choose tiles, and when loads begin, for a part of the program that begins at an index."""
         recent = [start] * AHEAD  # indices of the last products for which something was loaded
         for item in items:
             uses = tuple(use for use in (item.uses() if isinstance(item, Loop) else (item,)) if use.matrix.home is None)
@@ -117,11 +117,11 @@ class TileLoads:
                 recent = [*recent[1:], before]
             for use in uses:
                 at, _ = self._rest.held[use.matrix]
-                self._places[use.at] = at
+                self._tiles[use.at] = at
                 self._rest.held[use.matrix] = at, item.end
             for use in (item.uses() if isinstance(item, Loop) else (item,)):
                 if use.matrix.home is not None:
-                    self._places[use.at] = use.matrix.home
+                    self._tiles[use.at] = use.matrix.home
 
     def _rewrite(self):
         """Write the program anew, with loads between its chains."""
@@ -135,7 +135,7 @@ class TileLoads:
             if here:
                 new += self._chains(here, counts[k])
             index.append(len(new))
-            new.append(replace(instruction, a=self._places[k]) if k in self._places else instruction)
+            new.append(replace(instruction, a=self._tiles[k]) if k in self._tiles else instruction)
         self._program.moved(new, index)
 
     def _chains(self, loads: Sequence[Load], known: tuple[int | None, ...]) -> list[Instruction]:
@@ -169,12 +169,12 @@ class TileLoads:
 def _estimate(build: ModelBuild, matrices: Sequence[Matrix], items: Sequence[TileUse | Loop],
               resident: set[int]) -> int | None:
     """Clock cycles of the products of a program if some matrices stay; None where the others have no room."""
-    placed = _placed(matrices, resident | {one.first for one in matrices if one.built})
-    home = sum(one.count for one in placed if one.home is not None)
-    if home + max((one.count for one in placed if one.home is None), default=0) > build.config.matrix_tiles:
+    stored = _stored(matrices, resident | {one.first for one in matrices if one.built})
+    home = sum(one.count for one in stored if one.home is not None)
+    if home + max((one.count for one in stored if one.home is None), default=0) > build.config.matrix_tiles:
         return None
-    by_first = {one.first: one for one in placed}
-    loads = TileLoads(build.config, build.program, placed, home)
+    by_first = {one.first: one for one in stored}
+    loads = TileLoads(build.config, build.program, stored, home)
     items = [_renamed(item, by_first) for item in items]
     loads.schedule(items)
     times = LoadTimes(build.config, loads.loads)
@@ -183,20 +183,20 @@ def _estimate(build: ModelBuild, matrices: Sequence[Matrix], items: Sequence[Til
 
 
 def _renamed(item: TileUse | Loop, matrices: dict[int, Matrix]) -> TileUse | Loop:
-    """A part of a program whose products name matrices as they are placed."""
+    """A part of a program whose products name matrices as they are stored."""
     if isinstance(item, Loop):
         return replace(item, items=tuple(_renamed(one, matrices) for one in item.items))
     return replace(item, matrix=matrices[item.matrix.first])
 
 
-def _placed(matrices: Sequence[Matrix], resident: set[int]) -> list[Matrix]:
-    """Matrices with their places in MatrixRf, if they stay there, or in Dram."""
-    placed, home, address = [], 0, 0
+def _stored(matrices: Sequence[Matrix], resident: set[int]) -> list[Matrix]:
+    """Matrices with their homes in MatrixRf, if they stay there, or their addresses in Dram."""
+    stored, home, address = [], 0, 0
     for matrix in matrices:
         stays = matrix.first in resident
-        placed.append(replace(matrix, home=home if stays else None, address=0 if stays else address))
+        stored.append(replace(matrix, home=home if stays else None, address=0 if stays else address))
         home, address = home + matrix.count * stays, address + matrix.words * (not stays)
-    return placed
+    return stored
 
 
 def load_tiles(build: ModelBuild):
@@ -209,14 +209,14 @@ def load_tiles(build: ModelBuild):
     resident = quickest(config, matrices, choose_residents(config, matrices, demand(config, program, by_first)),
                         partial(_estimate, build, matrices, items))
     resident |= {one.first for one in matrices if one.built}
-    placed = _placed(matrices, resident)
-    home = sum(one.count for one in placed if one.home is not None)
-    address = sum(one.words for one in placed if one.home is None)
+    stored = _stored(matrices, resident)
+    home = sum(one.count for one in stored if one.home is not None)
+    address = sum(one.words for one in stored if one.home is None)
     if address > config.dram_words:
         build.shortages.append(Reason(
             sentence=f"Dram needs {address} words for tiles and has {config.dram_words}, "
                      f"{address - config.dram_words} too few", attribute="dram_words", needed=address,
             available=config.dram_words))
         return
-    build.shortages += TileLoads(config, build.program, placed, home).emit()
-    build.place_matrices(placed)
+    build.shortages += TileLoads(config, build.program, stored, home).emit()
+    build.store_matrices(stored)

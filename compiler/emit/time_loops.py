@@ -17,7 +17,7 @@ from concord.compiler.graph.entering import SequenceEntry
 from concord.compiler.graph.nodes import Value
 from concord.compiler.graph.wiring import RecurrentLoop
 from concord.compiler.lib.build import ModelBuild
-from concord.compiler.lib.program import NET, Place, ProgramBuilder, read, write
+from concord.compiler.lib.program import NET, ProgramBuilder, Slot, read, write
 from concord.net.layers.layer import unchecked
 from concord.net.layers.recurrent import Recurrent
 from concord.spec.isa.instructions import BASES, Instruction, Op, Reg
@@ -32,14 +32,14 @@ class ImageSteps:
     Attributes:
         entry: The time steps of the image.
         view:  The numbers of the image; None where the host sends one time step after the other.
-        x:     Place of the vector of the present time step.
-        scale: Place of what this vector is multiplied by, or None.
+        x:     Slot of the vector of the present time step.
+        scale: Slot of what this vector is multiplied by, or None.
     """
 
     entry: SequenceEntry
     view: NumbersView | None
-    x: Place
-    scale: Place | None
+    x: Slot
+    scale: Slot | None
 
     @property
     def strides(self) -> tuple[int, int]:
@@ -47,7 +47,7 @@ class ImageSteps:
         return self.entry.strides(self.view.stride)
 
     def take(self, program: ProgramBuilder, bases: dict[int, int]):
-        """Bring the vector of the present time step to the place where the first layer reads it."""
+        """Bring the vector of the present time step to the slot where the first layer reads it."""
         count, inc = self.entry.pixels, int(self.entry.pixels > 1)
         chain, between = [Instruction(op=Op.V_RD, mem=Mem.NET_Q)], 0
         if self.view:
@@ -69,14 +69,14 @@ class TimeLoop(LayerPass):
     Attributes:
         loop:    The layers.
         image:   How the time steps of an image are taken; None where the host sends any number of them.
-        hidden:  Place of the hidden vector of each layer, by its name.
+        hidden:  Slot of the hidden vector of each layer, by its name.
         opening: Chains that set the initial states.
         step:    Chains of the recurrent layers in one time step.
     """
 
     loop: RecurrentLoop
     image: ImageSteps | None
-    hidden: dict[str, Place] = field(default_factory=dict)
+    hidden: dict[str, Slot] = field(default_factory=dict)
     opening: ProgramBuilder
     step: ProgramBuilder
 
@@ -84,7 +84,7 @@ class TimeLoop(LayerPass):
     def over_image(
         cls, build: ModelBuild, time: int, value: Value, loop: RecurrentLoop, image: Value, view: NumbersView | None,
     ) -> "TimeLoop":
-        """Make the chains of the recurrent layers, and take the places that they need.
+        """Make the chains of the recurrent layers, and take the slots that they need.
 
         Args:
             value: Hidden vector of the first layer.
@@ -101,39 +101,39 @@ class TimeLoop(LayerPass):
         # Block floating point needs the first hidden vector directly after x.
         x = build.allocator.vector(Mem.INITIAL_VRF, entry.lanes, f"{first.name}, input")
         steps = ImageSteps(entry=entry, view=view, x=x, scale=scale)
-        places = {loop.sources[0]: x}
+        slots = {loop.sources[0]: x}
         with build.part(ProgramBuilder.apart()) as opening:
-            chains = _begun(build, (first, *loop.layers[1:]), loop, places)
+            chains = _begun(build, (first, *loop.layers[1:]), loop, slots)
         with build.part(ProgramBuilder.apart()) as step:
             _emit(build, chains)
-        return cls(time=time, value=value, loop=loop, image=steps, hidden=places, opening=opening, step=step)
+        return cls(time=time, value=value, loop=loop, image=steps, hidden=slots, opening=opening, step=step)
 
     @classmethod
     def over_inputs(
-        cls, build: ModelBuild, time: int, value: Value, loop: RecurrentLoop, entering: Mapping[str, Place], *,
+        cls, build: ModelBuild, time: int, value: Value, loop: RecurrentLoop, entering: Mapping[str, Slot], *,
         rows: int, every: bool,
     ) -> "TimeLoop":
         """Make the chains of a loop over the time steps that the host sends.
 
         Args:
             value:    Hidden vector of the first layer.
-            entering: Place to which each tensor that comes from NetQ is copied, by its name; NetQ where a layer reads
+            entering: Slot to which each tensor that comes from NetQ is copied, by its name; NetQ where a layer reads
                 it there.
             rows:     Number of elements that come for each of them.
             every:    Whether the hidden vector of the last layer is sent in every time step.
         """
-        places, last = dict(entering), loop.layers[-1]
+        slots, last = dict(entering), loop.layers[-1]
         with build.part(ProgramBuilder()) as opening:
-            chains = _begun(build, loop.layers, loop, places)
+            chains = _begun(build, loop.layers, loop, slots)
         with build.part(ProgramBuilder()) as step:
-            for place in (place for place in entering.values() if place != NET):
+            for slot in (slot for slot in entering.values() if slot != NET):
                 with build.program.section("network input", ""):
-                    build.program.chain(read(NET), write(place), rows=rows)
+                    build.program.chain(read(NET), write(slot), rows=rows)
             _emit(build, chains)
             if every:
                 build.program.note("result")
-                build.program.chain(read(places[last.name]), write(NET), rows=last.outputs)
-        return cls(time=time, value=value, loop=loop, image=None, hidden=places, opening=opening, step=step)
+                build.program.chain(read(slots[last.name]), write(NET), rows=last.outputs)
+        return cls(time=time, value=value, loop=loop, image=None, hidden=slots, opening=opening, step=step)
 
     def buffers(self) -> list[Buffer]:
         return [*([self.image.view.buffer] if self.image and self.image.view else []), *LayerPass.buffers(self)]
@@ -188,19 +188,19 @@ def _move(program: ProgramBuilder, bases: dict[int, int], sign: int):
 
 
 def _begun(build: ModelBuild, layers: Sequence[Recurrent], loop: RecurrentLoop,
-           places: dict[str, Place]) -> list[TimeStep]:
+           slots: dict[str, Slot]) -> list[TimeStep]:
     """Emit the chains that set the initial states of layers.
 
     Args:
         layers: The layers of the loop, the first one as it reads the vector of a time step.
-        places: Place of each tensor by its name, to which the hidden vectors are added.
+        slots: Slot of each tensor by its name, to which the hidden vectors are added.
     """
     steps = []
     for layer, source in zip(layers, loop.sources, strict=True):
         with build.program.section(f"{layer.name}, initial state", layer.name):
-            steps.append(RECURRENT[type(layer)](build, layer, places[source]))
+            steps.append(RECURRENT[type(layer)](build, layer, slots[source]))
             steps[-1].begin()
-        places[layer.name] = steps[-1].hidden
+        slots[layer.name] = steps[-1].hidden
     return steps
 
 

@@ -40,10 +40,10 @@ class Sender:
     @property
     def value(self) -> Value:
         """The image as it is sent."""
-        places = self.window.counts(*self.image.shape[1:])
+        positions = self.window.counts(*self.image.shape[1:])
         rows, columns = (
-            place if together else size
-            for place, size, together in zip(places, self.image.shape[1:], self.patch, strict=True))
+            count if together else size
+            for count, size, together in zip(positions, self.image.shape[1:], self.patch, strict=True))
         down, across = self._held
         return Value.of(self.image.name, (self.image.shape[0] * down * across, rows, columns))
 

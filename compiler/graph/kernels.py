@@ -29,7 +29,7 @@ class Kernel:
         exponents: int8[outputs, rows, columns, native vectors], or None in integer mode.
         codes:     How the codes of the image are made.
         apart:     Whether outputs see some channels only, as those of groups do.
-        real:      float64, what takes the place of the mantissas in full precision; None for the mantissas themselves.
+        real:      float64, what replaces the mantissas in full precision; None for the mantissas themselves.
     """
 
     window: Window

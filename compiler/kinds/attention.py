@@ -72,8 +72,8 @@ class AttentionKind(CompiledKind):
                 found.append(Reason(
                     sentence=f"each head has {size} channels of {what}, which is no whole number of words of "
                              f"{config.mfu_lanes}: give each head a multiple of {config.mfu_lanes} channels"))
-        if layer.places > config.accumulator_rows:
-            found.append(limits.accumulator_rows(config, layer.places, f"its {layer.places} keys"))
+        if layer.key_positions > config.accumulator_rows:
+            found.append(limits.accumulator_rows(config, layer.key_positions, f"its {layer.key_positions} keys"))
         return found
 
     def made(self, network: PlannedNetwork, layer, sources):
@@ -92,8 +92,8 @@ class AttentionKind(CompiledKind):
         powers = []
         for group in Heads(config=config, count=layer.heads, size=layer.values[0] // layer.heads).groups():
             one = CodeMap.of(config, Value(
-                name=f"{node.name}, powers", shape=(len(group) * layer.places, *node.value.shape[1:]),
-                places=joined([adjacent(layer.places)] * len(group), config.native_dim)), codes)
+                name=f"{node.name}, powers", shape=(len(group) * layer.key_positions, *node.value.shape[1:]),
+                places=joined([adjacent(layer.key_positions)] * len(group), config.native_dim)), codes)
             one.read_by(_PIXEL, False)
             demands.maps.append(one)
             powers += [(group, one)] * len(group)
@@ -105,8 +105,9 @@ class AttentionKind(CompiledKind):
         config, layer, reading = planner.build.config, node.layer, planner.demands.readings[node.name]
         keys, values = (Heads(config=config, count=layer.heads, size=shape[0] // layer.heads)
                         for shape in (layer.keys, layer.values))
-        tiles = [key_tiles(planner, reading.view, keys, head, layer.places, node.name) for head in range(layer.heads)]
-        products = list(value_tiles(planner, reading.values, values, layer.places, node.name))
+        tiles = [key_tiles(planner, reading.view, keys, head, layer.key_positions, node.name)
+                 for head in range(layer.heads)]
+        products = list(value_tiles(planner, reading.values, values, layer.key_positions, node.name))
         parts = {one.part: one for _, one, _ in products}
         spacious = _spacious(config, layer)
         if not spacious:
@@ -186,7 +187,7 @@ class AttentionKind(CompiledKind):
         planner.hold(chain, Operation.VV_MUL, to_bits(share), share if planner.build.real else to_bits(share),
                      f"{node.name}, share")
         group, one = reading.powers[head]
-        vector = (head - group.start) * planner.build.config.vectors_of(layer.places)
+        vector = (head - group.start) * planner.build.config.vectors_of(layer.key_positions)
         chain.write(CodesView(codes=one.codes, map=one, vector=vector))
         reciprocals(chain, factor)
         planner.append(node, chain, tuple(source.parts))
@@ -233,22 +234,22 @@ def _mask(planner: Planner, node: PlannedNode) -> NumbersView | None:
     layer, config = node.layer, planner.build.config
     if layer.mask is None:
         return None
-    words, content = config.words_of(layer.places), planner.build.content(layer).mask
+    words, content = config.words_of(layer.key_positions), planner.build.content(layer).mask
     masks, content = (tiling.padded(one, words * config.mfu_lanes, 2).reshape(-1) for one in (layer.mask, content))
-    place = planner.constant(_ADDED[0], masks, content, f"{node.name}, mask")
-    value = Value.of(f"{node.name}, mask", (layer.places, *node.value.shape[1:]))
+    slot = planner.constant(_ADDED[0], masks, content, f"{node.name}, mask")
+    value = Value.of(f"{node.name}, mask", (layer.key_positions, *node.value.shape[1:]))
     return NumbersView(numbers=TensorNumbers(value=value, words=words, buffer=Buffer(
-        mem=place.mem, address=place.address, size=place.words, name=f"{node.name}, mask", kept=True)))
+        mem=slot.mem, address=slot.address, size=slot.words, name=f"{node.name}, mask", kept=True)))
 
 
 def _spacious(config: Config, layer: BlockAttention) -> bool:
     """Whether memories have room for two heads, which take turns: one is multiplied while the other is a softmax."""
-    return _SPACIOUS * layer.positions * config.words_of(layer.places) <= min(depth(config, mem) for mem in VRFS)
+    return _SPACIOUS * layer.positions * config.words_of(layer.key_positions) <= min(depth(config, mem) for mem in VRFS)
 
 
 def _room(planner: Planner, node: PlannedNode) -> tuple[NumbersView, ...]:
     """Numbers for scores, their largest one, and the reciprocals of the sums of exponentials, of one head."""
-    value = Value.of(f"{node.name}, scores", (node.layer.places, *node.value.shape[1:]))
+    value = Value.of(f"{node.name}, scores", (node.layer.key_positions, *node.value.shape[1:]))
     return (planner.strip(value, frozenset(_ADDED[:1])), planner.strip_in(_ADDED[0], value),
             planner.strip_in(_MULTIPLIED[0], value))
 
@@ -261,7 +262,7 @@ def _bounds(config: Config, node: PlannedNode, heads: Heads) -> list[tiling.Boun
     weights, found = config.weights, []
     for what, columns, least in (
             ("scores", max(len(heads.vectors(head)) for head in range(heads.count)), 0),
-            ("values", config.vectors_of(node.layer.places), max(0, config.activations.e_max - 1))):
+            ("values", config.vectors_of(node.layer.key_positions), max(0, config.activations.e_max - 1))):
         mantissas = np.full((1, columns * config.native_dim), -weights.lowest, np.int64)
         exponents = np.full((1, columns), weights.e_max, np.int64)
         bound = tiling.block_bound(config, f"{node.name}, {what}", mantissas, exponents)

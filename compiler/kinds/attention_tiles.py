@@ -61,38 +61,38 @@ class Heads:
         return found
 
 
-def key_tiles(planner: Planner, view: NumbersView, heads: Heads, head: int, places: int, name: str
+def key_tiles(planner: Planner, view: NumbersView, heads: Heads, head: int, positions: int, name: str
               ) -> tuple[Multiplied, Building]:
     """The product of queries and the keys of a head, whose rows are positions, and the chains that make its tiles.
 
     Args:
         view:   Numbers of all keys.
-        places: Number of positions.
+        positions: Number of positions.
         name:   Name of the attention.
     """
     config, n, vectors = heads.config, heads.config.native_dim, heads.vectors(head)
-    tile = _tiles(planner, f"{name}, keys of head {head}", places, len(vectors))
+    tile = _tiles(planner, f"{name}, keys of head {head}", positions, len(vectors))
     loads = [
         TileLoad(tile=tile + row * len(vectors) + column, word=row * n * view.stride + _word(config, lanes),
-                 rows=len(lanes), vectors=min(n, places - row * n), tiles=1, step=0, transposed=False)
-        for row in range(-(-places // n)) for column, vector in enumerate(vectors)
+                 rows=len(lanes), vectors=min(n, positions - row * n), tiles=1, step=0, transposed=False)
+        for row in range(-(-positions // n)) for column, vector in enumerate(vectors)
         for lanes in [heads.lanes(head, vector)]]
-    product = Multiplied(part=RowPart(row=0, rows=places), vector=vectors.start, vectors=len(vectors),
+    product = Multiplied(part=RowPart(row=0, rows=positions), vector=vectors.start, vectors=len(vectors),
                          product=Instruction(op=Op.MV_MUL, a=tile, window=1))
     return product, Building(source=FromNumbers(view=view), loads=together(loads, config.vector_words))
 
 
-def value_tiles(planner: Planner, view: NumbersView, heads: Heads, places: int, name: str
+def value_tiles(planner: Planner, view: NumbersView, heads: Heads, positions: int, name: str
                 ) -> Iterator[tuple[range, Multiplied, Building]]:
     """The products of powers and values, whose rows are channels: one for each run of native vectors that have channels
     of the same heads, with these heads and the chains that make its tiles.
 
     Args:
         view:   Numbers of all values.
-        places: Number of positions.
+        positions: Number of positions.
         name:   Name of the attention.
     """
-    config, n, each = heads.config, heads.config.native_dim, heads.config.vectors_of(places)
+    config, n, each = heads.config, heads.config.native_dim, heads.config.vectors_of(positions)
     firsts = {head: group.start for group in heads.groups() for head in group}
     for vectors, own in heads.runs():
         columns = len(own) * each
@@ -101,7 +101,7 @@ def value_tiles(planner: Planner, view: NumbersView, heads: Heads, places: int, 
         loads = [
             TileLoad(tile=tile + row * columns + (head - own.start) * each + column,
                      word=column * n * view.stride + _word(config, lanes), rows=len(lanes),
-                     vectors=min(n, places - column * n), tiles=1, step=0, transposed=True)
+                     vectors=min(n, positions - column * n), tiles=1, step=0, transposed=True)
             for row, vector in enumerate(vectors) for head in own for lanes in [heads.lanes(head, vector)]
             for column in range(each)]
         product = Multiplied(

@@ -92,6 +92,6 @@ def _constants(planner: Planner, node: PlannedNode, mem: Mem, field: str, what: 
     config, words = planner.build.config, planner.build.config.words_of(node.value.lanes)
     each = [tiling.padded(one.reshape(len(one), -1).T, words * config.mfu_lanes, 1).reshape(-1)
             for one in (getattr(node.layer, field), getattr(planner.build.content(node.layer), field))]
-    place, name = planner.constant(mem, *each, f"{node.name}, {what}"), f"{node.name}, {what}"
+    slot, name = planner.constant(mem, *each, f"{node.name}, {what}"), f"{node.name}, {what}"
     return NumbersView(numbers=TensorNumbers(value=node.value, words=words, buffer=Buffer(
-        mem=place.mem, address=place.address, size=place.words, name=name, kept=True)))
+        mem=slot.mem, address=slot.address, size=slot.words, name=name, kept=True)))

@@ -2,14 +2,14 @@
 
 from concord.compiler.cells.arithmetics import RECURRENT
 from concord.compiler.emit.chains import OpenChain
-from concord.compiler.emit.sources import FromNumbers, FromPlace
+from concord.compiler.emit.sources import FromNumbers, FromSlot
 from concord.compiler.emit.storage import Buffer, NumbersView, TensorNumbers
 from concord.compiler.emit.time_loops import TimeLoop
 from concord.compiler.graph.entering import SequenceEntry
 from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import Wires
-from concord.compiler.lib.program import NET, Place
+from concord.compiler.lib.program import NET, Slot
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.windows import TimeAxis
@@ -104,7 +104,7 @@ def _plan_image(planner: Planner, first: PlannedNode):
     images = [network.node(layer.name) for layer in loop.images]
     whole = {node: readings[node.name].view for node in images if node.name in readings}
     for node in images:
-        chain = OpenChain(source=FromPlace(place=made.hidden[node.sources[0].name]))
+        chain = OpenChain(source=FromSlot(slot=made.hidden[node.sources[0].name]))
         if node in whole:
             chain.write(whole[node])
             planner.append(node, chain)
@@ -114,7 +114,7 @@ def _plan_image(planner: Planner, first: PlannedNode):
         planner.begin(node, OpenChain(source=FromNumbers(view=view)))
     for node in [network.node(layer.name) for layer in loop.layers]:
         if planner.demands.leaves_pass(node):
-            planner.begin(node, OpenChain(source=FromPlace(place=made.hidden[node.name])))
+            planner.begin(node, OpenChain(source=FromSlot(slot=made.hidden[node.name])))
 
 
 def _plan_inputs(planner: Planner, first: PlannedNode):
@@ -133,7 +133,7 @@ def _plan_inputs(planner: Planner, first: PlannedNode):
         _follow_hidden(planner, network.node(layer.name), made.hidden[layer.name])
 
 
-def _follow_hidden(planner: Planner, node: PlannedNode, hidden: Place):
+def _follow_hidden(planner: Planner, node: PlannedNode, hidden: Slot):
     """Plan what follows the last time step of a recurrent layer: readers take its hidden vector where it lies."""
     sinks = planner.demands.sinks[node.name]
     here = Buffer(mem=hidden.mem, name=f"{node.name}, hidden", size=hidden.words, address=hidden.address, kept=True)

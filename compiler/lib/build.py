@@ -1,4 +1,4 @@
-"""The firmware under construction: program, places in memories, matrices, biases and bounds."""
+"""The firmware under construction: program, addresses in memories, matrices, biases and bounds."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 from concord.compiler.lib import tiling
 from concord.compiler.lib.limits import Reason
-from concord.compiler.lib.program import Place, ProgramBuilder, read, write
+from concord.compiler.lib.program import ProgramBuilder, Slot, read, write
 from concord.compiler.lib.tile_store import Matrix, matrix_of
 from concord.firmware.firmware import Tiles
 from concord.golden.lib.float16 import to_real
@@ -18,7 +18,7 @@ from concord.spec.machine.config import Config
 
 
 class Allocator:
-    """Allocates places from address 0 upwards. Nothing is allocated twice, so that padding that is zero stays zero.
+    """Allocates words from address 0 upwards. Nothing is allocated twice, so that padding that is zero stays zero.
 
     Allocation continues beyond the end of a memory; `shortages` then tells by how much.
 
@@ -40,12 +40,12 @@ class Allocator:
         self._names[mem].append((name, count))
         return address
 
-    def vector(self, mem: Mem, elements: int, name: str) -> Place:
+    def vector(self, mem: Mem, elements: int, name: str) -> Slot:
         """Allocate a vector for `mv_mul`: whole, aligned native vectors, in which unwritten elements stay +0."""
         words = self._config.vectors_of(elements) * self._config.vector_words
-        return Place(mem=mem, address=self.take(mem, words, name, self._config.vector_words), words=words)
+        return Slot(mem=mem, address=self.take(mem, words, name, self._config.vector_words), words=words)
 
-    def constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
+    def constant(self, mem: Mem, values: np.ndarray, name: str) -> Slot:
         """Allocate constants uint16[elements], padded with +0 to whole words; the firmware contains them.
 
         In full precision they may be float64[elements] as well.
@@ -53,9 +53,9 @@ class Allocator:
         lanes, values = self._config.mfu_lanes, self.numbers(values)
         padded = np.zeros((self._config.words_of(values.size), lanes), values.dtype)
         padded.reshape(-1)[: values.size] = values.reshape(-1)
-        place = Place(mem=mem, address=self.take(mem, len(padded), name), words=len(padded))
-        self._constants[mem].append((place.address, padded))
-        return place
+        slot = Slot(mem=mem, address=self.take(mem, len(padded), name), words=len(padded))
+        self._constants[mem].append((slot.address, padded))
+        return slot
 
     def numbers(self, values: np.ndarray) -> np.ndarray:
         """Constants as they are kept: binary16 patterns uint16[...], or in full precision float64[...]."""
@@ -117,7 +117,7 @@ class ModelBuild:
         self.shortages: list[Reason] = []  #: What has no room, beside those of the allocator.
         self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         self._biases: list[tuple[int, np.ndarray]] = []
-        self._placed: dict[int, Matrix] = {}  # Matrices by their first tile, where some are loaded.
+        self._stored: dict[int, Matrix] = {}  # Matrices by their first tile, where some are loaded.
 
     @property
     def real(self) -> bool:
@@ -158,8 +158,8 @@ class ModelBuild:
         self._biases.append((address, values))
         return address
 
-    def moved(self, source: Place, elements: int, name: str, *operations, target: Place | None = None) -> Place:
-        """Emit a chain that applies point-wise operations to `source`, and return the place of the result.
+    def moved(self, source: Slot, elements: int, name: str, *operations, target: Slot | None = None) -> Slot:
+        """Emit a chain that applies point-wise operations to `source`, and return the slot of the result.
 
         The operands of the operations must also cover the padding of a vector from NetQ.
         """
@@ -181,7 +181,7 @@ class ModelBuild:
 
     def used(self, mem: Mem) -> int:
         """Number of words, entries or tiles of a memory in use."""
-        outside = [matrix for matrix in self._placed.values() if matrix.home is None]
+        outside = [matrix for matrix in self._stored.values() if matrix.home is None]
         if mem is Mem.DRAM:
             return max(self.allocator.used(mem), sum(matrix.words for matrix in outside))
         if mem is Mem.MATRIX_RF and outside:
@@ -193,14 +193,14 @@ class ModelBuild:
         if self.loads and self.far:
             self.allocator.take(Mem.DRAM, sum(matrix.words for matrix in self.matrices()), "tiles")
 
-    def place_matrices(self, matrices: Sequence[Matrix]):
+    def store_matrices(self, matrices: Sequence[Matrix]):
         """Say where matrices lie: MatrixRf begins with those that have a home there, Dram with all others."""
-        self._placed = {matrix.first: matrix for matrix in matrices}
+        self._stored = {matrix.first: matrix for matrix in matrices}
 
     def outside(self) -> np.ndarray:
         """The contents of Dram, uint16[words, M]."""
         tiles, parts = self._all_tiles(), []
-        for matrix in sorted(self._placed.values(), key=lambda one: one.address):
+        for matrix in sorted(self._stored.values(), key=lambda one: one.address):
             if matrix.home is None:
                 span = slice(matrix.first, matrix.first + matrix.count)
                 stored = tiles.exponents[span].astype(np.int64) - self.config.weights.e_min
@@ -211,9 +211,9 @@ class ModelBuild:
     def tiles(self) -> Tiles:
         """The contents of MatrixRf."""
         tiles = self._all_tiles()
-        if not self._placed:
+        if not self._stored:
             return tiles
-        homes = sorted((one for one in self._placed.values() if one.home is not None), key=lambda one: one.home)
+        homes = sorted((one for one in self._stored.values() if one.home is not None), key=lambda one: one.home)
         chosen = np.concatenate([np.arange(0), *(one.first + np.arange(one.count) for one in homes)]).astype(int)
         return Tiles(mantissas=tiles.mantissas[chosen], exponents=tiles.exponents[chosen],
                      integer=tiles.integer[chosen])

@@ -13,7 +13,7 @@ from concord.spec.isa.memories import Mem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Slot:
     """Some words of a vector memory, or a queue.
 
     Attributes:
@@ -26,17 +26,17 @@ class Place:
     address: int = 0
     words: int = 0
 
-    def at(self, word: int) -> "Place":
-        """The place without its first `word` words; for a queue, the same place."""
+    def at(self, word: int) -> "Slot":
+        """The slot without its first `word` words; for a queue, the same slot."""
         return (
             self
             if self.mem in (Mem.NET_Q, Mem.MVM_Q)
-            else Place(mem=self.mem, address=self.address + word, words=self.words - word)
+            else Slot(mem=self.mem, address=self.address + word, words=self.words - word)
         )
 
 
-NET = Place(mem=Mem.NET_Q)
-MVM = Place(mem=Mem.MVM_Q)
+NET = Slot(mem=Mem.NET_Q)
+MVM = Slot(mem=Mem.MVM_Q)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ def clipped(instruction: Instruction, ends: np.ndarray | None) -> Instruction:
     return Clipped(**fields, low=float(ends[0]), high=float(ends[1]))
 
 
-def read(place: Place) -> Instruction:
-    """The source instruction that reads the words at `place`."""
-    return Instruction(op=Op.V_RD, mem=place.mem, a=place.address)
+def read(slot: Slot) -> Instruction:
+    """The source instruction that reads the words in `slot`."""
+    return Instruction(op=Op.V_RD, mem=slot.mem, a=slot.address)
 
 
-def write(place: Place) -> Instruction:
-    """The instruction that writes the value of the chain to `place`; the chain goes on with the same value."""
-    return Instruction(op=Op.V_WR, mem=place.mem, a=place.address)
+def write(slot: Slot) -> Instruction:
+    """The instruction that writes the value of the chain to `slot`; the chain goes on with the same value."""
+    return Instruction(op=Op.V_WR, mem=slot.mem, a=slot.address)
 
 
 def read_codes(address: int, integer: bool) -> Instruction:
@@ -80,9 +80,9 @@ def write_codes(address: int, integer: bool) -> Instruction:
     return Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, a=address, integer=int(integer))
 
 
-def operate(op: Op, place: Place | None = None) -> Instruction:
-    """A point-wise operation; its operand, if any, lies at `place` in the memory of the stage."""
-    return Instruction(op=op, a=place.address if place else 0)
+def operate(op: Op, slot: Slot | None = None) -> Instruction:
+    """A point-wise operation; its operand, if any, lies in `slot` of the memory of the stage."""
+    return Instruction(op=op, a=slot.address if slot else 0)
 
 
 def loop_end(program: Sequence[Instruction], loop: int) -> int:

@@ -1,6 +1,6 @@
 """Gives every buffer its address, and chooses memories for numbers that may lie in any one.
 
-All buffers are placed at once, when every lifetime is known. Tied buffers keep a distance from each other, and may
+All buffers get addresses at once, when every lifetime is known. Tied buffers keep a distance from each other, and may
 overlap: who ties them knows that they never use the same word at once.
 """
 
@@ -39,7 +39,7 @@ class Tie:
 
 def choose_memories(config: Config, demands: Demands):
     """Choose memories for numbers that may lie in any one, the largest first."""
-    network, placed = demands.network, {mem: [] for mem in ANY}
+    network, allocated = demands.network, {mem: [] for mem in ANY}
     if network.read is not Mem.VECTOR_RF:
         return
     order = {node.name: time for time, node in enumerate(network.nodes)}
@@ -58,43 +58,44 @@ def choose_memories(config: Config, demands: Demands):
         trials = {}
         for mem in [buffer.mem] if buffer.mem else [mem for mem in ANY if mem not in taken]:
             trial = Buffer(mem=mem, name=buffer.name, size=buffer.size, first=first[name], last=last)
-            place([trial], 0, others := list(placed[mem]))
+            allocate([trial], 0, others := list(allocated[mem]))
             trials[mem] = max(0, trial.end - depth(config, mem) * 7 // 8), others
         buffer.mem = min(trials, key=lambda mem: trials[mem][0])
-        placed[buffer.mem] = trials[buffer.mem][1]
+        allocated[buffer.mem] = trials[buffer.mem][1]
 
 
-def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[LayerPass]) -> list[Reason]:
+def allocate_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[LayerPass]
+                     ) -> list[Reason]:
     """Give addresses to all numbers in vector memories and in Dram, and to each pass the rows of its strips.
 
     Returns:
         A reason for each strip for which there is no room.
     """
     memories = (*VRFS, *[Mem.DRAM] * bool(demands.far))
-    found, placed = [], {mem: [] for mem in memories}
+    found, allocated = [], {mem: [] for mem in memories}
     starts = {mem: allocator.used(mem) for mem in memories}
     for mem in memories:
         moving = [one.buffer for one in demands.numbers if one.buffer.mem == mem and not one.buffer.kept]
-        place(moving, starts[mem], placed[mem])
+        allocate(moving, starts[mem], allocated[mem])
     for made in passes:
-        found += _place_strips(config, made, starts, placed)
+        found += _allocate_strips(config, made, starts, allocated)
     for mem in memories:
-        end = _end(placed[mem])
+        end = _end(allocated[mem])
         if end > allocator.used(mem):
-            largest = max(placed[mem], key=lambda buffer: buffer.size)
+            largest = max(allocated[mem], key=lambda buffer: buffer.size)
             allocator.take(mem, end - allocator.used(mem), f"maps, among them {largest.name}")
     return found
 
 
-def _place_strips(config: Config, made: LayerPass, starts: dict[Mem, int],
-                  placed: dict[Mem, list[Buffer]]) -> list[Reason]:
-    """Choose the rows of a pass's strips, and place what a strip leaves for later chains."""
+def _allocate_strips(config: Config, made: LayerPass, starts: dict[Mem, int],
+                     allocated: dict[Mem, list[Buffer]]) -> list[Reason]:
+    """Choose the rows of a pass's strips, and the addresses of what a strip leaves for later chains."""
     rows, columns = made.length, 1 if made.flat else made.value.shape[2]
     made.rows = min(made.most or rows, rows, max(1, LARGEST // columns))
     if len(made.chains) > 1 and rows >= 2 * STRIPS:
         made.rows = min(made.rows, -(-rows // STRIPS))
     for strip in made.strips:
-        gaps = {mem: _largest_gap(made.time, starts[mem], depth(config, mem), placed[mem])
+        gaps = {mem: _largest_gap(made.time, starts[mem], depth(config, mem), allocated[mem])
                 for mem in ANY if mem not in strip.avoid}
         fitting = {mem: min(made.rows, size // (columns * strip.words)) for mem, (_, size) in gaps.items()}
         mem = max(fitting, key=fitting.get)
@@ -107,18 +108,18 @@ def _place_strips(config: Config, made: LayerPass, starts: dict[Mem, int],
         made.rows = fitting[mem]
         strip.buffer.mem, strip.buffer.address = mem, gaps[mem][0]
         strip.buffer.size = made.rows * columns * strip.words
-        placed[mem].append(strip.buffer)
+        allocated[mem].append(strip.buffer)
     return []
 
 
-def place(buffers: Iterable[Buffer], start: int, placed: list[Buffer], ties: Sequence[Tie] = ()):
+def allocate(buffers: Iterable[Buffer], start: int, allocated: list[Buffer], ties: Sequence[Tie] = ()):
     """Give each buffer the lowest address from `start` up that no other one has at the same time; the largest first.
 
     Args:
-        buffers: Buffers of one memory, which are appended to `placed`.
-        start:   First address that they may have.
-        placed:  Buffers of the memory that have their addresses.
-        ties:    Buffers that are placed together.
+        buffers:   Buffers of one memory, which are appended to `allocated`.
+        start:     First address that they may have.
+        allocated: Buffers of the memory that have their addresses.
+        ties:      Buffers that keep a distance.
     """
     groups = _tied(list(buffers), ties)
     for group in sorted(groups, key=lambda group: (-max(buffer.size + at for buffer, at in group), group[0][0].first)):
@@ -127,12 +128,12 @@ def place(buffers: Iterable[Buffer], start: int, placed: list[Buffer], ties: Seq
         while moved:
             moved = False
             for buffer, at in group:
-                for other in placed:
+                for other in allocated:
                     if other.meets(buffer) and other.address < base + at + buffer.size and base + at < other.end:
                         base, moved = -(-(other.end - at) // align) * align, True
         for buffer, at in group:
             buffer.address = base + at
-            placed.append(buffer)
+            allocated.append(buffer)
 
 
 def overlaps(buffers: Sequence[Buffer]) -> bool:
@@ -156,10 +157,10 @@ def _tied(buffers: list[Buffer], ties: Sequence[Tie]) -> list[list[tuple[Buffer,
     return list({id(group): group for group in found.values()}.values())
 
 
-def _largest_gap(time: int, start: int, end: int, placed: list[Buffer]) -> tuple[int, int]:
+def _largest_gap(time: int, start: int, end: int, allocated: list[Buffer]) -> tuple[int, int]:
     """Address and size of the largest free range of [start, end) during a pass."""
     best, at = (start, 0), start
-    for other in sorted((b for b in placed if b.first <= time <= b.last), key=lambda b: b.address):
+    for other in sorted((b for b in allocated if b.first <= time <= b.last), key=lambda b: b.address):
         best = max(best, (at, min(other.address, end) - at), key=lambda gap: gap[1])
         at = max(at, other.end)
     return max(best, (at, end - at), key=lambda gap: gap[1])

@@ -8,7 +8,7 @@ from concord.compiler.emit.storage import ANY, Buffer, CodesView, NumbersView, T
 from concord.compiler.emit.time_loops import TimeLoop
 from concord.compiler.graph.nodes import PlannedNode, Value
 from concord.compiler.lib.build import ModelBuild
-from concord.compiler.lib.program import Place
+from concord.compiler.lib.program import Slot
 from concord.compiler.lib.tiling import RowPart
 from concord.compiler.plan.addresses import choose_memories
 from concord.compiler.plan.demands import Demands
@@ -37,7 +37,7 @@ class Planner:
 
     def __init__(self, build: ModelBuild, demands: Demands, *, whole: bool = False):
         self.build, self.demands, self._whole = build, demands, whole
-        self._constants: dict[tuple[Mem, bytes], tuple[Place, np.ndarray]] = {}
+        self._constants: dict[tuple[Mem, bytes], tuple[Slot, np.ndarray]] = {}
         choose_memories(build.config, demands)
         self.passes: list[LayerPass] = []
         self._sending: list[tuple[int, str]] = []  # number of passes so far, and tensor
@@ -58,13 +58,13 @@ class Planner:
                              "sent whole before the other: cut elsewhere")
         return names
 
-    def keep(self, view: NumbersView) -> Place:
+    def keep(self, view: NumbersView) -> Slot:
         """The words of a vector, whole native vectors that nothing else uses, so that their padding stays zero."""
         buffer, lanes = view.buffer, view.numbers.value.lanes
         if not buffer.kept:
-            place = self.build.allocator.vector(buffer.mem or Mem.INITIAL_VRF, lanes, buffer.name)
-            buffer.mem, buffer.address, buffer.size, buffer.kept = place.mem, place.address, place.words, True
-        return Place(mem=buffer.mem, address=buffer.address, words=buffer.size)
+            slot = self.build.allocator.vector(buffer.mem or Mem.INITIAL_VRF, lanes, buffer.name)
+            buffer.mem, buffer.address, buffer.size, buffer.kept = slot.mem, slot.address, slot.words, True
+        return Slot(mem=buffer.mem, address=buffer.address, words=buffer.size)
 
     def _plan(self, node: PlannedNode):
         """Plan the pass of a layer, if it has one of its own."""
@@ -78,36 +78,36 @@ class Planner:
 
     def operate(self, chain: OpenChain, operation: Operation, node: PlannedNode, values: np.ndarray, what: str,
                 content: np.ndarray | None = None):
-        """Add an operation with constants; `content` fills the memory in their place, if it is not None."""
+        """Add an operation with constants; `content` fills the memory instead of them, if it is not None."""
         mfu = chain.stage(operation.stage)
         mem = OPERAND_MEMORIES[operation.stage][mfu]
         values, content = (node.value.spread(one) for one in (values, values if content is None else content))
         chain.apply(operation, mfu, self.constant(mem, values, content, f"{node.name}, {what}"))
 
     def hold(self, chain: OpenChain, operation: Operation, number: np.ndarray, content: np.ndarray, name: str):
-        """Add an operation with one constant for all elements; `content` fills the memory in its place."""
+        """Add an operation with one constant for all elements; `content` fills the memory instead of it."""
         mfu, lanes = chain.stage(operation.stage), self.build.config.mfu_lanes
         mem = OPERAND_MEMORIES[operation.stage][mfu]
-        place = self.constant(mem, np.repeat(number, lanes), np.repeat(content, lanes), name)
-        chain.apply(operation, mfu, place, held=True)
+        slot = self.constant(mem, np.repeat(number, lanes), np.repeat(content, lanes), name)
+        chain.apply(operation, mfu, slot, held=True)
 
-    def constant(self, mem: Mem, values: np.ndarray, content: np.ndarray, name: str) -> Place:
-        """The place of constants; equal ones share it.
+    def constant(self, mem: Mem, values: np.ndarray, content: np.ndarray, name: str) -> Slot:
+        """The slot of constants; equal ones share it.
 
         Raises:
-            ValueError: two constants share a place, and are equal only because they are rounded.
+            ValueError: two constants share a slot, and are equal only because they are rounded.
         """
         key, content = (mem, values.tobytes()), self.build.allocator.numbers(content)
         if key not in self._constants:
             self._constants[key] = self.build.allocator.constant(mem, content, name), content
-        place, found = self._constants[key]
+        slot, found = self._constants[key]
         if not np.allclose(found, content, rtol=_SAME, atol=0):
-            raise ValueError(f"{name}: these numbers share a place with others that are equal to them only in "
-                             "binary16, so the program has no place for both in full precision")
-        return place
+            raise ValueError(f"{name}: these numbers share words with others that are equal to them only in "
+                             "binary16, so the program cannot hold both in full precision")
+        return slot
 
     def begin_pass(self, value: Value):
-        """Begin a pass over the places of a tensor."""
+        """Begin a pass over the pixels of a tensor."""
         self.passes.append(LayerPass(time=len(self.passes), value=value))
 
     def begin(self, node: PlannedNode, chain: OpenChain, parts: tuple[RowPart, ...] | None = None):

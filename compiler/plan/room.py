@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from concord.compiler.emit.passes import LayerPass
 from concord.compiler.emit.storage import CodeMap, CodesView
-from concord.compiler.plan.addresses import Tie, place
+from concord.compiler.plan.addresses import Tie, allocate
 from concord.compiler.plan.streams import PassStream, candidates, set_lifetimes, streams_of
 from concord.net.arithmetic.windows import Window
 from concord.spec.machine.config import Config
@@ -91,9 +91,9 @@ class EntryRoom:
         self._arrange(dict.fromkeys(maps, True))
 
     def end(self) -> int:
-        """Place all buffers, and return the number of entries that they need."""
-        place(self._buffers, self._first, placed := [], [slide.tie for slide in self.kept])
-        return max((buffer.end for buffer in placed), default=0)
+        """Give all buffers their addresses, and return the number of entries that they need."""
+        allocate(self._buffers, self._first, allocated := [], [slide.tie for slide in self.kept])
+        return max((buffer.end for buffer in allocated), default=0)
 
     def tighten(self):
         """Take the least space, and then avoid conflicts of banks where there is room for it."""
@@ -239,7 +239,7 @@ def _lengths(rows: int, fewest: int) -> list[int]:
 
 
 def _clashes(config: Config, one: CodeMap) -> int:
-    """Cycles that conflicts of banks add to all row tiles of the readers of a map, at one place."""
+    """Cycles that conflicts of banks add to all row tiles of the readers of a map, for one pixel."""
     return sum(conflicts(config, window, 1 if apart else one.vectors, one.step, one.pitch)
                * (one.vectors if apart else 1) for window, apart in one.windows) * one.value.pixels
 
@@ -301,7 +301,7 @@ def _slide(made: LayerPass, writers: Counter[CodeMap]) -> Slide | None:
 
 
 def _begin(source: CodeMap, window: Window, row: int) -> int:
-    """The first entry of the source that the places from a row on read."""
+    """The first entry of the source that the pixels from a row on read."""
     first = row * window.stride[0] - window.padding[0]
     return (source.around[0] + first) * source.pitch + (source.around[2] - window.padding[2]) * source.step
 

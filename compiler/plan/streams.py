@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concord.compiler.emit.passes import LayerPass
-from concord.compiler.emit.sources import FromNumbers, FromPlace
+from concord.compiler.emit.sources import FromNumbers, FromSlot
 from concord.compiler.emit.storage import Buffer, CodeMap
 from concord.compiler.lib.program import NET
 from concord.net.arithmetic.windows import Window
@@ -57,7 +57,7 @@ class PassStream:
     @property
     def _from_net(self) -> bool:
         """Whether the host sends the rows of the first map."""
-        return self.passes[0].chains[0].chain.source == FromPlace(place=NET)
+        return self.passes[0].chains[0].chain.source == FromSlot(slot=NET)
 
     def _take_all(self, strips: list[list[tuple[int, int]]]):
         """Let the first pass compute the rows between strips and after the last one, too: the host sends all rows."""
@@ -112,7 +112,7 @@ def feeder(stream: PassStream, passes: Sequence[LayerPass]) -> LayerPass | None:
     made, source = passes[before], stream.passes[0].chains[0].chain.source
     targets = [target.buffer if target else None for target in made.targets()]
     only = targets == [source.view.buffer] and len(made.chains) == 1
-    return made if only and made.chains[0].chain.source == FromPlace(place=NET) else None
+    return made if only and made.chains[0].chain.source == FromSlot(slot=NET) else None
 
 
 def window_of(made: LayerPass, one: CodeMap) -> Window:
@@ -121,7 +121,7 @@ def window_of(made: LayerPass, one: CodeMap) -> Window:
 
 
 def rows_read(window: Window, first: int, stop: int) -> tuple[int, int]:
-    """The rows of the source [first, stop) that places in some rows read, those of the padding among them."""
+    """The rows of the source [first, stop) that pixels in some rows read, those of the padding among them."""
     begin = first * window.stride[0] - window.padding[0]
     return begin, (stop - 1) * window.stride[0] - window.padding[0] + window.span[0]
 

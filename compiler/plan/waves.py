@@ -4,9 +4,9 @@ Both work in program order. Where passes follow each other as a whole, the multi
 product's operands, and the multi-function units wait for products. In a wave, strips of other passes stand between a
 strip and the one that it makes possible: with levels 0, 1 and 2,
 
-    slot 0: strip 0 of level 0
-    slot 1: strip 1 of level 0, strip 0 of level 1
-    slot 2: strip 2 of level 0, strip 1 of level 1, strip 0 of level 2
+    turn 0: strip 0 of level 0
+    turn 1: strip 1 of level 0, strip 0 of level 1
+    turn 2: strip 2 of level 0, strip 1 of level 1, strip 0 of level 2
 
 Positions of a wave are independent of each other: each pass computes one of them from the same one of other tensors.
 Everything that a wave reads or writes lies in memory as long as it lasts, so it needs more room than its passes alone.
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concord.compiler.emit.passes import LayerPass
-from concord.compiler.emit.sources import FromNumbers, FromPlace, FromProduct
+from concord.compiler.emit.sources import FromNumbers, FromProduct, FromSlot
 from concord.compiler.emit.storage import CodeMap, CodesView, NumbersView
 from concord.compiler.emit.time_loops import TimeLoop
 from concord.compiler.lib.program import NET, ProgramBuilder
@@ -58,10 +58,10 @@ class Wave:
         """Add all strips of the passes to a program."""
         length, most = self.passes[0].length, self.passes[0].most
         strips = -(-length // most)
-        for slot in range(strips + max(self.levels)):
+        for turn in range(strips + max(self.levels)):
             for made, level in zip(self.passes, self.levels, strict=True):
-                if 0 <= slot - level < strips:
-                    first = (slot - level) * most
+                if 0 <= turn - level < strips:
+                    first = (turn - level) * most
                     made.emit_rows(config, program, first, min(first + most, length))
 
 
@@ -81,24 +81,24 @@ def waves_of(passes: Sequence[LayerPass]) -> list[Wave]:
 def _turns(run: Sequence[LayerPass]) -> bool:
     """Whether no more than one of the passes writes to the host, and none but the first one reads from it."""
     sends = sum(None in made.targets() for made in run)
-    takes = any(planned.chain.source == FromPlace(place=NET) for made in run[1:] for planned in made.chains)
+    takes = any(planned.chain.source == FromSlot(slot=NET) for made in run[1:] for planned in made.chains)
     return sends < 2 and not takes
 
 
 def _alone(made: LayerPass) -> bool:
-    """Whether each place of a pass depends on no other place."""
+    """Whether each pixel of a pass depends on no other pixel."""
     if isinstance(made, TimeLoop) or made.whole:
         return False
-    places = made.value.shape[1:]
+    pixels = made.value.shape[1:]
 
     def fits(view: object) -> bool:
         match view:
             case NumbersView():
-                return view.still or view.buffer.kept or view.numbers.value.shape[1:] == places
+                return view.still or view.buffer.kept or view.numbers.value.shape[1:] == pixels
             case CodesView():
                 return view.step is None and fits(view.map)
             case CodeMap():
-                return view.value.shape[1:] == places and not any(view.around)
+                return view.value.shape[1:] == pixels and not any(view.around)
         return True
 
     for planned in made.chains:
@@ -109,7 +109,7 @@ def _alone(made: LayerPass) -> bool:
             case FromProduct(map=one, window=window):
                 if window != _PIXEL or not fits(one):
                     return False
-            case FromPlace():
+            case FromSlot():
                 pass
             case _:
                 return False

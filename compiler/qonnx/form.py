@@ -136,7 +136,7 @@ class _Softmax:
         # The operator that finds a maximum along an axis changed its form between operator sets; this one did not.
         largest = nodes.add("GlobalMaxPool", f"{name}.largest", nodes.reshaped(f"{name}.line", x, (1, elements)))
         largest = nodes.reshaped(f"{name}.top", largest, (1,))
-        distance = self._do("Sub", "distance", self._place("top", largest), self._place("element", x))
+        distance = self._do("Sub", "distance", self._units("top", largest), self._units("element", x))
         term = self._term(distance)
         axis = nodes.constant(f"{name}.axis", [1], np.int64)
         total = nodes.add("ReduceSum", f"{name}.total", term, axis, keepdims=1)
@@ -144,7 +144,7 @@ class _Softmax:
         unit = nodes.constant(f"{name}.unit", 2.0 ** -(QUOTIENT_BITS + 1))
         return nodes.rounded(f"{name}.y", nodes.add("Mul", f"{name}.scaled", value, unit))
 
-    def _place(self, what: str, x: str) -> str:
+    def _units(self, what: str, x: str) -> str:
         """X of `spec.numbers.softmax`."""
         wide = self._nodes.add("Cast", f"{self._name}.{what}.wide", x, to=TensorProto.DOUBLE)
         steps = self._floor(f"{what}.steps", self._times(f"{what}.units", wide, 2.0**DISTANCE_BITS))

@@ -98,14 +98,14 @@ class QonnxNodes:
         return self.add("Quant", name, x, unit, none, bits, domain=DOMAIN, signed=int(not unsigned),
                         narrow=int(fmt.symmetric), rounding_mode="ROUND")
 
-    def slices(self, name: str, x: str, window: Window, places: tuple[int, int]) -> list[str]:
+    def slices(self, name: str, x: str, window: Window, positions: tuple[int, int]) -> list[str]:
         """For each position within a window, in row order, the tensor of the elements that all windows have there."""
         axes = self.constant(f"{name}.axes", (2, 3), np.int64)
         steps = self.constant(f"{name}.steps", window.stride, np.int64)
         found = []
         for at in np.ndindex(window.size):
             part, firsts = f"{name}.{at[0]}.{at[1]}", np.multiply(at, window.dilation)
-            ends = firsts + (np.array(places) - 1) * window.stride + 1
+            ends = firsts + (np.array(positions) - 1) * window.stride + 1
             starts = self.constant(f"{part}.starts", firsts, np.int64)
             found.append(
                 self.add("Slice", part, x, starts, self.constant(f"{part}.ends", ends, np.int64), axes, steps))

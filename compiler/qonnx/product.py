@@ -45,8 +45,8 @@ class ProductForm(QonnxForm):
             offset = nodes.halves(f"{name}.O", layer.quant_offset, self.channels)
             value = nodes.binary16("Add", f"{name}.shifted", value, offset)
         codes = nodes.quant(f"{name}.codes", value, layer.input_format, unsigned=layer.unsigned)
-        places = nodes.constant(f"{name}.places", 2.0**-layer.p)
-        a = nodes.rounded(f"{name}.a", nodes.add("Mul", f"{name}.moved", self._product(nodes, layer, codes), places))
+        shift = nodes.constant(f"{name}.places", 2.0**-layer.p)
+        a = nodes.rounded(f"{name}.a", nodes.add("Mul", f"{name}.moved", self._product(nodes, layer, codes), shift))
         gained = nodes.binary16("Mul", f"{name}.gained", a, nodes.halves(f"{name}.S", layer.scale, self.channels))
         y = nodes.binary16("Add", f"{name}.y", gained, nodes.halves(f"{name}.T", layer.offset, self.channels))
         minus_zero = bool((layer.offset == MINUS_ZERO).any())
@@ -112,11 +112,11 @@ def quantized(nodes: QonnxNodes, layer: IntegerRows, weights: np.ndarray, wide: 
 
 def _wide_convolution(nodes: QonnxNodes, layer: Conv, codes: str) -> str:
     """A convolution in float64, for which runtimes have no operator: for each group, a matrix times all patches."""
-    name, places = layer.name, layer.made[1:]
+    name, positions = layer.name, layer.made[1:]
     each, outputs = layer.shape[0] // layer.groups, len(layer.weights) // layer.groups
     patches = [
-        nodes.reshaped(f"{part}.columns", part, (layer.groups, each, prod(places)))
-        for part in nodes.slices(f"{name}.patch", codes, layer.window, places)]
+        nodes.reshaped(f"{part}.columns", part, (layer.groups, each, prod(positions)))
+        for part in nodes.slices(f"{name}.patch", codes, layer.window, positions)]
     columns = nodes.add("Concat", f"{name}.patches", *patches, axis=2)
     matrices = layer.weights.transpose(0, 2, 3, 1).reshape(layer.groups, outputs, -1)
     total = nodes.add("MatMul", f"{name}.product", quantized(nodes, layer, matrices, wide=True), columns)

@@ -61,15 +61,15 @@ class Arrivals:
     """Brings the gradient of the sums of a layer to the chip, through the pooling behind them if there is one.
 
     Args:
-        places: Where everything lies.
-        layer:  The layer.
-        chip:   Where there is room.
-        samples: Most samples at a time.
-        rows:   Most rows at a time; 0 for whole images.
+        memory_map: Where everything lies.
+        layer:      The layer.
+        chip:       Where there is room.
+        samples:    Most samples at a time.
+        rows:       Most rows at a time; 0 for whole images.
     """
 
-    def __init__(self, places: MemoryMap, layer: Product, chip: ChipRoom, samples: int, rows: int = 0):
-        self.places, self.layer, y = places, layer, layer.y
+    def __init__(self, memory_map: MemoryMap, layer: Product, chip: ChipRoom, samples: int, rows: int = 0):
+        self.memory_map, self.layer, y = memory_map, layer, layer.y
         self.sums = chip.images(samples, rows or layer.height, layer.width, layer.blocks, 2)
         if layer.pool:
             rows = -(-rows // layer.pool.stride) or y.height
@@ -84,9 +84,9 @@ class Arrivals:
             samples: Which samples.
             rows:    Which rows, whole windows of the pooling; all of them if None.
         """
-        blocks, layer, places = Span(0, self.layer.blocks), self.layer, self.places
+        blocks, layer, memory_map = Span(0, self.layer.blocks), self.layer, self.memory_map
         sums = cut(self.sums, blocks, samples)
-        source, seen = places.gradients[layer.y].sampled(samples), None
+        source, seen = memory_map.gradients[layer.y].sampled(samples), None
         if rows is not None:
             sums = replace(sums, height=len(rows))
             seen = layer.pooled(rows)
@@ -98,12 +98,12 @@ class Arrivals:
             emitter.copy(sums.operand())
             return sums
         pooled, chosen = (cut(each, blocks, samples) for each in (self.pooled, self.chosen))
-        which = places.chosen[layer].sampled(samples)
+        which = memory_map.chosen[layer].sampled(samples)
         if seen is not None:
             pooled, chosen = (replace(each, height=len(seen)) for each in (pooled, chosen))
             which = which.rowed(seen.start, len(seen))
         emitter.copy(pooled.operand(), source.operand())
         emitter.copy(chosen.operand(), which.operand())
-        scale = places.gradient_scales[layer.y]
+        scale = memory_map.gradient_scales[layer.y]
         pool_back(emitter, layer.pool, sums, pooled, chosen, None, ex=scale, ey=scale)
         return sums

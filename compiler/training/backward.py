@@ -9,7 +9,7 @@ from concord.compiler.training.emitter import Emitter
 from concord.compiler.training.forward import add_tiles
 from concord.compiler.training.graph import BranchSum, Operation, Pool, PoolWindows, Product, Split, StepValue
 from concord.compiler.training.inputs import InputGradients
-from concord.compiler.training.memory_map import MemoryMap, gradient_place
+from concord.compiler.training.memory_map import MemoryMap, add_gradient
 from concord.compiler.training.pool_strips import PoolStrips
 from concord.compiler.training.regions import ChipRoom, ImageRegion, cut, outside
 from concord.compiler.training.tiles import TileSizes, choose
@@ -21,25 +21,25 @@ class Backward:
     """Emits the backward program.
 
     Args:
-        places: Where everything lies; gradients get places as they come.
-        config: The core.
-        output: The value whose gradient the host gives.
+        memory_map: Where everything lies; gradients get regions as they come.
+        config:     The core.
+        output:     The value whose gradient the host gives.
     """
 
-    def __init__(self, places: MemoryMap, config: TrainerConfig, output: StepValue):
-        self.places, self.config, self.emitter = places, config, Emitter(places.mask)
-        gradient_place(places, output)
+    def __init__(self, memory_map: MemoryMap, config: TrainerConfig, output: StepValue):
+        self.memory_map, self.config, self.emitter = memory_map, config, Emitter(memory_map.mask)
+        add_gradient(memory_map, output)
 
     def operation(self, operation: Operation):
         """Emit one operation; its successors are done."""
         match operation:
             case Product():
                 if operation.x.wanted:
-                    gradient_place(self.places, operation.x)
+                    add_gradient(self.memory_map, operation.x)
                     self.emitter.part(operation.name, "gradient of inputs")
-                    with self.emitter.repeated(e=self.places.gradient_scales[operation.x]):
-                        InputGradients(self.places, self.config, self.emitter, operation).emit()
-                Updates(self.places, self.config, self.emitter, operation).emit()
+                    with self.emitter.repeated(e=self.memory_map.gradient_scales[operation.x]):
+                        InputGradients(self.memory_map, self.config, self.emitter, operation).emit()
+                Updates(self.memory_map, self.config, self.emitter, operation).emit()
             case Pool() if operation.x.wanted:
                 self.emitter.part(operation.name, "gradient of inputs")
                 self._pool(operation)
@@ -54,15 +54,15 @@ class Backward:
 
     def _alias(self, y: StepValue, x: StepValue):
         """Let the gradient of y be that of x."""
-        self.places.gradients[x] = self.places.gradients[y]
-        self.places.gradient_scales[x] = self.places.gradient_scales[y]
+        self.memory_map.gradients[x] = self.memory_map.gradients[y]
+        self.memory_map.gradient_scales[x] = self.memory_map.gradient_scales[y]
 
     def _pass(self, name: str, y: StepValue, x: StepValue):
         """Send the gradient of a sum to a term."""
         if not x.relu:
             self._alias(y, x)
             return
-        gradient_place(self.places, x, self.places.gradient_scales[y])
+        add_gradient(self.memory_map, x, self.memory_map.gradient_scales[y])
         self._windows(name, y, x, PoolWindows(1, 1), None)
 
     def _pool(self, operation: Pool):
@@ -70,18 +70,18 @@ class Backward:
         if windows.size == 1:
             self._alias(y, x)  # a relu: whoever made it has masked it
             return
-        chosen = self.places.chosen.get(operation)
+        chosen = self.memory_map.chosen.get(operation)
         if windows.passes:
-            gradient_place(self.places, x, self.places.gradient_scales[y])
+            add_gradient(self.memory_map, x, self.memory_map.gradient_scales[y])
             self._windows(operation.name, y, x, windows, chosen)
             return
-        gradient_place(self.places, x)
-        with self.emitter.repeated(e=self.places.gradient_scales[x]):
+        add_gradient(self.memory_map, x)
+        with self.emitter.repeated(e=self.memory_map.gradient_scales[x]):
             self._windows(operation.name, y, x, windows, chosen)
 
     def _windows(self, name: str, y: StepValue, x: StepValue, windows: PoolWindows, chosen: ImageRegion | None):
         """Send the gradient of y through windows to x, with the mask of x; windows of one pixel choose number 0."""
-        places, source, to = self.places, self.places.gradients[y], self.places.gradients[x]
+        memory_map, source, to = self.memory_map, self.memory_map.gradients[y], self.memory_map.gradients[x]
 
         def chip(tiles: TileSizes) -> tuple[int, list]:
             found = ChipRoom()
@@ -93,23 +93,23 @@ class Backward:
             return found.used, ways
 
         if chosen and windows.size > windows.stride and chip(TileSizes(1, 1, 1, 1))[0] > self.config.words:
-            PoolStrips(places, self.config, self.emitter, name, y, x, windows, chosen).emit()
+            PoolStrips(memory_map, self.config, self.emitter, name, y, x, windows, chosen).emit()
             return
         tiles = choose(
             f"layer {name!r}, gradient of inputs,",
             self.config,
-            (x.blocks, places.batch),
+            (x.blocks, memory_map.batch),
             lambda each: chip(each)[0],
         )
         ways = chip(tiles)[1]
         for blocks, _ in self.emitter.spans(x.blocks, tiles.blocks):
-            for samples, way in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
+            for samples, way in self.emitter.spans(memory_map.batch, tiles.samples, tiles.inner):
                 made, seen, which, mask = (cut(each, blocks, samples) for each in ways[way])
                 self.emitter.copy(seen.operand(), outside(source, blocks, samples).operand())
                 if not windows.mean:
                     self.emitter.copy(which.operand(), outside(chosen, blocks, samples).operand() if chosen else None)
                 if x.relu:
-                    self.emitter.copy(mask.operand(), outside(places.values[x], blocks, samples).operand())
+                    self.emitter.copy(mask.operand(), outside(memory_map.values[x], blocks, samples).operand())
                 pool_back(
                     self.emitter,
                     windows,
@@ -117,18 +117,19 @@ class Backward:
                     seen,
                     which,
                     mask if x.relu else None,
-                    ex=places.gradient_scales[y],
-                    ey=places.gradient_scales[x],
+                    ex=memory_map.gradient_scales[y],
+                    ey=memory_map.gradient_scales[x],
                 )
                 self.emitter.copy(outside(to, blocks, samples).operand(), made.operand())
 
     def _split(self, operation: Split):
-        places, x = self.places, operation.x
-        gradient_place(places, x)
-        regions = [places.gradients[each] for each in (x, operation.a, operation.b)]
+        memory_map, x = self.memory_map, operation.x
+        add_gradient(memory_map, x)
+        regions = [memory_map.gradients[each] for each in (x, operation.a, operation.b)]
         scales = {
-            name: places.gradient_scales[each] for name, each in (("ey", x), ("ea", operation.a), ("eb", operation.b))
+            name: memory_map.gradient_scales[each]
+            for name, each in (("ey", x), ("ea", operation.a), ("eb", operation.b))
         }
         with self.emitter.repeated(e=scales["ey"]):
-            what, mask = f"layer {operation.name!r}, sum of gradients,", places.values[x] if x.relu else None
-            add_tiles(what, self.emitter, places, self.config, regions, mask, **scales)
+            what, mask = f"layer {operation.name!r}, sum of gradients,", memory_map.values[x] if x.relu else None
+            add_tiles(what, self.emitter, memory_map, self.config, regions, mask, **scales)

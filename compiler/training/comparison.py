@@ -44,11 +44,11 @@ class WrittenWords:
     def __len__(self) -> int:
         return len(self._words)
 
-    def __getitem__(self, place) -> np.ndarray:
-        return self._words[place]
+    def __getitem__(self, index) -> np.ndarray:
+        return self._words[index]
 
-    def __setitem__(self, place, values: np.ndarray):
-        self._words[place], self._writers[place] = values, 1 + self._core
+    def __setitem__(self, index, values: np.ndarray):
+        self._words[index], self._writers[index] = values, 1 + self._core
 
 
 class ComparedSession(TrainingSession):
@@ -73,8 +73,8 @@ class ComparedSession(TrainingSession):
             super()._run(made, work)
             text = ""
             if not np.array_equal(after, self.memory):
-                place, writers = self.copies[work == "backward"], self._writers(programs, given.copy())
-                text = first_difference(made, after, self.memory, place, writers)
+                first, writers = self.copies[work == "backward"], self._writers(programs, given.copy())
+                text = first_difference(made, after, self.memory, first, writers)
         except (RuntimeError, AssertionError) as error:
             text = str(error)
         if text:
@@ -96,7 +96,7 @@ class ComparedSession(TrainingSession):
 
 
 def first_difference(
-    made: TrainingProgram, golden: np.ndarray, other: np.ndarray, place: int, writers: np.ndarray | None = None
+    made: TrainingProgram, golden: np.ndarray, other: np.ndarray, first: int, writers: np.ndarray | None = None
 ) -> str:
     """The first number of a step that differs, in the order in which a step makes them, as a sentence.
 
@@ -104,7 +104,7 @@ def first_difference(
         made:    Programs of the step.
         golden:  Server memory behind golden, uint8[words, 16].
         other:   That of another machine.
-        place:   First word of the copy of the parameters that was written last.
+        first:   First word of the copy of the parameters that was written last.
         writers: Which of several cores writes each byte, as `WrittenWords` notes it.
 
     Returns:
@@ -112,7 +112,7 @@ def first_difference(
     """
     if np.array_equal(golden, other):
         return ""
-    seen = zip(*(_numbers(made, memory, place) for memory in (golden, other)), strict=True)
+    seen = zip(*(_numbers(made, memory, first) for memory in (golden, other)), strict=True)
     for number, ((name, expected), (_, found)) in enumerate(seen):
         wrong = np.argwhere(expected != found)
         if len(wrong):
@@ -120,7 +120,7 @@ def first_difference(
             where = f", element [{', '.join(map(str, at))}]," if at else ""
             core = ""
             if writers is not None and at:  # the low byte of an element made of writers is one of them
-                _, elements = next(islice(_numbers(made, writers, place), number, None))
+                _, elements = next(islice(_numbers(made, writers, first), number, None))
                 core = f", where core {(int(elements[at]) & 255) - 1} writes it"
             return (
                 f"{name}{where} is {expected[at]} on golden and {found[at]} on the machine{core}; {len(wrong):,} of "
@@ -133,19 +133,19 @@ def first_difference(
     )
 
 
-def _numbers(made: TrainingProgram, memory: np.ndarray, place: int) -> Iterator[tuple[str, np.ndarray]]:
+def _numbers(made: TrainingProgram, memory: np.ndarray, first: int) -> Iterator[tuple[str, np.ndarray]]:
     """Exponents and mantissas of the tensors of a step, with their names; images are [samples, channels, y, x]."""
-    places, names = made.places, _names(made)
-    for value, region in places.values.items():
-        yield f"the exponent of {names[value]}", np.array(read_exponent(memory, places.scales[value]))
+    memory_map, names = made.memory_map, _names(made)
+    for value, region in memory_map.values.items():
+        yield f"the exponent of {names[value]}", np.array(read_exponent(memory, memory_map.scales[value]))
         yield names[value], read_images(memory, region, value.channels)
-    for operation, region in places.chosen.items():
+    for operation, region in memory_map.chosen.items():
         yield f"the choice of {operation.name!r}", read_images(memory, region, region.blocks * LANES)
-    for value, region in places.gradients.items():
+    for value, region in memory_map.gradients.items():
         name = f"the gradient of {names[value]}"
-        yield f"the exponent of {name}", np.array(read_exponent(memory, places.gradient_scales[value]))
+        yield f"the exponent of {name}", np.array(read_exponent(memory, memory_map.gradient_scales[value]))
         yield name, read_images(memory, region, value.channels)
-    parameters, momenta = read_parameters(memory, made, place)
+    parameters, momenta = read_parameters(memory, made, first)
     for name, kept in parameters.items():
         yield f"the exponent of the momentum of {name!r}", momenta[name].exponent
         yield f"the momentum of {name!r}", momenta[name].mantissas

@@ -125,7 +125,7 @@ def _copy(step: PlannedInstruction) -> dict[str, int]:
 
 
 def _sum(step: PlannedInstruction) -> dict[str, int]:
-    """A core stores its own place, and loads those of the others."""
+    """A core stores its own region, and loads those of the others."""
     words = step.operands["x"].view.rows * SUM_WORDS
     return {"exchange": words, "words": words}
 

@@ -72,7 +72,7 @@ class PlannedInstruction:
 
 @dataclass(eq=False, slots=True)
 class Label:
-    """A place that a `repeat` goes back to.
+    """A point of a program that a `repeat` goes back to.
 
     Attributes:
         address: Address of the instruction behind it, once that is known.
@@ -132,11 +132,11 @@ class Emitter:
         Args:
             total: Number of elements.
             size:  Most elements at a time.
-            ways:  Number of places that spans take in turn.
+            ways:  Number of regions that spans take in turn.
             begin: The first element.
 
         Yields:
-            Elements, and the number of their place.
+            Elements, and the number of their region.
         """
         full = (total - begin) // size
         rounds = full // ways
@@ -179,7 +179,7 @@ class Emitter:
 
 
 class _Assembly:
-    """Instruction words, with the views and bases that they need at each place."""
+    """Instruction words, with the views and bases that they need at each point."""
 
     def __init__(self, config: TrainerConfig):
         self.config = config

@@ -18,26 +18,26 @@ class Forward:
     """Emits the forward program.
 
     Args:
-        places: Where everything lies.
-        config: The core.
+        memory_map: Where everything lies.
+        config:     The core.
     """
 
-    def __init__(self, places: MemoryMap, config: TrainerConfig):
-        self.places, self.config, self.emitter = places, config, Emitter(places.mask)
+    def __init__(self, memory_map: MemoryMap, config: TrainerConfig):
+        self.memory_map, self.config, self.emitter = memory_map, config, Emitter(memory_map.mask)
 
     def operation(self, operation: Operation):
         """Emit one operation."""
         match operation:
             case Product():
                 self.emitter.part(operation.name, "forward")
-                with self.emitter.repeated(e=self.places.scales[operation.y]):
+                with self.emitter.repeated(e=self.memory_map.scales[operation.y]):
                     self._product(operation)
             case Pool():
                 self.emitter.part(operation.name, "forward")
                 self._pool(operation)
             case BranchSum():
                 self.emitter.part(operation.name, "forward")
-                with self.emitter.repeated(e=self.places.scales[operation.y]):
+                with self.emitter.repeated(e=self.memory_map.scales[operation.y]):
                     self._add(operation)
             case Split():
                 pass
@@ -46,18 +46,18 @@ class Forward:
         held = operation.weight_words // operation.blocks + operation.x.blocks * operation.x.pixels
         long = operation.dense and (held + LANES * operation.blocks > self.config.words or operation.rows > MOST_TAPS)
         kind = LongProducts if long else LayerProducts
-        kind(self.places, self.config, self.emitter, operation).emit()
+        kind(self.memory_map, self.config, self.emitter, operation).emit()
 
     def _pool(self, operation: Pool):
         if not operation.windows.mean:
             self._pool_tiles(operation)
             return
-        with self.emitter.repeated(e=self.places.scales[operation.y]):
+        with self.emitter.repeated(e=self.memory_map.scales[operation.y]):
             self._pool_tiles(operation)
 
     def _pool_tiles(self, operation: Pool):
-        places, x, y = self.places, operation.x, operation.y
-        chosen = places.chosen.get(operation)
+        memory_map, x, y = self.memory_map, operation.x, operation.y
+        chosen = memory_map.chosen.get(operation)
 
         def chip(tiles: TileSizes) -> tuple[int, list]:
             found = ChipRoom()
@@ -72,23 +72,23 @@ class Forward:
             return found.used, ways
 
         tiles = choose(
-            f"layer {operation.name!r}, forward,", self.config, (x.blocks, places.batch), lambda each: chip(each)[0]
+            f"layer {operation.name!r}, forward,", self.config, (x.blocks, memory_map.batch), lambda each: chip(each)[0]
         )
         ways = chip(tiles)[1]
         for blocks, _ in self.emitter.spans(x.blocks, tiles.blocks):
-            for samples, way in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
+            for samples, way in self.emitter.spans(memory_map.batch, tiles.samples, tiles.inner):
                 seen, made, which = (cut(each, blocks, samples) for each in ways[way])
-                self.emitter.copy(seen.operand(), outside(places.values[x], blocks, samples).operand())
+                self.emitter.copy(seen.operand(), outside(memory_map.values[x], blocks, samples).operand())
                 pool(
                     self.emitter,
                     operation.windows,
                     made,
                     seen,
                     which if chosen else None,
-                    ex=places.scales[x],
-                    ey=places.scales[y],
+                    ex=memory_map.scales[x],
+                    ey=memory_map.scales[y],
                 )
-                self.emitter.copy(outside(places.values[y], blocks, samples).operand(), made.operand())
+                self.emitter.copy(outside(memory_map.values[y], blocks, samples).operand(), made.operand())
                 if chosen:
                     self.emitter.copy(outside(chosen, blocks, samples).operand(), which.operand())
 
@@ -96,21 +96,21 @@ class Forward:
         add_tiles(
             f"layer {operation.name!r}, forward,",
             self.emitter,
-            self.places,
+            self.memory_map,
             self.config,
-            [self.places.values[each] for each in (operation.y, operation.a, operation.b)],
+            [self.memory_map.values[each] for each in (operation.y, operation.a, operation.b)],
             None,
             relu=int(operation.relu),
-            ey=self.places.scales[operation.y],
-            ea=self.places.scales[operation.a],
-            eb=self.places.scales[operation.b],
+            ey=self.memory_map.scales[operation.y],
+            ea=self.memory_map.scales[operation.a],
+            eb=self.memory_map.scales[operation.b],
         )
 
 
 def add_tiles(
     what: str,
     emitter: Emitter,
-    places: MemoryMap,
+    memory_map: MemoryMap,
     config: TrainerConfig,
     regions: list[ImageRegion],
     mask: ImageRegion | None,
@@ -119,13 +119,13 @@ def add_tiles(
     """Emit the sum of two tensors.
 
     Args:
-        what:    Names the work in an error.
-        emitter: Takes the instructions.
-        places:  Where everything lies.
-        config:  The core.
-        regions: Sum and terms in server memory.
-        mask:    Mask of the sum, in server memory.
-        values:  Numbers of the instruction.
+        what:       Names the work in an error.
+        emitter:    Takes the instructions.
+        memory_map: Where everything lies.
+        config:     The core.
+        regions:    Sum and terms in server memory.
+        mask:       Mask of the sum, in server memory.
+        values:     Numbers of the instruction.
     """
     y, mask_of = regions[0], [mask] if mask else []
 
@@ -141,13 +141,13 @@ def add_tiles(
     tiles = choose(
         what,
         config,
-        (y.blocks, places.batch),
+        (y.blocks, memory_map.batch),
         lambda each: chip(each)[0],
         heights=heights(y.height, 1),
     )
     ways, size = chip(tiles)[1], tiles.rows or y.height
     for blocks, _ in emitter.spans(y.blocks, tiles.blocks):
-        for samples, way in emitter.spans(places.batch, tiles.samples, tiles.inner):
+        for samples, way in emitter.spans(memory_map.batch, tiles.samples, tiles.inner):
             for row in range(0, y.height, size):
                 rows = min(size, y.height - row)
                 made, *seen = (replace(cut(each, blocks, samples), height=rows) for each in ways[way])
@@ -159,6 +159,6 @@ def add_tiles(
                 emitter.copy(to.operand(), made.operand())
 
 
-def exponent_words(places: MemoryMap, space: Space) -> MovingView:
+def exponent_words(memory_map: MemoryMap, space: Space) -> MovingView:
     """All exponents, in the core or in server memory."""
-    return ImageRegion(space=space, offset=0, samples=1, width=places.exponents).operand()
+    return ImageRegion(space=space, offset=0, samples=1, width=memory_map.exponents).operand()

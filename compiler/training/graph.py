@@ -1,4 +1,4 @@
-"""A network under training as operations on values: what a step computes, before anything has a place.
+"""A network under training as operations on values: what a step computes, before anything has an address.
 
 Everything with parameters is a convolution: a dense layer has a kernel as large as its input, and gives one pixel. A
 `Relu` becomes a flag of the operation before it, and a maximum pooling whose windows do not overlap a part of the
@@ -197,8 +197,8 @@ def graph(layers: Sequence[Layer], shape: Sequence[int]) -> StepGraph:
 
 def _branch(made: StepGraph, layers: Sequence[Layer], x: StepValue, prefix: str) -> StepValue:
     last = None  # the operation whose output x is, if nobody else has x
-    for place, layer in enumerate(layers):
-        name = f"{prefix}{place}"
+    for index, layer in enumerate(layers):
+        name = f"{prefix}{index}"
         match layer:
             case Conv() | Dense():
                 last = _product(made, layer, name, x)

@@ -26,7 +26,7 @@ def read_exponent(memory: np.ndarray, number: int) -> int:
 def write_parameters(
     memory: np.ndarray, made: TrainingProgram, parameters: dict[str, Parameters], momenta: dict[str, TrainingTensor]
 ):
-    """Write all parameters and momenta to the place of the old ones, and clear the other place.
+    """Write all parameters and momenta to the region of the old ones, and clear the other region.
 
     Args:
         memory:     uint8[words, 16].
@@ -37,8 +37,8 @@ def write_parameters(
     Raises:
         ValueError: parameters of other widths than the machine has.
     """
-    places = made.places
-    memory[places.old : places.new + places.parameters] = 0
+    memory_map = made.memory_map
+    memory[memory_map.old : memory_map.new + memory_map.parameters] = 0
     for layer, part, name, start, words in _records(made):
         kept, momentum = parameters[name], momenta.get(name)
         if kept.fmt != LazyFormat():
@@ -46,29 +46,29 @@ def write_parameters(
         if momentum and momentum.bits != Width.GRADIENT:
             raise ValueError(f"the momentum of {name!r} has {momentum.bits} bits, and a trainer keeps {Width.GRADIENT}")
         found = kept.mantissas, kept.residuals, momentum.mantissas if momentum else np.zeros_like(kept.mantissas)
-        place = _record(memory, places.old + start, words)
+        record = _record(memory, memory_map.old + start, words)
         for planes, numbers in zip(PARAMETER_PARTS, found, strict=True):
-            place[planes] = _rows(layer, part, numbers, planes.stop - planes.start)
-        numbers = _numbers(places.records[layer.name], part)
+            record[planes] = _rows(layer, part, numbers, planes.stop - planes.start)
+        numbers = _numbers(memory_map.records[layer.name], part)
         write_exponent(memory, numbers.value, kept.exponent)
         write_exponent(memory, numbers.momentum, int(momentum.exponent.item()) if momentum else E_MIN)
 
 
 def read_parameters(
-    memory: np.ndarray, made: TrainingProgram, place: int
+    memory: np.ndarray, made: TrainingProgram, first: int
 ) -> tuple[dict[str, Parameters], dict[str, TrainingTensor]]:
     """Parameters and momenta by name, as golden has them.
 
     Args:
         memory: uint8[words, 16].
         made:   Any program of the network.
-        place:  First word of the copy that stands.
+        first:  First word of the copy that stands.
     """
     parameters, momenta = {}, {}
     for layer, part, name, start, words in _records(made):
-        planes = _record(memory, place + start, words)
+        planes = _record(memory, first + start, words)
         w, r, v = (_numbers_of(layer, part, joined(planes[each])) for each in PARAMETER_PARTS)
-        numbers = _numbers(made.places.records[layer.name], part)
+        numbers = _numbers(made.memory_map.records[layer.name], part)
         parameters[name] = Parameters(w, r, read_exponent(memory, numbers.value), LazyFormat())
         momenta[name] = whole(v, read_exponent(memory, numbers.momentum), Width.GRADIENT)
     return parameters, momenta
@@ -76,7 +76,7 @@ def read_parameters(
 
 def _records(made: TrainingProgram):
     for layer in made.graph.products:
-        records = made.places.records[layer.name]
+        records = made.memory_map.records[layer.name]
         yield layer, "weight", f"{layer.name}.weight", records.weight, records.words
         yield layer, "bias", f"{layer.name}.bias", records.bias, records.blocks
 
@@ -146,17 +146,17 @@ def read_images(memory: np.ndarray, region: ImageRegion, channels: int) -> np.nd
 
 def write_identity(memory: np.ndarray, made: TrainingProgram):
     """Write the identity, if the backward program needs it: 64, under an exponent by which it is worth 1."""
-    if made.places.identity:
-        word, number = made.places.identity
+    if made.memory_map.identity:
+        word, number = made.memory_map.identity
         memory[word : word + LANES] = np.eye(LANES, dtype=np.uint8) << 6
         write_exponent(memory, number, 1)
 
 
 def write_inputs(memory: np.ndarray, made: TrainingProgram, numbers: np.ndarray):
     """Write a batch of inputs, int64[samples, inputs] or [samples, channels, rows, columns], 8 bits."""
-    raster = made.places.raster
+    raster = made.memory_map.raster
     if not raster:
-        write_images(memory, made.places.values[made.graph.x], numbers)
+        write_images(memory, made.memory_map.values[made.graph.x], numbers)
         return
     samples, channels, height, width = numbers.shape
     rows = np.zeros((samples, height, raster.width * LANES), np.uint8)

@@ -28,15 +28,15 @@ class InputGradients:
     The inputs of a convolution go by blocks of channels. Those of a dense layer behind images go by pixels.
     """
 
-    def __init__(self, places: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
-        self.layer, self.places, self.emitter = layer, places, emitter
-        self.records, self.config = places.records[layer.name], config
+    def __init__(self, memory_map: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
+        self.layer, self.memory_map, self.emitter = layer, memory_map, emitter
+        self.records, self.config = memory_map.records[layer.name], config
         self.half, self.by_pixels = config.accumulator_rows // 2, layer.dense and layer.x.pixels > 1
         self.units = layer.x.pixels if self.by_pixels else layer.x.blocks
         self.tiles = choose(
             f"layer {layer.name!r}, gradient of inputs,",
             self.config,
-            (self.units, self.places.batch),
+            (self.units, self.memory_map.batch),
             lambda each: self._chip(each).used,
             self._cost,
             self._count,
@@ -45,11 +45,11 @@ class InputGradients:
         self._chip(self.tiles)
 
     def _chip(self, tiles: TileSizes) -> ChipRoom:
-        """Places of tiles, with gradients and weights in different memories if there is room."""
-        apart = self._places(tiles, ChipRoom(memory=self.config.memory))
-        return apart if apart.used <= self.config.words else self._places(tiles, ChipRoom())
+        """Regions of tiles, with gradients and weights in different memories if there is room."""
+        apart = self._regions(tiles, ChipRoom(memory=self.config.memory))
+        return apart if apart.used <= self.config.words else self._regions(tiles, ChipRoom())
 
-    def _places(self, tiles: TileSizes, found: ChipRoom) -> ChipRoom:
+    def _regions(self, tiles: TileSizes, found: ChipRoom) -> ChipRoom:
         layer, x = self.layer, self.layer.x
         if self.by_pixels:
             size = (tiles.samples, 1, tiles.blocks, x.blocks)
@@ -58,7 +58,7 @@ class InputGradients:
             size = (tiles.samples, tiles.rows or x.height, x.width, tiles.blocks)
             held = (layer.taps, tiles.blocks, layer.padded, 1)
         rows = max(strip.high - strip.low for strip in self._strips(tiles.rows)) if tiles.rows else 0
-        self.arrivals = [Arrivals(self.places, layer, found, tiles.samples, rows) for _ in range(tiles.inner)]
+        self.arrivals = [Arrivals(self.memory_map, layer, found, tiles.samples, rows) for _ in range(tiles.inner)]
         found.apart()
         self.weights = [found.images(*held) for _ in range(tiles.outer)]
         self.results = [(found.images(*size, 2), found.images(*size)) for _ in range(max(tiles.outer, tiles.inner))]
@@ -66,9 +66,9 @@ class InputGradients:
 
     def _cost(self, tiles: TileSizes) -> int:
         """Words that are loaded, or cycles of products where these are more."""
-        layer, groups, batch = self.layer, -(-self.units // tiles.blocks), self.places.batch
+        layer, groups, batch = self.layer, -(-self.units // tiles.blocks), self.memory_map.batch
         times = 1 if tiles.samples == batch and not tiles.rows else groups
-        moved = self.places.cores * (layer.weight_words + batch * (
+        moved = self.memory_map.cores * (layer.weight_words + batch * (
             times * 2 * layer.blocks * layer.pixels + 3 * layer.x.blocks * layer.x.pixels
         ))
         blocks = layer.taps * layer.x.blocks * layer.blocks
@@ -115,13 +115,13 @@ class InputGradients:
         return list(pieces(samples, height, width, self.half, f"layer {layer.name!r}")) if height > 0 else []
 
     def emit(self):
-        tiles, places = self.tiles, self.places
+        tiles, memory_map = self.tiles, self.memory_map
         strips = self._strips(tiles.rows)
-        resident = tiles.samples == places.batch and len(strips) == 1
-        sums = self.arrivals[0].load(self.emitter, Span(0, places.batch)) if resident else None
+        resident = tiles.samples == memory_map.batch and len(strips) == 1
+        sums = self.arrivals[0].load(self.emitter, Span(0, memory_map.batch)) if resident else None
         for group, outer in self.emitter.spans(self.units, tiles.blocks, tiles.outer):
             held = self._load_weights(self.weights[outer], group)
-            for samples, inner in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
+            for samples, inner in self.emitter.spans(memory_map.batch, tiles.samples, tiles.inner):
                 for strip in strips:
                     rows = range(strip.low, strip.high) if tiles.rows else None
                     seen = self.arrivals[inner].load(self.emitter, samples, rows) if sums is None else sums
@@ -129,9 +129,9 @@ class InputGradients:
 
     def _strip(self, held: ImageRegion, seen: ImageRegion, group: Span, samples: Span, strip: Strip, way: int):
         """Make the gradient of a strip, with its mask, and store it."""
-        places, x = self.places, self.layer.x
+        memory_map, x = self.memory_map, self.layer.x
         made, mask = (self._cut(each, group, samples) for each in self.results[way])
-        y, value = (self._outside(each[x], group, samples) for each in (places.gradients, places.values))
+        y, value = (self._outside(each[x], group, samples) for each in (memory_map.gradients, memory_map.values))
         if self.tiles.rows:
             made, mask = (replace(each, height=strip.rows) for each in (made, mask))
             y, value = (each.rowed(strip.row, strip.rows) for each in (y, value))
@@ -247,7 +247,7 @@ class InputGradients:
             n2=1,
             pitch2=-stride * tap,
         )
-        scales = self.places.gradient_scales
+        scales = self.memory_map.gradient_scales
         self.emitter.emit(
             TrainerOp.PRODUCT,
             {
@@ -268,7 +268,7 @@ class InputGradients:
 
     def _dense(self, held: ImageRegion, seen: ImageRegion, made: ImageRegion, mask: ImageRegion | None):
         """Products of a dense layer: one for each unit and block of channels."""
-        layer, scales = self.layer, self.places.gradient_scales
+        layer, scales = self.layer, self.memory_map.gradient_scales
         count = made.width if self.by_pixels else made.blocks
         for unit, _ in self.emitter.spans(count, 1):
             for block in range(layer.x.blocks if self.by_pixels else 1):

@@ -17,22 +17,22 @@ class LongProducts:
     Inputs go by pixels of all channels, or by blocks of channels where there is one pixel.
 
     Args:
-        places:  Where everything lies.
-        config:  The core.
-        emitter: Takes the instructions.
-        layer:   The layer.
+        memory_map: Where everything lies.
+        config:     The core.
+        emitter:    Takes the instructions.
+        layer:      The layer.
     """
 
-    def __init__(self, places: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
-        self.layer, self.places, self.emitter = layer, places, emitter
-        self.by_pixels, self.records = layer.x.pixels > 1, places.records[layer.name]
+    def __init__(self, memory_map: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
+        self.layer, self.memory_map, self.emitter = layer, memory_map, emitter
+        self.by_pixels, self.records = layer.x.pixels > 1, memory_map.records[layer.name]
         self.units = layer.x.pixels if self.by_pixels else layer.x.blocks
         self.width = layer.x.blocks if self.by_pixels else 1
         self.most = config.accumulator_rows
         self.tiles = choose(
             f"layer {layer.name!r}, forward,",
             config,
-            (self.units, places.batch),
+            (self.units, memory_map.batch),
             lambda each: self._chip(each).used,
             self._cost,
             self._count,
@@ -55,15 +55,15 @@ class LongProducts:
 
     def _cost(self, tiles: TileSizes) -> int:
         """Words that are loaded, or cycles of products where these are more."""
-        times, layer = -(-self.places.batch // tiles.samples), self.layer
-        loaded = times * layer.weight_words + layer.blocks * self.places.batch * layer.x.blocks * layer.x.pixels
-        loaded *= self.places.cores
+        times, layer = -(-self.memory_map.batch // tiles.samples), self.layer
+        loaded = times * layer.weight_words + layer.blocks * self.memory_map.batch * layer.x.blocks * layer.x.pixels
+        loaded *= self.memory_map.cores
         return max(loaded, times * block_cycles(layer.taps * layer.x.blocks * layer.blocks, tiles.samples, 1))
 
     def _count(self, tiles: TileSizes) -> int:
         """One product, or too many where it does not take so many rows or taps."""
         taken = tiles.samples <= self.most and (tiles.blocks <= MOST_TAPS or not self.by_pixels)
-        return 1 if taken else self.places.batch * self.units + MOST_PRODUCTS
+        return 1 if taken else self.memory_map.batch * self.units + MOST_PRODUCTS
 
     def emit(self):
         """Emit the products of all outputs."""
@@ -71,20 +71,21 @@ class LongProducts:
         last = (self.units - 1) // size * size
         emitter.copy(self.bias.operand(), biases(self.records, OLD).operand())
         for group, _ in emitter.spans(self.layer.blocks, 1):
-            for samples, _ in emitter.spans(self.places.batch, self.tiles.samples):
+            for samples, _ in emitter.spans(self.memory_map.batch, self.tiles.samples):
                 if last:
                     self._part(Span(0, size), group, samples, 0, keep=0)
                 for part, way in emitter.spans(last, size, self.tiles.outer, begin=size):
                     self._part(part, group, samples, self.tiles.outer - 1 - way, keep=1)
                 self._part(Span(last, self.units - last), group, samples, 0, keep=int(last > 0), drained=True)
                 sums = cut(self.sums, group, samples)
-                emitter.copy(self.places.values[self.layer.y].blocked(group).sampled(samples).operand(), sums.operand())
+                y = self.memory_map.values[self.layer.y].blocked(group).sampled(samples)
+                emitter.copy(y.operand(), sums.operand())
 
     def _part(self, part: Span, group: Span, samples: Span, way: int, keep: int, drained: bool = False):
         """Multiply a part of the inputs; with `drained`, bring the sums to mantissas."""
-        layer, places, (held, x) = self.layer, self.places, self.ways[way]
+        layer, memory_map, (held, x) = self.layer, self.memory_map, self.ways[way]
         source = weights(self.records, layer, OLD).moved(0, group, LANES)
-        seen = places.values[layer.x].sampled(samples)
+        seen = memory_map.values[layer.x].sampled(samples)
         if self.by_pixels:
             source, held = source.sampled(part), replace(held, samples=part.count)
             seen = replace(seen.moved(0, part, 1), height=1, width=part.count, apart=seen.sample)
@@ -96,7 +97,7 @@ class LongProducts:
             seen, x = seen.blocked(part), replace(x, samples=samples.count, blocks=part.count)
         self.emitter.copy(held.operand(), source.operand(n2=LANES))
         self.emitter.copy(x.operand(), seen.operand())
-        scales, sums = places.scales, cut(self.sums, group, samples)
+        scales, sums = memory_map.scales, cut(self.sums, group, samples)
         operands = {"a": x.operand(n1=1, n2=1, blocks=1), "b": self._blocks(held)}
         values = {"relu": int(layer.relu), "ebias": self.records.biases.value, "ey": scales[layer.y]}
         if drained:

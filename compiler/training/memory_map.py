@@ -1,7 +1,7 @@
 """Where the tensors of a step lie in server memory, and which exponents they have.
 
-Exponents lie at word 0, old and new parameters behind them: they have the same places for all sizes of the batch, so
-that programs for several sizes take turns. Everything else follows, with a place of its own for the whole batch.
+Exponents lie at word 0, old and new parameters behind them: they have the same addresses for all sizes of the batch, so
+that programs for several sizes take turns. Everything else follows, with a region of its own for the whole batch.
 Several cores share one map, in which each of them sees its samples.
 """
 
@@ -48,7 +48,7 @@ class Records:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryMap:
-    """Places in server memory, in words.
+    """A map of server memory, in words.
 
     Attributes:
         whole:      Number of samples of all cores.
@@ -65,7 +65,7 @@ class MemoryMap:
         raster:     Region of the network's input as rows of pixels, if the first layer takes patches.
         scales, gradient_scales: Number of the exponent of each value and gradient.
         identity:   First word and exponent of the identity, a block of weights, if a program needs it.
-        exchange:   First word of the places of a `sum`, if a program needs them.
+        exchange:   First word of the regions of a `sum`, if a program needs them.
     """
 
     whole: int
@@ -111,7 +111,7 @@ class MemoryMap:
         return self.words - words
 
     def copy(self) -> int:
-        """Room for a copy of the parameters, at a place that a RUN command can name."""
+        """Room for a copy of the parameters, at an address that a RUN command can name."""
         self.take(-self.words % (ALIGNED // LANES))
         return self.take(self.parameters)
 
@@ -120,13 +120,13 @@ class MemoryMap:
         self.numbers += 1
         return self.numbers - 1
 
-    def identity_place(self) -> tuple[int, int]:
+    def identity_region(self) -> tuple[int, int]:
         """First word and exponent of the identity, which the host writes ahead of a backward program."""
         self.identity = self.identity or (self.take(LANES), self.number())
         return self.identity
 
-    def exchange_place(self, rows: int) -> int:
-        """First word of the places of a `sum`, each of them for so many rows of the accumulators."""
+    def exchange_regions(self, rows: int) -> int:
+        """First word of the regions of a `sum`, each of them for so many rows of the accumulators."""
         if self.exchange is None:
             self.exchange = self.take(self.cores * rows * SUM_WORDS)
         return self.exchange
@@ -164,10 +164,10 @@ class MemoryMap:
         return region.sampled(self.samples)
 
 
-def memory_map(
+def map_memory(
     made: StepGraph, batch: int, config: TrainerConfig, shared: bool = False, core: int = 0, cores: int = 1
 ) -> MemoryMap:
-    """Places and exponents of a step.
+    """Addresses and exponents of a step.
 
     Args:
         made:   The step.
@@ -175,7 +175,7 @@ def memory_map(
         config: The core.
         shared: Whether gradients of parameters of all layers share two exponents: each needs its own only until its
             update is done, and then guesses better in the next step.
-        core, cores: Number of the core, and of all; places are the same for all of them.
+        core, cores: Number of the core, and of all; addresses are the same for all of them.
     """
     found = MemoryMap(
         whole=batch,
@@ -205,7 +205,7 @@ def _records(found: MemoryMap, product: Product, common: tuple[int, ...]):
 
 
 def _value(found: MemoryMap, value: StepValue):
-    """Give a value, and the gradient that it needs, places and exponents."""
+    """Give a value, and the gradient that it needs, regions and exponents."""
     found.scales[value] = found.scales[value.scale] if value.scale else found.number()
     found.values[value] = found.values[value.same] if value.same else found.images(value, value.planes)
 
@@ -239,8 +239,8 @@ def _operation(found: MemoryMap, operation: Operation):
             _value(found, operation.b)
 
 
-def gradient_place(found: MemoryMap, value: StepValue, number: int | None = None):
-    """Give the gradient of a value a place, and an exponent if it does not share one."""
+def add_gradient(found: MemoryMap, value: StepValue, number: int | None = None):
+    """Give the gradient of a value a region, and an exponent if it does not share one."""
     found.gradients[value] = found.images(value, GRADIENT_PLANES)
     found.gradient_scales[value] = found.number() if number is None else number
 

@@ -17,14 +17,14 @@ class ParameterRows:
     """Emits loads, updates and stores of the parameters of a layer.
 
     Args:
-        places:  Where everything lies.
-        emitter: Takes the instructions.
-        layer:   The layer.
+        memory_map: Where everything lies.
+        emitter:    Takes the instructions.
+        layer:      The layer.
     """
 
-    def __init__(self, places: MemoryMap, emitter: Emitter, layer: Product):
-        self.places, self.emitter, self.layer = places, emitter, layer
-        self.records = places.records[layer.name]
+    def __init__(self, memory_map: MemoryMap, emitter: Emitter, layer: Product):
+        self.memory_map, self.emitter, self.layer = memory_map, emitter, layer
+        self.records = memory_map.records[layer.name]
 
     def weights(self, blocks: Span, taps: Span, acc: int, chip: list[int], most: int, cores: int):
         """Update weights all at once, or some outputs of one tap at a time.
@@ -32,17 +32,17 @@ class ParameterRows:
         Args:
             blocks, taps: Blocks of channels, and taps of the kernel.
             acc:   Row of the accumulators of the first gradient.
-            chip:  Places of old and new rows on the chip.
+            chip:  Addresses of old and new rows on the chip.
             most:  Rows that fit there.
             cores: Number of cores that share the rows; 1 for all rows.
         """
         counts = blocks.count, taps.count, self.layer.outputs
-        rows = share(prod(counts), self.places.core if cores > 1 else 0, cores)
+        rows = share(prod(counts), self.memory_map.core if cores > 1 else 0, cores)
         if prod(counts) > most:
             most = min(most, self.layer.outputs)
         for first, sizes in boxes(rows, counts, most):
             region = ImageRegion(offset=0, samples=1, width=prod(sizes), planes=PARAMETER_PLANES, plane=prod(sizes))
-            old, new = (replace(region, offset=place) for place in chip)
+            old, new = (replace(region, offset=address) for address in chip)
             self.emitter.copy(old.operand(), self._outside(OLD, blocks, taps, first, sizes))
             self._update(old, new, self.records.weights, acc + rows.start)
             self.emitter.copy(self._outside(NEW, blocks, taps, first, sizes), new.operand())
@@ -56,11 +56,11 @@ class ParameterRows:
         Args:
             blocks, taps: Blocks of channels, and taps of the kernel.
             parts: Blocks that an update takes, and the row of their first gradient.
-            chip:  Places of old and new rows on the chip.
+            chip:  Addresses of old and new rows on the chip.
         """
         counts = blocks.count, taps.count, self.layer.outputs
         whole = ImageRegion(offset=0, samples=1, width=prod(counts), planes=PARAMETER_PLANES, plane=prod(counts))
-        old, new = (replace(whole, offset=place) for place in chip)
+        old, new = (replace(whole, offset=address) for address in chip)
         self.emitter.copy(old.operand(), self._outside(OLD, blocks, taps, (0, 0, 0), counts))
         with self.repeated(self.records.weights):
             for part, row in parts:
@@ -74,12 +74,12 @@ class ParameterRows:
 
     def bias(self, chip: list[int]):
         """Update the share of the bias, until its exponents stand."""
-        numbers, places = self.records.biases, self.places
-        words = share(self.layer.blocks, places.core, places.cores)
+        numbers, memory_map = self.records.biases, self.memory_map
+        words = share(self.layer.blocks, memory_map.core, memory_map.cores)
         bases = (biases(self.records, base, PARAMETER_PLANES).moved(words.start) for base in (OLD, NEW))
         outer = [replace(region, width=words.count).operand() for region in bases]
         region = ImageRegion(offset=0, samples=1, width=words.count, planes=PARAMETER_PLANES, plane=words.count)
-        inner = [replace(region, offset=place) for place in chip]
+        inner = [replace(region, offset=address) for address in chip]
         if words.count:
             self.emitter.copy(inner[0].operand(), outer[0])
         with self.repeated(numbers):
@@ -112,7 +112,7 @@ class ParameterRows:
 
     def _nothing(self, chip: list[int], numbers: Exponents, acc: int):
         """Update a row of zeros: a core without rows tells the unit of its momenta, too, and measures nothing."""
-        old, new = (ImageRegion(offset=place, samples=1, planes=PARAMETER_PLANES, plane=1) for place in chip)
+        old, new = (ImageRegion(offset=address, samples=1, planes=PARAMETER_PLANES, plane=1) for address in chip)
         self.emitter.copy(old.operand())
         self.emitter.copy(accumulators(acc, 1, 1))
         self._update(old, new, numbers, acc)

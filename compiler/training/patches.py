@@ -6,28 +6,28 @@ from concord.compiler.training.memory_map import MemoryMap
 from concord.compiler.training.regions import ChipRoom, ImageRegion, cut
 
 
-def lines(found: ChipRoom, places: MemoryMap, samples: int) -> ImageRegion:
+def lines(found: ChipRoom, memory_map: MemoryMap, samples: int) -> ImageRegion:
     """Room on the chip for the rows of pixels of samples."""
-    return found.images(samples, places.raster.height, places.raster.width, 1)
+    return found.images(samples, memory_map.raster.height, memory_map.raster.width, 1)
 
 
 def make(
-    emitter: Emitter, places: MemoryMap, layer: Product, room: ImageRegion, x: ImageRegion, samples: Span, low: int
+    emitter: Emitter, memory_map: MemoryMap, layer: Product, room: ImageRegion, x: ImageRegion, samples: Span, low: int
 ):
     """Load rows of pixels, and make patches of them.
 
     Args:
-        emitter: Takes the instructions.
-        places:  Where everything lies.
-        layer:   The layer that takes the patches.
-        room:    Where the rows of pixels go, as `lines` gives it.
-        x:       Where the patches go: a strip of rows of each sample.
-        samples: The samples.
-        low:     First row of the strip.
+        emitter:    Takes the instructions.
+        memory_map: Where everything lies.
+        layer:      The layer that takes the patches.
+        room:       Where the rows of pixels go, as `lines` gives it.
+        x:          Where the patches go: a strip of rows of each sample.
+        samples:    The samples.
+        low:        First row of the strip.
     """
     patch, source = layer.patch, layer.source
     seen = cut(room, Span(0, 1), samples)
-    emitter.copy(seen.operand(), places.raster.sampled(samples).operand())
+    emitter.copy(seen.operand(), memory_map.raster.sampled(samples).operand())
     windows = seen.operand(
         n1=x.height,
         step1=patch.stride,

@@ -1,8 +1,8 @@
 """The gradient of a maximum pooling whose windows overlap, for images that do not fit the chip: strip by strip.
 
-A pixel adds what several windows send. Windows that lie `apart` places from each other do not overlap, so a `pool_back`
-of every `apart`-th one moves numbers as they are and measures nothing. Products of these parts by the identity add them
-up exactly, and only whole rows of sums are brought to mantissas.
+A pixel adds what several windows send. Windows that lie `apart` positions from each other do not overlap, so a
+`pool_back` of every `apart`-th one moves numbers as they are and measures nothing. Products of these parts by the
+identity add them up exactly, and only whole rows of sums are brought to mantissas.
 """
 
 from collections.abc import Iterator
@@ -37,18 +37,18 @@ class PoolStrips:
     """Sends the gradient of y through windows to x.
 
     Args:
-        places:  Where everything lies.
-        config:  The core.
-        emitter: Takes the instructions.
-        name:    Name of the layer.
-        y, x:    Output and input of the pooling.
-        windows: The windows.
-        chosen:  Which pixel each of them has chosen.
+        memory_map: Where everything lies.
+        config:     The core.
+        emitter:    Takes the instructions.
+        name:       Name of the layer.
+        y, x:       Output and input of the pooling.
+        windows:    The windows.
+        chosen:     Which pixel each of them has chosen.
     """
 
     def __init__(
         self,
-        places: MemoryMap,
+        memory_map: MemoryMap,
         config: TrainerConfig,
         emitter: Emitter,
         name: str,
@@ -57,10 +57,10 @@ class PoolStrips:
         windows: PoolWindows,
         chosen: ImageRegion,
     ):
-        self.places, self.emitter, self.windows, self.chosen = places, emitter, windows, chosen
-        self.source, self.to = places.gradients[y], places.gradients[x]
-        self.scales = {"ex": places.gradient_scales[y], "ey": places.gradient_scales[x]}
-        self.mask_of = places.values[x] if x.relu else None
+        self.memory_map, self.emitter, self.windows, self.chosen = memory_map, emitter, windows, chosen
+        self.source, self.to = memory_map.gradients[y], memory_map.gradients[x]
+        self.scales = {"ex": memory_map.gradient_scales[y], "ey": memory_map.gradient_scales[x]}
+        self.mask_of = memory_map.values[x] if x.relu else None
         self.apart = -(-windows.size // windows.stride)
         most = config.accumulator_rows // x.width
 
@@ -72,22 +72,22 @@ class PoolStrips:
         self.rows = tiles.rows or x.height
 
     def _room(self, rows: int) -> tuple[int, list[ImageRegion]]:
-        """Words on the chip, and places of the identity, of a part, of the sums, of windows, choices and the mask."""
+        """Words on the chip, and regions of the identity, of a part, of the sums, of windows, choices and the mask."""
         found, width, size = ChipRoom(), self.to.width, self.windows.size
         seen = (1, min((rows + size - 2) // self.windows.stride + 1, self.source.height), self.source.width, 1)
-        places = [found.images(1, 1, LANES, 1), found.images(1, rows + size - 1, width, 1, 2)]
-        places += [found.images(1, rows, width, 1, 2), found.images(*seen, 2), found.images(*seen)]
-        places += [found.images(1, rows, width, 1)] if self.mask_of else []
-        return found.used, places
+        regions = [found.images(1, 1, LANES, 1), found.images(1, rows + size - 1, width, 1, 2)]
+        regions += [found.images(1, rows, width, 1, 2), found.images(*seen, 2), found.images(*seen)]
+        regions += [found.images(1, rows, width, 1)] if self.mask_of else []
+        return found.used, regions
 
     def emit(self):
         """Emit the instructions, within a loop for each block and sample."""
         identity, *room = self._room(self.rows)[1]
-        word, _ = self.places.identity_place()
+        word, _ = self.memory_map.identity_region()
         source = replace(identity, space=Space.SERVER, offset=word)
         self.emitter.copy(identity.operand(), source.operand())
         for blocks, _ in self.emitter.spans(self.to.blocks, 1):
-            for samples, _ in self.emitter.spans(self.places.batch, 1):
+            for samples, _ in self.emitter.spans(self.memory_map.batch, 1):
                 for row in range(0, self.to.height, self.rows):
                     some = [cut(each, blocks, samples) for each in room]
                     self._strip(range(row, min(row + self.rows, self.to.height)), identity, some, blocks, samples)
@@ -169,7 +169,7 @@ class PoolStrips:
             },
             keep=int(number > 0),
             ea=self.scales["ex"],
-            eb=self.places.identity_place()[1],
+            eb=self.memory_map.identity_region()[1],
             ey=self.scales["ey"],
             n0=1,
             n1=1,

@@ -29,14 +29,14 @@ from concord.spec.trainer.instructions import TrainerOp
 class LayerProducts:
     """Emits the products of a layer: weights of some outputs stay while samples pass."""
 
-    def __init__(self, places: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
-        self.layer, self.places, self.emitter = layer, places, emitter
-        self.records, self.scales = places.records[layer.name], places.scales
+    def __init__(self, memory_map: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
+        self.layer, self.memory_map, self.emitter = layer, memory_map, emitter
+        self.records, self.scales = memory_map.records[layer.name], memory_map.scales
         self.config, self.half = config, config.accumulator_rows // 2
         self.tiles = choose(
             f"layer {layer.name!r}, forward,",
             self.config,
-            (layer.blocks, self.places.batch),
+            (layer.blocks, self.memory_map.batch),
             lambda each: self._chip(each).used,
             self._cost,
             self._count,
@@ -45,11 +45,11 @@ class LayerProducts:
         self._chip(self.tiles)
 
     def _chip(self, tiles: TileSizes) -> ChipRoom:
-        """Places of tiles, with inputs and weights in different memories if there is room."""
-        apart = self._places(tiles, ChipRoom(memory=self.config.memory))
-        return apart if apart.used <= self.config.words else self._places(tiles, ChipRoom())
+        """Regions of tiles, with inputs and weights in different memories if there is room."""
+        apart = self._regions(tiles, ChipRoom(memory=self.config.memory))
+        return apart if apart.used <= self.config.words else self._regions(tiles, ChipRoom())
 
-    def _places(self, tiles: TileSizes, found: ChipRoom) -> ChipRoom:
+    def _regions(self, tiles: TileSizes, found: ChipRoom) -> ChipRoom:
         layer, x, y = self.layer, self.layer.x, self.layer.y
         strips = self._strips(tiles.rows)
         height = max(strip.high - strip.low for strip in strips)
@@ -57,7 +57,7 @@ class LayerProducts:
         for _ in range(tiles.inner):
             self.ways.append(
                 {
-                    "raster": patches.lines(found, self.places, tiles.samples) if layer.patch else None,
+                    "raster": patches.lines(found, self.memory_map, tiles.samples) if layer.patch else None,
                     "x": found.images(tiles.samples, height, x.width, x.blocks),
                 }
             )
@@ -77,7 +77,7 @@ class LayerProducts:
         return found
 
     def _cost(self, tiles: TileSizes) -> int:
-        layer, batch, strips = self.layer, self.places.batch, self._strips(tiles.rows)
+        layer, batch, strips = self.layer, self.memory_map.batch, self._strips(tiles.rows)
         blocks, clash = layer.taps * layer.x.blocks * layer.blocks, 0 if self._chip(tiles).memory else LANES
         rows = [
             piece.samples * piece.rows * layer.width
@@ -86,7 +86,7 @@ class LayerProducts:
         ]
         cycles = sum(block_cycles(blocks, each, 1) + blocks * clash for each in rows)
         tall, groups = -(-batch // tiles.samples), -(-layer.blocks // tiles.blocks)
-        inputs, cores = layer.x.blocks * layer.x.pixels * batch, self.places.cores
+        inputs, cores = layer.x.blocks * layer.x.pixels * batch, self.memory_map.cores
         return tile_cycles(groups, tall * len(strips), cycles * tall, layer.weight_words * cores, inputs * cores)
 
     def _count(self, tiles: TileSizes) -> int:
@@ -102,17 +102,17 @@ class LayerProducts:
         return list(pieces(samples, height, layer.width, self.half, f"layer {layer.name!r}"))
 
     def emit(self):
-        layer, tiles, places = self.layer, self.tiles, self.places
-        everything = Span(0, places.batch)
+        layer, tiles, memory_map = self.layer, self.tiles, self.memory_map
+        everything = Span(0, memory_map.batch)
         self.emitter.copy(self.bias.operand(), biases(self.records, OLD).operand())
         strips = self._strips(tiles.rows)
-        resident = tiles.samples == places.batch and len(strips) == 1
+        resident = tiles.samples == memory_map.batch and len(strips) == 1
         if resident:
             x = self._load(self.ways[0], everything, strips[0])
         for group, outer in self.emitter.spans(layer.blocks, tiles.blocks, tiles.outer):
             held = self.weights[outer]
             self._load_weights(held, group)
-            for samples, inner in self.emitter.spans(places.batch, tiles.samples, tiles.inner):
+            for samples, inner in self.emitter.spans(memory_map.batch, tiles.samples, tiles.inner):
                 for strip in strips:
                     if not resident:
                         x = self._load(self.ways[inner], samples, strip)
@@ -128,17 +128,17 @@ class LayerProducts:
         """Load inputs, or make patches of rows of pixels, which are kept for the way back or made again there."""
         layer, x = self.layer, cut(way["x"], Span(0, way["x"].blocks), samples)
         x = replace(x, height=strip.high - strip.low)
-        stored = self.places.values[layer.x].sampled(samples).rowed(strip.low, x.height).operand()
+        stored = self.memory_map.values[layer.x].sampled(samples).rowed(strip.low, x.height).operand()
         if not layer.patch:
             self.emitter.copy(x.operand(), stored)
             return x
-        patches.make(self.emitter, self.places, layer, way["raster"], x, samples, strip.low)
-        if not self.places.remakes:
+        patches.make(self.emitter, self.memory_map, layer, way["raster"], x, samples, strip.low)
+        if not self.memory_map.remakes:
             self.emitter.copy(stored, x.operand())
         return x
 
     def _tile(self, held: ImageRegion, x: ImageRegion, way: int, group: Span, samples: Span, strip: Strip):
-        layer, places, emitter = self.layer, self.places, self.emitter
+        layer, memory_map, emitter = self.layer, self.memory_map, self.emitter
         sums = replace(cut(self.results[way], group, samples), height=strip.rows)
         half = 0
         for piece in self._pieces(samples.count, strip.rows):
@@ -146,7 +146,7 @@ class LayerProducts:
                 self._product(held, x, sums, block, group, piece, half, strip)
                 half ^= self.half
         rows = layer.pooled(range(strip.row, strip.row + strip.rows))
-        y = places.values[layer.y].blocked(group).sampled(samples).rowed(rows.start, len(rows))
+        y = memory_map.values[layer.y].blocked(group).sampled(samples).rowed(rows.start, len(rows))
         if not layer.pool:
             emitter.copy(y.operand(), sums.operand())
             return
@@ -155,7 +155,7 @@ class LayerProducts:
         pooled, chosen = (replace(cut(each, group, samples), height=len(rows)) for each in self.pooled[way])
         pool(emitter, layer.pool, pooled, sums, chosen, ex=self.scales[layer.y], ey=self.scales[layer.y])
         emitter.copy(y.operand(), pooled.operand())
-        which = places.chosen[layer].blocked(group).sampled(samples).rowed(rows.start, len(rows))
+        which = memory_map.chosen[layer].blocked(group).sampled(samples).rowed(rows.start, len(rows))
         emitter.copy(which.operand(), chosen.operand())
 
     def _product(

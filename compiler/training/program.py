@@ -7,7 +7,7 @@ from concord.compiler.training.backward import Backward
 from concord.compiler.training.emitter import Emitter, WorkPart
 from concord.compiler.training.forward import Forward, exponent_words
 from concord.compiler.training.graph import StepGraph, graph
-from concord.compiler.training.memory_map import MemoryMap, memory_map
+from concord.compiler.training.memory_map import MemoryMap, map_memory
 from concord.golden.lazy.tensor_network import Layer
 from concord.spec.trainer.config import TrainerConfig
 from concord.spec.trainer.instructions import Space
@@ -34,17 +34,17 @@ class TrainingProgram:
     """What trainers run for one step of a batch.
 
     The host runs `forward` on all cores, gives the gradient of the output, and runs `backward`. R0 is the first word of
-    the old parameters in both, R1 that of the new ones in `backward`: they change places after each step.
+    the old parameters in both, R1 that of the new ones in `backward`: they are exchanged after each step.
 
     Attributes:
-        graph:   The step.
-        places:  Server memory.
-        cores:   Programs of each core.
-        config:  A core.
+        graph:      The step.
+        memory_map: Server memory.
+        cores:      Programs of each core.
+        config:     A core.
     """
 
     graph: StepGraph
-    places: MemoryMap
+    memory_map: MemoryMap
     cores: tuple[CoreProgram, ...]
     config: TrainerConfig
 
@@ -77,10 +77,10 @@ def compile_training(
     lowered = [_lowered(made, batch, config, False, core, members) for core in range(members)]
     if lowered[0][0].numbers > config.exponents:
         lowered = [_lowered(made, batch, config, True, core, members) for core in range(members)]
-    places = lowered[0][0]
-    if places.numbers > config.exponents:
+    memory_map = lowered[0][0]
+    if memory_map.numbers > config.exponents:
         raise ValueError(
-            f"a step of this network has {places.numbers} exponents, and the core has {config.exponents}: "
+            f"a step of this network has {memory_map.numbers} exponents, and the core has {config.exponents}: "
             "give it more, or train a network of fewer layers"
         )
     programs = [
@@ -93,32 +93,32 @@ def compile_training(
     ]
     nothing = Emitter().program(config)
     programs += [CoreProgram(forward=nothing, backward=nothing, parts=[])] * (cores - members)
-    return TrainingProgram(graph=made, places=places.together(), config=config, cores=tuple(programs))
+    return TrainingProgram(graph=made, memory_map=memory_map.together(), config=config, cores=tuple(programs))
 
 
 def _lowered(
     made: StepGraph, batch: int, config: TrainerConfig, shared: bool, core: int, cores: int
 ) -> tuple[MemoryMap, Forward, Backward]:
-    places = memory_map(made, batch, config, shared, core, cores)
-    forward = Forward(places, config)
-    _exponents(forward, places, True)
+    memory_map = map_memory(made, batch, config, shared, core, cores)
+    forward = Forward(memory_map, config)
+    _exponents(forward, memory_map, True)
     for operation in made.operations:
         forward.operation(operation)
-    _exponents(forward, places, False)
-    backward = Backward(places, config, made.y)
-    _exponents(backward, places, True)
+    _exponents(forward, memory_map, False)
+    backward = Backward(memory_map, config, made.y)
+    _exponents(backward, memory_map, True)
     for operation in reversed(made.operations):
         backward.operation(operation)
-    _exponents(backward, places, False)
-    return places, forward, backward
+    _exponents(backward, memory_map, False)
+    return memory_map, forward, backward
 
 
-def _exponents(way: Forward | Backward, places: MemoryMap, first: bool):
+def _exponents(way: Forward | Backward, memory_map: MemoryMap, first: bool):
     """Load all exponents ahead of a program, whose own are cleared with it, and let core 0 store them behind it."""
     spaces = (Space.EXPONENTS, Space.SERVER) if first else (Space.SERVER, Space.EXPONENTS)
     way.emitter.part("exponents", "load" if first else "store")
-    if first or not places.core:
-        way.emitter.copy(*(exponent_words(places, space) for space in spaces))
+    if first or not memory_map.core:
+        way.emitter.copy(*(exponent_words(memory_map, space) for space in spaces))
 
 
 def _words(name: str, way: Forward | Backward, config: TrainerConfig) -> list[int]:

@@ -1,4 +1,4 @@
-"""Places of tensors in memories, and what instructions see of them."""
+"""Regions of tensors in memories, and what instructions see of them."""
 
 from dataclasses import dataclass, replace
 
@@ -90,7 +90,7 @@ class ImageRegion:
 
 
 def cut(region: ImageRegion, blocks: Span, samples: Span) -> ImageRegion:
-    """A place on the chip, as far as a span fills it."""
+    """A region of the chip, as far as a span fills it."""
     return ImageRegion(
         offset=region.offset,
         samples=samples.count,
@@ -113,11 +113,11 @@ def rounded(words: int) -> int:
     return -(-words // LANES) * LANES
 
 
-def on_chip(place: int, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> ImageRegion:
+def on_chip(address: int, samples: int, height: int, width: int, blocks: int, planes: int = 1) -> ImageRegion:
     """A region of the on-chip memory whose planes and blocks begin at multiples of 16 words."""
     block = rounded(samples * height * width)
     return ImageRegion(
-        offset=place,
+        offset=address,
         samples=samples,
         height=height,
         width=width,
@@ -129,7 +129,7 @@ def on_chip(place: int, samples: int, height: int, width: int, blocks: int, plan
 
 
 class ChipRoom:
-    """Places in the on-chip memory, one behind the other.
+    """Regions of the on-chip memory, one behind the other.
 
     Args:
         used:   Words that are taken already.

@@ -106,13 +106,13 @@ class TrainingSession:
         self.cores = cores
         self.programs = {batch: compile_training(layers, shape, batch, config, cores) for batch in batches}
         _check_state(tensor_network.shapes(tuple(layers)), parameters, momenta)
-        words = max(made.places.words for made in self.programs.values())
+        words = max(made.memory_map.words for made in self.programs.values())
         self.memory = np.zeros((words, LANES), np.uint8)
         self.trainer = machine(config, self.memory, **({"cores": cores} if cores > 1 else {}))
         self.write_rates(self.trainer)
         first = self.programs[batches[0]]
         write_parameters(self.memory, first, parameters, momenta)
-        self.copies = first.places.old, first.places.new
+        self.copies = first.memory_map.old, first.memory_map.new
 
     def pace(self, rate: float):
         """Go on with another learning rate."""
@@ -132,12 +132,12 @@ class TrainingSession:
             ValueError: the batch has a size without a program, samples of another shape, or other bits than 8.
         """
         made = self._program(x)
-        scale = made.places.scales
+        scale = made.memory_map.scales
         write_inputs(self.memory, made, x.mantissas)
         write_exponent(self.memory, scale[made.graph.x], int(x.exponent.item()))
         self._run(made, "forward")
         y = made.graph.y
-        found = read_images(self.memory, made.places.values[y], y.channels)
+        found = read_images(self.memory, made.memory_map.values[y], y.channels)
         return whole(found.reshape(len(found), -1), read_exponent(self.memory, scale[y]), Width.LINEAR)
 
     def backward(self, x: TrainingTensor, gradient: TrainingTensor):
@@ -153,9 +153,9 @@ class TrainingSession:
                 f"a gradient of {outputs[0]} x {outputs[1]} numbers of {gradient.bits} bits: the output has "
                 f"{len(x.mantissas)} x {y.channels * y.pixels}, and its gradient {Width.GRADIENT} bits"
             )
-        write_images(self.memory, made.places.gradients[y], gradient.mantissas)
+        write_images(self.memory, made.memory_map.gradients[y], gradient.mantissas)
         write_identity(self.memory, made)
-        write_exponent(self.memory, made.places.gradient_scales[y], int(gradient.exponent.item()))
+        write_exponent(self.memory, made.memory_map.gradient_scales[y], int(gradient.exponent.item()))
         self._run(made, "backward")
         self.copies = self.copies[::-1]
 

@@ -20,7 +20,7 @@ class TileSizes:
     Attributes:
         blocks:      Blocks of whatever the outer loop goes through.
         samples:     Samples of the inner loop.
-        outer, inner: Number of places that each of them takes in turn.
+        outer, inner: Number of regions that each of them takes in turn.
         rows:        Rows of an image, if only a strip of one image is on the chip at a time; 0 for whole images.
     """
 

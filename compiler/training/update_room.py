@@ -1,4 +1,4 @@
-"""Where an update of weights lies on the chip: groups of weights, tiles of samples, and the places of both."""
+"""Where an update of weights lies on the chip: groups of weights, tiles of samples, and the regions of both."""
 
 from dataclasses import dataclass, replace
 from itertools import product
@@ -30,7 +30,7 @@ class Groups:
     Attributes:
         blocks:   Blocks of channels.
         taps:     Rows of a kernel, or pixels of a dense layer.
-        ways:     Number of places that groups take in turn.
+        ways:     Number of regions that groups take in turn.
         resident: Whether all inputs and gradients stay on the chip.
         parted:   Whether an update takes some outputs of one tap at a time.
     """
@@ -43,16 +43,16 @@ class Groups:
 
 
 class UpdateRoom:
-    """Chooses groups and tiles, and finds their places.
+    """Chooses groups and tiles, and finds their regions.
 
     Args:
-        places:   Where everything lies outside of the chip.
-        config:   The core.
-        layer:    The layer.
-        channels: Blocks of channels whose weights the core updates.
-        units:    Rows of a kernel, or pixels of a dense layer, whose weights it updates.
-        least:    Rows of the accumulators for the gradients of one unit and one block.
-        added:    Whether cores add up what each has made from its samples.
+        memory_map: Where everything lies outside of the chip.
+        config:     The core.
+        layer:      The layer.
+        channels:   Blocks of channels whose weights the core updates.
+        units:      Rows of a kernel, or pixels of a dense layer, whose weights it updates.
+        least:      Rows of the accumulators for the gradients of one unit and one block.
+        added:      Whether cores add up what each has made from its samples.
 
     Attributes:
         pixels:   Pixels of a dense layer's inputs that come to the chip; None for whole inputs.
@@ -63,8 +63,8 @@ class UpdateRoom:
         inputs:   Regions of inputs, for each tile that is there at a time, or for each group.
         lines:    Regions of rows of pixels, one for each of these where patches are made of them.
         rows:     Rows of parameters that are updated at a time.
-        records:  Places of old and new rows of parameters, for each way.
-        bias:     Places of old and new rows of the bias.
+        records:  Addresses of old and new rows of parameters, for each way.
+        bias:     Addresses of old and new rows of the bias.
 
     Raises:
         ValueError: the core is too small.
@@ -72,7 +72,7 @@ class UpdateRoom:
 
     def __init__(
         self,
-        places: MemoryMap,
+        memory_map: MemoryMap,
         config: TrainerConfig,
         layer: Product,
         channels: Span,
@@ -81,7 +81,7 @@ class UpdateRoom:
         *,
         added: bool,
     ):
-        self.places, self.config, self.layer, self.channels, self.units = places, config, layer, channels, units
+        self.memory_map, self.config, self.layer, self.channels, self.units = memory_map, config, layer, channels, units
         self.least, self.added = least, added
         self.pixels = units if layer.dense and units.count < layer.taps else None
         self.heights = [] if layer.dense else heights(layer.height, layer.pool.stride if layer.pool else 1)
@@ -117,13 +117,13 @@ class UpdateRoom:
     def _room(self, groups: Groups) -> int:
         """Words on the chip that groups need at least; groups of several cores are those of the first one."""
         if groups.resident:
-            most = share(self.places.whole, 0, self.places.cores).count if self.added else self.places.whole
+            most = share(self.memory_map.whole, 0, self.memory_map.cores).count if self.added else self.memory_map.whole
             return self._chip(TileSizes(1, most, 1, 1), groups)
         return min(self._chip(TileSizes(1, 1, 1, 1, rows), groups) for rows in (0, *self.heights[-1:]))
 
     def _plan(self, groups: Groups):
         """Find the tiles of samples that fit beside what a group needs."""
-        batch, layer = self.places.batch, self.layer
+        batch, layer = self.memory_map.batch, self.layer
         self.tiles = TileSizes(1, batch, 1, 1)
         if not groups.resident:
             blocks = layer.x.blocks * layer.taps
@@ -142,34 +142,34 @@ class UpdateRoom:
         self._chip(self.tiles, groups)
 
     def _chip(self, tiles: TileSizes, groups: Groups) -> int:
-        """Find places: what is read in the same cycles in different memories, and updates beside products, if it fits.
+        """Find regions: what is read in the same cycles in different memories, and updates beside products, if it fits.
 
-        Returns: the number of words that are needed, of the closest places if others do not fit.
+        Returns: the number of words that are needed, of the closest regions if others do not fit.
         """
         for apart, behind in (True, True), (False, True), (False, not self.held):
             self.apart, memory = apart, self.config.memory if apart else 0
-            used = self._places(tiles, groups, ChipRoom(memory=memory), behind)
+            used = self._regions(tiles, groups, ChipRoom(memory=memory), behind)
             if used <= self.config.words:
                 break
         return used
 
-    def _places(self, tiles: TileSizes, groups: Groups, chip: ChipRoom, behind: bool) -> int:
+    def _regions(self, tiles: TileSizes, groups: Groups, chip: ChipRoom, behind: bool) -> int:
         layer, x = self.layer, self.layer.x
         self.arrivals, self.inputs = [], []
         height, width = max(strip.high - strip.low for strip in self.strips(tiles.rows)), x.width
         if self.pixels:
             height, width = 1, self.pixels.count
         for _ in range(tiles.inner):
-            self.arrivals.append(Arrivals(self.places, layer, chip, tiles.samples, tiles.rows))
+            self.arrivals.append(Arrivals(self.memory_map, layer, chip, tiles.samples, tiles.rows))
         chip.apart()
         for _ in range(tiles.inner):
             blocks = self.channels.count if groups.resident and not self._passing(groups) else groups.blocks
             self.inputs.append(chip.images(tiles.samples, height, width, blocks))
         if self._passing(groups):
             self.inputs += [chip.images(tiles.samples, height, width, groups.blocks) for _ in range(1, groups.ways)]
-        remade = self.inputs if layer.patch and self.places.remakes else []
-        self.lines = [patches.lines(chip, self.places, tiles.samples) for _ in remade]
-        # If updates begin when all products are done, both may lie at the same place.
+        remade = self.inputs if layer.patch and self.memory_map.remakes else []
+        self.lines = [patches.lines(chip, self.memory_map, tiles.samples) for _ in remade]
+        # If updates begin when all products are done, both may lie at the same address.
         room = ChipRoom(chip.used, chip.memory) if behind else ChipRoom()
         self.rows = groups.blocks * groups.taps * self.least
         if groups.parted:
@@ -177,11 +177,11 @@ class UpdateRoom:
             self.rows = max(min(most, layer.outputs), LANES)
         old = [room.words(PARAMETER_PLANES * self.rows) for _ in range(groups.ways)]
         room.apart()
-        self.records = [[place, room.words(PARAMETER_PLANES * self.rows)] for place in old]
+        self.records = [[address, room.words(PARAMETER_PLANES * self.rows)] for address in old]
         size, used = rounded(PARAMETER_PLANES * layer.blocks), max(chip.used, room.used)
         # Behind all else, if there is room: then it does not wait until new weights are stored.
-        place = used if used + 2 * size <= self.config.words else 0
-        self.bias = [place, place + size]
+        address = used if used + 2 * size <= self.config.words else 0
+        self.bias = [address, address + size]
         return max(used, 2 * size)
 
     def strips(self, rows: int) -> list[Strip]:

@@ -31,25 +31,25 @@ class Updates:
     """Emits the update of a layer's parameters.
 
     Args:
-        places:  Where everything lies.
-        config:  The core.
-        emitter: Takes the instructions.
-        layer:   The layer.
+        memory_map: Where everything lies.
+        config:     The core.
+        emitter:    Takes the instructions.
+        layer:      The layer.
 
     Raises:
         ValueError: the sums may be too large, or the core is too small.
     """
 
-    def __init__(self, places: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
-        self.places, self.config, self.emitter, self.layer = places, config, emitter, layer
-        self.records, self.parameters = places.records[layer.name], ParameterRows(places, emitter, layer)
-        check_terms(places.whole * layer.pixels, f"the gradient of layer {layer.name!r}")
-        own = own_weights(layer, places.whole, places.core, places.cores)
+    def __init__(self, memory_map: MemoryMap, config: TrainerConfig, emitter: Emitter, layer: Product):
+        self.memory_map, self.config, self.emitter, self.layer = memory_map, config, emitter, layer
+        self.records, self.parameters = memory_map.records[layer.name], ParameterRows(memory_map, emitter, layer)
+        check_terms(memory_map.whole * layer.pixels, f"the gradient of layer {layer.name!r}")
+        own = own_weights(layer, memory_map.whole, memory_map.core, memory_map.cores)
         self.added = own is None  # whether each core has the gradients of all weights, of its samples
         if own:
-            self.places = places.together()
+            self.memory_map = memory_map.together()
         else:
-            self.exchange = places.exchange_place(config.accumulator_rows)
+            self.exchange = memory_map.exchange_regions(config.accumulator_rows)
         #: Blocks of channels, and units: rows of a kernel, or pixels. A unit has so many taps.
         self.channels, self.units = own or (Span(0, layer.x.blocks), Span(0, layer.taps if layer.dense else layer.rows))
         self.unit = 1 if layer.dense else layer.columns
@@ -59,22 +59,22 @@ class Updates:
                 f"layer {layer.name!r}, update, needs {self.least} rows of the accumulators, and the core has "
                 f"{config.accumulator_rows}: give it more accumulator_rows, or the layer fewer outputs"
             )
-        self.room = UpdateRoom(self.places, config, layer, self.channels, self.units, self.least, added=self.added)
+        self.room = UpdateRoom(self.memory_map, config, layer, self.channels, self.units, self.least, added=self.added)
 
     def emit(self):
         emitter, layer = self.emitter, self.layer
         emitter.part(layer.name, "update")
         if rest := -layer.outputs % LANES:  # lanes of the bias behind the last output take zeros
             emitter.copy(accumulators(layer.outputs, rest))
-        if self.places.cores > 1 and not self.added:  # the samples of others have gradients
-            emitter.emit(TrainerOp.BARRIER, cores=self.places.mask)
+        if self.memory_map.cores > 1 and not self.added:  # the samples of others have gradients
+            emitter.emit(TrainerOp.BARRIER, cores=self.memory_map.mask)
         room = self.room
         if room.held:
             self._sums(self.channels, self.units, 0)
         elif room.groups.resident:
-            room.arrivals[0].load(emitter, Span(0, self.places.batch))
+            room.arrivals[0].load(emitter, Span(0, self.memory_map.batch))
             if not room.passing:
-                self._inputs(0, Span(0, self.places.batch), room.strips(0)[0], self.channels)
+                self._inputs(0, Span(0, self.memory_map.batch), room.strips(0)[0], self.channels)
         if room.held and not self.added and not room.groups.parted:
             self.parameters.kept(self.channels, self._taps(self.units), self._held_parts(), room.records[0])
         else:
@@ -114,14 +114,14 @@ class Updates:
 
     def _inputs(self, way: int, samples: Span, strip: Strip, blocks: Span) -> ImageRegion:
         """Emit the load of some blocks of inputs, or make patches again."""
-        x, source = cut(self.room.inputs[way], blocks, samples), self.places.values[self.layer.x].sampled(samples)
+        x, source = cut(self.room.inputs[way], blocks, samples), self.memory_map.values[self.layer.x].sampled(samples)
         if self.room.pixels:
             source = replace(source.moved(self.room.pixels.start), height=1, width=x.width, apart=source.sample)
             self.emitter.copy(x.operand(), source.blocked(blocks).operand())
             return x
         x = replace(x, height=strip.high - strip.low)
         if self.room.lines:
-            patches.make(self.emitter, self.places, self.layer, self.room.lines[way], x, samples, strip.low)
+            patches.make(self.emitter, self.memory_map, self.layer, self.room.lines[way], x, samples, strip.low)
             return x
         self.emitter.copy(x.operand(), source.rowed(strip.low, x.height).blocked(blocks).operand())
         return x
@@ -137,7 +137,7 @@ class Updates:
             planes=SUM_PLANES,
             plane=1,
             offset=self.exchange,
-            n0=self.places.cores,
+            n0=self.memory_map.cores,
             s0=most * SUM_WORDS,
             n1=1,
             n2=rows,
@@ -145,15 +145,15 @@ class Updates:
             blocks=2,
             block=SUM_PLANES,
         )
-        self.emitter.emit(TrainerOp.SUM, {"x": MovingView(view)}, acc=acc, cores=self.places.mask)
+        self.emitter.emit(TrainerOp.SUM, {"x": MovingView(view)}, acc=acc, cores=self.memory_map.mask)
 
-    def _products(self, blocks: Span, taps: Span, acc: int, place: int):
+    def _products(self, blocks: Span, taps: Span, acc: int, turn: int):
         """Multiply gradients by inputs, sample after sample."""
-        room, batch, size = self.room, self.places.batch, self.room.tiles.samples
+        room, batch, size = self.room, self.memory_map.batch, self.room.tiles.samples
         if room.groups.resident:
             everything = Span(0, batch)
             if room.passing:
-                x = self._inputs(place, everything, room.strips(0)[0], blocks)
+                x = self._inputs(turn, everything, room.strips(0)[0], blocks)
             else:
                 x = cut(room.inputs[0], self.channels, everything)
                 x = x.moved(-self.channels.start * x.block).blocked(blocks)
@@ -177,7 +177,7 @@ class Updates:
             self._product(sums, part, taps, acc + row, keep, strip)
 
     def _product(self, sums: ImageRegion, x: ImageRegion, taps: Span, acc: int, keep: int, strip: Strip):
-        layer, records, places = self.layer, self.records, self.places
+        layer, records, memory_map = self.layer, self.records, self.memory_map
         if layer.dense:
             first = self.room.pixels.start if self.room.pixels else 0
             seen = x.moved(-first, taps, 1).operand(n1=1, n2=1, blocks=1)
@@ -203,8 +203,8 @@ class Updates:
             sum=1,
             keep=keep,
             acc=acc,
-            ea=places.gradient_scales[layer.y],
-            eb=places.scales[layer.x],
+            ea=memory_map.gradient_scales[layer.y],
+            eb=memory_map.scales[layer.x],
             ey=records.weights.gradient,
             ebias=records.biases.gradient,
             outputs=layer.outputs,
@@ -216,7 +216,7 @@ class Updates:
 
     def _update(self, blocks: Span, taps: Span, acc: int, way: int):
         """Update some weights, whose gradients are in the accumulators: of several cores that added them, a share."""
-        cores = self.places.cores if self.added else 1
+        cores = self.memory_map.cores if self.added else 1
         self.parameters.weights(blocks, self._taps(taps), acc, self.room.records[way], self.room.rows, cores)
 
     def _taps(self, units: Span) -> Span:

@@ -32,7 +32,7 @@ def difference(imported: Imported, seed: int = 0) -> float:
     for _ in range(max(1, SAMPLES // imported.samples)):
         x = _inputs(imported, random).astype(dtype)
         theirs = execute(imported.tensor_of(x)).astype(np.float64)
-        ours = imported.network.run(x).reshape(-1)[imported.places]
+        ours = imported.network.run(x).reshape(-1)[imported.indices]
         if not np.isfinite(theirs).all():
             raise ValueError("outputs for random inputs are infinite, or not numbers")
         if theirs.shape != ours.shape or not np.isfinite(ours).all():
@@ -59,7 +59,7 @@ def outputs(imported: Imported, samples: np.ndarray, given: np.ndarray) -> tuple
     dtype = helper.tensor_dtype_to_np_dtype(imported.entry.kind)
     starts = range(0, len(samples) // each * each, each)
     theirs = [execute(imported.tensor_of(samples[at:at + each].astype(dtype))) for at in starts]
-    ours = [given[at:at + each].reshape(-1)[imported.places] for at in starts]
+    ours = [given[at:at + each].reshape(-1)[imported.indices] for at in starts]
     return tuple(np.stack(parts).astype(np.float64) for parts in (theirs, ours))
 
 
@@ -111,9 +111,9 @@ def run_file(imported: Imported, x: np.ndarray, lengths: np.ndarray | None) -> t
 def run_graph(imported: Imported, execute: Callable[[np.ndarray], np.ndarray], x: np.ndarray,
               lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """The same by any function of a tensor as the graph takes it, which gives one as `Imported.tensor` is."""
-    each, time, places = imported.samples, imported.axes.time, imported.places
+    each, time, indices = imported.samples, imported.axes.time, imported.indices
     steps = np.full(len(x), x.shape[1] if time is not None else 0) if lengths is None else np.asarray(lengths)
-    found = np.empty((len(x), places.size // each))
+    found = np.empty((len(x), indices.size // each))
     in_file = np.empty_like(found)
     for length in np.unique(steps):
         same = np.flatnonzero(steps == length)
@@ -121,10 +121,10 @@ def run_graph(imported: Imported, execute: Callable[[np.ndarray], np.ndarray], x
             chosen = same[at:at + each]
             filled = np.resize(chosen, each)  # the last run repeats some samples where the graph takes more
             made = np.asarray(execute(_tensor(imported, x[filled] if time is None else x[filled, :length])), np.float64)
-            if made.shape != places.shape:
-                raise ValueError(f"its output has the shape {list(made.shape)}, not {list(places.shape)}")
+            if made.shape != indices.shape:
+                raise ValueError(f"its output has the shape {list(made.shape)}, not {list(indices.shape)}")
             flat = np.empty(made.size)
-            flat[places.reshape(-1)] = made.reshape(-1)
+            flat[indices.reshape(-1)] = made.reshape(-1)
             found[chosen] = flat.reshape(each, -1)[:len(chosen)]
             rows = made.reshape(each, -1) if made.shape[0] == each else flat.reshape(each, -1)
             in_file[chosen] = rows[:len(chosen)]

@@ -36,13 +36,13 @@ class Ending:
     Attributes:
         node:   Name of the node that gives the output.
         tensor: Name of the tensor of the graph that equals the output.
-        places: int32 of the shape of this tensor: where each element lies in the output, in C order.
+        indices: int32 of the shape of this tensor: where each element lies in the output, in C order.
         softmax: Whether the graph gives the softmax of the output, and not the output itself.
     """
 
     node: str
     tensor: str
-    places: np.ndarray
+    indices: np.ndarray
     softmax: bool = False
 
 
@@ -125,18 +125,18 @@ def end(build: Builder, view: View, tensor: str, before: str = "") -> Ending:
     if not in_order(view):
         advice = "give all of it, in order" + f", or choose what lies ahead of that: --output {before}" * bool(before)
         raise misplaced("the output is a part of what the last node computes, or lies in another order", advice)
-    return Ending(node=view.source.name, tensor=tensor, places=view.places.astype(np.int32))
+    return Ending(node=view.source.name, tensor=tensor, indices=view.indices.astype(np.int32))
 
 
 def in_order(view: View) -> bool:
     """Whether a tensor is all that a node gives, in its order, or an image with the channels last."""
-    places, source = view.places.reshape(-1), view.source
-    if places.size != source.order.size or places.min() == ZERO:
+    indices, source = view.indices.reshape(-1), view.source
+    if indices.size != source.order.size or indices.min() == ZERO:
         return False
-    size = places.size // source.samples
+    size = indices.size // source.samples
     one = np.arange(size).reshape(source.shape)
     orders = [one, np.moveaxis(one, 0, -1)] if source.form is SampleForm.IMAGE and view.numbers.ndim > 2 else [one]
     # Samples need not lie one after the other: a recurrent layer gives [time, samples, elements].
-    each = places[np.argsort(places // size, kind="stable")].reshape(source.samples, size)
+    each = indices[np.argsort(indices // size, kind="stable")].reshape(source.samples, size)
     starts = size * np.arange(source.samples)[:, None]
     return any(np.array_equal(each, starts + order.reshape(-1)) for order in orders)

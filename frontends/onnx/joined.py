@@ -1,4 +1,4 @@
-"""The nodes of a graph, with one node in place of those that spell out a normalisation or a GELU.
+"""The nodes of a graph, with one node instead of those that spell out a normalisation or a GELU.
 
     GELU: x * (1 + Erf(x / sqrt(2))) / 2, whose factors stand in any order
 """

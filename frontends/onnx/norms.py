@@ -51,11 +51,11 @@ def _made(graph, node, d, epsilon, inner):
     if mean and mean.input[0] == difference.input[0] and own and len(graph.readers[mean.output[0]]) == 1:
         x, kind, inner = mean.input[0], "LayerNormalization", inner | {d, mean.output[0]}
     inputs, end = [x, "", ""], node
-    for place, following in ((1, "Mul"), (2, "Add")) if kind == "LayerNormalization" else ((1, "Mul"),):
+    for index, following in ((1, "Mul"), (2, "Add")) if kind == "LayerNormalization" else ((1, "Mul"),):
         reader = graph.only_reader(end.output[0], following)
         if reader is None or graph.with_constant(reader.output[0], following) is None:
             break
-        inputs[place] = next(name for name in reader.input if name != end.output[0])
+        inputs[index] = next(name for name in reader.input if name != end.output[0])
         inner, end = inner | {end.output[0]}, reader
     made = helper.make_node(kind, inputs, [end.output[0]], name=node.name or end.output[0], epsilon=epsilon)
     return made, inner

@@ -190,12 +190,12 @@ def _check(path: Path, folder: Path, tensor: onnx.TensorProto) -> int:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where} other data that are not described whole ({error}); export the network again"
                          ) from error
-    place = (folder / info.location).resolve()
-    if not info.location or not place.is_relative_to(folder):
+    file = (folder / info.location).resolve()
+    if not info.location or not file.is_relative_to(folder):
         raise ValueError(f"{where} {info.location!r}, outside the folder of the model; put the file beside the model")
-    if not place.is_file():
+    if not file.is_file():
         raise ValueError(f"{where} {info.location!r}, which is missing; copy that file, too")
-    size = place.stat().st_size
+    size = file.stat().st_size
     if offset < 0 or length < 0 or offset + length > size:
         raise ValueError(f"{where} {info.location!r} at bytes {offset}..{offset + length}, but it has only {size}; "
                          "copy that file again")

@@ -41,7 +41,7 @@ class Imported:
         axes:    What the axes of this input mean.
         tensor:  Name of the tensor of the graph that equals the network's output.
         numbers: int32 of the shape of the graph's input: where each element lies in samples of `network.shape`.
-        places:  int32 of the shape of `tensor`: where each element lies in the network's outputs.
+        indices: int32 of the shape of `tensor`: where each element lies in the network's outputs.
         embedding: The embedding in front of `model` in the file; None for none.
     """
 
@@ -51,7 +51,7 @@ class Imported:
     axes: Axes
     tensor: str
     numbers: np.ndarray
-    places: np.ndarray
+    indices: np.ndarray
     embedding: Embedding | None = None
 
     @property
@@ -118,7 +118,7 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
         raise ValueError(f"{path}: {error}") from error
     return Imported(
         network=network, model=model, entry=first, axes=found.axes, tensor=found.ending.tensor,
-        numbers=found.values[first.name].places, places=found.ending.places,
+        numbers=found.values[first.name].indices, indices=found.ending.indices,
         embedding=embedding)
 
 

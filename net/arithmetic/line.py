@@ -38,7 +38,7 @@ class Line:
         return type(self)(scale=1 / self.scale, offset=self.zero)
 
     def then(self, after: "Line") -> Self:
-        """One line in place of this one and another after it."""
+        """One line instead of this one and another after it."""
         return type(self)(scale=after.scale * self.scale, offset=after.scale * self.offset + after.offset)
 
     def repeated(self, channels: int) -> Self:

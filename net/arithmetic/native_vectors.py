@@ -80,7 +80,7 @@ def product(
         sums.append(np.einsum("rcn,scn->src", *operands, optimize=True).astype(np.int64))
         weights.append(exponents.astype(np.int64) + x_exponents[:, None])
     sums, weights = np.concatenate(sums, axis=2), np.concatenate(weights, axis=2)
-    return _rounded(sums, weights, places(weights_format, input_format))
+    return _rounded(sums, weights, fraction_bits(weights_format, input_format))
 
 
 def computed_product(rows: np.ndarray, x: np.ndarray, weights_format: Format, input_format: Format, block: int
@@ -103,7 +103,7 @@ def computed_product(rows: np.ndarray, x: np.ndarray, weights_format: Format, in
     tiles = np.moveaxis(tiles.astype(np.float64), -3, -1)  # [..., blocks, elements, rows]
     sums = np.swapaxes(vectors.astype(np.float64), -3, -2) @ tiles  # [..., blocks, samples, rows]
     weights = above[..., None, :, :] + beside[..., :, None, :]
-    return _rounded(np.moveaxis(sums, -3, -1).astype(np.int64), weights, places(weights_format, input_format))
+    return _rounded(np.moveaxis(sums, -3, -1).astype(np.int64), weights, fraction_bits(weights_format, input_format))
 
 
 def _rounded(sums: np.ndarray, weights: np.ndarray, fraction: int) -> np.ndarray:
@@ -141,7 +141,7 @@ def real_blocks(x: np.ndarray, fmt: Format, block: int, at: np.ndarray | None = 
     return real[..., :x.shape[-1]] if at is None else real[..., at]
 
 
-def places(weights_format: Format, input_format: Format) -> int:
+def fraction_bits(weights_format: Format, input_format: Format) -> int:
     """Number of fraction bits of a product of two mantissas whose exponents are 0."""
     return (weights_format.bits - 1) + (input_format.bits - 1)
 

@@ -1,4 +1,4 @@
-"""Windows of images, the inputs of each place of a convolution or pooling layer, and images read as sequences."""
+"""Windows of images, the inputs of each position of a convolution or pooling layer, and images read as sequences."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ class Window:
 
     Attributes:
         size:     Rows and columns of pixels that a window holds.
-        stride:   Distance between neighbouring places of the window.
+        stride:   Distance between neighbouring positions of the window.
         dilation: Distance between neighbouring pixels of the window.
         padding:  Rows above and below the image, and columns left and right of it.
     """
@@ -29,7 +29,7 @@ class Window:
         return tuple((size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True))
 
     def counts(self, rows: int, columns: int) -> tuple[int, int]:
-        """Number of places, vertically and horizontally, in an image of that size; below 1 where there is none."""
+        """Number of positions, vertically and horizontally, in an image of that size; below 1 where there is none."""
         above, below, left, right = self.padding
         along = rows + above + below, columns + left + right
         return tuple((size - span) // step + 1 for size, span, step in zip(along, self.span, self.stride, strict=True))
@@ -46,9 +46,10 @@ class Window:
         return x[..., above : x.shape[-2] - below, left : x.shape[-1] - right]
 
     def seen(self, x: np.ndarray) -> np.ndarray:
-        """The window of each place in x[samples, channels, rows, columns]: a view [samples, channels, *places, *size].
+        """The window at each position in x[samples, channels, rows, columns], which already has its padding.
 
-        The image already has its padding.
+        Returns:
+            A view [samples, channels, *positions, *size].
         """
         (down, across), (row, column) = self.stride, self.dilation
         every = np.lib.stride_tricks.sliding_window_view(x, self.span, (2, 3))
@@ -58,7 +59,7 @@ class Window:
         """The windows of x[samples, channels, rows, columns], each as one row for each group of channels.
 
         Returns:
-            [groups, samples * places, columns]; the columns are ordered by channel, then by row.
+            [groups, samples * positions, columns]; the columns are ordered by channel, then by row.
         """
         seen = self.seen(x)
         samples, channels, down, across = seen.shape[:4]
@@ -67,7 +68,7 @@ class Window:
 
 
 def convolve(weights: np.ndarray, codes: np.ndarray, window: Window, groups: int, largest: int) -> np.ndarray:
-    """Exact sums [samples * places, outputs], as int64, or as Python integers if float64 is not exact.
+    """Exact sums [samples * positions, outputs], as int64, or as Python integers if float64 is not exact.
 
     Args:
         weights: Integers[outputs, channels / groups, rows, columns].

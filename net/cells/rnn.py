@@ -1,4 +1,4 @@
-"""Plain recurrent networks: h' = tanh(W x + R h + b), or relu in place of tanh."""
+"""Plain recurrent networks: h' = tanh(W x + R h + b), or relu instead of tanh."""
 
 from concord.net.cells.cell import Cell, Gate, Operations
 from concord.spec.numbers.activation import Activation

@@ -41,7 +41,7 @@ class BlockAttention(Layer):
     largest mantissa, so that a block makes use of all mantissas.
 
     Blocks lie along the channels of a pixel, one after the other. Of keys and values, a block holds the channels of one
-    head alone, with zeros in place of others; a block of queries holds whatever channels lie there.
+    head alone, with zeros instead of others; a block of queries holds whatever channels lie there.
 
     Attributes:
         name:           Name of the layer, unique in its model.
@@ -79,7 +79,7 @@ class BlockAttention(Layer):
         if self.block < 1:
             raise ValueError(f"layer {self.name!r}, block: a native dimension is 1 or more, not {self.block}")
         masks = 1 if self.mask is not None and len(self.mask) == 1 else self.heads
-        checks.array(self, "mask", np.uint16, (masks, self.positions, self.places), optional=True)
+        checks.array(self, "mask", np.uint16, (masks, self.positions, self.key_positions), optional=True)
 
     @property
     def positions(self) -> int:
@@ -87,7 +87,7 @@ class BlockAttention(Layer):
         return prod(self.queries[1:])
 
     @property
-    def places(self) -> int:
+    def key_positions(self) -> int:
         """Number of keys and of values."""
         return prod(self.keys[1:])
 
@@ -95,7 +95,7 @@ class BlockAttention(Layer):
     def share(self) -> float:
         """What exponentials are multiplied by, before it is rounded to binary16."""
         fmt = self.input_format
-        return fmt.highest * 2.0 ** -(fmt.bits - 1 + (-(-self.places // MOST) - 1).bit_length())
+        return fmt.highest * 2.0 ** -(fmt.bits - 1 + (-(-self.key_positions // MOST) - 1).bit_length())
 
     @property
     def inputs(self) -> int:
@@ -120,10 +120,10 @@ class BlockAttention(Layer):
 
     @property
     def multiplications(self) -> int:
-        return self.positions * self.places * (self.queries[0] + self.values[0])
+        return self.positions * self.key_positions * (self.queries[0] + self.values[0])
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
-        count = max(1, TOGETHER // (self.heads * self.positions * self.places))
+        count = max(1, TOGETHER // (self.heads * self.positions * self.key_positions))
         parts = range(0, len(x[0]), count)
         return Trace(outputs=np.concatenate([self._some([one[at:at + count] for one in x]) for at in parts] or [
             np.zeros((0, self.outputs), np.uint16)]))
@@ -148,7 +148,7 @@ class BlockAttention(Layer):
         for head in range(self.heads):
             first = head * size // self.block * self.block  # of the blocks that the head has a part of
             end = min(-(-(head + 1) * size // self.block) * self.block, whole.shape[-1])
-            rows = np.zeros((len(keys), self.places, end - first), np.uint16)
+            rows = np.zeros((len(keys), self.key_positions, end - first), np.uint16)
             rows[..., head * size - first:(head + 1) * size - first] = keys[:, head]
             found.append(computed_product(rows, whole[..., first:end], *formats))
         return np.stack(found, 1)

@@ -63,8 +63,8 @@ def windows(layer):
             raise ValueError(f"{where}, {name}: {length} numbers from {least} are needed, not {list(numbers)}")
     if min(window.size) < 1 or min(window.counts(*layer.shape[1:])) < 1:
         raise ValueError(
-            f"{where}: windows of {window.span[0]} x {window.span[1]} with padding {list(window.padding)} have no "
-            f"place in an input of {layer.shape[1]} x {layer.shape[2]}; check the layer's shape")
+            f"{where}: windows of {window.span[0]} x {window.span[1]} with padding {list(window.padding)} do "
+            f"not fit into an input of {layer.shape[1]} x {layer.shape[2]}; check the layer's shape")
 
 
 def kernels(layer, name: str) -> tuple[int, int, int, int]:
@@ -120,7 +120,7 @@ def exact(layer):
                          "fields")
 
 
-def places(layer, name):
+def right_shift(layer, name):
     """Refuse a shift that register OutScale cannot hold."""
     if not -32 <= getattr(layer, name) <= 31:
         raise ValueError(f"layer {layer.name!r}, {name}: {getattr(layer, name)} does not fit 6 signed bits (-32..31)")

@@ -1,4 +1,4 @@
-"""Convolutions, in which each row of weights is multiplied by the input at many places."""
+"""Convolutions, in which each row of weights is multiplied by the input at many positions."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -66,12 +66,12 @@ class Kernels(Windows):
     def per_channel(self, values):
         return values[:, None, None]
 
-    def at_places(self, x):
+    def at_positions(self, x):
         return self.window.patches(x, self.groups)
 
-    def placed(self, y):
-        places = prod(self.made[1:])
-        return y.reshape(-1, places, self.channels).swapaxes(1, 2).reshape(-1, self.outputs)
+    def flattened(self, y):
+        positions = prod(self.made[1:])
+        return y.reshape(-1, positions, self.channels).swapaxes(1, 2).reshape(-1, self.outputs)
 
     def weights_shape(self, name: str) -> tuple[int, int, int, int]:
         return checks.kernels(self, name)
@@ -90,11 +90,13 @@ class Along(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Conv(Kernels, IntegerRows):
-    """Integer convolution, which applies a `Dense` layer to the patch of each place; `IntegerRows` describes the rest.
+    """Integer convolution, which applies a `Dense` layer to the patch of each position.
+
+    `IntegerRows` describes the rest.
 
     Attributes:
         shape:    Channels, rows and columns of the input.
-        stride:   Distance between neighbouring places, down and across.
+        stride:   Distance between neighbouring positions, down and across.
         padding:  Rows of padding above and below the input, and columns left and right of it, before its quantiser.
         dilation: Distance between neighbouring pixels of a window, down and across.
         groups:   Number of groups of neighbouring channels, each with its own outputs.
@@ -122,16 +124,16 @@ class Conv(Kernels, IntegerRows):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockConv(Kernels, BlockRows):
-    """Block floating point convolution, which applies `BlockDense` to the native vectors of each place.
+    """Block floating point convolution, which applies `BlockDense` to the native vectors of each position.
 
-    Along channels, a pixel is ceil(channels / block) native vectors, and a place reads those of all its pixels, so an
-    image is quantised once. A row of a grouped convolution has zero weights for channels of other groups. Along a
-    patch, a place is one vector of rows * columns * channels elements, which is quantised anew for each place.
+    Along channels, a pixel is ceil(channels / block) native vectors, and a position reads those of all its pixels, so
+    an image is quantised once. A row of a grouped convolution has zero weights for channels of other groups. Along a
+    patch, a position is one vector of rows * columns * channels elements, which is quantised anew for each position.
 
     Attributes:
         along:     Direction of a block.
         shape:     Channels, rows and columns of the input.
-        stride:    Distance between neighbouring places, down and across.
+        stride:    Distance between neighbouring positions, down and across.
         padding:   Rows of +0 above and below the input, and columns left and right of it, before its quantiser.
         dilation:  Distance between neighbouring pixels of a window, down and across.
         groups:    Number of groups of neighbouring channels, each with its own outputs; 1 along a patch.
@@ -200,12 +202,12 @@ class BlockConv(Kernels, BlockRows):
         largest = int(np.abs(rows).sum((1, 2, 3)).max()) * int(np.abs(codes).max())
         total = windows.convolve(
             np.moveaxis(rows, -1, 1), np.moveaxis(codes, -1, 1), self.window, self.groups, largest)
-        units = native_vectors.places(self.weights_format, self.input_format)
+        units = native_vectors.fraction_bits(self.weights_format, self.input_format)
         return float16.from_integer(total, units - lowest - lowest_row)
 
 
 def native(channels: int, window: tuple[int, int], along: Along) -> tuple[int, int, int]:
-    """Rows, columns and channels of a place in blocks; along a patch, it is one pixel of many channels."""
+    """Rows, columns and channels of a position in blocks; along a patch, it is one pixel of many channels."""
     rows, columns = window
     return (rows, columns, channels) if along is Along.CHANNELS else (1, 1, rows * columns * channels)
 

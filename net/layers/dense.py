@@ -6,7 +6,7 @@ from concord.net.layers import checks
 from concord.net.layers.rows import BlockRows, IntegerRows
 
 
-class OnePlace:
+class OnePosition:
     """Geometry of a dense layer. Weights are [outputs, inputs]; a block is `block` neighbouring weights of a row."""
 
     __slots__ = ()
@@ -23,10 +23,10 @@ class OnePlace:
     def per_channel(self, values):
         return values
 
-    def at_places(self, x):
+    def at_positions(self, x):
         return x[None]
 
-    def placed(self, y):
+    def flattened(self, y):
         return y
 
     def weights_shape(self, name: str) -> tuple[int, int]:
@@ -41,7 +41,7 @@ class OnePlace:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Dense(OnePlace, IntegerRows):
+class Dense(OnePosition, IntegerRows):
     """Integer dense layer with weights int16[outputs, inputs], R and O uint16[inputs], as `IntegerRows` describes."""
 
     title = "dense, integer"
@@ -56,7 +56,7 @@ class Dense(OnePlace, IntegerRows):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class BlockDense(OnePlace, BlockRows):
+class BlockDense(OnePosition, BlockRows):
     """Block floating point dense layer: mantissas int16[outputs, inputs], exponents int8[outputs, blocks].
 
     A block is `block` neighbouring weights of a row (the last block may be shorter), and the same number of inputs;

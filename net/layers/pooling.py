@@ -146,7 +146,7 @@ class MaxPool(Windows, Layer):
         name:       Name of the layer, unique in its model.
         shape:      Channels, rows and columns of the input.
         size:       Rows and columns of a window.
-        stride:     Distance between neighbouring places of the window, down and across.
+        stride:     Distance between neighbouring positions of the window, down and across.
         padding:    Rows of padding above and below the input, and columns left and right of it; a maximum ignores them.
         dilation:   Distance between neighbouring pixels of a window, down and across.
         activation: Activation function of the result.

@@ -83,7 +83,7 @@ class IntegerRecurrent(Recurrent):
         input_format:       Format of the codes of x and h.
         input_weights:      int16[gates, outputs, inputs], W.
         recurrent_weights:  int16[gates, outputs, outputs], R.
-        input_p:            Binary places that the product with W is moved right, -32..31: all gates are one product.
+        input_p:            Right shift of the product with W in bits, -32..31: all gates are one product.
         recurrent_p:        The same for R.
         input_scale:        uint16[gates, outputs].
         recurrent_scale:    uint16[gates, outputs].
@@ -143,8 +143,8 @@ class IntegerRecurrent(Recurrent):
         checks.array(self, "hidden_quant_scale", np.uint16, (hidden,))
         checks.vectors(self, "initial", self.cell.states, hidden)
         checks.vectors(self, "vectors", self.cell.vectors, hidden)
-        checks.places(self, "input_p")
-        checks.places(self, "recurrent_p")
+        checks.right_shift(self, "input_p")
+        checks.right_shift(self, "recurrent_p")
         checks.real(self)
         self._check_gates()
 

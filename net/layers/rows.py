@@ -1,12 +1,12 @@
-"""Arithmetic of layers whose rows of weights are multiplied by the input at one place or at many places.
+"""Arithmetic of layers whose rows of weights are multiplied by the input at one position or at many.
 
-A geometry (one place for a dense layer, windows for a convolution) is a second base class, which has
+A geometry (one position for a dense layer, windows for a convolution) is a second base class, which has
 
 - `groups`, the number of groups of neighbouring channels, each with its own outputs,
 - `bordered(x, value)`, the input with its padding, and `unbordered(x)`, which takes it away,
 - `per_channel(v)`, a vector of parameters in the shape of the bordered input,
-- `at_places(x)`, the bordered input as [groups, samples * places, columns],
-- `placed(y)`, results [samples * places, rows] as [samples, outputs],
+- `at_positions(x)`, the bordered input as [groups, samples * positions, columns],
+- `flattened(y)`, results [samples * positions, rows] as [samples, outputs],
 - `weights_shape(name)`, `exponents_shape(weights)` and `channels_in`, the shapes of the arrays of parameters,
 - `border`, the binary16 pattern of the padding in integer mode.
 """
@@ -87,7 +87,7 @@ class IntegerRows(Rows):
         checks.array(self, "offset", np.uint16, shape[:1])
         checks.array(self, "quant_scale", np.uint16, (self.channels_in,), optional=True)
         checks.array(self, "quant_offset", np.uint16, (self.channels_in,), optional=True)
-        checks.places(self, "p")
+        checks.right_shift(self, "p")
         checks.real(self)
         checks.line(self)
         if self.quant_scale is None and self.quant_offset is not None:
@@ -136,9 +136,9 @@ class IntegerRows(Rows):
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
         product, codes = self.product, self.codes(x[0])
-        a = product.rounded(sums(product, self.at_places(codes.astype(np.int16))))
+        a = product.rounded(sums(product, self.at_positions(codes.astype(np.int16))))
         y = float16.add(float16.mul(a, self.scale), self.offset)
-        return Trace(outputs=self.placed(activate(self.activation, y)), codes=self.unbordered(codes))
+        return Trace(outputs=self.flattened(activate(self.activation, y)), codes=self.unbordered(codes))
 
     def codes(self, x: np.ndarray) -> np.ndarray:
         """The integer codes of uint16[samples, inputs] that enter the product, including the padding."""
@@ -167,7 +167,7 @@ class BlockRows(Rows):
         weights_format: Format of the weights; the geometry divides them into blocks.
         input_format:   Format that the input is quantised to, in the same blocks.
         block:          Number of elements of a block, the native dimension that the weights were quantised for.
-        places:         int32[columns], the place of each column in native vectors, see `arithmetic.places`; of a
+        places:         int32[columns], the place of each column in native vectors, see `native_vectors`; of a
             convolution int32[channels], that of each channel of a pixel. None for columns that follow each other.
         mantissas:      int16[rows, ...], in the shape of the geometry.
         exponents:      int8[rows, ..., blocks], E.
@@ -212,15 +212,15 @@ class BlockRows(Rows):
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
         y = self.finished(self.multiplied(self.bordered(x[0], np.uint16(0))))
-        return Trace(outputs=self.placed(activate(self.activation, y)))
+        return Trace(outputs=self.flattened(activate(self.activation, y)))
 
     def finished(self, y: np.ndarray) -> np.ndarray:
         """What becomes of products uint16[..., rows] before the activation function."""
         return float16.add(y, self.bias)
 
     def multiplied(self, x: np.ndarray) -> np.ndarray:
-        """The exact products at all places, each rounded once: uint16[samples * places, rows] of the bordered input."""
-        return self.row_product(self.at_places(x)[0], self.mantissas, self.exponents)
+        """The exact products of the bordered input, each rounded once: uint16[samples * positions, rows]."""
+        return self.row_product(self.at_positions(x)[0], self.mantissas, self.exponents)
 
     def row_product(self, columns: np.ndarray, mantissas: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         """Rows [rows, columns] of weights times uint16[samples, columns]."""

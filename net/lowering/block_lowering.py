@@ -105,8 +105,8 @@ def block_conv(
     columns = seen(outputs, shape[0], groups)[:, None, None]
     rows = np.zeros((outputs, *window, shape[0]))
     np.put_along_axis(rows, columns, np.moveaxis(weights, 1, -1), -1)
-    placed = rows.reshape(outputs, *native(shape[0], window, along))
-    mantissas, exponents = blocks(placed, weights_format, block, places)
+    blocked = rows.reshape(outputs, *native(shape[0], window, along))
+    mantissas, exponents = blocks(blocked, weights_format, block, places)
     mantissas = np.take_along_axis(mantissas.reshape(rows.shape), columns, -1)
     layer = BlockConv(
         name=name,

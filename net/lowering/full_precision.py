@@ -1,4 +1,4 @@
-"""The numbers of a layer before any rounding, in the fields of the layer, so that the compiler can place them.
+"""The numbers of a layer before any rounding, in the fields of the layer, for the compiler.
 
 An array of float64 stands for an array that the machine holds in fewer bits. The quantisers R and O keep the numbers of
 binary16 that the layer has: they only choose the unit of the codes, so the other numbers are made for this unit.
@@ -49,7 +49,7 @@ class MemoryNumbers(StrEnum):
 
 def in_full_precision(layer: Layer, node: Node | None, clip: Clip,
                       numbers: MemoryNumbers = MemoryNumbers.REAL) -> Layer:
-    """A layer with float64 in place of all arrays that the machine holds in fewer bits.
+    """A layer with float64 instead of all arrays that the machine holds in fewer bits.
 
     Args:
         layer:   The layer.

@@ -1,4 +1,4 @@
-"""Lowers convolutions and averages in integers, which are dense layers on the patch of each place."""
+"""Lowers convolutions and averages in integers, which are dense layers on the patch of each position."""
 
 from dataclasses import replace
 from math import prod
@@ -26,7 +26,7 @@ def convolution(
     line: Line | None = None,
     **geometry,
 ) -> Conv:
-    """The convolution that applies a dense layer to the patch of each place.
+    """The convolution that applies a dense layer to the patch of each position.
 
     Args:
         dense:    Layer of one patch, with one scale and offset of its quantiser for all inputs.

@@ -14,7 +14,7 @@ from concord.net.arithmetic.line import Line
 from concord.net.cells.cell import Cell
 from concord.net.layers.dense import Dense
 from concord.net.layers.recurrent import IntegerRecurrent
-from concord.net.lowering.rounding import MOST_PLACES, SMALLEST, binary16, integer_biases, patterns
+from concord.net.lowering.rounding import MOST_SHIFT, SMALLEST, binary16, integer_biases, patterns
 from concord.net.ops.operator import Operator
 from concord.net.ops.recurrent import Recurrence
 from concord.spec.numbers.activation import Activation
@@ -34,7 +34,7 @@ def start_values(weights: np.ndarray, fmt: Format, unsigned: bool) -> np.ndarray
     return weights.sum(axis=-1) * (fmt.zero if unsigned else 0)
 
 
-def places(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) -> int:
+def right_shift(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) -> int:
     """p, the right shift of a sum that keeps its conversion to binary16 from overflowing."""
     bits = max(0, largest_sum(weights, start, largest_code(fmt, unsigned)) - 1).bit_length()
     return max(-32, bits - 15)
@@ -43,7 +43,7 @@ def places(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) 
 def of_normal_scales(p: int, gains: np.ndarray) -> int:
     """The right shift, from p on, of a layer whose scales would be too small for all bits of binary16.
 
-    Every right shift up to `MOST_PLACES` gives the same results otherwise, because the smallest sum is 1.
+    Every right shift up to `MOST_SHIFT` gives the same results otherwise, because the smallest sum is 1.
 
     Args:
         gains: float64 scales of a right shift of 0, at least one, as an array or a tensor.
@@ -52,7 +52,7 @@ def of_normal_scales(p: int, gains: np.ndarray) -> int:
     if not len(used):
         return p
     least, most = float(used.min()), float(used.max())
-    while most * 2.0**p < LARGE_SCALE and least * 2.0**p < SMALLEST and p < MOST_PLACES:
+    while most * 2.0**p < LARGE_SCALE and least * 2.0**p < SMALLEST and p < MOST_SHIFT:
         p += 1
     return p
 
@@ -68,7 +68,7 @@ def requantization(gain, constant, row_sums, *, s_in, m_in, s_out, m_out, p):
         m_in:     Real value of input code 0.
         s_out:    Step of the next quantiser; 1 for a result in real units.
         m_out:    Real value of its code 0; 0 for a result in real units.
-        p:        Right shift of the sum, from `places`.
+        p:        Right shift of the sum, from `right_shift`.
     """
     scale = gain * s_in / s_out * 2.0**p
     offset = (constant + gain * m_in * row_sums - m_out) / s_out
@@ -106,7 +106,7 @@ def dense(
     gain, constant = (np.broadcast_to(np.asarray(v, np.float64), codes.shape[:1]) for v in (gain, constant))
     s_in, m_in, s_out, m_out = (float(v) for v in (s_in, m_in, s_out, m_out))
     start = start_values(codes, input_format, unsigned)
-    p = of_normal_scales(places(codes, start, input_format, unsigned), gain * s_in / s_out)
+    p = of_normal_scales(right_shift(codes, start, input_format, unsigned), gain * s_in / s_out)
     row_sums = codes.sum(axis=1, dtype=np.int64)
     scale, offset = requantization(gain, constant, row_sums, s_in=s_in, m_in=m_in, s_out=s_out, m_out=m_out, p=p)
     quantizer = (None, None) if not quantize_input else input_quantizer(
@@ -165,7 +165,7 @@ def recurrent(
     gate_codes: np.ndarray | None = None,
     bias_bits: int = 0,
     result_format: Format | None = None,
-    result_places: tuple[int, int] = (-32, -32),
+    result_shifts: tuple[int, int] = (-32, -32),
     float_operator: Recurrence | None = None,
 ) -> IntegerRecurrent:
     """Lower a recurrent layer with one scale for each gate's matrix; x and h are signed codes.
@@ -185,7 +185,7 @@ def recurrent(
         gate_codes:      Field of the layer.
         bias_bits:       Width of integer biases; 0 for biases in binary16.
         result_format:   Format of the codes of the products' results; None for binary16.
-        result_places:   Least right shifts of the products with W and with R, which decide the steps of these codes.
+        result_shifts:   Least right shifts of the products with W and with R, which decide the steps of these codes.
         float_operator:  Field of the layer.
     """
     input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
@@ -195,11 +195,11 @@ def recurrent(
     bias, matrices = np.asarray(bias, np.float64), {}
     start = integer_biases(name, bias, np.asarray(input_steps, np.float64) * s_in, bias_bits) if bias_bits else None
     for matrix, codes, steps, step, first, least in (
-        ("input", input_codes, input_steps, s_in, start, result_places[0]),
-        ("recurrent", recurrent_codes, recurrent_steps, s_hidden, None, result_places[1]),
+        ("input", input_codes, input_steps, s_in, start, result_shifts[0]),
+        ("recurrent", recurrent_codes, recurrent_steps, s_hidden, None, result_shifts[1]),
     ):
         first = np.zeros(codes.shape[:2], np.int64) if first is None else first
-        p = max(least, places(codes, first, input_format, unsigned=False))
+        p = max(least, right_shift(codes, first, input_format, unsigned=False))
         gain = np.asarray(steps, np.float64)[:, None]
         if result_format is None:
             p = of_normal_scales(p, gain * step)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 SMALLEST = 2.0**-14  #: Smallest normal number of binary16.
-MOST_PLACES = 14  #: Right shift up to which every sum of few bits is a normal number.
+MOST_SHIFT = 14  #: Right shift up to which every sum of few bits is a normal number.
 
 
 def binary16(values, what: str = "a value") -> np.ndarray:

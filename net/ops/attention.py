@@ -61,16 +61,16 @@ class Attention(Operator):
         if len(inputs) != 3:
             raise ValueError(f"it takes queries, keys and values, not {len(inputs)} tensors")
         queries, keys, values = map(checks.image, inputs)
-        count, places = queries[1] * queries[2], keys[1] * keys[2]
+        count, others = queries[1] * queries[2], keys[1] * keys[2]
         if queries[0] != keys[0] or keys[1:] != values[1:]:
             raise ValueError(f"queries {list(queries)}, keys {list(keys)} and values {list(values)} do not fit: "
                              "queries and keys need as many channels, keys and values as many positions")
         if queries[0] % self.heads or values[0] % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {queries[0]} channels of queries and keys and "
                              f"{values[0]} of values")
-        if self.mask is not None and self.mask.shape[1:] != (count, places):
+        if self.mask is not None and self.mask.shape[1:] != (count, others):
             raise ValueError(f"its mask is one of {self.mask.shape[1]} queries and {self.mask.shape[2]} keys, and "
-                             f"there are {count} and {places}; make the two equal")
+                             f"there are {count} and {others}; make the two equal")
         return values[0], *queries[1:]
 
     def real(self, *inputs, lengths):

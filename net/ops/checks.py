@@ -85,8 +85,8 @@ def window(over: Window):
             raise ValueError(f"{name}: {count} whole numbers of {smallest} or more are needed, not {value!r}")
 
 
-def places(over: Window, shape: Shape) -> tuple[int, int]:
-    """Number of places of a window in an image, vertically and horizontally.
+def positions(over: Window, shape: Shape) -> tuple[int, int]:
+    """Number of positions of a window in an image, vertically and horizontally.
 
     Raises:
         ValueError: there is no image, or the window is larger than it.

@@ -9,14 +9,14 @@ from concord.net.ops.operator import Operator
 
 
 class Pooling(Operator):
-    """One number for each channel at each place of a window."""
+    """One number for each channel at each position of a window."""
 
     __slots__ = ()
 
     window: Window
 
     def shape(self, x):
-        return (checks.image(x)[0], *checks.places(self.window, x))
+        return (checks.image(x)[0], *checks.positions(self.window, x))
 
     def attributes(self):
         return asdict(self.window)

@@ -77,5 +77,5 @@ REDUCTIONS = (SoftmaxInside, FeatureNorm)
 
 
 def _last(image: np.ndarray) -> np.ndarray:
-    """An image with its channels in the last place."""
+    """An image with its channels on the last axis."""
     return np.moveaxis(image, 1, -1)

@@ -62,7 +62,7 @@ def phases(weight: np.ndarray, bias: np.ndarray, *, groups: int, size: Sequence[
 def _phase(first: int, taps: int, stride: int, cut: int, size: int, count: int) -> tuple[list[int], tuple[int, int]]:
     """Along one axis: the row of the kernel for each pixel of the window, -1 for none, and the padding on both ends.
 
-    The row i + cut + stride * d of the kernel meets the pixel d before the place of the result.
+    The row i + cut + stride * d of the kernel meets the pixel d before the position of the result.
     """
     most = max((taps - 1 - first - cut) // stride, 0)
     least = min(-((first + cut) // stride), count - size, most)

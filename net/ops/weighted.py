@@ -140,7 +140,7 @@ class NodeLinear(Linear):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Convolution(Weighted):
-    """y = weight * x + bias at each place of the window.
+    """y = weight * x + bias at each position of the window.
 
     Attributes:
         weight: float32[outputs, channels / groups, rows, columns].
@@ -173,14 +173,14 @@ class Convolution(Weighted):
 
     def shape(self, x):
         checks.channels(checks.image(x)[0], self.channels)
-        return (self.outputs, *checks.places(self.window, x))
+        return (self.outputs, *checks.positions(self.window, x))
 
     def real(self, x, lengths):
-        weight, places = self.weight.astype(x.dtype), self.window.counts(*x.shape[2:])
+        weight, positions = self.weight.astype(x.dtype), self.window.counts(*x.shape[2:])
         seen = self.window.seen(self.window.bordered(x, 0.0))
-        columns = seen.transpose(0, 1, 4, 5, 2, 3).reshape(len(x), self.groups, -1, prod(places))
+        columns = seen.transpose(0, 1, 4, 5, 2, 3).reshape(len(x), self.groups, -1, prod(positions))
         sums = weight.reshape(self.groups, self.outputs // self.groups, -1) @ columns
-        return sums.reshape(len(x), self.outputs, *places) + self.bias[:, None, None]
+        return sums.reshape(len(x), self.outputs, *positions) + self.bias[:, None, None]
 
     def of_scaled(self, scale: np.ndarray, offset: np.ndarray) -> "Convolution | None":
         """The layer that gives for x what this one gives for scale * x + offset; None if its padding would change."""

@@ -18,7 +18,7 @@ CLIPPING = (Convolution, Linear, AveragePooling, GlobalAverage)
 HANDING_ON = (MaxPooling, Enlarging, Flatten, Scale)
 
 
-def clips_in_place(graph: Graph, *, integers: bool = True) -> Graph:
+def with_clips(graph: Graph, *, integers: bool = True) -> Graph:
     """The network, whose functions with an upper limit are clips where they can be, and hard sigmoids elsewhere.
 
     A hard swish becomes the product of a tensor and its hard sigmoid.

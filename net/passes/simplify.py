@@ -29,7 +29,7 @@ def _repeated(rule: Callable[[Graph, Node], Graph | None]) -> Callable[[Graph], 
 
 
 def _joined(graph: Graph, before: Node, node: Node, op: Operator) -> Graph:
-    """The graph with one operator in place of two, the second of which alone reads the first."""
+    """The graph with one operator instead of two, the second of which alone reads the first."""
     with naming(before.name):
         made = replace(before, op=op)
     return graph.rewritten({before.name: made, node.name: ()}, {node.name: before.name})

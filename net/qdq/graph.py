@@ -50,7 +50,7 @@ def _without_repeated(network: Graph) -> Graph:
 
 
 def _merged(network: Graph) -> Graph:
-    """With one quantiser in place of several equal ones of one tensor."""
+    """With one quantiser instead of several equal ones of one tensor."""
     for node in network.nodes:
         source = network.node(node.name).sources[0]
         same = next((one for one in network.readers(source) if isinstance(one.op, Quantize) and _same(one.op, node.op)
@@ -78,7 +78,7 @@ def _same(one: Operator, other: Operator) -> bool:
 
 
 def _after_maxima(network: Graph) -> Graph:
-    """With maxima of numbers before the quantiser in place of maxima of integers, which are the same."""
+    """With maxima of numbers before the quantiser instead of maxima of integers, which are the same."""
     for node in network.nodes:
         quantizer = network.source(network.node(node.name))
         if isinstance(node.op, MaxPooling) and quantizer is not None and isinstance(quantizer.op, Quantize):

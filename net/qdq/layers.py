@@ -9,7 +9,7 @@ from concord.net.layers.convolution import Conv
 from concord.net.layers.dense import Dense
 from concord.net.layers.pooling import Average
 from concord.net.lowering import image_lowering, lowering
-from concord.net.lowering.rounding import MOST_PLACES, SMALLEST, binary16
+from concord.net.lowering.rounding import MOST_SHIFT, SMALLEST, binary16
 from concord.net.ops.operator import Operator
 from concord.net.ops.pooling import GlobalAverage
 from concord.net.ops.weighted import Convolution, Linear, Weighted
@@ -94,7 +94,7 @@ def product(
     start = bias - codes.stored * sums
     step, offset = (1.0, 0.0) if answers is None else answers.output
     real, shift = unit * planned.gain / step, (constant - offset) / step
-    p = _places(real, lowering.places(rows, start, codes.fmt, codes.unsigned))
+    p = _right_shift(real, lowering.right_shift(rows, start, codes.fmt, codes.unsigned))
     ones = not isinstance(node.op, Weighted)
     dense = Dense(
         name=name, weights_format=image_lowering.ONES if ones else weights_format, input_format=codes.fmt,
@@ -105,7 +105,7 @@ def product(
         float_operator=_float_operator(planned) if answers is None or not answers.turned or not answers.first else None,
         real={"gain": given.scale * planned.gain, "constant": constant,
               "input": np.array([codes.step, -codes.step * codes.shift]), "output": np.array([step, offset])})
-    layer = _placed(dense, node, source, given, images)
+    layer = _with_geometry(dense, node, source, given, images)
     layer = _reads(layer, source, codes, _quantizer(source, codes, in_steps))
     why, gives = _exact(rows, start, codes, real, shift, answers, planned)
     return KeptLayer(layer=layer, inexact=_reading(source, codes, reads, in_steps) or why, gives=gives)
@@ -127,14 +127,14 @@ def _bias(bias: np.ndarray, unit: np.ndarray, planned: PlannedLayer) -> tuple[np
             planned.constant + planned.gain * np.where(fits, 0.0, bias))
 
 
-def _places(real: np.ndarray, least: int) -> int:
+def _right_shift(real: np.ndarray, least: int) -> int:
     """The smallest right shift from `least` with which all scales behind it are normal numbers of binary16.
 
     Raises:
         Refused: there is none.
     """
     magnitudes = np.abs(real[real != 0])
-    for p in range(least, max(least, MOST_PLACES) + 1):
+    for p in range(least, max(least, MOST_SHIFT) + 1):
         scales = magnitudes * 2.0**p
         if (scales >= SMALLEST).all() and (scales <= LARGEST).all():
             return p
@@ -173,7 +173,7 @@ def _float_operator(planned: PlannedLayer) -> Operator:
     return replace(op, grid=None).scaled(planned.gain, planned.constant) if isinstance(op, Weighted) else op
 
 
-def _placed(dense: Dense, node: Node, source: HalfTensor, given: IntegerWeights, images: bool) -> Dense | Conv:
+def _with_geometry(dense: Dense, node: Node, source: HalfTensor, given: IntegerWeights, images: bool) -> Dense | Conv:
     """The same layer with its geometry."""
     op = node.op
     if isinstance(op, Linear) and not (images and isinstance(op, Identity)):

@@ -177,7 +177,7 @@ class IntegerPlan:
         if not isinstance(node.op, AveragePooling):
             return
         if any(node.op.window.padding) and not node.op.count_padding:
-            raise Inexact("its padding does not count among the pixels, so its factor differs from place to place; let "
+            raise Inexact("its padding does not count among the pixels, so its factor is not the same everywhere; let "
                           f"the padding count, or {ANEW}")
         if node.op.window.dilation != (1, 1):
             raise Inexact(f"it averages pixels that are no neighbours; {ANEW}")

@@ -24,7 +24,7 @@ class BlockRecipe:
         exponents:       Smallest and largest exponent. By default they are those of the presets with 8-bit operands.
         input_exponents: Smallest and largest exponent of the inputs; None where they are those of the weights.
         bits:            (weights_bits, input_bits) by name of the layers that differ.
-        weights_element: (exponent, fraction) bits of weights whose elements have exponents of their own, in place of
+        weights_element: (exponent, fraction) bits of weights whose elements have exponents of their own, instead of
             weights_bits; None for mantissas without. See `Format.floating`.
         input_element:   The same of the inputs.
         results:         Bits of the results of products that are quantised by themselves.
@@ -71,7 +71,7 @@ class BlockRecipe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockFormats:
-    """The formats of a machine for every layer of a network, in place of a `BlockRecipe`.
+    """The formats of a machine for every layer of a network, instead of a `BlockRecipe`.
 
     Attributes:
         weights: Format of the weights.

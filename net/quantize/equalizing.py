@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.lib.progress import Show, silent
 from concord.net.graph import Graph
-from concord.net.passes.clips import clips_in_place
+from concord.net.passes.clips import with_clips
 from concord.net.passes.equalize import equalized, groups
 from concord.net.passes.fold import fold_scales
 from concord.net.passes.simplify import without_quantizers
@@ -49,7 +49,7 @@ def equalize(
         steps:    Number of time steps of all inputs; None if it is not fixed, or if inputs are no sequences.
         progress: Shows each way that has been tried.
     """
-    bare = clips_in_place(without_quantizers(network), integers=not choices.blocks)
+    bare = with_clips(without_quantizers(network), integers=not choices.blocks)
     bare = fold_scales(bare, batch_norm=True, stays=stays)
     count = len(groups(bare))
     if not count:

@@ -34,7 +34,7 @@ class Gated:
         hidden:  Codes of h.
         result_format: Format of the codes of the results of both products; None for binary16.
         outputs: int64[gates, 3], codes of the outputs of gates by measured ranges; None for those of their curves.
-        result_places: Right shifts of the products with W and with R, which decide the steps of these codes.
+        result_shifts: Right shifts of the products with W and with R, which decide the steps of these codes.
     """
 
     weights: tuple[np.ndarray, np.ndarray]
@@ -45,7 +45,7 @@ class Gated:
     hidden: InputCodes
     result_format: Format | None = None
     outputs: np.ndarray | None = None
-    result_places: tuple[int, int] = (-32, -32)
+    result_shifts: tuple[int, int] = (-32, -32)
 
     @classmethod
     def of(cls, one: Direction, bits: int, choices: Gates, inputs: InputCodes, hidden: InputCodes) -> "Gated":
@@ -72,13 +72,14 @@ class Gated:
                 start = np.rint(self.bias / (steps[0] * codes.step)[:, None]).astype(np.int64)
             some = codes.quantized(values[::-(-len(values) // _CALIBRATED)]) / codes.step
             sums = some @ np.moveaxis(weights, -1, -2).astype(np.float64) + start[:, None]
-            found.append(result_places(sums, steps[matrix], fmt, lowering.places(weights, start, codes.format, False)))
-        return replace(self, result_format=fmt, result_places=tuple(found))
+            least = lowering.right_shift(weights, start, codes.format, False)
+            found.append(result_shift(sums, steps[matrix], fmt, least))
+        return replace(self, result_format=fmt, result_shifts=tuple(found))
 
     @property
     def result_steps(self) -> np.ndarray:
         """float32[W or R, gate], the real value of one step of the codes of results."""
-        shifts, steps = np.array(self.result_places)[:, None], np.array([[self.inputs.step], [self.hidden.step]])
+        shifts, steps = np.array(self.result_shifts)[:, None], np.array([[self.inputs.step], [self.hidden.step]])
         return (self.each("step") * steps * 2.0**shifts).astype(np.float32)
 
     def each(self, name: str) -> np.ndarray:
@@ -105,12 +106,12 @@ class Gated:
             recurrent_steps=steps[1], bias=bias, weights_format=fmt, input_format=self.inputs.format,
             s_in=self.inputs.step, s_hidden=self.hidden.step, vectors=self.vectors, initial=op.first,
             gate_bits=choices.outputs, gate_codes=self.outputs, bias_bits=choices.biases,
-            result_format=self.result_format, result_places=self.result_places, float_operator=op)
+            result_format=self.result_format, result_shifts=self.result_shifts, float_operator=op)
         more = {"input_zeros": zeros[0], "recurrent_zeros": zeros[1]}
         return replace(layer, real=dict(layer.real) | {key: np.float64(value) for key, value in more.items()})
 
 
-def result_places(sums: np.ndarray, steps: np.ndarray, fmt: Format, least: int) -> int:
+def result_shift(sums: np.ndarray, steps: np.ndarray, fmt: Format, least: int) -> int:
     """The right shift for which codes of sums lose least: the smallest sum of squared errors in real units.
 
     Args:

@@ -40,7 +40,7 @@ class QuantizationOptions(UserOptions):
         arithmetic:      Integers, or block floating point.
         weights_bits:    Bits of weights; None for those of the machine.
         input_bits:      Bits of the inputs of layers; None for those of the machine.
-        weights_float:   Weights with exponents of their own in place of `weights_bits`, such as "E2M1"; empty without.
+        weights_float:   Weights with exponents of their own instead of `weights_bits`, such as "E2M1"; empty without.
         input_float:     The same for the inputs of layers.
         symmetric:       Whether inputs leave out their lowest code; None for what the machine does.
         full_weights:    Whether weights use all integers -2**(bits - 1)..2**(bits - 1) - 1, as the first source
@@ -56,7 +56,7 @@ class QuantizationOptions(UserOptions):
         activations:     Method of training for activations.
         start:           Starting point of training.
         stages:          Quantities that are initialised one after the other, each with the epochs of training behind
-            it, such as "weights:1, saturations:1, offsets:2", in place of the epochs of QAT; empty for all at once.
+            it, such as "weights:1, saturations:1, offsets:2", instead of the epochs of QAT; empty for all at once.
         batch_norm:      Whether batch normalisation stays during training, and is folded afterwards.
         keep_input:      Whether the range of the network's input stays during training.
         asymmetric:      Whether integer weights of recurrent layers get a zero point, which costs one bit.

@@ -17,7 +17,7 @@ from concord.net.ops.reshape import Enlarging, Flatten
 from concord.net.ops.scale import BatchNorm, Scale
 from concord.net.ops.sequences import Last, ToSequence
 from concord.net.ops.weighted import Convolution, Linear
-from concord.net.passes.clips import clips_in_place
+from concord.net.passes.clips import with_clips
 from concord.net.passes.fold import fold_scales, nothing_stays
 from concord.net.passes.simplify import without_quantizers
 from concord.net.passes.time_images import time_steps_as_images
@@ -134,7 +134,7 @@ def plan(network: Graph, steps: int | None = None, *, scales_apart: bool = False
     """
     kept = stays if scales_apart else nothing_stays
     try:
-        graph = clips_in_place(without_quantizers(network), integers=integers)
+        graph = with_clips(without_quantizers(network), integers=integers)
         graph = time_steps_as_images(fold_scales(graph, stays=kept), steps)
     except ValueError as error:
         raise Unsupported(str(error)) from error

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Method(StrEnum):
-    """A table of methods of one kind, a line for each: name, place, and what it does.
+    """A table of methods of one kind, a line for each: name, location, and what it does.
 
-    The place is a file below `concord` and a name in it. It is imported when the method is first used, so that
+    The location is a file below `concord` and a name in it. It is imported when the method is first used, so that
     the command line can list all methods without loading NumPy or PyTorch. Options, checks and the tables of
     docs/quantisation.md follow from these lines: a new method is its own file and one line here.
 
     Attributes:
-        place:   File and name of what computes the method.
-        summary: What the method does, for docs/quantisation.md.
+        location: File and name of what computes the method.
+        summary:  What the method does, for docs/quantisation.md.
     """
 
     def __new__(cls, value: str, *_):
@@ -31,17 +31,17 @@ class Method(StrEnum):
         member._value_ = value
         return member
 
-    def __init__(self, _: str, place: str, summary: str):
-        self.place, self.summary = place, summary
+    def __init__(self, _: str, location: str, summary: str):
+        self.location, self.summary = location, summary
 
     def load(self):
         """What computes this method, from its own file."""
-        module, _, name = self.place.partition(":")
+        module, _, name = self.location.partition(":")
         return getattr(import_module(f"concord.{module}"), name)
 
 
 class WeightMethod(Method):
-    """How post-training quantisation finds integers and scales of weights: each place holds a `WeightQuantizer`."""
+    """How post-training quantisation finds integers and scales of weights: each location has a `WeightQuantizer`."""
 
     MMSE = (
         "mmse", "net.quantize.weights:mmse",
@@ -53,7 +53,7 @@ class WeightMethod(Method):
 
 
 class ActivationMethod(Method):
-    """How post-training quantisation finds saturation and offset of activations: each place holds such a function."""
+    """How post-training quantisation finds saturation and offset of activations: each location has such a function."""
 
     SEARCH = (
         "search", "net.quantize.ranges:search", "b minimises the squared error; m is the mean of the samples' minima")
@@ -175,14 +175,14 @@ class Gates:
 
 
 class WeightTraining(Method):
-    """How weights are trained behind their quantiser: each place holds a class of `train.qat.weights.TrainedWeights`.
+    """How weights are trained behind their quantiser: each location has a class of `train.qat.weights.TrainedWeights`.
 
     Attributes:
         least_bits: Fewest bits of weights that the method can train.
     """
 
-    def __init__(self, name: str, place: str, summary: str, least_bits: int = 2):
-        super().__init__(name, place, summary)
+    def __init__(self, name: str, location: str, summary: str, least_bits: int = 2):
+        super().__init__(name, location, summary)
         self.least_bits = least_bits
 
     @property
@@ -204,14 +204,14 @@ class WeightTraining(Method):
 
 
 class ActivationTraining(Method):
-    """What is trained of a quantiser of activations: each place holds a class of `train.qat.activations.Activations`.
+    """What is trained of a quantiser of activations: each location has a class of `train.qat.activations.Activations`.
 
     Attributes:
         learns_offset: Whether the offset m is trained. Otherwise it is 0 where no sample lies below 0.
     """
 
-    def __init__(self, name: str, place: str, summary: str, learns_offset: bool = False):
-        super().__init__(name, place, summary)
+    def __init__(self, name: str, location: str, summary: str, learns_offset: bool = False):
+        super().__init__(name, location, summary)
         self.learns_offset = learns_offset
 
     UNIFORM = (

@@ -37,7 +37,7 @@ TINY = 1e-9
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Moments:
-    """Sums over the places of the calibration set, for each group of rows that read the same columns.
+    """Sums over the positions of the calibration set, for each group of rows that read the same columns.
 
     Attributes:
         gram:    float64[groups, columns, columns], inner products of the columns, less their means.
@@ -229,7 +229,7 @@ def ranged_by_outputs(codes: InputCodes, x: np.ndarray, outputs: Callable[[np.nd
 
 
 def _shown(part: Part, made: np.ndarray) -> np.ndarray:
-    """float64[outputs, places]: results after their activation function, if it is a relu, less their means."""
+    """float64[outputs, positions]: results after their activation function, if it is a relu, less their means."""
     shown = np.moveaxis(made, 1, 0).reshape(made.shape[1], -1).astype(np.float64)
     shown = np.maximum(shown, 0) if part.activation is Activation.RELU else shown
     return shown - shown.mean(1, keepdims=True)

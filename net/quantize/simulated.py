@@ -98,7 +98,7 @@ def simulated_recurrence(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PatchConvolution(Convolution):
-    """A convolution with a quantiser of the patch at each place.
+    """A convolution with a quantiser of the patch at each position.
 
     Attributes:
         codes: The quantiser, from images to what `pixels` makes of them.
@@ -108,12 +108,12 @@ class PatchConvolution(Convolution):
 
     def real(self, x, lengths):
         sums = self.codes(x) @ np.moveaxis(self.weight, 1, -1).reshape(self.outputs, -1).T.astype(np.float64)
-        places = self.window.counts(*x.shape[2:])
-        return (sums + self.bias).reshape(len(x), *places, self.outputs).transpose(0, 3, 1, 2)
+        positions = self.window.counts(*x.shape[2:])
+        return (sums + self.bias).reshape(len(x), *positions, self.outputs).transpose(0, 3, 1, 2)
 
 
 def pixels(x: np.ndarray, window: Window) -> np.ndarray:
-    """The patch at each place of images, [samples * places, pixels * channels], pixel by pixel with all channels."""
+    """The patch at each position of images, [samples * positions, pixels * channels], pixel by pixel."""
     seen = window.seen(window.bordered(x, 0.0)).transpose(0, 2, 3, 4, 5, 1)
     return seen.reshape(int(np.prod(seen.shape[:3])), -1)
 

@@ -99,7 +99,7 @@ class StagedIntegers(Integers):
 
 
 def partial(recipe: Recipe, known: frozenset[Quantity]) -> Recipe:
-    """The recipe with FP32 in place of what is not initialised."""
+    """The recipe with FP32 instead of what is not initialised."""
     def bits(weights: int | None, inputs: int | None) -> tuple[int | None, int | None]:
         return weights if Quantity.WEIGHTS in known else None, inputs if OF_INPUTS & known else None
 

@@ -60,13 +60,13 @@ def attention(heads: int, size: int, positions: tuple[int, int] = (1, 7), *, val
 def block(positions: int = 12, width: int = 32) -> Graph:
     """Offsets of positions, normalisation ahead of causal attention, its sum, and a mean of all positions."""
     chain = Chain((width, 1, positions))
-    chain.add(Offsets(offset=chain.weights(width, 1, positions)), "places")
+    chain.add(Offsets(offset=chain.weights(width, 1, positions)), "offsets")
     chain.add(FeatureNorm(weight=chain.weights(width), bias=chain.weights(width)), "norm")
     for name in "qkv":
         chain.conv(name, width, width, (1, 1), sources=("norm",))
     mask = np.where(np.tri(positions, dtype=bool), 0, MASKED)[None].astype(np.float32)
     chain.add(Attention(heads=4, mask=mask), "heads", ("q", "k", "v")).conv("o", width, width, (1, 1))
-    chain.add(Addition(), "sum", ("places", "o"))
+    chain.add(Addition(), "sum", ("offsets", "o"))
     return chain.add(GlobalAverage(), "mean").dense("scores", 4, width).network("block")
 
 

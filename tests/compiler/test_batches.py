@@ -93,10 +93,10 @@ def test_a_batch_of_no_sample_and_full_precision():
 
 
 def test_python_takes_batches(tmp_path):
-    place, options = "data/models/fashion-mlp-w4a4.safetensors", {"preset": "ulx3s_dram", "batch": 8}
-    found = concord.verify(place, machine="golden", samples=20, report=tmp_path, **options)
+    path, options = "data/models/fashion-mlp-w4a4.safetensors", {"preset": "ulx3s_dram", "batch": 8}
+    found = concord.verify(path, machine="golden", samples=20, report=tmp_path, **options)
     assert (found.verified.reference_bits, found.verified.parts[0].batch) == (0, 8)
-    assert concord.compile(place, **options).firmware.batch == 8
+    assert concord.compile(path, **options).firmware.batch == 8
 
 
 def test_twins_take_one_sample():

@@ -45,7 +45,7 @@ def test_one_tensor_crosses_a_cut(residual):
 
 
 def test_several_tensors_cross_a_cut(residual):
-    """Those that a later part reads cross each cut in front of it; they have no place in a model of one input."""
+    """Those that a later part reads cross each cut in front of it; they do not fit a model of one input."""
     assert [crossing(residual, name) for name in ("a", "b", "sum")] == [("a",), ("a", "b"), ("sum",)]
     _, second, third = parts(residual, ["a", "b"])
     assert [layer.name for layer in second.layers] == ["a", "b"]
@@ -126,7 +126,7 @@ def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(
     assert both.cascade.cuts == ("dense1",)
     with pytest.raises(ValueError, match="(?s)does not fit 2 machines, wherever .*MatrixRf needs 24 tiles"):
         balanced(PartCompiler(model, [replace(TINY, matrix_tiles=18)] * 2), {})
-    with pytest.raises(ValueError, match="can be cut at 2 places, and 4 machines need 3"):
+    with pytest.raises(ValueError, match="can be cut at 2 points, and 4 machines need 3"):
         balanced(PartCompiler(model, [small] * 4), {})
     for parts_of, names in ((both.cascade.parts, ()), (both.cascade.parts[:1], ("dense1",)), ((), ())):
         with pytest.raises(ValueError, match=f"{len(parts_of)} parts and {len(names)} cuts are no network over"):

@@ -64,12 +64,12 @@ def test_words_of_the_copy_pipeline_are_counted_apart():
     assert work.busiest == 64 * 3
 
 
-def test_places_are_those_of_the_memories():
+def test_addresses_are_those_of_the_memories():
     compiled = compile_network(network(), preset("vision"))
     works = explain(compiled.firmware)
     assert max(work.writes[Mem.VECTOR_RF].stop for work in works if Mem.VECTOR_RF in work.writes) == (
         compiled.usage["VectorRf"][0])
-    assert works[-1].places(works[-1].writes) == "NetQ"
+    assert works[-1].addresses(works[-1].writes) == "NetQ"
 
 
 def test_pixels_are_padded_to_an_odd_number_of_entries():

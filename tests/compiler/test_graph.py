@@ -75,7 +75,7 @@ def test_a_sum_round_a_layer(name, block):
     layers = [maker.dense("a", 7, size), maker.dense("b", size, size),
               Add(name="sum", inputs=size, activation=Activation.RELU), maker.dense("c", size, 5)]
     compiled = maker.agree(layers, {"sum": ("a", "b")}, 3, 7)
-    # The product is written directly to the place from which the sum reads it.
+    # The product is written directly to the words from which the sum reads it.
     assert not re.search(r"v_rd InitialVrf, \d+\nv_wr AddSubVrf0", compiled.firmware.text)
 
 

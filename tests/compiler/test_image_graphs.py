@@ -40,7 +40,7 @@ def graph(rng: np.random.Generator, config: Config, *, block: bool) -> Model:
 
 @pytest.mark.parametrize("seed", range(12, 24))
 def test_sums_may_be_listed_in_any_order(seed):
-    """A sum runs in the pass of its last term, which may be long before its place in the list."""
+    """A sum runs in the pass of its last term, which may be long before it in the list."""
     rng = np.random.default_rng(seed)
     config = roomy(NAMES[seed % len(NAMES)], **ROOMY)
     agree(config, graph(rng, config, block=bool(seed // len(NAMES) % 2)))

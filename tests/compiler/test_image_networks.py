@@ -273,7 +273,7 @@ def test_numbers_share_small_vector_memories(attribute):
 
 
 @pytest.mark.parametrize("name", ["vision", "wide", "tiny"])
-def test_words_between_parts_are_zero_wherever_their_place_was_reused(name):
+def test_words_between_parts_are_zero_wherever_they_were_reused(name):
     """Parts that fill no whole native vectors leave words between them, which count in a block's exponent."""
     rng = np.random.default_rng(0)
     config = roomy(name, initial_vrf=16, addsub_vrf=1536)

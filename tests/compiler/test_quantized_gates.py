@@ -84,7 +84,7 @@ def test_products_go_to_vector_rf_before_anything_else():
     config = replace(PRESETS["tiny"], **ROOM)
     firmware = compile_network(gates(config, sizes=(5, 11), outputs=3), config).firmware
     program = [decode(word) for word in firmware.instruction_words.tolist()]
-    after = [program[place + 1] for place, one in enumerate(program) if one.op is Op.MV_MUL]
+    after = [program[index + 1] for index, one in enumerate(program) if one.op is Op.MV_MUL]
     assert len(after) == 3  # W x and R h of all gates, and the dense layer
     assert [one.op is Op.V_WR and one.mem == Mem.VECTOR_RF for one in after] == [True, True, False]
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from concord.compiler.emit.scalar_writes import without_repeated_writes
-from concord.compiler.lib.program import NET, Place, ProgramBuilder, read, write
+from concord.compiler.lib.program import NET, ProgramBuilder, Slot, read, write
 from concord.spec.isa.instructions import BASES, Instruction, Op, Reg
 from concord.spec.isa.memories import Mem
 
 REGISTERS = (Reg.ROWS, Reg.COLUMNS, Reg.OUT_SCALE, Reg.STRIDE_X, Reg.ITERATIONS)
-WORDS = Place(mem=Mem.INITIAL_VRF)
+WORDS = Slot(mem=Mem.INITIAL_VRF)
 
 
 def drawn(rng: np.random.Generator, length: int, depth: int = 0) -> Iterator[Instruction]:

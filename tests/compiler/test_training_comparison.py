@@ -61,25 +61,25 @@ def at(find, plane=0, lane=0):
     """A fault: a bit of a word that is found in the map of memory."""
 
     def fault(server, second):
-        server[find(PLACES, second) + plane, lane] ^= 1
+        server[find(MEMORY_MAP, second) + plane, lane] ^= 1
 
     return fault
 
 
 RIGHT = trained(0, None)
-PLACES = RIGHT.programs[BATCH].places
+MEMORY_MAP = RIGHT.programs[BATCH].memory_map
 
 
-def output(places, _):
-    return [*places.values.values()][-1].offset + 1  # sample 1
+def output(memory_map, _):
+    return [*memory_map.values.values()][-1].offset + 1  # sample 1
 
 
-def gradient(places, _):
-    return [*places.gradients.values()][-1].offset + 9 + 4  # sample 1, row 1, column 1
+def gradient(memory_map, _):
+    return [*memory_map.gradients.values()][-1].offset + 9 + 4  # sample 1, row 1, column 1
 
 
-def weight(places, second):
-    return second + places.records["3"].weight + 2  # the first tap, output 2
+def weight(memory_map, second):
+    return second + memory_map.records["3"].weight + 2  # the first tap, output 2
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def weight(places, second):
         (3, at(output, lane=4), "step 2, forward: the output of layer '3', element [1, 4, 0, 0], is "),
         (2, at(gradient, lane=3), "the gradient of the output of layer '0', element [1, 3, 1, 1], is "),
         (4, at(weight, lane=1), "step 2, backward: '3.weight', element [2, 9], is "),
-        (2, at(lambda places, _: places.numbers // 16), "the exponent of the gradient of the output of layer '0' is "),
+        (2, at(lambda found, _: found.numbers // 16), "the exponent of the gradient of the output of layer '0' is "),
         (
             2,
             lambda server, _: server.fill(0),

@@ -132,7 +132,7 @@ def test_steps_on_several_cores_end_with_the_bits_of_one(case, cores):
         x = to_training_tensor(rng.normal(size=(size, *shape)), Width.ACTIVATION)
         labels = rng.integers(0, 3, size)
         assert one.step(x, labels) == several.step(x, labels)
-        made = one.programs[size].places
+        made = one.programs[size].memory_map
         same = slice(0, made.old + 2 * made.parameters)
         np.testing.assert_array_equal(one.memory[same], several.memory[same])
     assert one.counts == several.counts
@@ -204,8 +204,8 @@ def test_the_first_wrong_number_is_named_with_its_core():
     begun = {name: initial_parameters(np.ones(size), LazyFormat())
              for name, size in tensor_network.shapes(layers).items()}
     session = ComparedSession(layers, shape, SMALL, RATES, begun, batches=[9], machine=Wrong, cores=2)
-    places = session.programs[9].places
-    session.trainer.word = places.values[session.programs[9].graph.y].offset + 5
+    memory_map = session.programs[9].memory_map
+    session.trainer.word = memory_map.values[session.programs[9].graph.y].offset + 5
     with pytest.raises(TrainingDiffers, match=r"step 1, forward: the output of layer '2', element \[5, 3, 0, 0\], is "
                        r"-?\d+ on golden and -?\d+ on the machine, where core 1 writes it; 1 of 270 differ"):
         session.forward(to_training_tensor(np.ones((9, *shape)), Width.ACTIVATION))

@@ -23,7 +23,7 @@ def test_each_layer_comes_strip_by_strip(blocks):
     made = agree_on_random(VISION, model_of(block(), VISION, blocks=blocks))
     found = order(made.firmware)
     assert [found.count(name) for name in ("norm", "q", "heads")] == [STRIPS, STRIPS, 1]
-    assert found.index("norm") < found.index("places", found.index("norm")) < found.index("q")
+    assert found.index("norm") < found.index("offsets", found.index("norm")) < found.index("q")
 
 
 @pytest.mark.parametrize("small", [{"instructions": 300}, {"initial_vrf": 88}, {"vector_rf": 80}])

@@ -96,9 +96,9 @@ def test_the_operator(tmp_path, flat, mask, shared):
         numbers = rng.normal(size=(POSITIONS, POSITIONS)).astype(np.float32)
         names.append(graph.constant(numbers if mask == "added" else (numbers > 0) | np.eye(POSITIONS, dtype=bool)))
     if flat:
-        for place in range(3):
-            graph.at = names[place]
-            names[place] = ended(graph).at
+        for index in range(3):
+            graph.at = names[index]
+            names[index] = ended(graph).at
         options |= {"q_num_heads": 4, "kv_num_heads": 2 if shared else 4}
     graph.add("Attention", *names[1:], first=names[0], scale=0.3, **options)
     if not flat:

@@ -60,7 +60,7 @@ def test_images_at_the_end_in_another_order(tmp_path, moves):
     path = written(tmp_path, graph)
     if moves == "channels":
         imported = equal(path)
-        assert np.array_equal(imported.places.reshape(-1), np.arange(2 * 6 * 4 * 6))
+        assert np.array_equal(imported.indices.reshape(-1), np.arange(2 * 6 * 4 * 6))
     else:
         with pytest.raises(ValueError, match=f"lies in another order; .* ahead of that: --output {before}"):
             read(path)
@@ -94,12 +94,12 @@ def test_a_softmax_that_is_subtracted_is_inside_the_network(tmp_path):
 
 @pytest.mark.parametrize("shape", [("batch", 5, 4), (1, 5, 4), ("batch", 2, 3, 4)])
 def test_a_softmax_of_each_time_step_or_pixel(tmp_path, shape):
-    graph, places = OnnxGraph(shape), int(np.prod(shape[1:-1]))
+    graph, pixels = OnnxGraph(shape), int(np.prod(shape[1:-1]))
     graph.add("MatMul", graph.weight(4, 6))
     graph.add("Softmax", axis=-1)
     graph.add("MatMul", graph.weight(6, 3))
-    graph.add("Reshape", graph.constant(np.array([-1, places * 3])))
-    graph.add("Gemm", graph.weight(places * 3, 2))
+    graph.add("Reshape", graph.constant(np.array([-1, pixels * 3])))
+    graph.add("Gemm", graph.weight(pixels * 3, 2))
     imported = equal(written(tmp_path, graph))
     assert any(isinstance(node.op, SoftmaxInside) for node in imported.network.nodes)
 
@@ -270,7 +270,7 @@ def test_results_without_a_shape(tmp_path):
     del model.graph.value_info[:]
     model.graph.value_info.append(onnx.helper.make_tensor_value_info(inner, onnx.TensorProto.FLOAT, None))
     model.graph.output[0].type.tensor_type.ClearField("shape")
-    assert equal(written(tmp_path, model)).places.shape == (2, 2)
+    assert equal(written(tmp_path, model)).indices.shape == (2, 2)
 
 
 def test_the_largest_of_one_pixel(tmp_path):

@@ -47,14 +47,14 @@ def test_a_file_that_leaves_all_to_the_host(tmp_path):
 @pytest.mark.parametrize("shape", [("batch", 5, 3), (1, 5, 3), ("batch", 4, 5, 3)])
 def test_a_dense_layer_of_each_vector(tmp_path, shape, kind):
     """[samples, time, features]: each time step, or pixel, alone, then all of them."""
-    graph, places = OnnxGraph(shape), int(np.prod(shape[1:-1]))
+    graph, pixels = OnnxGraph(shape), int(np.prod(shape[1:-1]))
     if kind == "Gemm":
         graph.add("Reshape", graph.constant(np.array([-1, 3])))
     graph.add(kind, graph.weight(3, 6))
     graph.add("Add", graph.weight(6))
     graph.add("Relu")
-    graph.add("Reshape", graph.constant(np.array([-1, places * 6])))
-    graph.add("Gemm", graph.weight(2, places * 6), graph.weight(2), transB=1)
+    graph.add("Reshape", graph.constant(np.array([-1, pixels * 6])))
+    graph.add("Gemm", graph.weight(2, pixels * 6), graph.weight(2), transB=1)
     imported = equal(written(tmp_path, graph))
     assert imported.network.shape == (3, *shape[1:-1])
     assert imported.network.axes == (len(shape) - 2, *range(len(shape) - 2))
@@ -72,7 +72,7 @@ def test_convolutions_after_a_global_average(tmp_path, window, attributes):
     graph.add("Conv", graph.weight(2, 9, 1, 1))
     graph.add("ReduceMean", axes=[2, 3], keepdims=0)
     imported = equal(written(tmp_path, graph))
-    assert imported.places.shape == (2, 2)
+    assert imported.indices.shape == (2, 2)
 
 
 def test_a_convolution_that_makes_an_image_of_a_vector(tmp_path):

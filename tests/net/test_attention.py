@@ -20,13 +20,13 @@ from concord.spec.numbers.formats import Format
 EIGHT = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
 
 
-def layer(heads: int = 3, size: int = 4, *, block: int = 8, mask: bool = True, places: int = 5, seed: int = 0):
-    """An attention of images of queries [2, 3] and of keys [1, places], whose values have two channels more."""
+def layer(heads: int = 3, size: int = 4, *, block: int = 8, mask: bool = True, keys: int = 5, seed: int = 0):
+    """An attention of images of queries [2, 3] and of keys [1, keys], whose values have two channels more."""
     rng = np.random.default_rng(seed)
     return BlockAttention(
-        name="a", queries=(heads * size, 2, 3), keys=(heads * size, 1, places), values=(heads * (size + 2), 1, places),
+        name="a", queries=(heads * size, 2, 3), keys=(heads * size, 1, keys), values=(heads * (size + 2), 1, keys),
         heads=heads, weights_format=EIGHT, input_format=EIGHT, block=block,
-        mask=to_bits(rng.normal(size=(heads, 6, places))) if mask else None)
+        mask=to_bits(rng.normal(size=(heads, 6, keys))) if mask else None)
 
 
 def inputs(one: BlockAttention, samples: int = 2, seed: int = 1) -> list[np.ndarray]:
@@ -50,12 +50,12 @@ def step_by_step(one: BlockAttention, x: list[np.ndarray], sample: int, head: in
         x, (one.queries, one.keys, one.values), strict=True))
     size, width = one.queries[0] // one.heads, one.values[0] // one.heads
     query, scores = blocks(queries[:, position], one.input_format, one.block), []
-    for place in range(one.places):
+    for other in range(one.key_positions):
         row = np.zeros(one.keys[0], np.uint16)
-        row[head * size:(head + 1) * size] = keys[head * size:(head + 1) * size, place]
+        row[head * size:(head + 1) * size] = keys[head * size:(head + 1) * size, other]
         score = to_bits(blocks(row, one.weights_format, one.block) @ query)
         if one.mask is not None:
-            score = to_bits(real(score) + real(one.mask[head if len(one.mask) > 1 else 0, position, place]))
+            score = to_bits(real(score) + real(one.mask[head if len(one.mask) > 1 else 0, position, other]))
         scores.append(score)
     share = real(to_bits(one.share))
     powers = to_bits(real(activate(Activation.EXP, to_bits(real(scores) - real(scores).max()))) * share)
@@ -65,16 +65,16 @@ def step_by_step(one: BlockAttention, x: list[np.ndarray], sample: int, head: in
     return to_bits(real(total) * real(factor))
 
 
-@pytest.mark.parametrize(("places", "share"), [(1, 127 / 128), (16, 127 / 128), (17, 127 / 256), (197, 127 / 2048)])
-def test_the_largest_power_is_the_largest_mantissa_and_powers_add_up_to_16_at_most(places, share):
-    one = layer(places=places, mask=False)
+@pytest.mark.parametrize(("keys", "share"), [(1, 127 / 128), (16, 127 / 128), (17, 127 / 256), (197, 127 / 2048)])
+def test_the_largest_power_is_the_largest_mantissa_and_powers_add_up_to_16_at_most(keys, share):
+    one = layer(keys=keys, mask=False)
     assert one.share == share * (one.input_format.highest / 127)
-    assert one.share * places <= 16
+    assert one.share * keys <= 16
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"mask": False}, {"heads": 1, "size": 20}, {"heads": 2, "size": 8}, {"heads": 2, "size": 16, "places": 19},
-    {"heads": 2, "size": 12, "places": 8}])
+    {}, {"mask": False}, {"heads": 1, "size": 20}, {"heads": 2, "size": 8}, {"heads": 2, "size": 16, "keys": 19},
+    {"heads": 2, "size": 12, "keys": 8}])
 def test_golden_gives_each_step(options):
     one = layer(**options)
     x = inputs(one)
@@ -93,7 +93,7 @@ def test_samples_do_not_depend_on_those_beside_them(monkeypatch):
 
 
 def test_golden_is_near_float64():
-    one = layer(heads=2, size=8, places=9)
+    one = layer(heads=2, size=8, keys=9)
     x = inputs(one, 8)
     op = Attention(heads=2, mask=real(one.mask).astype(np.float32))
     exact = op.real(*(real(part).reshape(8, *shape) for part, shape in zip(
@@ -105,7 +105,7 @@ def test_golden_is_near_float64():
 
 def test_masked_keys_have_no_weight():
     """Values share exponents along positions, so only later keys are changed."""
-    one = layer(heads=1, places=6)
+    one = layer(heads=1, keys=6)
     causal = replace(one, mask=to_bits(np.where(np.tri(6, dtype=bool), 0, MASKED)[None]))
     x = inputs(causal)
     keys = x[1].reshape(2, -1, 6).copy()

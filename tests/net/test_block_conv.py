@@ -44,7 +44,7 @@ def parts(layer):
 
 
 def vectors(layer, image, i, j):
-    """The native vectors of the patch at a place of a padded image[channels, rows, columns].
+    """The native vectors of the patch at a position of a padded image[channels, rows, columns].
 
     Each comes with the (channel, row, column) of its elements.
     """
@@ -63,7 +63,7 @@ def vectors(layer, image, i, j):
 
 
 def slow(layer, image, weight):
-    """The convolution, place by place; real weights[outputs, channels / groups, rows, columns] are quantised here."""
+    """The convolution, position by position; quantises real weights[outputs, channels / groups, rows, columns]."""
     (above, below, left, right), (channels, rows, columns) = layer.padding, layer.shape
     around = np.zeros((channels, above + rows + below, left + columns + right), np.uint16)
     around[:, above:above + rows, left:left + columns] = image
@@ -73,14 +73,14 @@ def slow(layer, image, weight):
         total = Fraction(0)
         for part, bits in vectors(layer, around, i, j):
             own = np.zeros(layer.block, np.uint16)
-            for place, (c, di, dj) in enumerate(part):
+            for k, (c, di, dj) in enumerate(part):
                 if c // each == o // made:
-                    own[place] = weight[o, c % each, di, dj].astype(np.float16).view(np.uint16)
+                    own[k] = weight[o, c % each, di, dj].astype(np.float16).view(np.uint16)
             (mw, ew), (mx, ex) = quantize_block(own, layer.weights_format), quantize_block(bits, layer.input_format)
             dot = sum(int(a) * int(b) for a, b in zip(mw, mx, strict=True))
             total += dot * Fraction(2) ** int(ew + ex - layer.weights_format.bits - layer.input_format.bits + 2)
-        places = total.denominator.bit_length() - 1
-        bits = float16.from_integer(np.array([total.numerator], object), places)
+        fraction_bits = total.denominator.bit_length() - 1
+        bits = float16.from_integer(np.array([total.numerator], object), fraction_bits)
         bits = float16.add(bits, layer.bias[o:o + 1])
         result[o, i, j] = (float16.relu(bits) if layer.activation is Activation.RELU else bits)[0]
     return result
@@ -198,7 +198,7 @@ def test_files(options, tmp_path):
     ({"groups": 4}, "4 groups do not divide 10 channels and 6 outputs"),
     ({"along": Along.PATCH}, r"exponents: int8\[6, 1, 1, 15\] is needed, not int8\[6, 3, 2, 3\]"),
     ({"block": 5}, r"exponents: int8\[6, 3, 2, 2\] is needed"),
-    ({"shape": (10, 2, 4)}, r"windows of 3 x 2 with padding \[0, 0, 0, 0\] have no place in an input of 2 x 4"),
+    ({"shape": (10, 2, 4)}, r"windows of 3 x 2 with padding \[0, 0, 0, 0\] do not fit into an input of 2 x 4"),
     ({"places": np.zeros(10, np.int32)}, "places: each column needs a place of its own"),
     ({"places": adjacent(9)}, r"places: int32\[10\] is needed, not int32\[9\]"),
     ({"places": adjacent(10) + np.int32(4)}, r"exponents: int8\[6, 3, 2, 4\] is needed, not int8\[6, 3, 2, 3\]"),

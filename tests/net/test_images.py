@@ -39,7 +39,7 @@ def conv(name="conv", *, shape=(4, 6, 5), outputs=6, size=(3, 2), stride=(2, 2),
 
 
 def slow_conv(layer: Conv, image):
-    """The convolution of an image uint16[channels, rows, columns], place by place."""
+    """The convolution of an image uint16[channels, rows, columns], position by position."""
     (channels, rows, columns), (above, below, left, right) = layer.shape, layer.padding
     around = np.full((channels, above + rows + below, left + columns + right), layer.border, np.uint16)
     around[:, above:above + rows, left:left + columns] = image
@@ -170,7 +170,7 @@ def test_wrong_graphs(sources, message):
 
 def test_wrong_shapes():
     for options, message in (
-        ({"size": (9, 9)}, r"windows of 9 x 9 with padding \[0, 0, 0, 0\] have no place in an input of 5 x 6"),
+        ({"size": (9, 9)}, r"windows of 9 x 9 with padding \[0, 0, 0, 0\] do not fit into an input of 5 x 6"),
         ({"dilation": (1, 6)}, "windows of 2 x 7 with padding"),
         ({"stride": (1, 0)}, r"layer 'pool', stride: 2 numbers from 1 are needed, not \[1, 0\]"),
         ({"dilation": (1, 1, 1)}, r"dilation: 2 numbers from 1 are needed, not \[1, 1, 1\]"),

@@ -132,12 +132,12 @@ def test_maxima(size, geometry):
     assert np.array_equal(MaxPooling(window=layer.window).real(x, None), want)
 
 
-def test_a_window_without_a_place_is_refused():
+def test_a_window_that_does_not_fit_is_refused():
     weights, bias = parameters((2, 3, 3), 4, (3, 3))
     patch = lowering.dense(
         name="conv", codes=weights.reshape(4, -1), gain=1.0, constant=bias, weights_format=EIGHT, input_format=EIGHT,
         unsigned=False, s_in=1.0)
-    message = r"layer 'conv': windows of 5 x 5 with padding \[0, 0, 1, 0\] have no place in an input of 3 x 3"
+    message = r"layer 'conv': windows of 5 x 5 with padding \[0, 0, 1, 0\] do not fit into an input of 3 x 3"
     geometry = {"shape": (2, 3, 3), "dilation": (2, 2), "padding": (0, 0, 1, 0)}
     with pytest.raises(ValueError, match=message):
         image_lowering.convolution(patch, kernels=weights.shape, **geometry)

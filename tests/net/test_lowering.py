@@ -49,7 +49,7 @@ def test_conversion_cannot_overflow_and_wastes_no_more_than_the_bound(fmt, unsig
     largest = largest_sum(dense.weights, dense.start, lowering.largest_code(fmt, unsigned))
     assert not float16.is_nan(float16.from_integer(np.array([largest, -largest]), dense.p)).any()
     assert np.isfinite(float16.from_integer(np.array([largest, -largest]), dense.p).view(np.float16)).all()
-    least = lowering.places(dense.weights, dense.start, fmt, unsigned)
+    least = lowering.right_shift(dense.weights, dense.start, fmt, unsigned)
     assert 2**14 < largest * Fraction(2) ** -least <= 2**15
     # It is larger only where scales would be too small for all bits of binary16 otherwise.
     scales = np.abs(dense.scale.view(np.float16).astype(np.float64))
@@ -77,10 +77,10 @@ def test_scales_and_offsets_are_the_formulas_rounded_once(fmt, unsigned):
         assert dense.quant_offset is None
 
 
-def test_places_follow_the_rule():
+def test_right_shifts_follow_the_rule():
     fmt = Format(bits=4, symmetric=True)
     for total, expected in ((0, -15), (1, -15), (2, -14), (32768, 0), (32769, 1), (65536, 1), (65537, 2)):
-        assert lowering.places(np.zeros((1, 1), int), np.array([total]), fmt, unsigned=True) == expected
+        assert lowering.right_shift(np.zeros((1, 1), int), np.array([total]), fmt, unsigned=True) == expected
 
 
 def test_a_value_outside_binary16_is_refused():

@@ -96,7 +96,7 @@ def test_the_bound_proves_what_no_input_exceeds():
 
 
 def patches(layer, image):
-    """The codes [places, columns] of each group's patches, place by place."""
+    """The codes [positions, columns] of each group's patches, position by position."""
     around = layer.bordered(image[None], np.uint16(layer.border))[0]
     (down, across), (rows, columns) = layer.stride, layer.size
     _, high, wide = layer.made
@@ -133,10 +133,10 @@ def test_a_convolution_is_a_product_over_patches(options):
     once = replace(layer, weights=np.zeros_like(layer.weights))
     for image, made in zip(x[:5], totals, strict=False):
         got = wrapped(model, image[None], 7)[0].reshape(len(made), -1)
-        for place in range(made.shape[1]):
-            alone = networks.model([replace(once, start=wrap(made[:, place], 7), unsigned=False)])
+        for position in range(made.shape[1]):
+            alone = networks.model([replace(once, start=wrap(made[:, position], 7), unsigned=False)])
             want = network.forward(alone, image[None])[-1].outputs[0].reshape(len(made), -1)[:, 0]
-            np.testing.assert_array_equal(got[:, place], want)
+            np.testing.assert_array_equal(got[:, position], want)
 
 
 def test_a_graph_runs_through(monkeypatch):
@@ -147,7 +147,7 @@ def test_a_graph_runs_through(monkeypatch):
     assert whole[0].count.number > 0
     np.testing.assert_array_equal(wrapped(model, x, 40), network.forward(model, x)[-1].outputs)
     assert (wrapped(model, x, 6) != wrapped(model, x, 40)).any()
-    assert [model.layers[place].products() for place in (2, 3, 5)] == [()] * 3
+    assert [model.layers[index].products() for index in (2, 3, 5)] == [()] * 3
     monkeypatch.setattr("concord.net.layer_overflow.TOGETHER", 2)
     for one, other in zip(whole, dry_run(model, x, None, widths), strict=True):
         assert isinstance(other.count, Count)

@@ -28,8 +28,8 @@ def patterns(*shape, scale=1.0):
 
 def once(value: Fraction) -> int:
     """Round a fraction whose denominator is a power of two once, by float16.from_integer on Python integers."""
-    places = value.denominator.bit_length() - 1
-    return int(float16.from_integer(np.array([value.numerator], object), places)[0])
+    fraction_bits = value.denominator.bit_length() - 1
+    return int(float16.from_integer(np.array([value.numerator], object), fraction_bits)[0])
 
 
 def one(function, *operands) -> int:
@@ -44,8 +44,8 @@ def dot(mantissas, exponents, x, weights_format, input_format, block) -> Fractio
         part[: len(x[low : low + block])] = x[low : low + block]
         q, e = quantizer.quantize_block(part, input_format)
         d = sum(int(a) * int(b) for a, b in zip(mantissas[low : low + block], q, strict=False))
-        places = int(e) + int(exponents[index]) - weights_format.bits - input_format.bits + 2
-        total += d * Fraction(2) ** places
+        exponent = int(e) + int(exponents[index]) - weights_format.bits - input_format.bits + 2
+        total += d * Fraction(2) ** exponent
     return total
 
 

@@ -12,7 +12,7 @@ from concord.net.ops.scale import Affine, BatchNorm
 from concord.net.ops.sequences import Last
 from concord.net.ops.weighted import Linear
 from concord.net.passes import simplify
-from concord.net.passes.clips import clips_in_place
+from concord.net.passes.clips import with_clips
 from concord.net.passes.fold import fold_constants, fold_scales
 from concord.net.passes.simplify import is_quantized, without_quantizers
 from concord.tests import float_networks
@@ -40,10 +40,10 @@ def same(graph: Graph, made: Graph) -> bool:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_pass_computes_the_same(name):
     graph = NETWORKS[name]()
-    lines = clips_in_place(graph)
+    lines = with_clips(graph)
     assert not lines.has(HardSwish)
     assert same(graph, lines)
-    assert same(graph, clips_in_place(graph, integers=False))
+    assert same(graph, with_clips(graph, integers=False))
     assert same(graph, simplify.simplified(graph))
     folded, bare = fold_scales(lines), fold_scales(lines, batch_norm=True)
     assert not folded.has(Affine)

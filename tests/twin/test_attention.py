@@ -110,7 +110,7 @@ def test_beside_tiles_from_dram():
 @pytest.mark.parametrize("cut", ["norm", "heads"])
 def test_on_two_machines(cut):
     model = model_of(block(), VISION)
-    layers = ["places", "norm", "q", "k", "v", "heads", "sum", "mean", "scores"]
+    layers = ["offsets", "norm", "q", "k", "v", "heads", "sum", "mean", "scores"]
     test_joined.check(PartCompiler(model, [VISION] * 2).compiled([cut]).cascade, samples_of(model, 2), layers)
 
 

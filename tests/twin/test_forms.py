@@ -33,7 +33,7 @@ def test_blocks_along_windows_that_fill_all_columns_of_an_image():
 
 
 @BLOCK
-def test_pixels_that_a_stride_leaves_out_and_places_outside_of_the_image(block):
+def test_pixels_that_a_stride_leaves_out_and_positions_outside_of_the_image(block):
     images = ImageNetworkMaker(np.random.default_rng(0), VISION, (2, 3, 10), block=block)
     at = images.conv(INPUT, 16, (3, 3), stride=(2, 2), padding=(1, 1, 1, 1))
     at = images.conv(at, 16, (1, 1), stride=(3, 2), padding=(0, 0, 2, 1))

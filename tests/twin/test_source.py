@@ -79,7 +79,7 @@ def test_a_batch_of_no_samples_has_no_results(name, framework, tmp_path):
 
 @pytest.mark.parametrize("framework", FORMS)
 def test_inputs_of_another_shape_are_refused(framework, tmp_path):
-    """A sequence without a batch, and features in the place of time steps, would fit by their number of elements."""
+    """A sequence without a batch, and features instead of time steps, would fit by their number of elements."""
     imported(framework)
     twin = load(write_twin(SCRIPTS["sounds"], framework, tmp_path, f"sounds_{framework}")).Twin()
     steps, size = 6, SCRIPTS["sounds"].inputs[1]
@@ -91,7 +91,7 @@ def test_inputs_of_another_shape_are_refused(framework, tmp_path):
 
 @pytest.mark.parametrize("framework", FORMS)
 def test_images_with_other_axes_are_refused(framework, tmp_path):
-    """Channels in the last place would fit by their number of elements, and give other results."""
+    """Channels on the last axis would fit by their number of elements, and give other results."""
     imported(framework)
     script = next(each for each in SCRIPTS.values() if len(each.inputs) == 3 and each.inputs[0] > 1)
     channels, rows, columns = script.inputs

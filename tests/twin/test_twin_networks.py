@@ -20,7 +20,7 @@ from concord.verification.twins import TwinSource
 
 APP = typer.Typer()
 APP.command()(main)
-#: The published file of a small network takes the place of the autoencoder's.
+#: The published file of a small network replaces the autoencoder's.
 FILE = "ad01_fp32.onnx"
 QUICK = ["--samples", "3", "--rtl", "0", "--only", "published", "--eager"]
 

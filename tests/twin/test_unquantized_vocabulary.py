@@ -69,8 +69,8 @@ def test_convolutions(framework, settings):
     groups = settings.get("groups", 1)
     images, weights, start = rng.normal(size=(2, 6, 7, 4)), rng.normal(size=(6, 3, 2, 4 // groups)), rng.normal(size=6)
     found = functions(framework).convolution(*(value(framework, each) for each in (images, weights, start)), **settings)
-    place = {name: settings[name] for name in ("stride", "padding", "dilation", "fill") if name in settings}
-    seen = layout.windows(images, (3, 2), **place).reshape(2, *found.shape[1:3], 6, groups, -1)
+    moves = {name: settings[name] for name in ("stride", "padding", "dilation", "fill") if name in settings}
+    seen = layout.windows(images, (3, 2), **moves).reshape(2, *found.shape[1:3], 6, groups, -1)
     wanted = np.concatenate([unquantized.dense(
         seen[..., group, :].reshape(*seen.shape[:3], -1), weights.reshape(groups, 6 // groups, -1)[group],
         start.reshape(groups, -1)[group], scale=settings.get("scale", 0)) for group in range(groups)], -1)

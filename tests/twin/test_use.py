@@ -30,7 +30,7 @@ def patterns(twin) -> np.ndarray:
 
 @pytest.mark.parametrize("framework", FORMS)
 def test_unquantized_twins_refuse_other_axes(framework, tmp_path):
-    """Channels in the last place would fit by their number of elements, and give other results."""
+    """Channels on the last axis would fit by their number of elements, and give other results."""
     pytest.importorskip(framework)
     image = next(each for each in SCRIPTS.values() if len(each.inputs) == 3)
     real = {name: StoredTensor(values=each.values.astype(np.float64)) for name, each in image.tensors.items()}

@@ -8,7 +8,7 @@ from concord.twin.recovery.tensors.windows import find_clipped, find_window, gro
 
 
 def table_of(shape, window, stride, dilation, padding):
-    """int64[places, columns], elements of the image that each place reads, -1 for padding; and the places."""
+    """int64[positions, columns], elements of the image that each position reads, -1 for padding; and the positions."""
     rows, columns, channels = shape
     top, bottom, left, right = padding
     padded = np.pad(np.arange(prod(shape)).reshape(shape), ((top, bottom), (left, right), (0, 0)), constant_values=-1)
@@ -24,44 +24,44 @@ def found_again(seed: int) -> bool:
     shape = (*rng.integers(4, 9, 2).tolist(), int(rng.integers(1, 4)))
     window, stride, dilation = (tuple(rng.integers(1, most, 2).tolist()) for most in (3, 4, 3))
     padding = tuple(rng.integers(0, 2, 4).tolist())
-    table, places = table_of(shape, window, stride, dilation, padding)
+    table, positions = table_of(shape, window, stride, dilation, padding)
     used = (table >= 0).any(0)
     table = table[:, used][:, rng.permutation(used.sum())]
     found = find_window(table, shape, [count for count in range(len(table), 0, -1) if len(table) % count == 0])
     if found is None:
         return False
     again, others = table_of(shape, found.size, found.stride, found.dilation, found.padding)
-    assert prod(found.places) == prod(others) == prod(places)
+    assert prod(found.positions) == prod(others) == prod(positions)
     np.testing.assert_array_equal(again[:, found.taps * shape[2] + found.channels], table)
     return True
 
 
 def test_windows_are_found():
-    # Where no column of a table has elements at two neighbouring places, no stride can be seen.
+    # Where no column of a table has elements at two neighbouring positions, no stride can be seen.
     assert sum(map(found_again, range(200))) > 190
 
 
 def test_a_table_with_one_other_element_has_no_window():
     table, _ = table_of((6, 6, 2), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
     assert find_window(table, (6, 6, 2), [6]) is not None
-    for place, column, element in ((0, 17, 0), (35, 0, 1), (20, 4, -1), (0, 0, 3)):
+    for position, column, element in ((0, 17, 0), (35, 0, 1), (20, 4, -1), (0, 0, 3)):
         other = table.copy()
-        other[place, column] = element
+        other[position, column] = element
         assert find_window(other, (6, 6, 2), [6]) is None
 
 
 @pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 2, 0)])
 @pytest.mark.parametrize("stride", [(1, 1), (2, 3)])
 def test_windows_without_the_pixels_outside_are_found(stride, padding):
-    table, places = table_of((7, 6, 1), (3, 3), stride, (1, 1), padding)
+    table, positions = table_of((7, 6, 1), (3, 3), stride, (1, 1), padding)
     found = find_clipped(-np.sort(-table, 1), (7, 6))  # pixels in any order
-    assert found.places == places
+    assert found.positions == positions
     assert (found.size, found.stride) == ((3, 3), stride)
     again, _ = table_of((7, 6, 1), found.size, found.stride, (1, 1), found.padding)
     np.testing.assert_array_equal(again, table)
-    for place in range(len(table)):
+    for position in range(len(table)):
         other = table.copy()
-        other[place, table[place].argmax()] = -1
+        other[position, table[position].argmax()] = -1
         assert find_clipped(other, (7, 6)) is None
 
 

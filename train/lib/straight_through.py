@@ -132,7 +132,7 @@ class LoweredProduct:
         integers = weights.detach().numpy()
         start = lowering.start_values(integers, fmt, unsigned)
         start = start if biases is None else start + biases.detach().numpy().astype(np.int64)
-        self.p = lowering.places(integers, start, fmt, unsigned)
+        self.p = lowering.right_shift(integers, start, fmt, unsigned)
         self.result, least = result or (None, self.p)
         self.p = max(self.p, least)
         if self.result is None:

@@ -140,7 +140,7 @@ class QuantizedLayer(nn.Module):
         fmt = self.input_format
         unsigned = self.inputs.unsigned
         start = lowering.start_values(codes, fmt, unsigned)
-        return start, lowering.places(codes, start, fmt, unsigned), largest_sum(
+        return start, lowering.right_shift(codes, start, fmt, unsigned), largest_sum(
             codes, start, lowering.largest_code(fmt, unsigned)) < FLOAT32_EXACT
 
     def _behind(self):

@@ -99,7 +99,7 @@ class QuantizedRecurrent(nn.Module):
             return of_h.scaled(found)
 
         w, r = self.integers()
-        (s_in, s_hidden), (least, of_r) = self.code_steps.tolist(), self.found.result_places
+        (s_in, s_hidden), (least, of_r) = self.code_steps.tolist(), self.found.result_shifts
         none = torch.zeros(self.bias.numel(), dtype=torch.float64)
         of_h = product(r, self.steps[1], none, s_hidden, of_r)
         if self.bias_bits:

@@ -31,14 +31,14 @@ class FlowValue:
         origin: Where it comes from.
         mem:    Memory or queue of an image, and of what is written; NetQ for the input.
         step:   Index of the step that has made it; -1 for others.
-        place:  Index of the instruction in its chain that has made it; -1 for others.
+        index:  Index of the instruction in its chain that has made it; -1 for others.
         count:  Number of items.
     """
 
     origin: Origin
     mem: Mem
     step: int = -1
-    place: int = -1
+    index: int = -1
     count: int
 
 

@@ -73,11 +73,11 @@ class _Execution:
         for first, last in self._plans[chain].spans:
             if chain.product and first % chain.result_words == 0:
                 operand = self._operand(chain, addresses[0], first, last)
-            reads = {place: self._memories[SPECS[instruction.op].operand].read(addresses[place][first:last])
-                     for place, instruction in enumerate(chain.instructions) if SPECS[instruction.op].operand}
+            reads = {index: self._memories[SPECS[instruction.op].operand].read(addresses[index][first:last])
+                     for index, instruction in enumerate(chain.instructions) if SPECS[instruction.op].operand}
             reads[0] = operand if chain.product else self._source(chain, addresses[0], first, last)
-            makes = {place: self._write(chain, place, addresses[place], first, last)
-                     for place, instruction in enumerate(chain.instructions) if instruction.op == Op.V_WR}
+            makes = {index: self._write(chain, index, addresses[index], first, last)
+                     for index, instruction in enumerate(chain.instructions) if instruction.op == Op.V_WR}
             tiles = None
             if chain.product:
                 tiles = self._memories[Mem.MATRIX_RF].read(np.array(chain.tiles))
@@ -93,9 +93,9 @@ class _Execution:
             source = self._memories[chain.source.mem].read(starts[:, None] + np.arange(words))
         else:
             source = shaped(self._take(Mem.NET_Q, iterations * words), iterations, words)
-        reads, place = {0: source}, len(chain.instructions) - 1
-        makes = {place: self._made(Mem.MATRIX_RF, place, tiles)}
-        self._memories[Mem.MATRIX_RF].write(np.array(chain.tiles), makes[place])
+        reads, index = {0: source}, len(chain.instructions) - 1
+        makes = {index: self._made(Mem.MATRIX_RF, index, tiles)}
+        self._memories[Mem.MATRIX_RF].write(np.array(chain.tiles), makes[index])
         self._steps.append(FlowStep(chain=chain, passes=passes, span=(0, iterations * words), reads=reads, tiles=None,
                                     makes=makes))
 
@@ -122,19 +122,19 @@ class _Execution:
         self._taken += count
         return runs([(self._input, self._taken - count, self._taken)])
 
-    def _made(self, mem, place, count) -> int:
+    def _made(self, mem, index, count) -> int:
         """Index of the value that an instruction of the next step makes."""
-        self._values.append(FlowValue(origin=Origin.MADE, mem=mem, step=len(self._steps), place=place, count=count))
+        self._values.append(FlowValue(origin=Origin.MADE, mem=mem, step=len(self._steps), index=index, count=count))
         return len(self._values) - 1
 
-    def _write(self, chain, place, addresses, first, last) -> int:
+    def _write(self, chain, index, addresses, first, last) -> int:
         """Run one `v_wr`; returns the index of its value."""
-        mem = Mem(chain.instructions[place].mem)
+        mem = Mem(chain.instructions[index].mem)
         if mem == Mem.VECTOR_RF:
             first, last = complete_entries(self._config, chain, first), complete_entries(self._config, chain, last)
         elif mem == Mem.NET_Q and chain.normalises:
             first, last = complete_messages(chain, first), complete_messages(chain, last)
-        value = self._made(mem, place, last - first)
+        value = self._made(mem, index, last - first)
         if mem == Mem.NET_Q and self._machine < len(self._links):
             self._links[self._machine].put(value, last - first)
         elif mem == Mem.NET_Q:

@@ -46,7 +46,7 @@ def joined(cascade: Cascade) -> Joined:
 
 
 class _Joining:
-    """Places of each machine in the joined memories, and the program so far."""
+    """Addresses of each machine in the joined memories, and the program so far."""
 
     def __init__(self, cascade: Cascade):
         self._cascade, self._config = cascade, _config(cascade)
@@ -104,13 +104,13 @@ class _Joining:
             if instruction.op == Op.S_WR and instruction.mem in self._registers[k]:
                 self._registers[k][instruction.mem] = instruction.a
             self._moved[k][address] = len(self._words)
-            self._add(k, encode(self._placed(k, instruction)))
+            self._add(k, encode(self._with_addresses(k, instruction)))
 
     def _add(self, k: int, word: int):
         self._words.append(word)
         self._machines.append(k)
 
-    def _placed(self, k: int, instruction: Instruction) -> Instruction:
+    def _with_addresses(self, k: int, instruction: Instruction) -> Instruction:
         """An instruction with the addresses of the joined memories."""
         offsets, spec = self._offsets[k], SPECS[instruction.op]
         if instruction.op in (Op.V_RD, Op.V_WR, Op.M_RD):

@@ -99,8 +99,8 @@ class Items:
     def _brought(self, refs, items, value, image) -> tuple[str, int, np.ndarray]:
         """Name of those items of an image that are read, their number, and `items` with their numbers."""
         here = refs.value == value
-        own, places = np.unique(refs.item[here], return_inverse=True)
+        own, numbers = np.unique(refs.item[here], return_inverse=True)
         items = items.copy()
-        items[here] = places
+        items[here] = numbers
         stored = self.lines.store(self.flow.values[value].mem.name.lower(), image[own])
         return self.lines.call("start", INPUT, stored), len(own), items

@@ -22,7 +22,7 @@ class ReducedWords:
         self._lines, self._lanes = lines, lanes
         self._begun: dict[tuple[Chain, int], str] = {}
 
-    def call(self, step: FlowStep, place: int, operation: Operation, value: str) -> str:
+    def call(self, step: FlowStep, number: int, operation: Operation, value: str) -> str:
         """Name of the reductions [batch, positions, M] after each word of a value [batch, positions, M].
 
         Raises:
@@ -32,13 +32,13 @@ class ReducedWords:
         count, skipped = chain.result_words, first % chain.result_words
         total, values = skipped + last - first, [value]
         if count * lanes > EXACT_ELEMENTS:
-            raise ValueError(f"instruction {chain.address + place}: software adds at most {EXACT_ELEMENTS} elements of "
-                             f"an iteration exactly, this one has {count * lanes}")
+            raise ValueError(f"instruction {chain.address + number}: software adds at most {EXACT_ELEMENTS} elements "
+                             f"of an iteration exactly, this one has {count * lanes}")
         if skipped:
-            values = [self._begun[chain, place], value]
+            values = [self._begun[chain, number], value]
         if rest := total % count:
             words = np.arange(total - rest, total)[:, None] * lanes + np.arange(lanes)
-            self._begun[chain, place] = self._lines.take(words, *values)
+            self._begun[chain, number] = self._lines.take(words, *values)
         # Iterations [iterations, words, lanes] of elements; those that are not there yet repeat the first one.
         index = np.arange(-(-total // count) * count * lanes).reshape(-1, count, lanes)
         index = np.where(index < total * lanes, index, 0)

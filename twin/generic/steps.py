@@ -30,16 +30,16 @@ class StepCalls:
             self._load(step)
             return
         value, arithmetic = self._source(step)
-        for place, instruction in enumerate(step.chain.instructions):
+        for index, instruction in enumerate(step.chain.instructions):
             operation = SPECS[instruction.op].operation
             if operation and operation.reduces:
-                value, arithmetic = self._reduced.call(step, place, operation, value), True
+                value, arithmetic = self._reduced.call(step, index, operation, value), True
             elif operation:
-                operands = [value, self._operand(step.reads[place], instruction.held)] if operation.operand else [value]
+                operands = [value, self._operand(step.reads[index], instruction.held)] if operation.operand else [value]
                 value, arithmetic = self._lines.call(
                     operation.function, *(operands[::-1] if operation.swapped else operands)), True
             elif instruction.op == Op.V_WR:
-                self._write(step, place, self._lines.call("canonical", value) if arithmetic else value)
+                self._write(step, index, self._lines.call("canonical", value) if arithmetic else value)
 
     def _load(self, step):
         """Native tiles that the program takes from NetQ, or makes of vectors."""
@@ -108,9 +108,9 @@ class StepCalls:
         found = lines.call("softmax", lines.call("part", flat, first=0, last=rows), *tables)
         return lines.call("words", found, lanes=self._config.mfu_lanes)
 
-    def _write(self, step, place, value):
+    def _write(self, step, index, value):
         """Run one `v_wr` of a value [batch, positions, M]."""
-        chain, mem = step.chain, Mem(step.chain.instructions[place].mem)
+        chain, mem = step.chain, Mem(step.chain.instructions[index].mem)
         first, last = step.span
         mask = np.ones((last - first, self._config.mfu_lanes), np.float16)
         mask[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = 0
@@ -118,12 +118,12 @@ class StepCalls:
         if mem == Mem.NET_Q and chain.normalises:
             written = self._normalised(step, written)
         if mem != Mem.VECTOR_RF:
-            self._items.words[step.makes[place]] = written
+            self._items.words[step.makes[index]] = written
             return
-        vectors, count = self._entries.complete(step, written), self._items.flow.values[step.makes[place]].count
+        vectors, count = self._entries.complete(step, written), self._items.flow.values[step.makes[index]].count
         if count:
-            mode = chain.instructions[place]
-            self._items.entries[step.makes[place]] = quantized_entries(
+            mode = chain.instructions[index]
+            self._items.entries[step.makes[index]] = quantized_entries(
                 self._lines, self._config, vectors, count, integer=bool(mode.integer), unsigned=bool(mode.unsigned))
 
 

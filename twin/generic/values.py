@@ -157,8 +157,8 @@ class MemoryImages:
         size, fmt = self._config.vector_rf, self._config.activations
         mantissas, exponents = np.zeros((size, self._config.native_dim)), np.full((size, 1), float(fmt.e_min))
         for part in self._firmware.entries:
-            place = slice(part.address, part.address + len(part.mantissas))
-            mantissas[place], exponents[place] = part.mantissas, part.exponents[:, None]
+            rows = slice(part.address, part.address + len(part.mantissas))
+            mantissas[rows], exponents[rows] = part.mantissas, part.exponents[:, None]
         return {"mantissas": mantissas, "exponents": exponents,
                 "reals": np.ldexp(mantissas, exponents.astype(np.int64) - fmt.bits + 1)}[view]
 

@@ -41,16 +41,16 @@ def fold(lines: tuple[Line, ...], after: set[str], fits: Callable[[Nested], bool
         fits:  Whether a nested call fits into a line.
     """
     folded = [line if isinstance(line, SequenceLoop) else Nested(call=line, arguments=line.arguments) for line in lines]
-    place = 0
-    while place < len(folded) - 1:
-        user = _user(folded, place, after)
-        merged = user and _merged(folded[place], folded[user])
+    number = 0
+    while number < len(folded) - 1:
+        user = _user(folded, number, after)
+        merged = user and _merged(folded[number], folded[user])
         if merged and fits(merged):
             folded[user] = merged
-            del folded[place]
-            place = max(place - FAR, 0)
+            del folded[number]
+            number = max(number - FAR, 0)
         else:
-            place += 1
+            number += 1
     return folded
 
 
@@ -68,13 +68,13 @@ def after_pass(loop: SequenceLoop, after: set[str]) -> set[str]:
     return needed | live(loop.body, needed) - {name for name, _ in loop.items}
 
 
-def _user(folded, place: int, after: set[str]) -> int | None:
-    """Index of the only call that uses the result of the call at `place`, if it may stand there."""
-    first = folded[place]
+def _user(folded, number: int, after: set[str]) -> int | None:
+    """Index of the only call that uses the result of call `number`, if it may stand there."""
+    first = folded[number]
     if isinstance(first, SequenceLoop) or len(first.call.results) != 1 or first.call.note:
         return None
     (result,) = first.call.results
-    for index in range(place + 1, min(place + 1 + FAR, len(folded))):
+    for index in range(number + 1, min(number + 1 + FAR, len(folded))):
         line = folded[index]
         if isinstance(line, SequenceLoop):
             return None

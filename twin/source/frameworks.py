@@ -78,7 +78,7 @@ class SourceForm:
         example:   A line that computes results.
         operators: Signs of functions that Python has an operator for.
         repeats:   Whether a loop is a function of one time step, which a compiler need not unroll.
-        spellings: Patterns in the functions that all frameworks have, and what the framework says in their place.
+        spellings: Patterns in the functions that all frameworks have, and what the framework says instead of them.
     """
 
     module: str

@@ -57,7 +57,7 @@ class Functions(OnnxNodes):
         return self._zero_where(self._op("LessOrEqual", a, 0), a)
 
     def _zero_where(self, test: OnnxValue, x: OnnxValue) -> OnnxValue:
-        """x with +0 in the places of a test."""
+        """x with +0 where a test is true."""
         return self._op("Where", test, 0, x)
 
     def canonical(self, a: OnnxValue) -> OnnxValue:
@@ -144,7 +144,7 @@ class Functions(OnnxNodes):
         return self._rounded(sums, start, scale, wrap, fraction)
 
     def matmul(self, codes: OnnxValue, others: OnnxValue, wrap=0, fraction=0) -> OnnxValue:
-        """codes @ others, whose last two axes change places: exact, then rounded once to binary16."""
+        """codes @ others, whose last two axes are exchanged: exact, then rounded once to binary16."""
         *axes, last = range(1, len(others.shape))
         right = self.transpose(self._cast(others, DOUBLE), (*axes[:-1], last, axes[-1]))
         sums = self._op("MatMul", self._cast(codes, DOUBLE), right, shape=(*codes.shape[:-1], right.shape[-1]))
@@ -208,9 +208,9 @@ class Functions(OnnxNodes):
             return self.constant(value, np.int64)
 
         node = self.node
-        places = node("Floor", node("Mul", x, self.constant(65536, np.float64)))
+        units = node("Floor", node("Mul", x, self.constant(65536, np.float64)))
         # The largest is found in float64: ReduceMax of onnxruntime is wrong for whole numbers beyond 32 bits.
-        distance = node("Cast", node("Sub", node("ReduceMax", places, number([-1])), places), to=TensorProto.INT64)
+        distance = node("Cast", node("Sub", node("ReduceMax", units, number([-1])), units), to=TensorProto.INT64)
         whole, part = (node(op, distance, number(65536)) for op in ("Div", "Mod"))
         chord, low = (node(op, part, number(512)) for op in ("Div", "Mod"))
         base, slope = (node("Gather", number(column), chord) for column in fractions.T)
@@ -228,8 +228,8 @@ class Functions(OnnxNodes):
         kernels = kernels.reshape(len(kernels), len(pixels), -1)
         each = len(kernels) // groups
         if kernels.shape[2] == 1 and each == 1:  # a channel by itself: a sum over the pixels
-            sums = reduce(partial(self._op, "Add"), [self._op("Mul", pixel, kernels[:, place, 0], shape=pixel.shape)
-                                                     for place, pixel in enumerate(pixels)])
+            sums = reduce(partial(self._op, "Add"), [self._op("Mul", pixel, kernels[:, index, 0], shape=pixel.shape)
+                                                     for index, pixel in enumerate(pixels)])
         else:
             sums = self.join(*(self._group(pixels, kernels[group * each : (group + 1) * each], group)
                                for group in range(groups)))
@@ -246,12 +246,13 @@ class Functions(OnnxNodes):
         """For each pixel of a window, in row order, what all windows have there."""
         if any(padding):
             x = self._pad(x, {1: padding[:2], 2: padding[2:]}, fill)
-        places = [(x.shape[axis + 1] - (window[axis] - 1) * dilation[axis] - 1) // stride[axis] + 1 for axis in (0, 1)]
+        positions = [(x.shape[axis + 1] - (window[axis] - 1) * dilation[axis] - 1) // stride[axis] + 1
+                     for axis in (0, 1)]
         found = []
         for at in np.ndindex(*window):
             first = np.multiply(at, dilation)
-            last = first + (np.array(places) - 1) * stride + 1
-            found.append(self._moved("Slice", x, first, last, (1, 2), stride, shape=(None, *places, x.shape[-1])))
+            last = first + (np.array(positions) - 1) * stride + 1
+            found.append(self._moved("Slice", x, first, last, (1, 2), stride, shape=(None, *positions, x.shape[-1])))
         return found
 
     def patches(self, x: OnnxValue, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0) -> OnnxValue:

@@ -32,7 +32,7 @@ class Vocabulary:
     """Parsed functions.
 
     Args:
-        texts: Source texts; functions take the place of those of earlier texts that have the same names, and come
+        texts: Source texts; functions replace those of earlier texts that have the same names, and come
             before all others in a source.
     """
 

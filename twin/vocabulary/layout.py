@@ -87,7 +87,7 @@ def transpose(x, axes):
 
 
 def take(index, *values):
-    """The elements of all values one after the other, flattened, at the places of a table."""
+    """The elements of all values one after the other, flattened, at the indices of a table."""
     return join(*(flatten(value) for value in values))[:, index]
 
 
@@ -124,7 +124,7 @@ def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fil
 
 
 def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0):
-    """The largest value of the window at every place, channel by channel."""
+    """The largest value of the window at every position, channel by channel."""
     seen = windows(x, window, stride, padding, fill=fill)
     pixels = [seen[:, :, :, i, j] for i in range(window[0]) for j in range(window[1])]
     return reduce(maximum, pixels)

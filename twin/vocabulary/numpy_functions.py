@@ -77,7 +77,7 @@ def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
 
 
 def matmul(codes, others, wrap=0, fraction=0):
-    """codes @ others, whose last two axes change places: exact, then rounded once to binary16."""
+    """codes @ others, whose last two axes are exchanged: exact, then rounded once to binary16."""
     sums = cast(codes, xp.float64) @ cast(others, xp.float64).mT
     return rounded(sums, None, 0, wrap, fraction)
 
@@ -165,12 +165,12 @@ def shares(a, fractions, wholes):
     """The bits of `softmax`."""
     x = cast(a, xp.float64)
     chords, powers = cast(fractions, xp.int64), cast(wholes, xp.int64)
-    places = xp.floor(xp.where(xp.isfinite(x), x, -65536) * 65536)
-    places = cast(places, xp.int64)
+    units = xp.floor(xp.where(xp.isfinite(x), x, -65536) * 65536)
+    units = cast(units, xp.int64)
     # The distance from the largest number, in parts of 2**-16.
-    distance = xp.max(places, axis=-1, keepdims=True) - places
-    whole, place, rest = distance // 65536, distance // 512 % 128, distance % 512
-    terms = xp.take(chords[:, 0], place) - xp.take(chords[:, 1], place) * rest // 512
+    distance = xp.max(units, axis=-1, keepdims=True) - units
+    whole, chord, rest = distance // 65536, distance // 512 % 128, distance % 512
+    terms = xp.take(chords[:, 0], chord) - xp.take(chords[:, 1], chord) * rest // 512
     row = xp.clip(whole, 0, wholes.shape[0] - 1)
     shift = xp.take(powers[:, 1], row)
     terms = xp.bitwise_right_shift(terms * xp.take(powers[:, 0], row), shift)

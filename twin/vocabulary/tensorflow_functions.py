@@ -92,7 +92,7 @@ def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
 
 
 def matmul(codes, others, wrap=0, fraction=0):
-    """codes @ others, whose last two axes change places: exact, then rounded once to binary16."""
+    """codes @ others, whose last two axes are exchanged: exact, then rounded once to binary16."""
     sums = tf.matmul(tf.cast(codes, tf.float64), tf.cast(others, tf.float64), transpose_b=True)
     return rounded(sums, None, 0, wrap, fraction)
 
@@ -108,7 +108,7 @@ def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fil
 
 
 def take(index, *values):
-    """The elements of all values one after the other, flattened, at the places of a table."""
+    """The elements of all values one after the other, flattened, at the indices of a table."""
     return tf.gather(join(*(flatten(value) for value in values)), index, axis=1)
 
 
@@ -170,7 +170,7 @@ def real_dense(x, weights, start=0.0, scale=0):
 
 
 def real_matmul(x, others):
-    """x @ others, whose last two axes change places."""
+    """x @ others, whose last two axes are exchanged."""
     return tf.matmul(x, others, transpose_b=True)
 
 

@@ -77,8 +77,8 @@ def spread(of_blocks, like, size):
     """A value of each block for each of its elements."""
     # Quotients by floats: PyTorch's compiler leaves out the last elements of a loop in which it
     # sees i // size.
-    places = ((torch.arange(like.shape[-1], device=like.device) + 0.5) / size).floor().long()
-    return of_blocks[..., places]
+    blocks = ((torch.arange(like.shape[-1], device=like.device) + 0.5) / size).floor().long()
+    return of_blocks[..., blocks]
 
 
 def floats(x, precision, lowest, highest, fraction=0):
@@ -118,7 +118,7 @@ def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fil
 
 
 def words(x, lanes):
-    """Vectors cut into words, filled up with zeros: [batch, places * words, lanes]."""
+    """Vectors cut into words, filled up with zeros: [batch, positions * words, lanes]."""
     return pad(x, (0, -x.shape[-1] % lanes)).flatten(1).unflatten(1, (-1, lanes))
 
 

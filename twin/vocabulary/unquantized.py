@@ -1,7 +1,7 @@
 """The functions of unquantised source that differ from those of `numpy_functions`: they compute in float64.
 
 Numbers are float64, and nothing is rounded to fewer bits. The layout of tensors is that of `numpy_functions`. The
-functions of another framework's file whose names begin with `real_` take the places of these.
+functions of another framework's file whose names begin with `real_` replace these.
 """
 
 import numpy as np
@@ -71,7 +71,7 @@ def dense(x, weights, start=0.0, scale=0):
 
 
 def matmul(x, others):
-    """x @ others, whose last two axes change places."""
+    """x @ others, whose last two axes are exchanged."""
     return x @ others.mT
 
 

@@ -12,7 +12,7 @@ from concord.twin.vocabulary.numpy_functions import *
 
 
 def words(x, lanes):
-    """Vectors cut into words, filled up with zeros: [batch, places * words, lanes]."""
+    """Vectors cut into words, filled up with zeros: [batch, positions * words, lanes]."""
     x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % lanes)])
     return x.reshape(len(x), np.prod(x.shape[1:]) // lanes, lanes)
 
@@ -23,7 +23,7 @@ def kept(x, mask):
 
 
 def pool(x):
-    """The largest pixel of [batch, places, pixels, channels], channel by channel."""
+    """The largest pixel of [batch, positions, pixels, channels], channel by channel."""
     return reduce(maximum, xp.moveaxis(x, 2, 0))
 
 

@@ -74,7 +74,7 @@ class Builder:
         """Add a node that computes element by element, and the view of its result that lies as `view` does."""
         source = view.source
         made = self.add(step, op, [source], source.form, source.shape, backward=source.backward, mixed=source.mixed)
-        return View(source=made, numbers=view.places)
+        return View(source=made, numbers=view.indices)
 
     def note(self, text: str):
         """Keep a sentence on what is left to the host."""
@@ -105,8 +105,8 @@ class Builder:
             return ReadImage(source=part, padding=padding)
         self._decide(view.source, SampleForm.IMAGE, inner)
         if not _equal(view.source, inner, SampleForm.IMAGE):
-            raise misplaced(f"its input {list(view.shape)} is not an image as it is computed, with the channels in the "
-                            f"second place, but a part of it, or in another order{_hint(view.source)}")
+            raise misplaced(f"its input {list(view.shape)} is not an image as it is computed, with the channels on the "
+                            f"second axis, but a part of it, or in another order{_hint(view.source)}")
         return ReadImage(source=view.source, padding=padding)
 
     def _part(self, source: ViewSource, numbers: np.ndarray) -> ViewSource | None:
@@ -117,8 +117,8 @@ class Builder:
                 return None
         elif source.form is not SampleForm.IMAGE or np.array_equal(whole, numbers):
             return None
-        places = numbers if source.form is SampleForm.OPEN else source.places(numbers)
-        op = selection(whole.shape[1:], places)
+        indices = numbers if source.form is SampleForm.OPEN else source.in_c_order(numbers)
+        op = selection(whole.shape[1:], indices)
         if op is None:
             return None
         self._decide(source, SampleForm.IMAGE, whole)
@@ -147,15 +147,16 @@ class Builder:
                     key=repr(image.padding).encode())
             return as_file(source, view.numbers.ndim - 2)
         if source.form is SampleForm.VECTOR and view.numbers.ndim == 2:
-            source, places = self.vector(view)
-            made = self._derive(source, elements(places, source.shape[0]), "part", (len(places),), key=places.tobytes())
+            source, indices = self.vector(view)
+            made = self._derive(source, elements(indices, source.shape[0]), "part", (len(indices),),
+                                key=indices.tobytes())
             return View(source=made, numbers=made.order)
         if source.form is SampleForm.SEQUENCE and view.numbers.ndim == 3:
             time, size = source.shape
-            moment, places = same_order(view.places, size)
-            made = self._derive(source, elements(places, size), "part", (time, len(places)), SampleForm.SEQUENCE,
-                                key=places.tobytes())
-            numbers = moment[..., None] * len(places) + np.arange(len(places))
+            moment, indices = same_order(view.indices, size)
+            made = self._derive(source, elements(indices, size), "part", (time, len(indices)), SampleForm.SEQUENCE,
+                                key=indices.tobytes())
+            numbers = moment[..., None] * len(indices) + np.arange(len(indices))
             return View(source=made, numbers=numbers.astype(np.int32))
         return view
 
@@ -167,9 +168,9 @@ class Builder:
                           "export the network with a fixed number of time steps, or give the sizes by --shape")
         time, size = source.shape
         made = self._derive(source, ToImage(steps=time), "image", (size, 1, time), SampleForm.IMAGE)
-        sample, step, element = np.unravel_index(np.maximum(view.places, 0), source.order.shape)
-        places = (sample * size + element) * time + step
-        return View(source=made, numbers=np.where(view.places == ZERO, ZERO, places).astype(np.int32))
+        sample, step, element = np.unravel_index(np.maximum(view.indices, 0), source.order.shape)
+        indices = (sample * size + element) * time + step
+        return View(source=made, numbers=np.where(view.indices == ZERO, ZERO, indices).astype(np.int32))
 
     def sequence(self, view: View) -> tuple[ViewSource, np.ndarray]:
         """The sequence that a tensor [samples, time, elements] holds.
@@ -183,13 +184,13 @@ class Builder:
                 return source, np.arange(view.shape[2])
             raise misplaced(f"its input {list(view.shape)} does not hold whole sequences as [samples, time, features]",
                             "check batch_first, and which axis is time")
-        found = steps_in_image(source.shape, view.places) if source.form is SampleForm.IMAGE else None
+        found = steps_in_image(source.shape, view.indices) if source.form is SampleForm.IMAGE else None
         if found is None:
             raise misplaced("it reads an image, a vector, or a part of one as a sequence, and time is no axis of it",
                             "give sequences to the network's input, or let time be the columns or rows of an image")
-        time, places = found
+        time, indices = found
         steps, size = view.shape[1:]
-        return self._derive(source, ToSequence(time=time), "sequence", (steps, size), SampleForm.SEQUENCE), places
+        return self._derive(source, ToSequence(time=time), "sequence", (steps, size), SampleForm.SEQUENCE), indices
 
     def vector(self, view: View) -> tuple[ViewSource, np.ndarray]:
         """The vector whose elements a tensor [samples, ...] holds.
@@ -199,33 +200,33 @@ class Builder:
         """
         rows = view.numbers.reshape(len(view.numbers), -1) if view.numbers.ndim > 1 else view.numbers[None]
         flat = self.flat(view.at(rows))
-        source, places = flat.source, flat.numbers
+        source, indices = flat.source, flat.numbers
         size = source.shape[0]
-        first = np.where(places[0] == ZERO, ZERO, places[0] % size)
+        first = np.where(indices[0] == ZERO, ZERO, indices[0] % size)
         expected = np.where(first == ZERO, ZERO, first + size * np.arange(source.samples)[:, None])
-        if len(rows) != source.samples or not np.array_equal(places, expected):
+        if len(rows) != source.samples or not np.array_equal(indices, expected):
             raise misplaced(f"its input {list(view.shape)} mixes samples of a batch: each row must hold one sample")
         return source, first
 
     def flat(self, view: View) -> View:
         """The same tensor as elements of a vector: of a flattened image, or of the last time step of a sequence."""
         self._decide(view.source, SampleForm.VECTOR, view.numbers)
-        source, places = view.source, view.places
+        source, indices = view.source, view.indices
         if source.form is SampleForm.VECTOR:
-            return View(source=source, numbers=places)
+            return View(source=source, numbers=indices)
         if source.form is SampleForm.IMAGE:
             made = self._derive(source, Flatten(), "flat", (int(np.prod(source.shape)),))
-            return View(source=made, numbers=places)
-        if (source.mixed or not _at_end(source, places)) and not source.open_time:
+            return View(source=made, numbers=indices)
+        if (source.mixed or not _at_end(source, indices)) and not source.open_time:
             return self.flat(self.image_of_steps(view))
-        if source.mixed or not _at_end(source, places):
+        if source.mixed or not _at_end(source, indices):
             raise misplaced(
                 "it reads other time steps of a sequence than the last one" + (
                     ", or of the backward direction another one than its own last, the first in time"
                     if source.backward or source.mixed else ""),
                 "let it read the last hidden vectors (h_n in PyTorch), or every time step alone")
         time, size = source.shape
-        numbers = np.where(places == ZERO, ZERO, places // (time * size) * size + places % size)
+        numbers = np.where(indices == ZERO, ZERO, indices // (time * size) * size + indices % size)
         made = self._derive(source, Last(backward=source.backward), "last", (size,))
         return View(source=made, numbers=numbers.astype(np.int32))
 
@@ -294,10 +295,10 @@ def _hint(source: ViewSource) -> str:
     return names.get(source.form, "")
 
 
-def _at_end(source: ViewSource, places: np.ndarray) -> bool:
-    """Whether places lie in the last time step, those of the backward direction in the first one."""
+def _at_end(source: ViewSource, indices: np.ndarray) -> bool:
+    """Whether elements lie in the last time step, those of the backward direction in the first one."""
     time, size = source.shape
-    used = places[places != ZERO]
+    used = indices[indices != ZERO]
     step, element = used // size % time, used % size
     return bool(np.array_equal(step, np.where(element < size - source.backward, time - 1, 0)))
 

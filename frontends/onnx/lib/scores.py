@@ -37,7 +37,7 @@ class Scores:
         Raises:
             Refused: their shapes do not fit each other.
         """
-        (*first, count, channels), (*second, same, places) = queries.shape, keys.shape
+        (*first, count, channels), (*second, same, others) = queries.shape, keys.shape
         try:
             before = np.broadcast_shapes(first, second)
         except ValueError:
@@ -45,10 +45,10 @@ class Scores:
         if channels != same or before is None:
             raise Refused(f"it multiplies tensors {list(queries.shape)} and {list(keys.shape)}, which do not fit",
                           "export the network again")
-        check_size((*before, count, places))
+        check_size((*before, count, others))
         return cls(queries=queries.at(np.broadcast_to(queries.numbers, (*before, count, channels))),
-                   keys=keys.at(np.broadcast_to(keys.numbers, (*before, channels, places))),
-                   shape=(*before, count, places))
+                   keys=keys.at(np.broadcast_to(keys.numbers, (*before, channels, others))),
+                   shape=(*before, count, others))
 
     def scaled(self, factor: np.ndarray) -> "Scores":
         """The scores times a number."""

@@ -15,18 +15,18 @@ from concord.net.ops.weighted import Convolution, Linear
 MOST = 1 << 31
 
 
-def selection(shape: tuple[int, ...], places: np.ndarray) -> Convolution | None:
+def selection(shape: tuple[int, ...], indices: np.ndarray) -> Convolution | None:
     """The convolution whose result is a part of an image; None for pixels on no grid, or far from the first one.
 
     Args:
-        shape:  Channels, rows and columns of the image.
-        places: int[samples, outputs, rows, columns], where each element of the part lies in images [samples, *shape]
+        shape:   Channels, rows and columns of the image.
+        indices: int[samples, outputs, rows, columns], where each element of the part lies in images [samples, *shape]
             in C order; an output of zeros alone is one of padding.
     """
-    first, outputs = places[0], places.shape[1]
+    first, outputs = indices[0], indices.shape[1]
     size, used = int(np.prod(shape)), first[:, 0, 0] != ZERO
-    starts = np.where(used[:, None, None], size * np.arange(len(places))[:, None, None, None], 0)
-    if not used.any() or not np.array_equal(places, first + starts) or ((first == ZERO) == used[:, None, None]).any():
+    starts = np.where(used[:, None, None], size * np.arange(len(indices))[:, None, None, None], 0)
+    if not used.any() or not np.array_equal(indices, first + starts) or ((first == ZERO) == used[:, None, None]).any():
         return None
     channel, row, column = np.unravel_index(first[used], shape)
     down, across = _along(row[:, :, 0], shape[1]), _along(column[:, 0, :], shape[2])
@@ -49,28 +49,28 @@ def bordered(channels: int, padding: tuple[int, int, int, int]) -> Convolution:
                        window=Window(size=(1, 1), padding=padding))
 
 
-def elements(places: np.ndarray, size: int) -> Linear:
+def elements(indices: np.ndarray, size: int) -> Linear:
     """The layer whose result is a part of a vector.
 
     Args:
-        places: int[outputs], where each element of the part lies in the vector, or ZERO.
-        size:   Number of elements of the vector.
+        indices: int[outputs], where each element of the part lies in the vector, or ZERO.
+        size:    Number of elements of the vector.
     """
-    weight = np.zeros((len(places), size), np.float32)
-    used = np.flatnonzero(places != ZERO)
-    weight[used, places[used]] = 1
-    return Linear(weight=weight, bias=np.zeros(len(places), np.float32))
+    weight = np.zeros((len(indices), size), np.float32)
+    used = np.flatnonzero(indices != ZERO)
+    weight[used, indices[used]] = 1
+    return Linear(weight=weight, bias=np.zeros(len(indices), np.float32))
 
 
-def same_order(places: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """For places [..., elements]: the vector [...] that each row lies in, and where its elements lie in it.
+def same_order(indices: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """For indices [..., elements]: the vector [...] that each row lies in, and where its elements lie in it.
 
     Raises:
         Misplaced: a row has elements of several vectors, or rows have other orders.
     """
-    moment, inside = np.divmod(places, size)
+    moment, inside = np.divmod(indices, size)
     rows = inside.reshape(-1, inside.shape[-1])
-    if (places == ZERO).any() or (moment != moment[..., :1]).any() or (rows != rows[0]).any():
+    if (indices == ZERO).any() or (moment != moment[..., :1]).any() or (rows != rows[0]).any():
         raise misplaced("it reads elements of several time steps or pixels at once")
     return moment[..., 0], rows[0]
 
@@ -79,7 +79,7 @@ def _along(lines: np.ndarray, size: int) -> tuple[int, int] | None:
     """Size and stride of a window along one axis.
 
     Args:
-        lines: int[outputs, places], the row or column of each place.
+        lines: int[outputs, positions], the row or column of each position.
         size:  Number of rows or columns of the image.
     """
     count = lines.shape[1]

@@ -63,7 +63,7 @@ class SpelledGraph:
     def with_constant(self, name: str, *kinds: str) -> tuple[str, np.ndarray] | None:
         """The tensor and the constant that a node of one of these kinds takes to make a tensor."""
         node = self.made(name, *kinds)
-        for place in (0, 1) if node is not None else ():
-            if node.input[place] in self.constants and node.input[1 - place] not in self.constants:
-                return node.input[1 - place], self.constants[node.input[place]]
+        for index in (0, 1) if node is not None else ():
+            if node.input[index] in self.constants and node.input[1 - index] not in self.constants:
+                return node.input[1 - index], self.constants[node.input[index]]
         return None

@@ -54,7 +54,7 @@ class ViewSource:
     backward: int = 0
     mixed: bool = False
     open_time: bool = False
-    _places: np.ndarray | None = field(default=None, repr=False)
+    _c_order: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,14 +71,14 @@ class ViewSource:
         """Whether the numbers of the elements count up in C order."""
         return self.name != ""
 
-    def places(self, numbers: np.ndarray) -> np.ndarray:
+    def in_c_order(self, numbers: np.ndarray) -> np.ndarray:
         """Where elements of these numbers lie in C order; ZERO stays."""
         if self.counts_up:
             return numbers
-        if self._places is None:
-            self._places = np.full(self.order.size + 1, ZERO, np.int32)
-            self._places[self.order.reshape(-1)] = np.arange(self.order.size)
-        return self._places[numbers]
+        if self._c_order is None:
+            self._c_order = np.full(self.order.size + 1, ZERO, np.int32)
+            self._c_order[self.order.reshape(-1)] = np.arange(self.order.size)
+        return self._c_order[numbers]
 
 
 def counting(name: str, form: SampleForm, samples: int, shape: tuple[int, ...], **fields) -> ViewSource:
@@ -120,9 +120,9 @@ class View:
         return self.numbers.shape
 
     @property
-    def places(self) -> np.ndarray:
-        """Place of each element in its source in C order."""
-        return self.source.places(self.numbers)
+    def indices(self) -> np.ndarray:
+        """Index of each element in its source in C order."""
+        return self.source.in_c_order(self.numbers)
 
     def at(self, numbers: np.ndarray) -> "View":
         """Another tensor of elements of the same source."""
@@ -140,22 +140,22 @@ def as_file(source: ViewSource, dimensions: int) -> View:
     return View(source=source, numbers=source.order[:, :, 0] if dimensions == 1 else source.order)
 
 
-def steps_in_image(shape: tuple[int, ...], places: np.ndarray) -> tuple[TimeAxis, np.ndarray] | None:
+def steps_in_image(shape: tuple[int, ...], indices: np.ndarray) -> tuple[TimeAxis, np.ndarray] | None:
     """How a tensor [samples, time, elements] reads an image as a sequence; None if time is no axis of the image.
 
     Args:
-        shape:  Channels, rows and columns of the image.
-        places: Place of each element of the tensor in the images [samples, *shape] in C order.
+        shape:   Channels, rows and columns of the image.
+        indices: Index of each element of the tensor in the images [samples, *shape] in C order.
 
     Returns:
         The axis of time, and int[elements]: where each element lies in the vector of a time step, see `ToSequence`.
     """
-    images = np.arange(places.size).reshape(-1, *shape) if places.size % np.prod(shape) == 0 else None
+    images = np.arange(indices.size).reshape(-1, *shape) if indices.size % np.prod(shape) == 0 else None
     for time in (TimeAxis.COLUMNS, TimeAxis.ROWS) if images is not None else ():
         steps = steps_of_image(images, time)
         order = np.argsort(steps[0, 0])
-        found = order[np.searchsorted(steps[0, 0], places[0, 0], sorter=order) % len(order)]
-        if steps.shape == places.shape and np.array_equal(steps[:, :, found], places):
+        found = order[np.searchsorted(steps[0, 0], indices[0, 0], sorter=order) % len(order)]
+        if steps.shape == indices.shape and np.array_equal(steps[:, :, found], indices):
             return time, found
     return None
 

@@ -68,8 +68,8 @@ def _leaky(step: FileNode, build: Builder, slope: float) -> View:
 
 def clip(step: FileNode, build: Builder) -> list[Value]:
     """A relu with a largest result; or fewer of the integers that QuantizeLinear makes."""
-    low, high = (step.constant(place, key) if step.opset >= 11 else step.attributes.get(key)
-                 for place, key in ((1, "min"), (2, "max")))
+    low, high = (step.constant(index, key) if step.opset >= 11 else step.attributes.get(key)
+                 for index, key in ((1, "min"), (2, "max")))
     if isinstance(step.get(0), FileCodes):
         return quantized.clip(step, build, low, high)
     return [between(step, build, step.view(0), low, high)]

@@ -54,7 +54,7 @@ def mul(step: FileNode, build: Builder) -> list[Value]:
     for x, gate in (step.values, step.values[::-1]):
         maker = build.maker(gate.source)
         gated = maker and isinstance(maker.op, HardSigmoid) and maker.sources == (x.source.name,)
-        if gated and np.array_equal(x.places, gate.places) and (
+        if gated and np.array_equal(x.indices, gate.indices) and (
                 np.isclose(maker.op.alpha, 1 / 6, rtol=1e-6) and maker.op.beta == 0.5):
             return [build.same(step, HardSwish(), x)]
     for image, gate in (step.values, step.values[::-1]):
@@ -76,9 +76,10 @@ def swish(step: FileNode, build: Builder) -> list[Value]:
 
 def _gated(step: FileNode, build: Builder, image: View, gate: View) -> View:
     """The product of an image and a vector that has a number for each channel."""
-    found, (vector, places) = build.image(image), build.vector(gate)
+    found, (vector, indices) = build.image(image), build.vector(gate)
     source = found.source
-    if any(found.padding) or not np.array_equal(places, np.arange(source.shape[0])) or vector.shape != source.shape[:1]:
+    in_order = np.array_equal(indices, np.arange(source.shape[0]))
+    if any(found.padding) or not in_order or vector.shape != source.shape[:1]:
         raise misplaced("it multiplies an image by numbers that are not those of its channels, in order",
                         "multiply before the image is padded, transposed or cut")
     made = build.add(step, ChannelGating(), [source, vector], source.form, source.shape)
@@ -105,7 +106,7 @@ def _check_real(step: FileNode):
 
 
 def batch_norm(step: FileNode, build: Builder) -> list[Value]:
-    """weight * (x - mean) / sqrt(variance + epsilon) + bias, of each channel in the second place."""
+    """weight * (x - mean) / sqrt(variance + epsilon) + bias, of each channel on the second axis."""
     trains = not step.attributes.get("is_test", 0) if step.opset < 7 else (
         any(step.outputs[1:]) if step.opset < 14 else step.attributes.get("training_mode", 0))
     if trains:
@@ -135,14 +136,14 @@ def _of_pixels(view: View, scale: np.ndarray, offset: np.ndarray) -> np.ndarray 
     """An offset [channels, rows, columns] that differs from pixel to pixel; None for a scale or any other constant."""
     source = view.source
     fits = source.form is SampleForm.IMAGE and (scale == 1).all() and np.array_equal(
-        np.sort(view.places, axis=None), np.arange(source.order.size))  # each element once
+        np.sort(view.indices, axis=None), np.arange(source.order.size))  # each element once
     if not fits or np.broadcast_shapes(view.shape, offset.shape) != view.shape:
         return None
     value = np.broadcast_to(offset, view.shape)
     if _channels(view, value, 0) is not None:
         return None
     spread = np.empty(source.order.size)
-    spread[view.places.reshape(-1)] = value.reshape(-1)
+    spread[view.indices.reshape(-1)] = value.reshape(-1)
     each = spread.reshape(source.order.shape)
     return each[0] if (each == each[0]).all() else None
 
@@ -182,8 +183,8 @@ def _channels(view: View, value: np.ndarray, default: float) -> np.ndarray | Non
     source: ViewSource = view.source
     spread = np.full(source.order.size, float(default))
     known = np.zeros(source.order.size, bool)
-    places = view.places.reshape(-1)
-    spread[places], known[places] = value.reshape(-1), True
+    indices = view.indices.reshape(-1)
+    spread[indices], known[indices] = value.reshape(-1), True
     if source.form is SampleForm.OPEN:
         return np.ones(1)  # conversion starts again once the form of the input is known
     axis = 2 if source.form is SampleForm.SEQUENCE else 1
@@ -191,7 +192,7 @@ def _channels(view: View, value: np.ndarray, default: float) -> np.ndarray | Non
     spread, known = spread.reshape(source.order.shape), known.reshape(source.order.shape)
     low = np.where(known, spread, np.inf).min(axis=others)
     high = np.where(known, spread, -np.inf).max(axis=others)
-    if (low < high).any() or not np.array_equal(spread.reshape(-1)[places], value.reshape(-1)):
+    if (low < high).any() or not np.array_equal(spread.reshape(-1)[indices], value.reshape(-1)):
         return None
     return np.where(known.any(axis=others), high, default)
 
@@ -217,12 +218,12 @@ def _join(step: FileNode, build: Builder, op: Operator, a: View, b: View) -> Vie
     sources = [a.source, b.source]
     mixed = any(source.backward or source.mixed for source in sources)
     made = build.add(step, op, sources, a.source.form, a.source.shape, mixed=mixed)
-    return View(source=made, numbers=a.places)
+    return View(source=made, numbers=a.indices)
 
 
 def _aligned(a: View, b: View) -> bool:
-    """Whether the elements of two tensors lie at the same places of results of the same shape."""
-    return a.source.shape == b.source.shape and np.array_equal(a.places, b.places)
+    """Whether the elements of two tensors lie in the same order in results of the same shape."""
+    return a.source.shape == b.source.shape and np.array_equal(a.indices, b.indices)
 
 
 def concat(step: FileNode, build: Builder) -> list[Value]:
@@ -255,7 +256,7 @@ def concat(step: FileNode, build: Builder) -> list[Value]:
     parts, start = [], 0
     for view, count in zip(views, channels, strict=True):
         where = np.take(made.order, range(start, start + count), axis=2 if form is SampleForm.SEQUENCE else 1)
-        parts.append(where.reshape(-1)[view.places])
+        parts.append(where.reshape(-1)[view.indices])
         start += count
     return [View(source=made, numbers=np.concatenate(parts, axis=axis))]
 
@@ -279,7 +280,7 @@ def _behind(step: FileNode, build: Builder) -> View | None:
         build.image(view.at(view.numbers.swapaxes(1, 2)))
     if not fits or source.form is not SampleForm.IMAGE or view.shape[::2] != constant.shape[::2] or (
             constant != constant[:1]).any() or not np.array_equal(
-            view.places, np.arange(source.order.size).reshape(source.samples, source.shape[0], -1).swapaxes(1, 2)):
+            view.indices, np.arange(source.order.size).reshape(source.samples, source.shape[0], -1).swapaxes(1, 2)):
         return None
     count = constant.shape[1] + view.shape[1]
     made = build.add(step, Tokens(tokens=single(constant[0].T)), [source], SampleForm.IMAGE, (view.shape[2], 1, count))

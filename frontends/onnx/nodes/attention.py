@@ -106,7 +106,7 @@ def _chosen(found: Scores, seen: np.ndarray, other: np.ndarray) -> Scores:
         return found
     if (np.broadcast_to(other, np.broadcast_shapes(other.shape, seen.shape))[
             np.broadcast_to(~seen, np.broadcast_shapes(other.shape, seen.shape))] > _HIDDEN).any():
-        raise Refused("it puts other constants than minus infinity in place of products", ONLY_ATTENTION)
+        raise Refused("it puts other constants than minus infinity instead of products", ONLY_ATTENTION)
     return found.plus(np.where(seen, 0, -np.inf))
 
 
@@ -131,11 +131,11 @@ class _Vectors:
         numbers = view.numbers.reshape(-1, *view.shape[-2:])
         if view.source.form is SampleForm.OPEN:
             build.image(view.at(numbers.swapaxes(1, 2)))
-        source, places = view.source, view.at(numbers).places
-        if source.form is not SampleForm.IMAGE or (places == ZERO).any():
+        source, indices = view.source, view.at(numbers).indices
+        if source.form is not SampleForm.IMAGE or (indices == ZERO).any():
             raise misplaced(f"it reads {list(view.shape)} as the vectors of positions, which no image holds",
                             "let queries, keys and values come from layers of all positions")
-        samples, channels, pixels = np.unravel_index(places, (source.samples, source.shape[0],
+        samples, channels, pixels = np.unravel_index(indices, (source.samples, source.shape[0],
                                                               source.shape[1] * source.shape[2]))
         found = cls(source=source, samples=samples[:, 0, 0], channels=channels[:, 0])
         whole = np.arange(source.shape[1] * source.shape[2])[:, None]

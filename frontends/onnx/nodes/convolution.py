@@ -21,19 +21,19 @@ def conv(step: FileNode, build: Builder) -> list[Value]:
         raise Refused(f"its weight {list(weight.shape)} in {groups} groups does not fit {channels} channels",
                       "export the network again")
     over = window_of(step, image, weight.shape[2:], dimensions)
-    places = places_of(over, rows, columns)
+    positions = positions_of(over, rows, columns)
     weight = weight.reshape(*weight.shape[:2], *over.size)
     bias = np.zeros(len(weight)) if bias is None else bias
     grid = build.grids.get(step.names[1])
     if pixel:
-        if places != (1, 1):
-            raise Refused(f"it makes an image of {places[0]} x {places[1]} pixels of a vector and zeros around it",
+        if positions != (1, 1):
+            raise Refused("it makes an image of {} x {} pixels of a vector and zeros around it".format(*positions),
                           "use a window of one pixel without padding after a global average")
         made = of_vectors(step, build, view, _seen(weight, over, groups), bias, grid, axis=0)
         return [made.at(made.numbers.reshape(*made.shape, *[1] * dimensions))]
     op = Convolution(weight=single(weight), bias=single(bias), window=over, groups=groups,
                      grid=of_outputs(grid, weight, axis=0))
-    made = build.add(step, op, [image.source], SampleForm.IMAGE, (len(weight), *places))
+    made = build.add(step, op, [image.source], SampleForm.IMAGE, (len(weight), *positions))
     return [as_file(made, dimensions)]
 
 
@@ -46,9 +46,9 @@ def one_pixel(view: View) -> ReadImage:
 
 def _seen(weight: np.ndarray, over: Window, groups: int) -> np.ndarray:
     """float64[inputs, outputs] of a dense layer: the weights that meet the only pixel, zero for other groups."""
-    places = [divmod(over.padding[2 * axis], over.dilation[axis]) for axis in (0, 1)]
-    inside = all(rest == 0 and place < size for (place, rest), size in zip(places, weight.shape[2:], strict=True))
-    met = weight[:, :, places[0][0], places[1][0]] if inside else np.zeros(weight.shape[:2])
+    taps = [divmod(over.padding[2 * axis], over.dilation[axis]) for axis in (0, 1)]
+    inside = all(rest == 0 and tap < size for (tap, rest), size in zip(taps, weight.shape[2:], strict=True))
+    met = weight[:, :, taps[0][0], taps[1][0]] if inside else np.zeros(weight.shape[:2])
     outputs, each = met.shape
     whole = np.zeros((groups, each, outputs))
     for group, rows in enumerate(np.split(np.arange(outputs), groups)):
@@ -81,8 +81,8 @@ def window_of(step: FileNode, image: ReadImage, size: tuple[int, ...], dimension
     return Window(size=tuple(size), **pair, padding=tuple(int(count) for count in padding))
 
 
-def places_of(window: Window, rows: int, columns: int, ceiling: bool = False) -> tuple[int, int]:
-    """Number of places of a window, vertically and horizontally.
+def positions_of(window: Window, rows: int, columns: int, ceiling: bool = False) -> tuple[int, int]:
+    """Number of positions of a window, vertically and horizontally.
 
     Args:
         window:  The window.

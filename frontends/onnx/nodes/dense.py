@@ -91,8 +91,8 @@ def linear(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias:
 def of_vectors(step: FileNode, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray,
                grid: IntegerGrid | None, axis: int = 1) -> View:
     """A dense layer of the vectors that the rows of a tensor hold; arguments as for `linear` and `of_outputs`."""
-    source, places = build.vector(view)
-    op = _linear(_columns(weight, places, source.shape[0]), bias, grid, axis)
+    source, indices = build.vector(view)
+    op = _linear(_columns(weight, indices, source.shape[0]), bias, grid, axis)
     made = build.add(step, op, [source], SampleForm.VECTOR, (weight.shape[1],))
     return View(source=made, numbers=made.order)
 
@@ -106,8 +106,8 @@ def at_each_row(step: FileNode, build: Builder, view: View, weight: np.ndarray, 
         constant: Whether training keeps the weights.
         Others:   As for `linear`.
     """
-    source, places = build.vector(view)
-    rows, outputs = places.reshape(-1, len(weight)), weight.shape[1]
+    source, indices = build.vector(view)
+    rows, outputs = indices.reshape(-1, len(weight)), weight.shape[1]
     check_size((len(rows) * outputs, source.shape[0]))
     matrix = single(np.concatenate([_columns(weight, row, source.shape[0]) for row in rows]))
     op = NodeLinear(weight=matrix, bias=single(np.tile(bias, len(rows))), constant=constant)
@@ -141,9 +141,9 @@ def _each_step(step: FileNode, build: Builder, view: View, weight: np.ndarray, b
                grid: IntegerGrid | None
                ) -> View:
     source, size = view.source, view.source.shape[1]
-    moment, places = same_order(view.places, size)
+    moment, indices = same_order(view.indices, size)
     outputs = weight.shape[1]
-    made = build.add(step, _linear(_columns(weight, places, size), bias, grid), [source], SampleForm.SEQUENCE,
+    made = build.add(step, _linear(_columns(weight, indices, size), bias, grid), [source], SampleForm.SEQUENCE,
                      (source.shape[0], outputs), mixed=source.backward > 0 or source.mixed)
     return View(source=made, numbers=(moment[..., None] * outputs + np.arange(outputs)).astype(np.int32))
 
@@ -156,9 +156,9 @@ def _each_pixel(step: FileNode, build: Builder, view: View, weight: np.ndarray, 
     channels, rows, columns = source.shape
     pixels, outputs = rows * columns, weight.shape[1]
     # Channels after pixels, as a dense layer along the last axis reads them.
-    sample, channel, pixel = np.unravel_index(view.places, (source.samples, channels, pixels))
-    moment, places = same_order((sample * pixels + pixel) * channels + channel, channels)
-    matrix = single(_columns(weight, places, channels)[:, :, None, None])
+    sample, channel, pixel = np.unravel_index(view.indices, (source.samples, channels, pixels))
+    moment, indices = same_order((sample * pixels + pixel) * channels + channel, channels)
+    matrix = single(_columns(weight, indices, channels)[:, :, None, None])
     op = Convolution(weight=matrix, bias=single(bias), window=Window(size=(1, 1)),
                      grid=of_outputs(grid, matrix, axis=1))
     made = build.add(step, op, [source], SampleForm.IMAGE, (outputs, rows, columns))
@@ -196,14 +196,14 @@ def of_outputs(grid: IntegerGrid | None, weight: np.ndarray, axis: int) -> Integ
                            narrow=grid.narrow)
 
 
-def _columns(weight: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+def _columns(weight: np.ndarray, indices: np.ndarray, size: int) -> np.ndarray:
     """Weights [outputs, size] of a layer that reads a whole vector, from those of the inputs that the file reads.
 
-    `weight` is [inputs, outputs], and `places` says where each input lies in the vector.
+    `weight` is [inputs, outputs], and `indices` says where each input lies in the vector.
     Elements that the file does not read have weights of zero; those that it reads twice have the sum of both.
     """
     whole = np.zeros((size, weight.shape[1]))
-    np.add.at(whole, places[places != ZERO], weight[places != ZERO])
+    np.add.at(whole, indices[indices != ZERO], weight[indices != ZERO])
     return whole.T
 
 

@@ -19,10 +19,10 @@ def resize(step: FileNode, build: Builder) -> list[Value]:
     mode = step.attributes.get("mode", "nearest")
     if mode != "nearest":
         raise Refused(f"it interpolates between pixels (mode {mode})", 'use the mode "nearest" and train on')
-    placed = step.attributes.get("coordinate_transformation_mode", "half_pixel" if later else "asymmetric")
+    coordinates = step.attributes.get("coordinate_transformation_mode", "half_pixel" if later else "asymmetric")
     rounded = step.attributes.get("nearest_mode", "round_prefer_floor" if later else "floor")
-    if rounded not in _REPEATING.get(placed, ()):
-        raise Refused(f"it takes other pixels than the nearest ones (coordinates {placed}, rounded by {rounded})",
+    if rounded not in _REPEATING.get(coordinates, ()):
+        raise Refused(f"it takes other pixels than the nearest ones (coordinates {coordinates}, rounded by {rounded})",
                       "use the coordinates asymmetric with floor, as PyTorch writes them")
     image = _whole(step, build)
     factor = _factors(step, view.shape, 2 if later else 1)
@@ -42,7 +42,7 @@ def _factors(step: FileNode, shape: tuple[int, ...], index: int) -> tuple[int, i
         policy = step.attributes.get("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":  # the result has other sizes than these
             raise Refused(f"it keeps the ratio of rows and columns (keep_aspect_ratio_policy {policy})",
-                          "use the policy stretch, or scales in place of sizes")
+                          "use the policy stretch, or scales instead of sizes")
         scales = np.where(axes == 0, 1, np.asarray(sizes) / np.asarray(shape)[axes])  # all samples stay
     found = np.ones(len(shape))
     if np.size(scales) != len(axes):

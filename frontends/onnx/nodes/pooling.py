@@ -8,7 +8,7 @@ from concord.frontends.onnx.lib.builder import Builder, ReadImage
 from concord.frontends.onnx.lib.problems import Refused
 from concord.frontends.onnx.lib.step import FileNode, UnknownValue, Value, misplaced
 from concord.frontends.onnx.lib.views import SampleForm, View, ViewSource, as_file
-from concord.frontends.onnx.nodes.convolution import places_of, window_of
+from concord.frontends.onnx.nodes.convolution import positions_of, window_of
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator
 from concord.net.ops.pointwise import Pointwise
@@ -54,7 +54,7 @@ def _pool(step: FileNode, build: Builder, over: Window, make: Callable[[Window],
     image = build.image(step.view(0))
     channels, rows, columns = image.source.shape
     over = _reaching(step, over, rows, columns, counted)
-    counts = places_of(over, rows, columns)
+    counts = positions_of(over, rows, columns)
     # Such a window has no maximum, and no mean of the pixels that count.
     if not counted and not all(_meets(over, axis, along, count) for axis, (along, count) in enumerate(
             zip((rows, columns), counts, strict=True))):
@@ -65,18 +65,18 @@ def _pool(step: FileNode, build: Builder, over: Window, make: Callable[[Window],
 
 
 def _meets(over: Window, axis: int, along: int, count: int) -> bool:
-    """Whether the window meets the image at each of its places along an axis."""
+    """Whether the window meets the image at each of its positions along an axis."""
     starts = np.arange(count)[:, None] * over.stride[axis] - over.padding[2 * axis]
     pixels = starts + np.arange(over.size[axis]) * over.dilation[axis]
     return bool(((pixels >= 0) & (pixels < along)).any(axis=1).all())
 
 
 def _reaching(step: FileNode, over: Window, rows: int, columns: int, counted: bool) -> Window:
-    """The window with as much more padding at the end as its last places need where the attribute ceil_mode is set."""
+    """The window with as much more padding at the end as its last positions need if the attribute ceil_mode is set."""
     if not step.attributes.get("ceil_mode", 0):
         return over
     padding = list(over.padding)
-    for axis, (count, along) in enumerate(zip(places_of(over, rows, columns, ceiling=True), (rows, columns),
+    for axis, (count, along) in enumerate(zip(positions_of(over, rows, columns, ceiling=True), (rows, columns),
                                               strict=True)):
         span = over.span[axis]
         more = (count - 1) * over.stride[axis] + span - along - padding[2 * axis] - padding[2 * axis + 1]
@@ -129,7 +129,7 @@ def reduce_mean(step: FileNode, build: Builder) -> list[Value]:
                       "compute means over all pixels, or use the last time step of a sequence")
     over = sorted(axis % view.numbers.ndim for axis in axes) if axes else list(range(view.numbers.ndim))
     kept = [axis for axis in range(view.numbers.ndim) if axis not in over]
-    numbers = view.places.transpose(*kept, *over)
+    numbers = view.indices.transpose(*kept, *over)
     shape = numbers.shape[:len(kept)]
     each = np.sort(numbers.reshape(int(np.prod(shape)), -1), axis=1)
     source = view.source

@@ -24,7 +24,7 @@ def recurrent(step: FileNode, build: Builder) -> list[Value]:
     cell = _cell(step, directions)
     _check_rest(step, view)
     layout = step.attributes.get("layout", 0)
-    source, places = build.sequence(view if layout else view.at(view.numbers.swapaxes(0, 1)))
+    source, indices = build.sequence(view if layout else view.at(view.numbers.swapaxes(0, 1)))
     weights = [step.weights(index, what) for index, what in ((1, "weight"), (2, "recurrent weight"), (3, "bias"))]
     hidden = weights[1].shape[-1]
     weight_ih, weight_hh, bias = weights[0], weights[1], weights[2]
@@ -37,14 +37,14 @@ def recurrent(step: FileNode, build: Builder) -> list[Value]:
         cell = PEEPHOLE
     else:
         peepholes = np.zeros((directions, 3 * hidden))
-    for what, value, shape in (("weight", weight_ih, (directions, gates, len(places))),
+    for what, value, shape in (("weight", weight_ih, (directions, gates, len(indices))),
                                ("recurrent weight", weight_hh, (directions, gates, hidden)),
                                ("bias", bias, (directions, 2 * gates)),
                                ("peephole weights", peepholes, (directions, 3 * hidden))):
         if value.shape != shape:
             raise Refused(f"its {what} has the shape {list(value.shape)}, but {list(shape)} is needed",
                           "export the network again")
-    weight_ih = weight_ih[:, :, np.argsort(places)]
+    weight_ih = weight_ih[:, :, np.argsort(indices)]
     op = Recurrence(cell=cell, directions=tuple(
         Direction.of_gates(cell, names, weight_ih[index], weight_hh[index], *np.split(bias[index], 2), vectors=dict(
             zip(PEEPHOLES, np.split(peepholes[index], 3), strict=True))) for index in range(directions)))

@@ -17,8 +17,8 @@ def normalization(step: FileNode, build: Builder) -> list[Value]:
     if any(step.outputs[1:]):
         raise Refused("it gives means and deviations, too", "export the network for inference")
     vector = _vectors(step, step.view(0), build, step.attributes.get("axis", -1))
-    weight, bias = (step.weights(place, what) if len(step.values) > place else None
-                    for place, what in ((1, "scale"), (2, "bias")))
+    weight, bias = (step.weights(index, what) if len(step.values) > index else None
+                    for index, what in ((1, "scale"), (2, "bias")))
     centred, epsilon = step.kind == "LayerNormalization", float(step.attributes.get("epsilon", 1e-5))
     ones = np.ones(vector.source.shape[_CHANNELS[vector.source.form]])
     weight = ones if weight is None else weight
@@ -70,7 +70,7 @@ def _along_channels(view: View) -> bool:
     """Whether the last axis has each channel of one vector, time step or pixel once."""
     order = view.source.order
     channels = _CHANNELS[view.source.form] + 1
-    at = list(np.unravel_index(np.maximum(view.places, 0), order.shape))
+    at = list(np.unravel_index(np.maximum(view.indices, 0), order.shape))
     channel = at.pop(channels)
     together = all((one == one[..., :1]).all() for one in at)
     return bool(together and view.shape[-1] == order.shape[channels] and (

@@ -10,7 +10,7 @@ from concord.net.graph import Graph
 from concord.net.ops.joins import Addition
 from concord.net.ops.pointwise import Relu, Sigmoid
 from concord.net.ops.reshape import Flatten
-from concord.net.passes.clips import clips_in_place
+from concord.net.passes.clips import with_clips
 from concord.net.passes.equalize import equalized, groups
 from concord.net.passes.fold import fold_scales
 from concord.net.quantize import node_results, run
@@ -62,7 +62,7 @@ def quality(network: Graph, wanted: np.ndarray, x: np.ndarray) -> float:
     float_networks.perceptron, depthwise])
 def test_the_network_computes_the_same(make, share):
     network = make()
-    bare = fold_scales(clips_in_place(network), batch_norm=True)
+    bare = fold_scales(with_clips(network), batch_norm=True)
     ranges = {name: np.random.default_rng(2).uniform(0.01, 3, shape[0]) for name, shape in bare.shapes.items()}
     made, x = equalized(bare, ranges, share), samples(network, 4)
     if groups(bare) and share:

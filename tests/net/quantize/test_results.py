@@ -14,7 +14,7 @@ from concord.net.layers.convolution import BlockConv, Conv
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.pooling import BlockQuantizedResult, QuantizedResult
 from concord.net.layers.recurrent import Recurrent
-from concord.net.quantize.gated import result_places
+from concord.net.quantize.gated import result_shift
 from concord.net.quantize.options import QuantizationOptions
 from concord.nnp.lib.field_options import _output_bits
 from concord.spec.isa.instructions import Op, decode
@@ -79,10 +79,10 @@ def test_steps_of_results_lose_least():
         codes = np.clip(np.rint(sums / 2**p), -8, 7)
         return np.sum(((codes * 2**p - sums) * steps[:, None, None]) ** 2)
 
-    found = result_places(sums, steps, fmt, 0)
+    found = result_shift(sums, steps, fmt, 0)
     assert found == min(range(16), key=lost)
-    assert result_places(sums, steps, fmt, 12) == 12  # no sum overflows
-    assert result_places(0 * sums, steps, fmt, -3) == -3
+    assert result_shift(sums, steps, fmt, 12) == 12  # no sum overflows
+    assert result_shift(0 * sums, steps, fmt, -3) == -3
 
 
 @pytest.mark.parametrize("options", [{}, {"bias_bits": 24}])

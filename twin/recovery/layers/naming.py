@@ -57,7 +57,7 @@ class Locals:
         layer:   Name of the routine.
         tensors: All stored tensors.
         hints:   Names by address of the instruction that ends a chain.
-        states:  Names of values that are states of a loop, old ones and those that take their place.
+        states:  Names of values that are states of a loop, old ones and those that replace them.
     """
 
     def __init__(self, layer: str, tensors: Tensors, hints: Mapping[int, str], states: Mapping[DraftValue, str]):

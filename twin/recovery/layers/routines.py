@@ -33,7 +33,7 @@ def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Itera
     Args:
         layers: Layer of each draft.
         wanted: Values that are read after the region.
-        old:    Values of states, and those that take their place; drafts that read the first go before the cut that
+        old:    Values of states, and those that replace them; drafts that read the first go before the cut that
             makes the second.
     """
     made = {value: line for line in lines for value in makes(line)}

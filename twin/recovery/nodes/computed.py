@@ -30,12 +30,12 @@ class ComputedProducts:
         self._graph.content[made] = numbers[built(self._config, chain)].reshape(-1)
 
     def product(self, chain: Chain, tiles: Refs, operand: np.ndarray) -> np.ndarray:
-        """The results [places, rows] of a product.
+        """The results [positions, rows] of a product.
 
         Args:
             chain:   Its chain.
             tiles:   Its tiles [row tiles, columns].
-            operand: References [places, columns, N] to codes, or [places, row tiles, columns, N].
+            operand: References [positions, columns, N] to codes, or [positions, row tiles, columns, N].
         """
         matrix, size = self._matrix(tiles, chain.registers.rows), self._config.native_dim
         found = np.full((len(operand), len(matrix)), ZERO, np.int64)
@@ -63,7 +63,7 @@ class ComputedProducts:
         made = None if isinstance(self._graph.constants, RealConstants) else quantizer(
             self._config.weights, size, integer=False)
         return self._graph.node(ProgramNode(
-            op="matmul", places=len(operand), width=len(matrix), settings=(made,),
+            op="matmul", positions=len(operand), width=len(matrix), settings=(made,),
             reads=(operand[:, first:last], matrix[:, begin:last]), address=chain.address + 1,
             across=chain.registers.iterations_x))
 

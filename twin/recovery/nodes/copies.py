@@ -10,12 +10,12 @@ _KEEPING = ("add", "multiply", "maximum", "total", "largest", "reciprocal", "rsq
 
 
 def copied(nodes: list[ProgramNode | None], constants: Constants, table: np.ndarray) -> np.ndarray | None:
-    """The only number of each place, which is its largest one, as references [places]; None where there are several.
+    """References [positions] to the only number of each position, which is its largest; None where there are several.
 
     Args:
         nodes:     All nodes.
         constants: The constants.
-        table:     References [places, elements]; zeros may stand beside a number that has no minus sign.
+        table:     References [positions, elements]; zeros may stand beside a number that has no minus sign.
     """
     only = table.max(1)
     same = table == only[:, None]
@@ -32,10 +32,10 @@ def _positive(nodes, constants, table: np.ndarray) -> bool:
         return False
     for number in read_by(table):
         node = nodes[number]
-        place, element = np.divmod(element_of(table[node_of(table) == number]), node.width)
+        position, element = np.divmod(element_of(table[node_of(table) == number]), node.width)
         if node.op in _POSITIVE:
             continue
-        if node.op not in _KEEPING or not all(_positive(nodes, constants, read[place] if read.shape[1] != node.width
-                                                        else read[place, element]) for read in node.reads):
+        if node.op not in _KEEPING or not all(_positive(nodes, constants, read[position] if read.shape[1] != node.width
+                                                        else read[position, element]) for read in node.reads):
             return False
     return True

@@ -134,7 +134,7 @@ class Constants:
             rows=rows, integer=bool(product.integer), out_scale=chain.registers.out_scale)
         return bits.astype(np.int64)
 
-    def place(self, table: np.ndarray) -> tuple[str, np.ndarray]:
+    def stored(self, table: np.ndarray) -> tuple[str, np.ndarray]:
         """Memory that holds constant numbers, and int64 index of each in it; empty and -1 where no memory does."""
         for mem, (first, last) in self._spans.items():
             inside = (table >= first) & (table < last)

@@ -42,14 +42,14 @@ class NodeRegions:
     def leaf(self, node: ProgramNode) -> int:
         """Add a leaf; returns its index."""
         self.nodes.append(node)
-        node.out = refs(len(self.nodes) - 1, np.arange(node.places * node.width))
+        node.out = refs(len(self.nodes) - 1, np.arange(node.positions * node.width))
         return len(self.nodes) - 1
 
     def node(self, node: ProgramNode, known: np.ndarray | None = None) -> np.ndarray:
-        """Add a node of which some elements are constants; returns its `out` as [places, width].
+        """Add a node of which some elements are constants; returns its `out` as [positions, width].
 
         Args:
-            known: References [places, width] to constants, -1 where the element is none.
+            known: References [positions, width] to constants, -1 where the element is none.
         """
         if known is not None and (known >= 0).all():
             return known
@@ -57,7 +57,7 @@ class NodeRegions:
         self.order.append(index)
         if known is not None:
             node.out = np.where(known.reshape(-1) >= 0, known.reshape(-1), node.out)
-        return node.out.reshape(node.places, node.width)
+        return node.out.reshape(node.positions, node.width)
 
     def look(self, table: Refs, unit: int) -> np.ndarray:
         """References to the elements of items: [..., unit]."""
@@ -95,37 +95,37 @@ class Chains:
             raise Unrecognised("the program loads weights from the host")
         if step.span[0] % chain.result_words or step.span[1] % chain.result_words:
             raise Unrecognised("words of one iteration depend on each other")
-        places = (step.span[1] - step.span[0]) // chain.result_words
-        value = self._product(step, tables, places) if chain.product else self._source(step, tables, places)
-        for place, instruction in enumerate(chain.instructions):
+        positions = (step.span[1] - step.span[0]) // chain.result_words
+        value = self._product(step, tables, positions) if chain.product else self._source(step, tables, positions)
+        for index, instruction in enumerate(chain.instructions):
             operation = SPECS[instruction.op].operation
             if instruction.op == Op.V_WR:
-                self._write(step, place, value)
+                self._write(step, index, value)
             elif instruction.op == Op.V_SOFTMAX:
-                value = self._softmax(step, place, value)
+                value = self._softmax(step, index, value)
             elif operation and operation.reduces:
-                value = self._reduction(step, place, operation, value)
+                value = self._reduction(step, index, operation, value)
             elif operation:
                 operand = None
                 if operation.operand:
-                    operand = self._graph.look(tables[place], lanes).reshape(places, -1)
+                    operand = self._graph.look(tables[index], lanes).reshape(positions, -1)
                     operand = np.repeat(operand[:, :1], value.shape[1], 1) if instruction.held else operand
-                value = self._pointwise(step, place, operation, value, operand)
+                value = self._pointwise(step, index, operation, value, operand)
 
-    def _source(self, step, tables, places) -> np.ndarray:
+    def _source(self, step, tables, positions) -> np.ndarray:
         """The numbers that the operations of a chain without product see."""
         chain, lanes = step.chain, self._config.mfu_lanes
         table = self._graph.look(tables[0], lanes)  # [positions, pixels, lanes]
-        table = np.moveaxis(table, 1, 2).reshape(places, chain.result_words * lanes, -1)
+        table = np.moveaxis(table, 1, 2).reshape(positions, chain.result_words * lanes, -1)
         if chain.from_entries:
             table = self._quantizers.numbers(table, chain.source, chain.address)
         if not chain.pools:
             return table[..., 0]
         known = np.where((table == table[..., :1]).all(-1) & is_constant(table[..., 0]), table[..., 0], -1)
-        return self._graph.node(ProgramNode(op="max_pool", places=places, width=table.shape[1], reads=(table,),
+        return self._graph.node(ProgramNode(op="max_pool", positions=positions, width=table.shape[1], reads=(table,),
                                             address=chain.address + 1, across=chain.registers.iterations_x), known)
 
-    def _product(self, step, tables, places) -> np.ndarray:
+    def _product(self, step, tables, positions) -> np.ndarray:
         """The results of a product."""
         chain, config, size = step.chain, self._config, self._config.native_dim
         product, rows = chain.product, chain.registers.rows
@@ -133,10 +133,10 @@ class Chains:
             table = self._graph.look(tables[0], size)
         else:
             words = self._graph.look(tables[0], config.mfu_lanes)
-            table = self._quantizers.codes(words.reshape(places, -1, size), product, chain.address)
+            table = self._quantizers.codes(words.reshape(positions, -1, size), product, chain.address)
         tiles, width = step.tiles, chain.result_words * config.mfu_lanes
         if any(self._flow.values[value].origin is not Origin.IMAGE for value in np.unique(tiles.value)):
-            found = np.full((places, width), ZERO, np.int64)
+            found = np.full((positions, width), ZERO, np.int64)
             found[:, :rows] = self._computed.product(chain, tiles, table)
             return found
         row_tiles, columns = tiles.item.shape
@@ -147,18 +147,18 @@ class Chains:
             spread = np.full((rows, row_tiles, columns * size), -1, np.int64)
             spread[np.arange(rows), np.arange(rows) // size] = weights
             weights = spread.reshape(rows, -1)
-        known = np.full((places, width), -1, np.int64)
+        known = np.full((positions, width), -1, np.int64)
         known[:, rows:] = ZERO
         if is_constant(table).all():
             known[:, :rows] = self._constants.product(chain, table, tiles.item, rows)
         settings = bool(product.integer), chain.registers.out_scale if product.integer else 0
-        node = ProgramNode(op="product", places=places, width=width, reads=(table.reshape(places, -1),),
+        node = ProgramNode(op="product", positions=positions, width=width, reads=(table.reshape(positions, -1),),
                            settings=settings,
                            address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,
                            start=product.b * config.mfu_lanes + np.arange(rows) if product.bias else None)
         return self._graph.node(node, known)
 
-    def _pointwise(self, step, place, operation, value, operand) -> np.ndarray:
+    def _pointwise(self, step, index, operation, value, operand) -> np.ndarray:
         """One point-wise operation, with results of constants computed."""
         operands = (value,) if operand is None else (value, operand)
         fixed = np.all([is_constant(each) for each in operands], 0)
@@ -167,17 +167,17 @@ class Chains:
             known[fixed] = self._constants.computed(operation, *(each[fixed] for each in operands))
         chain = step.chain
         reads = operands[::-1] if operation.swapped else operands
-        found = self._graph.node(ProgramNode(op=operation.function, places=value.shape[0], width=value.shape[1],
-                                             reads=reads, address=chain.address + place,
+        found = self._graph.node(ProgramNode(op=operation.function, positions=value.shape[0], width=value.shape[1],
+                                             reads=reads, address=chain.address + index,
                                              across=chain.registers.iterations_x), known)
         # Lanes with one number, as reductions leave it, have one result.
         copies = np.all([(each[:, 1:] == each[:, :-1]).all(0) for each in operands], 0)
         return found[:, np.maximum.accumulate(np.append(0, np.arange(1, found.shape[1]) * ~copies))]
 
-    def _reduction(self, step, place, operation, value) -> np.ndarray:
-        """The largest element, or the sum, of each place in all lanes of its last word; nobody may read the others."""
+    def _reduction(self, step, index, operation, value) -> np.ndarray:
+        """The largest element, or the sum, of each position in all lanes of its last word; nobody may read others."""
         chain, lanes = step.chain, self._config.mfu_lanes
-        rows, common = chain.registers.rows, {"places": len(value), "address": chain.address + place,
+        rows, common = chain.registers.rows, {"positions": len(value), "address": chain.address + index,
                                               "across": chain.registers.iterations_x}
         if rows > EXACT_ELEMENTS:
             raise Unrecognised(f"software adds at most {EXACT_ELEMENTS} elements exactly")
@@ -187,21 +187,21 @@ class Chains:
         before = self._graph.node(ProgramNode(op="running", width=1, reads=(value[:, :1],), **common))
         return np.where(np.arange(value.shape[1]) < value.shape[1] - lanes, before, made)
 
-    def _softmax(self, step, place, value) -> np.ndarray:
-        """The softmax of the elements of each place."""
+    def _softmax(self, step, index, value) -> np.ndarray:
+        """The softmax of the elements of each position."""
         rows = step.chain.registers.rows
         known = np.where(np.arange(value.shape[1]) < rows, -1, ZERO) + np.zeros((len(value), 1), np.int64)
-        node = ProgramNode(op="softmax", places=len(value), width=value.shape[1], reads=(value,), settings=(rows,),
-                           address=step.chain.address + place, across=step.chain.registers.iterations_x)
+        node = ProgramNode(op="softmax", positions=len(value), width=value.shape[1], reads=(value,), settings=(rows,),
+                           address=step.chain.address + index, across=step.chain.registers.iterations_x)
         return self._graph.node(node, known)
 
-    def _write(self, step, place, value):
+    def _write(self, step, index, value):
         """The content that a `v_wr` writes."""
-        chain, instruction, size = step.chain, step.chain.instructions[place], self._config.native_dim
+        chain, instruction, size = step.chain, step.chain.instructions[index], self._config.native_dim
         written = np.where(np.arange(value.shape[1]) < chain.registers.rows, value, ZERO)
         if instruction.mem == Mem.VECTOR_RF:
             entries = np.full((len(written), chain.entries * size), ZERO, np.int64)
             entries[:, :written.shape[1]] = written
             written = self._quantizers.codes(entries.reshape(len(written), -1, size), instruction,
-                                            chain.address + place)
-        self._graph.content[step.makes[place]] = written.reshape(-1)
+                                            chain.address + index)
+        self._graph.content[step.makes[index]] = written.reshape(-1)

@@ -2,7 +2,7 @@
 
 Lanes of padding are computed too, and nobody reads them.
 
-Strips of one layer have the same signature: they compute the same layer at different places. The signature of a node is
+Strips of one layer have the same signature: they compute the same layer at other positions. The signature of a node is
 its operation, its stored parameters, and the signatures of what it reads. Nodes with the same signature never depend on
 each other, because a signature counts the operations above it.
 """
@@ -66,14 +66,14 @@ class Signatures:
         return sorted({self._signature(one) for one in read_by(table)})
 
     def _elements(self, table) -> bytes:
-        """Elements of vectors that the first place reads; 0 for constants and elements of images."""
+        """Elements of vectors that the first position reads; 0 for constants and elements of images."""
         first = table[:1].reshape(-1)
-        vector = np.array([not constant and self._nodes[node].places == 1 for constant, node in zip(
+        vector = np.array([not constant and self._nodes[node].positions == 1 for constant, node in zip(
             is_constant(first), node_of(first), strict=True)])
         return np.where(vector, element_of(first), 0).tobytes()
 
     def _parameters(self, table, differ: bool) -> tuple:
-        """The constants of an operand: one for each element, or a mark where they may differ from place to place."""
+        """The constants of an operand: one for each element, or a mark where positions may differ in them."""
         if table.ndim > 2:
             return ()
         fixed = is_constant(table).all(0)
@@ -84,9 +84,9 @@ class Signatures:
 
 
 def liveness(lowered: ProgramNodes, groups: list[list[list[int]]]) -> dict[int, np.ndarray]:
-    """bool[places * width] for each node: whether the outputs depend on its elements, or the layer computes them too.
+    """bool[positions * width] for each node: whether outputs depend on its elements, or the layer computes them too.
 
-    A layer computes all of its places, so that an image stays whole where a stride leaves out some of its pixels.
+    A layer computes all of its positions, so that an image stays whole where a stride leaves out some of its pixels.
 
     Args:
         lowered: The nodes.
@@ -105,7 +105,8 @@ def liveness(lowered: ProgramNodes, groups: list[list[list[int]]]) -> dict[int, 
 class _Liveness:
     def __init__(self, lowered: ProgramNodes):
         self.nodes = lowered.nodes
-        self.live = {index: np.zeros(node.places * node.width, bool) for index, node in enumerate(self.nodes) if node}
+        self.live = {index: np.zeros(node.positions * node.width, bool)
+                     for index, node in enumerate(self.nodes) if node}
 
     def mark(self, table: np.ndarray):
         """Note that the elements of a table are read."""
@@ -121,10 +122,10 @@ class _Liveness:
                 self.node(index, np.any([self._live(other).any(0) for other in group], 0))
 
     def _live(self, index: int) -> np.ndarray:
-        return self.live[index].reshape(self.nodes[index].places, self.nodes[index].width)
+        return self.live[index].reshape(self.nodes[index].positions, self.nodes[index].width)
 
     def node(self, index: int, wanted: np.ndarray):
-        """Note what the elements bool[width] of a node are made of, at each place."""
+        """Note what the elements bool[width] of a node are made of, at each position."""
         node, live = self.nodes[index], self._live(index)
         if not wanted.any():
             return
@@ -134,7 +135,7 @@ class _Liveness:
 
     @staticmethod
     def _read(node: ProgramNode, table: np.ndarray, live: np.ndarray) -> np.ndarray:
-        """bool of the shape of a table, the elements that live elements [places, width] depend on."""
+        """bool of the shape of a table, the elements that live elements [positions, width] depend on."""
         if node.op == "product":
             used = (node.weights[live.any(0)[:len(node.weights)]] >= 0).any(0)
             return live.any(1)[:, None] & used

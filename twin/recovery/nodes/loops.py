@@ -70,13 +70,13 @@ def loops(flow: Flow) -> list[LoopSteps]:
     return sorted(found, key=lambda loop: loop.passes)
 
 
-def reads(flow: Flow, loop: LoopSteps, number: int, place: int) -> Reads:
-    """What instruction `place` of step `number` of a pass reads.
+def reads(flow: Flow, loop: LoopSteps, number: int, index: int) -> Reads:
+    """What instruction `index` of step `number` of a pass reads.
 
     Raises:
         Unrecognised: passes differ in more than the items of sequences.
     """
-    outer = tuple(flow.steps[first + number].reads[place] for first in loop.passes)
+    outer = tuple(flow.steps[first + number].reads[index] for first in loop.passes)
     made = np.array([value.step for value in flow.values])
     kinds = []
     for first, refs in zip(loop.passes, outer, strict=True):

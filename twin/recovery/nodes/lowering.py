@@ -72,11 +72,11 @@ class Bodies:
         """Lower the template of a loop, and what others read of it."""
         body, first = Body(timed=loop.timed), loop.passes[1]
         numbers = range(loop.size)
-        tables = {(k, place): reads(self._flow, loop, k, place)
-                  for k in numbers for place in self._flow.steps[first + k].reads}
+        tables = {(k, index): reads(self._flow, loop, k, index)
+                  for k in numbers for index in self._flow.steps[first + k].reads}
         states = self._states(loop, tables, body)
-        body_reads = [{place: self._inside(loop, (k, place), tables[k, place], states, body)
-                       for place in self._flow.steps[first + k].reads} for k in numbers]
+        body_reads = [{index: self._inside(loop, (k, index), tables[k, index], states, body)
+                       for index in self._flow.steps[first + k].reads} for k in numbers]
         kept, self._graph.order = self._graph.shared, []
         self._graph.shared = {}
         for k in numbers:
@@ -88,9 +88,9 @@ class Bodies:
         return body
 
     def _moved(self, value: int, loop: LoopSteps, passes: int) -> int:
-        """The value that a later pass makes in the place of a value."""
+        """The value that a later pass makes instead of a value."""
         made = self._flow.values[value]
-        return self._flow.steps[made.step + passes * loop.size].makes[made.place]
+        return self._flow.steps[made.step + passes * loop.size].makes[made.index]
 
     def _unit(self, value: int) -> int:
         config = self._graph.config
@@ -98,9 +98,9 @@ class Bodies:
 
     def _part(self, loop, key, value: int) -> int:
         """Elements of an item of a value as an instruction reads it: the pooling unit takes entries word by word."""
-        number, place = key
+        number, index = key
         chain = self._flow.steps[loop.passes[1] + number].chain
-        words = place == 0 and chain.from_entries and not chain.product
+        words = index == 0 and chain.from_entries and not chain.product
         return self._graph.config.mfu_lanes if words else self._unit(value)
 
     def _states(self, loop, tables, body) -> dict[int, Carried]:
@@ -111,7 +111,7 @@ class Bodies:
             for value in np.unique(before.value[table.state]).tolist():
                 unit, count = self._unit(value), self._flow.values[value].count
                 if value not in found:
-                    leaf = self._graph.leaf(ProgramNode(op="state", places=1, width=count * unit,
+                    leaf = self._graph.leaf(ProgramNode(op="state", positions=1, width=count * unit,
                                                         address=self._flow.steps[self._flow.values[value].step].chain.address))
                     start = np.full(count * unit, refs(1, 0) if self._codes(value) else ZERO, np.int64)
                     found[value] = Carried(leaf=leaf, initial=start, next=start)
@@ -154,7 +154,7 @@ class Bodies:
             plain = self._graph.constants.plain(rows)
             fixed = (plain == plain[0]).all(0) & is_constant(rows[0])
             step = self._flow.steps[loop.passes[1] + key[0]]
-            leaf = self._graph.leaf(ProgramNode(op="item", places=1, width=rows.shape[1],
+            leaf = self._graph.leaf(ProgramNode(op="item", positions=1, width=rows.shape[1],
                                                 address=step.chain.address + key[1]))
             body.items.append((leaf, rows))
             index = len(self._flow.values) + leaf
@@ -165,9 +165,9 @@ class Bodies:
 
     def _behind(self, loop, body):
         """Nodes for what is read of a loop after it."""
-        inside = {self._flow.steps[first + k].makes[place]: (number, k, place)
+        inside = {self._flow.steps[first + k].makes[index]: (number, k, index)
                   for number, first in enumerate(loop.passes) for k in range(loop.size)
-                  for place in self._flow.steps[first + k].makes}
+                  for index in self._flow.steps[first + k].makes}
         used = {value for step in self._flow.steps[loop.last:] for table in step.reads.values()
                 for value in np.unique(table.value).tolist() if value in inside}
         sent = {value for value in np.unique(self._flow.outputs.value).tolist() if value in inside}
@@ -177,8 +177,8 @@ class Bodies:
             last = not (used | sent) & set(values[:-1])
             count = 1 if last else len(values)
             address = self._flow.steps[loop.passes[0] + key[0]].chain.address
-            leaf = self._graph.leaf(ProgramNode(op="final" if last else "collected", places=count, width=len(content),
-                                                address=address))
+            op = "final" if last else "collected"
+            leaf = self._graph.leaf(ProgramNode(op=op, positions=count, width=len(content), address=address))
             (body.finals if last else body.collected).append((leaf, content))
             fixed = np.tile(np.where(is_constant(content), content, -1), count)
             out = np.where(fixed >= 0, fixed, self._graph.nodes[leaf].out).reshape(count, -1)
@@ -193,12 +193,12 @@ def input_nodes(firmware: Firmware) -> list[ProgramNode]:
     Images have their elements by row, column and channel, sequences by time step.
     """
     if firmware.recurrent:
-        places = 1 if firmware.steps is None else firmware.steps
-        return [ProgramNode(op="input", places=places, width=firmware.inputs) for _ in firmware.directions]
+        positions = 1 if firmware.steps is None else firmware.steps
+        return [ProgramNode(op="input", positions=positions, width=firmware.inputs) for _ in firmware.directions]
     if firmware.image:
         channels, rows, columns = firmware.image
-        return [ProgramNode(op="input", places=rows * columns, width=channels)]
-    return [ProgramNode(op="input", places=1, width=firmware.inputs)]
+        return [ProgramNode(op="input", positions=rows * columns, width=channels)]
+    return [ProgramNode(op="input", positions=1, width=firmware.inputs)]
 
 
 def input_content(firmware: Firmware, nodes: list[int], words: int) -> np.ndarray:

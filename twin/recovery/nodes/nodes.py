@@ -16,22 +16,23 @@ class ProgramNode:
     """One operation on elements, as one step of the program computes it.
 
     Attributes:
-        op:       Function of the vocabulary; `product` for `dense` and `convolution`, `matmul` for a product of two
+        op:        Function of the vocabulary; `product` for `dense` and `convolution`, `matmul` for a product of two
             computed tensors; or the kind of a leaf: `input`, `item`, `state`, `final`, `collected`.
-        places:   Number of places: iterations, or time steps.
-        width:    Elements of each place.
-        reads:    References int64[places, n] of each operand; of a pool [places, n, pixels]; of `matmul` those to codes
-            [places, n], and to the numbers [width, zeros + n] that become rows of tiles, with zeros that begin a block.
-        settings: Settings of the function; of a quantiser, a `QuantizerCall`; of `matmul` that of its rows, or None.
-        out:      References int64[places * width]: an element of this node, or the constant that it always is.
-        address:  Address of the instruction; -1 for leaves.
-        across:   IterationsX of its chain.
-        weights:  Of a product, int64[rows, n], index of each mantissa in all tiles, row by row; -1 for a weight of 0.
-        start:    Of a product, int64[rows], places of the start values in BiasRf; None without.
+        positions: Their number: iterations, or time steps.
+        width:     Elements of each position.
+        reads:     References int64[positions, n] of each operand; of a pool [positions, n, pixels]; of `matmul` those
+            to codes [positions, n], and to the numbers [width, zeros + n] that become rows of tiles, with zeros that
+            begin a block.
+        settings:  Settings of the function; of a quantiser, a `QuantizerCall`; of `matmul` that of its rows, or None.
+        out:       References int64[positions * width]: an element of this node, or the constant that it always is.
+        address:   Address of the instruction; -1 for leaves.
+        across:    IterationsX of its chain.
+        weights:   Of a product, int64[rows, n], index of each mantissa in all tiles, row by row; -1 for a weight of 0.
+        start:     Of a product, int64[rows], places of the start values in BiasRf; None without.
     """
 
     op: str
-    places: int
+    positions: int
     width: int
     reads: tuple[np.ndarray, ...] = ()
     settings: tuple = ()
@@ -97,15 +98,15 @@ class ProgramNodes:
     outputs: np.ndarray
 
 
-def across_of(nodes: list[ProgramNode], places: int) -> list[int]:
-    """Candidates for the number of places across, the likeliest first."""
+def across_of(nodes: list[ProgramNode], positions: int) -> list[int]:
+    """Candidates for the number of positions across, the likeliest first."""
     likely = [node.across for node in nodes]
-    return list(dict.fromkeys([*likely, *(count for count in range(places, 0, -1) if places % count == 0)]))
+    return list(dict.fromkeys([*likely, *(count for count in range(positions, 0, -1) if positions % count == 0)]))
 
 
-def shape_of(nodes: list[ProgramNode], places: int, width: int) -> tuple[int, ...]:
-    """Shape of a result of so many places."""
-    if places == 1:
+def shape_of(nodes: list[ProgramNode], positions: int, width: int) -> tuple[int, ...]:
+    """Shape of a result of so many positions."""
+    if positions == 1:
         return (width,)
-    across = next((node.across for node in nodes if places % node.across == 0 and node.across > 1), places)
-    return places // across, across, width
+    across = next((node.across for node in nodes if positions % node.across == 0 and node.across > 1), positions)
+    return positions // across, across, width

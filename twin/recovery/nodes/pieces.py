@@ -38,7 +38,7 @@ class Pieces:
                 *(leaf for leaf, _ in body.items)]
 
     def tables(self) -> Iterator[np.ndarray]:
-        """All tables of references [places, columns]."""
+        """All tables of references [positions, columns]."""
         layout = self._firmware.output_layout
         yield self._lowered.outputs.reshape(layout.channels if layout else self._lowered.outputs.size, -1).T
         for each in self._lowered.main:
@@ -86,7 +86,7 @@ class Pieces:
         return self._acyclic(runs)
 
     def _pairs(self, table) -> set[tuple[int, int]]:
-        """Pairs of nodes where all of one, at a place, is read left of all of the other."""
+        """Pairs of nodes where all of one, at a position, is read left of all of the other."""
         if table.shape[-1] < 2:
             return set()
         node, element = node_of(table), element_of(table)
@@ -97,22 +97,22 @@ class Pieces:
         for one, other in np.unique(np.stack([left, right], 1), axis=0).tolist():
             a, b = self._nodes[one], self._nodes[other]
             mask = (left == one) & (right == other)
-            place, last = np.divmod(element[row[mask], column[mask]], a.width)
+            position, last = np.divmod(element[row[mask], column[mask]], a.width)
             beside, first = np.divmod(element[row[mask], column[mask] + 1], b.width)
-            if (place == beside).all() and (last == self.size(a) - 1).all() and (first == 0).all():
+            if (position == beside).all() and (last == self.size(a) - 1).all() and (first == 0).all():
                 found.add((one, other))
         return found
 
     @staticmethod
     def size(node: ProgramNode) -> int:
-        """Number of elements of a place up to the last one that is no constant."""
-        live = ~is_constant(node.out.reshape(node.places, -1)).all(0)
+        """Number of elements of a position up to the last one that is no constant."""
+        live = ~is_constant(node.out.reshape(node.positions, -1)).all(0)
         return int(np.flatnonzero(live)[-1]) + 1 if live.any() else 0
 
     def _alike(self, one: int, other: int) -> bool:
         """Whether two nodes may be pieces of one layer."""
         a, b = self._nodes[one], self._nodes[other]
-        kinds = [(node.op, node.settings, node.places, len(node.reads), node.start is None) for node in (a, b)]
+        kinds = [(node.op, node.settings, node.positions, len(node.reads), node.start is None) for node in (a, b)]
         if kinds[0] != kinds[1] or self.regions.get(one) is not self.regions.get(other):
             return False
         if not a.reads:

@@ -39,11 +39,11 @@ class Quantizers:
         """References to the codes of numbers.
 
         Args:
-            table:       References [places, entries, N].
+            table:       References [positions, entries, N].
             instruction: Product or write, which says the mode.
 
         Returns:
-            References [places, entries, N].
+            References [positions, entries, N].
         """
         made = quantizer(self._format, table.shape[-1], integer=bool(instruction.integer),
                          unsigned=bool(instruction.unsigned))
@@ -82,19 +82,19 @@ class Quantizers:
         """`out` of the node that applies an operation to all of another node.
 
         Args:
-            cleared: bool[width], elements in whose place the operation sees zeros.
+            cleared: bool[width], elements that the operation sees as zeros.
         """
         key = source, op, settings, b"" if cleared is None else cleared.tobytes()
         shared = self._graph.shared
         if key not in shared:
             node = self._graph.nodes[source]
-            table = node.out.reshape(node.places, node.width)
+            table = node.out.reshape(node.positions, node.width)
             if cleared is not None:
                 table = np.where(cleared, ZERO, table)
             fixed = is_constant(table)
             known = np.where(fixed, 0, -1) if fixed.any() else None  # Nobody reads these elements.
             shared[key] = self._graph.node(
-                ProgramNode(op=op, places=node.places, width=node.width, reads=(table,), settings=settings,
+                ProgramNode(op=op, positions=node.positions, width=node.width, reads=(table,), settings=settings,
                             address=address, across=node.across), known).reshape(-1)
         return shared[key]
 
@@ -117,10 +117,10 @@ class Quantizers:
         return found
 
     def _cleared(self, table, fixed, mask, source, size) -> np.ndarray | None:
-        """Which elements of a node's places are zeros in all blocks of `mask`, which are blocks of its places.
+        """Which elements of a node's positions are zeros in all blocks of `mask`, which are blocks of its positions.
 
         Returns:
-            bool[width], or None where a block is none of its places', or lacks an element that another one has.
+            bool[width], or None where a block is none of its positions', or lacks an element that another one has.
         """
         node = self._graph.nodes[source]
         blocks, known = table[mask], fixed[mask]
@@ -135,7 +135,7 @@ class Quantizers:
         zeros = known & (self._graph.constants.values(np.where(known, blocks, 0)) == 0)
         if not ((~known & within) | zeros).all():
             return None
-        out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
+        out = node.out[np.minimum(base[:, None] + lanes, node.positions * node.width - 1)]
         used, cleared = np.zeros(node.width, bool), np.zeros(node.width, bool)
         used[columns[~known]] = True
         cleared[columns[zeros & within & ~is_constant(out)]] = True
@@ -143,12 +143,12 @@ class Quantizers:
 
     def _own(self, table, fixed, made, address):
         """A node of blocks that lie in no other node."""
-        places = len(table)
-        flat = table.reshape(places, -1)
-        node = ProgramNode(op="blocks", places=places, width=flat.shape[1], reads=(flat,), settings=made,
+        positions = len(table)
+        flat = table.reshape(positions, -1)
+        node = ProgramNode(op="blocks", positions=positions, width=flat.shape[1], reads=(flat,), settings=made,
                            address=address)
         zeros = fixed & (self._graph.constants.values(np.where(fixed, table, 0)) == 0)
-        known = np.broadcast_to(np.where(zeros.reshape(places, -1).all(0), ZERO_CODE, -1), flat.shape)
+        known = np.broadcast_to(np.where(zeros.reshape(positions, -1).all(0), ZERO_CODE, -1), flat.shape)
         out = self._graph.node(node, known)
         return out.reshape(table.shape)
 

@@ -42,16 +42,16 @@ class _Widening:
     def _join(self, run: list[int], moved) -> int:
         nodes, first = [self.nodes[index] for index in run], self.nodes[run[0]]
         sizes, index = [self.pieces.size(node) for node in nodes], len(self.nodes)
-        width, places = sum(sizes), first.places
-        out = refs(index, np.arange(places * width)).reshape(places, width)
+        width, positions = sum(sizes), first.positions
+        out = refs(index, np.arange(positions * width)).reshape(positions, width)
         at = 0
         for old, node, size in zip(run, nodes, sizes, strict=True):
-            own = node.out.reshape(places, -1)
+            own = node.out.reshape(positions, -1)
             out[:, at:at + size] = np.where(is_constant(own[:, :size]), own[:, :size], out[:, at:at + size])
             own = own.copy()
             own[:, :size] = out[:, at:at + size]
             moved[old], at = own.reshape(-1), at + size
-        whole = ProgramNode(op=first.op, places=places, width=width, settings=first.settings, out=out.reshape(-1),
+        whole = ProgramNode(op=first.op, positions=positions, width=width, settings=first.settings, out=out.reshape(-1),
                             address=first.address, across=first.across)
         self.nodes.append(whole)
         if first.op == "product":

@@ -23,14 +23,14 @@ class ComputedCalls(Maker):
         self._config, self._real = config, isinstance(views.constants, RealConstants)
 
     def emit(self, nodes: list[ProgramNode], tables: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """References [places of all nodes, rows] to the results.
+        """References [positions of all nodes, rows] to the results.
 
         Args:
             nodes:  Strips of heads.
-            tables: Of each node, references [places, columns] to codes, and [rows, columns] to numbers.
+            tables: Of each node, references [positions, columns] to codes, and [rows, columns] to numbers.
 
         Raises:
-            Unrecognised: heads differ in their numbers of places.
+            Unrecognised: heads differ in their numbers of positions.
         """
         heads: dict[bytes, list[int]] = {}
         for number, (_, matrix) in enumerate(tables):
@@ -39,7 +39,7 @@ class ComputedCalls(Maker):
         operands = [np.concatenate([tables[number][0] for number in own]) for own in order]
         found = [_different(operand) for operand in operands]
         if len({len(chosen) for chosen, _ in found}) > 1:
-            raise Unrecognised("products of computed tensors differ in their numbers of places")
+            raise Unrecognised("products of computed tensors differ in their numbers of positions")
         left, right = self._aligned([operand[chosen] for operand, (chosen, _) in zip(operands, found, strict=True)],
                                     [tables[own[0]][1] for own in order])
         value = self._views.all(self._call(nodes[0], left, right))
@@ -50,7 +50,7 @@ class ComputedCalls(Maker):
         return np.concatenate([results[number] for number in range(len(nodes))])
 
     def _aligned(self, operands: list[np.ndarray], matrices: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Operands [heads, places, columns] and rows [heads, rows, columns], or with zeros more, which begin a block.
+        """Operands [heads, positions, columns] and rows [heads, rows, columns], or with zeros that begin a block.
 
         Where blocks of heads begin differently, all have columns for these zeros, and for some at their ends.
         """
@@ -63,7 +63,7 @@ class ComputedCalls(Maker):
         return np.stack(operands), np.stack(matrices)
 
     def _call(self, node: ProgramNode, left: np.ndarray, right: np.ndarray) -> DraftValue:
-        """The product of [heads, places, columns] and [heads, rows, columns]."""
+        """The product of [heads, positions, columns] and [heads, rows, columns]."""
         views, address, (made,) = self._views, node.address, node.settings
         if not read_by(left) or not read_by(right):
             raise Unrecognised("a product reads nothing but constants")
@@ -100,7 +100,7 @@ def _begin(operand: np.ndarray) -> int:
 
 
 def _different(operand: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places that differ, in the order of what they read; and for each place the number of the one that is equal."""
+    """Positions that differ, in the order of what they read; and for each position the number of its equal."""
     _, first, where = np.unique(operand, axis=0, return_index=True, return_inverse=True)
     chosen = reading_order(operand, np.sort(first))
     number = np.empty(len(operand), np.int64)

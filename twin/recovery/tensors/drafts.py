@@ -18,7 +18,7 @@ class DraftValue:
         zero:  What is subtracted from codes before they are multiplied; weights' start values hold it.
         limit: Largest magnitude of codes, less `zero`.
         draft: What makes it; None for values from outside.
-        heads: What its axes are: those of `SCORES` and `RESULTS` of an attention are heads, places and elements.
+        heads: What its axes are: those of `SCORES` and `RESULTS` of an attention are heads, positions and elements.
     """
 
     shape: tuple[int, ...]

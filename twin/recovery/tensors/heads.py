@@ -9,7 +9,7 @@ from concord.twin.recovery.tensors.views import Views
 
 
 class HeadViews(Views):
-    """Makes values of tables, also of heads, whose axes are heads, places and elements."""
+    """Makes values of tables, also of heads, whose axes are heads, positions and elements."""
 
     def heads(self, table: np.ndarray, address: int) -> DraftValue:
         """The value of a table of three axes: neighbouring channels of a whole image that are cut into heads, if it can
@@ -32,11 +32,11 @@ class HeadViews(Views):
 
     def _cut(self, table, address) -> DraftValue | None:
         source = self._only(table)
-        if source is None or table.size % (places := int(np.prod(source.shape[:-1], dtype=int))):
+        if source is None or table.size % (positions := int(np.prod(source.shape[:-1], dtype=int))):
             return None
         for axes in permutations(range(3)):
             moved = table.transpose(axes)
-            flat = moved.reshape(*source.shape[:-1], table.size // places)
+            flat = moved.reshape(*source.shape[:-1], table.size // positions)
             found = self._whole(flat, address) or self._part(flat, address)
             if found is not None:
                 found = self.shaped(found, moved.shape, address)
@@ -47,9 +47,9 @@ class HeadViews(Views):
 
 def _queries(value: DraftValue) -> tuple[int, int]:
     """Rows and columns of the image of queries from which heads were computed."""
-    places, image = value.shape[1], value
-    while image.heads or len(image.shape) != 3 or image.shape[0] * image.shape[1] != places:
+    positions, image = value.shape[1], value
+    while image.heads or len(image.shape) != 3 or image.shape[0] * image.shape[1] != positions:
         if image.draft is None or not image.draft.reads:
-            return 1, places
+            return 1, positions
         image = image.draft.reads[0]
     return image.shape[:2]

@@ -22,12 +22,12 @@ class PointwiseCalls(Maker):
 
         Args:
             node:   The first strip.
-            tables: References [places, elements] of each operand.
+            tables: References [positions, elements] of each operand.
             main:   Number of the main operand.
-            known:  bool[places, elements], results that are constants, so that nobody reads them here.
+            known:  bool[positions, elements], results that are constants, so that nobody reads them here.
 
         Returns:
-            References [places, elements] to the values of the elements, or None.
+            References [positions, elements] to the values of the elements, or None.
         """
         shape, tables = known.shape, [table[~known] for table in tables]
         table = tables[main]
@@ -101,7 +101,7 @@ class PointwiseCalls(Maker):
         Args:
             nodes:  Strips of one layer.
             live:   bool[width], which elements are wanted.
-            tables: References [places, wanted elements] of each operand.
+            tables: References [positions, wanted elements] of each operand.
             strict: Not used: there is always a value.
         """
         node = nodes[0]
@@ -119,7 +119,7 @@ class BlockCalls(Maker):
         Args:
             nodes:  Strips of one layer.
             live:   bool[width], which codes are wanted.
-            tables: References [places, width] to numbers, one table.
+            tables: References [positions, width] to numbers, one table.
             strict: Not used: there is always a value.
         """
         node, (table,) = nodes[0], tables
@@ -153,5 +153,5 @@ class BlockCalls(Maker):
         window = find_window(np.where(fixed, -1, element_of(table)), source.shape, across_of(nodes, len(table)))
         if window is None or (window.taps * source.shape[2] + window.channels != np.arange(table.shape[1])).any():
             return None
-        return self._views.call("patches", [source], (*window.places, table.shape[1]), nodes[0].address,
+        return self._views.call("patches", [source], (*window.positions, table.shape[1]), nodes[0].address,
                                window=window.size, **window_settings(window))

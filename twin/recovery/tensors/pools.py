@@ -19,33 +19,33 @@ class Pools(Maker):
         Args:
             nodes:  Strips of one layer.
             live:   bool[width], which channels are wanted.
-            tables: References [places, width, pixels] to numbers.
+            tables: References [positions, width, pixels] to numbers.
         """
         node, table = nodes[0], tables[0][:, live]
-        places, width, pixels = table.shape
-        source, flat = self._views.image(table.reshape(places, -1), node.address)
+        positions, width, pixels = table.shape
+        source, flat = self._views.image(table.reshape(positions, -1), node.address)
         if source is None:
             return None if strict else self._largest(nodes, table)
         table, fixed = flat.reshape(table.shape), is_constant(flat)
         fill = np.unique(self._constants.bits(flat[fixed]))
         if len(fill) < 2 and not fixed.all(0).any():
-            window = find_window(np.where(fixed, -1, element_of(flat)), source.shape, across_of(nodes, places))
+            window = find_window(np.where(fixed, -1, element_of(flat)), source.shape, across_of(nodes, positions))
             if window is not None and window.dilation == (1, 1) and self._pools(window, width, pixels, source):
                 settings = window_settings(window)
                 if len(fill):
                     settings["fill"] = float(fill.view(self._constants.dtype)[0])
-                return self._views.call("max_pool", [source], (*window.places, width), node.address,
+                return self._views.call("max_pool", [source], (*window.positions, width), node.address,
                                        window=window.size, **settings)
         clipped = self._clipped(table, source) if (fill.view(self._constants.dtype) == -np.inf).all() else None
         if clipped:
-            return self._views.call("max_pool", [source], (*clipped.places, width), node.address, window=clipped.size,
-                                   **window_settings(clipped), fill=float("-inf"))
+            return self._views.call("max_pool", [source], (*clipped.positions, width), node.address,
+                                    window=clipped.size, **window_settings(clipped), fill=float("-inf"))
         return None if strict else self._largest(nodes, table)
 
     def _largest(self, nodes, table) -> DraftValue:
         """The largest value of pixels that lie anywhere."""
-        node, (places, width, pixels) = nodes[0], table.shape
-        shape = shape_of(nodes, places, width)
+        node, (positions, width, pixels) = nodes[0], table.shape
+        shape = shape_of(nodes, positions, width)
         value = self._views.view(table[..., 0].reshape(shape), node.address)
         for pixel in range(1, pixels):
             value = self._views.call("maximum", [value, self._views.view(table[..., pixel].reshape(shape),
@@ -54,7 +54,7 @@ class Pools(Maker):
 
     @staticmethod
     def _clipped(table, source) -> RecoveredWindow | None:
-        """The window whose pixels inside the image are those of a table [places, channels, pixels]."""
+        """The window whose pixels inside the image are those of a table [positions, channels, pixels]."""
         if len(source.shape) != 3 or table.shape[1] != source.shape[2]:
             return None
         fixed, element = is_constant(table), element_of(table)
@@ -83,7 +83,7 @@ def even(tables: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def pool_order(values, table: np.ndarray) -> np.ndarray | None:
-    """The order of places by the middles of their windows; None where these lie in no single image."""
+    """The order of positions by the middles of their windows; None where these lie in no single image."""
     fixed = is_constant(table)
     sources = np.unique(node_of(table[~fixed]))
     if len(sources) != 1:

@@ -20,25 +20,25 @@ class ProductCalls:
         self._weights, self._views, self._mantissas = weights, views, weights.mantissas
 
     def emit(self, nodes, live, table: np.ndarray, across: list[int], strict: bool) -> DraftValue | None:
-        """The value of a product; None if it has several places and is no convolution, and `strict` is true.
+        """The value of a product; None if it has several positions and is no convolution, and `strict` is true.
 
         Args:
             nodes:  Strips of one product.
             live:   bool[width], which rows are wanted.
-            table:  References [places, columns] to codes.
-            across: Candidates for the number of places across.
+            table:  References [positions, columns] to codes.
+            across: Candidates for the number of positions across.
         """
         node = nodes[0]
         weights = node.weights[np.flatnonzero(live)]
         used = (self._mantissas[weights] != 0).any(0)
         table, weights = self._distinct(self._views.merged(table[:, used]), weights[:, used])
         like = self._weights.like(table, "integers" if node.settings[0] else "blocks")
-        start, positions = self._weights.start(node, live, weights, like)
+        start, places = self._weights.start(node, live, weights, like)
         fixed = is_constant(table).all(0)
         if fixed.any():
             start = start + self._weights.known(table[:, fixed], weights[:, fixed], like, node)
             table, weights = table[:, ~fixed], weights[:, ~fixed]
-        made = UnpaddedProduct(node=node, weights=weights, start=start, places=positions, like=like)
+        made = UnpaddedProduct(node=node, weights=weights, start=start, places=places, like=like)
         if len(table) == 1:
             return self._pooled(made, table) or self._dense(made, table)
         return self._convolution(made, table, across) or (None if strict else self._gathered(made, table, nodes))
@@ -60,7 +60,7 @@ class ProductCalls:
         return table[:, np.sort(first)], merged
 
     def _dense(self, made, table) -> DraftValue:
-        """One place: the operand is whole values, one after the other; weights are zero where nothing is read."""
+        """One position: the operand is whole values, one after the other; weights are zero where nothing is read."""
         sources = list(dict.fromkeys(node_of(table[0]).tolist()))
         views, columns = self._views, []
         whole = []
@@ -79,13 +79,13 @@ class ProductCalls:
         return self._call("dense", operand, np.concatenate(columns, 1), (len(made.weights),), made, {})
 
     def _few(self, made, table) -> DraftValue:
-        """One place that reads few elements of large values."""
+        """One position that reads few elements of large values."""
         order = np.argsort(table[0], kind="stable")
         operand = self._views.view(table[0][order], made.node.address)
         return self._call("dense", operand, made.weights[:, order], (len(made.weights),), made, {})
 
     def _pooled(self, made, table) -> DraftValue | None:
-        """One place that reads each channel of an image for itself, as averages do."""
+        """One position that reads each channel of an image for itself, as averages do."""
         value, joined = self._views.image(table, made.node.address)
         if value is None or value.shape[2] < 2:
             return None
@@ -98,7 +98,7 @@ class ProductCalls:
         return found and self._views.shaped(found, (found.size,), made.node.address)
 
     def _convolution(self, made, table, across) -> DraftValue | None:
-        """Places that read windows of an image."""
+        """Positions that read windows of an image."""
         image, table = self._views.image(table, made.node.address)
         if image is None:
             return None
@@ -115,7 +115,7 @@ class ProductCalls:
             settings["groups"] = kernel[1]
         if len(fill) and fill[0]:
             settings["fill"] = int(fill[0]) if fill[0] == int(fill[0]) else float(fill[0])
-        return self._call("convolution", image, kernel[0], (*window.places, len(made.weights)), made, settings)
+        return self._call("convolution", image, kernel[0], (*window.positions, len(made.weights)), made, settings)
 
     def _kernel(self, weights, window: RecoveredWindow, channels):
         """Weights [rows, window rows, window columns, channels / groups], as indices of mantissas, and the groups."""
@@ -135,7 +135,7 @@ class ProductCalls:
         return kernel, groups
 
     def _gathered(self, made, table, nodes) -> DraftValue:
-        """Places whose operands lie anywhere: a table of elements, and one dense layer for all places."""
+        """Positions whose operands lie anywhere: a table of elements, and one dense layer for all positions."""
         across = next((node.across for node in nodes if len(table) % node.across == 0), len(table))
         shape = (len(table) // across, across)
         operand = self._views.view(table.reshape(*shape, -1), made.node.address)
@@ -150,11 +150,11 @@ class ProductCalls:
         except TooWide:
             pass
         if function == "convolution":
-            rows, places = len(weights), {name: settings[name] for name in settings if name != "groups"}
+            rows, moves = len(weights), {name: settings[name] for name in settings if name != "groups"}
             weights = _ungrouped(weights, settings.get("groups", 1))
             width = int(np.prod(weights.shape[1:]))
             operand = self._views.call("patches", [operand], (*shape[:-1], width), address, window=weights.shape[1:3],
-                                       **places)
+                                       **moves)
             weights = weights.reshape(rows, width)
         arguments, exact = self._weights.accumulated(made, weights)
         return self._views.call("accumulated", [operand, *arguments], shape, address, codes=NUMBERS, **exact)

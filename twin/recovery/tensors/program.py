@@ -68,7 +68,7 @@ class _Drafting:
         elif firmware.recurrent:
             shape = self._passes(), *shape
         for node in self.lowered.inputs:
-            nodes[node].places, nodes[node].width = int(np.prod(shape[:-1], dtype=int)), shape[-1]
+            nodes[node].positions, nodes[node].width = int(np.prod(shape[:-1], dtype=int)), shape[-1]
         return shape
 
     def _inputs(self, shape: tuple[int, ...]) -> DraftValue:
@@ -142,7 +142,7 @@ class _Drafting:
         """Let the live elements of a leaf be those of a value."""
         where = np.full(len(live), -1, np.int64)
         where[live] = self.views.all(value).reshape(-1)
-        self.statements.place(leaf, where)
+        self.statements.refer(leaf, where)
 
     def _state(self, loop: LoopDraft, carried: Carried):
         nodes = self.lowered.nodes
@@ -165,12 +165,12 @@ class _Drafting:
         node = self.lowered.nodes[leaf]
         live = self._live(leaf).reshape(-1, len(content)).any(0)
         inner = self.views.view(self.statements.mapped(content[live]), 0)
-        shape = (node.places, *inner.shape) if collected else inner.shape
+        shape = (node.positions, *inner.shape) if collected else inner.shape
         value = DraftValue(shape=shape, codes=inner.codes, zero=inner.zero, limit=inner.limit)
         if not collected:
             self._bind(leaf, live, value)
             return value, inner
-        where = np.full((node.places, len(live)), -1, np.int64)
-        where[:, live] = self.views.all(value).reshape(node.places, -1)[::-1 if loop.turned else 1]
-        self.statements.place(leaf, where.reshape(-1))
+        where = np.full((node.positions, len(live)), -1, np.int64)
+        where[:, live] = self.views.all(value).reshape(node.positions, -1)[::-1 if loop.turned else 1]
+        self.statements.refer(leaf, where.reshape(-1))
         return value, inner

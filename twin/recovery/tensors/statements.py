@@ -26,7 +26,7 @@ class Statements:
     Args:
         firmware: The firmware.
         lowered:  The nodes.
-        live:     bool[places * width] for each node, the elements that are wanted.
+        live:     bool[positions * width] for each node, the elements that are wanted.
     """
 
     def __init__(self, firmware: Firmware, lowered: ProgramNodes, live: dict[int, np.ndarray]):
@@ -44,7 +44,7 @@ class Statements:
         """Let a node be a value that has its elements in the same order."""
         self._where[node] = self.views.all(value).reshape(-1)
 
-    def place(self, node: int, where: np.ndarray):
+    def refer(self, node: int, where: np.ndarray):
         """Let the elements of a node be references to elements of values; -1 where nobody reads them."""
         self._where[node] = where
 
@@ -60,7 +60,7 @@ class Statements:
         """Make the calls of a group."""
         nodes = [self.nodes[index] for index in group]
         first = nodes[0]
-        live = np.any([(self.live[index] & ~is_constant(node.out)).reshape(node.places, -1).any(0)
+        live = np.any([(self.live[index] & ~is_constant(node.out)).reshape(node.positions, -1).any(0)
                        for index, node in zip(group, nodes, strict=True)], 0)
         if not live.any():
             return
@@ -73,15 +73,15 @@ class Statements:
             function = {"product": self._product, "max_pool": self._pools.emit, "blocks": self._blocks.emit,
                         "softmax": self._softmax, "largest": self._reduced, "total": self._reduced,
                         "running": self._running}[first.op]
-            at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
+            at = self._each_once(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
         done = 0
         for index, node in zip(group, nodes, strict=True):
-            where = np.full((node.places, node.width), -1, np.int64)
-            where[:, live] = at[done:done + node.places]
-            self._where[index], done = where.reshape(-1), done + node.places
+            where = np.full((node.positions, node.width), -1, np.int64)
+            where[:, live] = at[done:done + node.positions]
+            self._where[index], done = where.reshape(-1), done + node.positions
 
     def _tables(self, nodes, live=None) -> list[np.ndarray]:
-        """References [places, elements] of each operand, for the places of all strips of a group.
+        """References [positions, elements] of each operand, for the positions of all strips of a group.
 
         Args:
             live: bool[width], elements to which point-wise operands are cut; all of them if not given.
@@ -93,20 +93,20 @@ class Statements:
         return tables
 
     def _pointwise(self, nodes, live) -> np.ndarray:
-        """A point-wise operation; returns references to the values of the elements [places, live elements]."""
+        """A point-wise operation; returns references to the values of the elements [positions, live elements]."""
         node, tables = nodes[0], self._tables(nodes, live)
-        known = is_constant(np.concatenate([node.out.reshape(node.places, -1)[:, live] for node in nodes]))
+        known = is_constant(np.concatenate([node.out.reshape(node.positions, -1)[:, live] for node in nodes]))
         main = next(k for k, table in enumerate(tables) if not is_constant(table[~known]).all())
         whole = self._points.whole(node, tables, main, known)
         if whole is not None:
             return whole
-        return self._placed(self._points.laid, nodes, live, tables)
+        return self._each_once(self._points.laid, nodes, live, tables)
 
-    def _placed(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
-        """Compute each different place once, in the order of what it reads.
+    def _each_once(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
+        """Compute each different position once, in the order of what it reads.
 
         Args:
-            order: Function of the values, and of the table of different places, that gives another order or None.
+            order: Function of the values, and of the table of different positions, that gives another order or None.
         """
         tables = self._tables(nodes) if tables is None else tables
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
@@ -123,7 +123,7 @@ class Statements:
         return self.views.all(value).reshape(len(chosen), -1)[number[where]]
 
     def _softmax(self, nodes, live, tables, strict) -> DraftValue:
-        """The softmax of the elements of each place."""
+        """The softmax of the elements of each position."""
         table = tables[0][:, :nodes[0].settings[0]]
         source = self.views.view(table.reshape(shape_of(nodes, *table.shape)), nodes[0].address)
         tables = () if self._unquantized else ((fractions(), "fractions"), (wholes(), "wholes"))
@@ -131,7 +131,7 @@ class Statements:
         return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
 
     def _reduced(self, nodes, live, tables, strict) -> DraftValue:
-        """The largest element, or the sum, of the elements of each place."""
+        """The largest element, or the sum, of the elements of each position."""
         source = self.views.view(tables[0].reshape(self.views.shape(nodes, tables)), nodes[0].address)
         return self.views.call(nodes[0].op, [source], (*source.shape[:-1], 1), nodes[0].address)
 
@@ -140,14 +140,14 @@ class Statements:
         raise Unrecognised("the program reads reductions of parts of a vector")
 
     def _product(self, nodes, live, tables, strict) -> DraftValue | None:
-        """A dense layer or a convolution; None for another product of several places, if `strict`."""
+        """A dense layer or a convolution; None for another product of several positions, if `strict`."""
         return self._products.emit(nodes, live, tables[0], across_of(nodes, len(tables[0])), strict)
 
 
 def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Places that may be computed, and for each place the one whose result it has: those that differ, or all.
+    """Positions that may be computed, and for each position the one whose result it has: those that differ, or all.
 
-    Places that read nothing but constants, such as padding, are places of an image, too.
+    Positions that read nothing but constants, such as padding, are positions of an image, too.
     """
     every = np.arange(len(rows))
     outside = np.where(is_constant(rows).all(1), every, -1)

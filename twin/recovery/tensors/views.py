@@ -80,7 +80,7 @@ class Views:
 
     def constant(self, table: np.ndarray, role: str) -> Constant:
         """References to constant numbers as a stored tensor."""
-        memory, places = self.constants.place(table)
+        memory, places = self.constants.stored(table)
         values = self.constants.values(table)
         return Constant(values=values, role=role, memory=memory, places=places if memory else None)
 
@@ -203,7 +203,7 @@ class Views:
         return table, sources, values
 
     def shape(self, nodes: list[ProgramNode], tables: list[np.ndarray]) -> tuple[int, ...]:
-        """Shape of a result of the size of tables [places, elements]; elements that lie in an image keep its shape."""
+        """Shape of a result of the size of tables [positions, elements]; elements of an image keep its shape."""
         for table in tables:
             sources = np.unique(node_of(table[~is_constant(table)]))
             value = self.values[int(sources[0])] if len(sources) == 1 else None
@@ -232,11 +232,11 @@ class Views:
 
 
 def reading_order(rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """The order of places: that of the elements in a column without constants, as they lie in an image.
+    """The order of positions: that of the elements in a column without constants, as they lie in an image.
 
     Args:
-        rows:  References [places, elements].
-        first: Indices of places that differ.
+        rows:  References [positions, elements].
+        first: Indices of positions that differ.
     """
     steady = ~is_constant(rows[first]).any(0)
     moving = steady & (rows[first] != rows[first[:1]]).any(0)

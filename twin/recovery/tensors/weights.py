@@ -78,7 +78,7 @@ class FirmwareWeights:
         """float64[rows], the products of columns that are the same constants everywhere."""
         values = self._views.code_values(table, like)
         if (values != values[0]).any():
-            raise Unrecognised("a product reads constants that differ from place to place")
+            raise Unrecognised("a product reads constants that differ from position to position")
         return self.reals(node, weights).astype(np.float64) @ values[0]
 
     def reals(self, node: ProgramNode, weights: np.ndarray) -> np.ndarray:

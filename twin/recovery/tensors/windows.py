@@ -1,4 +1,4 @@
-"""Windows: tables of elements that are read place by place, as the windows of a convolution or of pooling."""
+"""Windows: tables of elements that are read position by position, as the windows of a convolution or of pooling."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ class RecoveredWindow:
     """A window that moves over an image.
 
     Attributes:
-        places:   Rows and columns of places.
-        size:     Rows and columns of pixels of the window.
-        stride:   Distance between places, down and across.
-        dilation: Distance between pixels of the window, down and across.
-        padding:  Rows and columns of padding above, below, left and right of the image.
-        taps:     int64[columns of the table], number of the pixel in the window, row by row.
-        channels: int64[columns of the table], channel.
+        positions: Rows and columns of positions.
+        size:      Rows and columns of pixels of the window.
+        stride:    Distance between positions, down and across.
+        dilation:  Distance between pixels of the window, down and across.
+        padding:   Rows and columns of padding above, below, left and right of the image.
+        taps:      int64[columns of the table], number of the pixel in the window, row by row.
+        channels:  int64[columns of the table], channel.
     """
 
-    places: tuple[int, int]
+    positions: tuple[int, int]
     size: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
@@ -33,10 +33,10 @@ def find_window(table: np.ndarray, shape: tuple[int, int, int], across: Iterable
     """The window that reads a table, verified element by element, or None.
 
     Args:
-        table:  int64[places, columns], element of an image by row, column and channel; -1 for padding. Each column of
-                the table has an element at some place.
+        table:  int64[positions, columns], element of an image by row, column and channel; -1 for padding. Each column
+                of the table has an element at some position.
         shape:  Rows, columns and channels of the image.
-        across: Candidates for the number of places across.
+        across: Candidates for the number of positions across.
     """
     pixel, channel = np.divmod(table, shape[2])
     row, column = np.divmod(pixel, shape[1])
@@ -60,9 +60,9 @@ def _axis(at, inside, number, steps, size):
     """Stride and offset of each column along one axis, or None.
 
     Args:
-        at:     int64[places, columns], position on the axis.
-        number: int64[places], number of the place along the axis.
-        steps:  Distance between places that are neighbours along the axis.
+        at:     int64[positions, columns], coordinate on the axis.
+        number: int64[positions], number of the position along the axis.
+        steps:  Distance between positions that are neighbours along the axis.
         size:   Size of the image along the axis.
     """
     pairs = inside[:-steps] & inside[steps:] & (np.diff(number[::1])[:, None] > 0 if steps == 1 else True)
@@ -74,8 +74,8 @@ def _axis(at, inside, number, steps, size):
 
 
 def _strided(at, inside, number, stride, size):
-    """Stride and offset of each column, and bool[places, columns], which positions lie in the image; None for another
-    stride."""
+    """Stride and offset of each column, and bool[positions, columns], which coordinates lie in the image; None for
+    another stride."""
     if stride < 1:
         return None
     offsets = at - number[:, None] * stride
@@ -102,23 +102,23 @@ def _window(axes, inside, shape, down, across, channels):
         reach = int(offset.max()) - low
         after = max(0, (count - 1) * stride + reach + 1 + low - size)
         if count == 1 and size - low + after - reach > stride:
-            stride = size  # The window has one place only, and a larger stride leaves out the others.
+            stride = size  # The window has one position only, and a larger stride leaves out the others.
         if (size - low + after - reach - 1) // stride + 1 != count:
             return None
         sizes.append(reach // dilation + 1)
         steps.append((stride, dilation))
         padding += [-low, after]
         taps.append((offset - low) // dilation)
-    return RecoveredWindow(places=(down, across), size=tuple(sizes), stride=(steps[0][0], steps[1][0]),
+    return RecoveredWindow(positions=(down, across), size=tuple(sizes), stride=(steps[0][0], steps[1][0]),
                            dilation=(steps[0][1], steps[1][1]), padding=tuple(padding),
                            taps=taps[0] * sizes[1] + taps[1], channels=channels)
 
 
 def find_clipped(pixels: np.ndarray, shape: tuple[int, int]) -> RecoveredWindow | None:
-    """The window of which each place has the pixels inside the image, or None.
+    """The window of which each position has the pixels inside the image, or None.
 
     Args:
-        pixels: int64[places, pixels], pixels of each place, -1 for none; places are ordered row by row.
+        pixels: int64[positions, pixels], pixels of each position, -1 for none; positions are ordered row by row.
         shape:  Rows and columns of the image.
     """
     pixels = np.sort(pixels, 1)
@@ -137,7 +137,7 @@ def find_clipped(pixels: np.ndarray, shape: tuple[int, int]) -> RecoveredWindow 
     if not all(axes) or (inside.sum(1) != np.prod([high - low + 1 for low, high in ends], 0)).any():
         return None
     (size, stride, padding), (width, step, sides) = axes
-    return RecoveredWindow(places=(len(pixels) // across, across), size=(size, width), stride=(stride, step),
+    return RecoveredWindow(positions=(len(pixels) // across, across), size=(size, width), stride=(stride, step),
                            dilation=(1, 1), padding=(*padding, *sides), taps=np.zeros(0), channels=np.zeros(0))
 
 
