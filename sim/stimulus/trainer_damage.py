@@ -48,7 +48,7 @@ class StrictCore(TrainerCore):
         """
         found = super().check(seen, name, extent, **options)
         rows = seen.rows()[0]
-        words = rows if seen.view.space == Space.ACCUMULATORS else (seen.places + rows).ravel()
+        words = rows if seen.view.space == Space.ACCUMULATORS else (seen.offsets + rows).ravel()
         if options.get("written") and len(np.unique(words)) != len(words):
             raise UndefinedProgram(name)
         return found

@@ -175,7 +175,7 @@ class ObservedTrainer(Trainer):
 def _words(core: TrainerCore, seen: Seen) -> dict[int, bytes]:
     """The words of exponents that a view sees, by number; those that are not there are left out."""
     rows, inside = seen.rows()
-    numbers = {int(word) for word in (seen.places + rows[inside]).ravel()} if inside.any() else set()
+    numbers = {int(word) for word in (seen.offsets + rows[inside]).ravel()} if inside.any() else set()
     every = [exponent.now - E_MIN for exponent in core.exponents]
     words = len(every) // LANES
     return {word: bytes(every[LANES * word : LANES * (word + 1)]) for word in numbers if 0 <= word < words}
