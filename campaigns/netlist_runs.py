@@ -120,7 +120,7 @@ def network(name: str, place: str, samples: int) -> Ended:
     """Run a shipped network on the netlist of a preset, and compare all bits and events with golden's."""
     begin, console, path = time.monotonic(), Console(file=io.StringIO()), MODELS / f"{name}.safetensors"
     source = InputSource(inputs=None, data=None, samples=str(samples), first=0, default=samples)
-    request = Request(path=path, place=str(path), source=source, preset=place, kind=MachineKind.NETLIST, jobs=1,
+    request = Request(path=path, location=str(path), source=source, preset=place, kind=MachineKind.NETLIST, jobs=1,
                       folder=KEPT / "reports", waves=False)
     with Builds(MachineKind.NETLIST, [(find_config(place),)]) as builds:
         done = verify_model(prepare(request, console), builds, console)

@@ -123,7 +123,7 @@ def mismatches(path: Path, name: str, samples: int, data: Path | None = None) ->
     """Number of bits and event counters that differ on the simulated machine."""
     console = Console(file=io.StringIO())
     source = InputSource(inputs=None, data=data, samples=str(samples), first=0, default=samples)
-    request = Request(path=path, place=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
+    request = Request(path=path, location=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
                       folder=OUT, waves=False)
     done = verify_model(prepare(request, console), builds(name), console)
     return done.bits + done.reference_bits + len(done.events)

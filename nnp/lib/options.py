@@ -57,8 +57,9 @@ Inputs = Annotated[Path | None, typer.Option(
                      "(the last index changes fastest).",
     show_default=False)]
 TestData = Annotated[str | None, typer.Option(
-    "--data", metavar="PLACE", help="Data set: a .npz, .npy or .csv file, a folder (of images by class, of t10k-*.gz "
-                                    "files, or of .ts files), module:callable, or a .toml file that describes one.",
+    "--data", metavar="LOCATION", help="Data set: a .npz, .npy or .csv file, a folder (of images by class, of "
+                                       "t10k-*.gz files, or of .ts files), module:callable, or a .toml file that "
+                                       "describes one.",
     show_default="the shipped test set that the model names")]
 OwnData = Annotated[str | None, typer.Option(
     "--data", metavar="DATA", show_default=False,
@@ -113,8 +114,8 @@ OPTIONS = {
     "weights_float": Words(
         ("--weights-float",),
         "Weights with an exponent of e bits for each, and m bits of fraction, as EeMm: E4M3, E2M1, or E3M0 for powers "
-        "of two. For --arithmetic bfp, in place of --weights-bits."),
-    "input_float": Words(("--input-float",), "The same for the inputs of layers, in place of --input-bits."),
+        "of two. For --arithmetic bfp, instead of --weights-bits."),
+    "input_float": Words(("--input-float",), "The same for the inputs of layers, instead of --input-bits."),
     "layers": Words(("--layer",), "Bits of one layer, as NAME=WEIGHTS,INPUTS. May be repeated."),
     "symmetric": Words(
         ("--symmetric/--full",), "Leave out the lowest code of inputs, as most machines do, or use all codes.",
@@ -137,7 +138,7 @@ OPTIONS = {
     "start": Words(("--start",), "Starting point of training."),
     "stages": Words(
         ("--stages",), "Initialise weights, saturations and offsets one after the other, each with its epochs of "
-                       'training, in place of the QAT epochs: "weights:1, saturations:1, offsets:2"; + joins two.'),
+                       'training, instead of the QAT epochs: "weights:1, saturations:1, offsets:2"; + joins two.'),
     "batch_norm": Words(("--batch-norm",), "Keep batch normalisation during training, and fold it afterwards."),
     "keep_input": Words(
         ("--keep-input",), "Keep the range of the input images during training, which is faster."),

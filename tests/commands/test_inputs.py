@@ -146,7 +146,7 @@ def test_verify_on_inputs_without_labels(firmware, folder):
 
 def test_a_model_without_test_set_says_how_to_give_inputs(firmware):
     for words in ("predict", "model.safetensors"), ("verify", "model.safetensors"), ("overflow", "model.safetensors"):
-        assert "no test set: give inputs with --inputs FILE.npy, or a test set with --data PLACE" in refused(*words)
+        assert "no test set: give inputs with --inputs FILE.npy, or a test set with --data LOCATION" in refused(*words)
     assert "has no test set" in refused("run", "firmware.safetensors")
     save_model(replace(firmware, data="folder digits"), "model.safetensors")
     assert "has the test set of folder digits, which is not shipped: give" in refused("verify", "model.safetensors")

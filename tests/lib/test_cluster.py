@@ -40,4 +40,4 @@ def test_workers_that_are_not_as_they_must_be(monkeypatch):
 
 
 def test_functions_go_by_name():
-    assert cluster.named(cluster.place(edition)) is edition
+    assert cluster.named(cluster.name_of(edition)) is edition
