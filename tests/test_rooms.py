@@ -242,7 +242,7 @@ def test_every_unit_takes_what_a_trainer_gives_it(name):
 
 
 def test_every_testbench_has_its_unit():
-    assert {bench.place for bench in TESTBENCHES.values()} == holding("sim", "\n@cocotb.test") - {
+    assert {bench.path for bench in TESTBENCHES.values()} == holding("sim", "\n@cocotb.test") - {
         "machines/cocotb_server"}  # it answers another process, and tests nothing
     without = components().keys() - TESTBENCHES.keys()
     assert TESTBENCHES.keys() <= components().keys()

@@ -90,15 +90,15 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def find_board(board: str) -> Board:
+def find_board(name: str) -> Board:
     """The board of a name or of a TOML file.
 
     Raises:
         ValueError: there is no such board, or its file does not describe one.
     """
-    path = Path(board) if board.endswith(".toml") else FOLDER / f"{board}.toml"
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if not path.is_file():
-        raise ValueError(f"there is no board {board!r}: choose one of {', '.join(names())}, or copy "
+        raise ValueError(f"there is no board {name!r}: choose one of {', '.join(names())}, or copy "
                          f"{FOLDER / 'ulx3s.toml'} to a file of your own and name that")
     try:
         values = tomllib.loads(path.read_text())

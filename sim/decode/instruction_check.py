@@ -127,7 +127,7 @@ async def begin(dut):
 
 @cocotb.test()
 async def matches_spec(dut):
-    """Random instructions at every place of random programs."""
+    """Random instructions at every position of random programs."""
     rng, found = np.random.default_rng(cocotb.RANDOM_SEED), set()
     dut.outside.value = dut.values.value = dut.address.value = 0
     await begin(dut)

@@ -84,7 +84,7 @@ class Bench:
     def totals(self) -> dict[str, int]:
         """The totals that the unit has counted."""
         value = int(self.dut.totals.value)
-        return {name: value >> 32 * place & 0xFFFFFFFF for place, name in enumerate(TOTALS)}
+        return {name: value >> 32 * index & 0xFFFFFFFF for index, name in enumerate(TOTALS)}
 
 
 def headers(passes: list[Given]) -> list[int]:

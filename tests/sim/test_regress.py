@@ -135,13 +135,13 @@ def test_a_testbench_that_binds_its_names_in_another_form_is_refused(tmp_path, m
     monkeypatch.setattr(units, "ROOM", tmp_path)
     (tmp_path / "paper.py").write_text(f"{line}\n")
     with pytest.raises(ValueError, match=rf"^sim/paper\.py binds {name} in a way that is not read here: write one "):
-        _ = units.Testbench(place="paper").mutants
+        _ = units.Testbench(path="paper").mutants
 
 
 def test_an_assignment_may_have_several_names(tmp_path, monkeypatch):
     monkeypatch.setattr(units, "ROOM", tmp_path)
     (tmp_path / "paper.py").write_text("CONFIGURATIONS = other = ('wide', 'tiny')\n")
-    bench = units.Testbench(place="paper")
+    bench = units.Testbench(path="paper")
     assert (bench.configurations, bench.tested, bench.mutants) == (("wide", "tiny"), ("tiny",), ())
 
 
