@@ -19,7 +19,7 @@ class Mutant:
     Attributes:
         unit:   Name of the unit whose testbench must notice.
         old:    Text that occurs once in the file.
-        new:    Text that takes its place and breaks the unit.
+        new:    Text that replaces it and breaks the unit.
         file:   Path of the file, from the root of the repository.
         config: Preset in which the testbench notices; DEFAULT, or the unit's first one if its testbench lacks that.
         test:   Function in TESTS that notices, with its parameters in brackets, where no preset has the line; empty for

@@ -161,7 +161,7 @@ def lstms() -> list[tuple[Gates, int]]:
 def table(title: str, cells: list[tuple[str, str, int]], console: Console) -> int:
     """Print a table, and return the sum of its mismatches."""
     found = {(row, column): value for row, column, value in cells}
-    rows, columns = (sorted({key[place] for key in found}) for place in (0, 1))
+    rows, columns = (sorted({key[axis] for key in found}) for axis in (0, 1))
     made = Table("training", *columns, title=title)
     for row in rows:
         made.add_row(row, *(str(found.get((row, column), "-")) for column in columns))

@@ -66,7 +66,7 @@ def test_models_come_over_http(server, tmp_path, monkeypatch):
 
 def test_verify_knows_a_model_by_its_url(server, monkeypatch):
     def prepare(request, console):
-        raise ValueError(f"{request.path.stem} of {request.place}: {load_model(request.path).name}")
+        raise ValueError(f"{request.path.stem} of {request.location}: {load_model(request.path).name}")
 
     monkeypatch.setattr("concord.verification.whole.prepare", prepare)
     url = f"{server}/{LSTM.name}"

@@ -161,7 +161,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
     (("train", "image", "mlp", "-o", "own_layers.py/m"), "own_layers.py: it is a file, so own_layers.py/m cannot be"),
     (("train", "image", "mlp", "--fp32", "."), ".: it is a folder; name"),
     (("train", "image", "mlp", "--log", "own_layers.py/log.csv"), "own_layers.py: it is a file, so"),
-    (("train", "image", "mlp", "--log", "own_layers.py"), "own_layers.py: it is a file; name another place"),
+    (("train", "image", "mlp", "--log", "own_layers.py"), "own_layers.py: it is a file; name another path"),
     (("train", "image", "mlp", "--checkpoint", "own_layers.py"), "own_layers.py: it is a file, so"),
     (("train", "lstm", "-o", "."), ".: it is a folder; name"),
     (("train", "mlp", "--patience", 2), "--patience is for --arithmetic bfp-lazy: leave it out"),
@@ -197,7 +197,7 @@ def test_a_folder_that_may_not_be_written(too_late, monkeypatch, folder):
     monkeypatch.setattr(os, "access", lambda path, mode: path != folder)
     result = nnp("train", "image", "mlp", "-o", folder / "deep" / "m")
     assert result.exit_code == 2
-    assert f"{folder / 'deep' / 'm'}: {folder} cannot be written; name another place" in result.stderr
+    assert f"{folder / 'deep' / 'm'}: {folder} cannot be written; name another path" in result.stderr
 
 
 def test_calibration_sets_that_are_refused(folder):

@@ -11,7 +11,7 @@ import time
 import zipfile
 
 import pytest
-from concord.dashboard.places import below
+from concord.dashboard.paths import below
 from concord.dashboard.security import HEADERS
 from concord.dashboard.settings import Settings, listening, token_of
 from concord.tests.dashboard.conftest import BASE, TOKEN

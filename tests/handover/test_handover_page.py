@@ -130,7 +130,7 @@ def firmware(tmp_path_factory):
     (["--samples", "0"], "--samples 0 is neither 'all' nor a number"),
     (["--first", "9999"], "--first 9999 is not one of the samples"),
     (["--inputs", "missing.npy"], "missing.npy"),
-    (["-o", "{firmware}"], "it is a file; name another place"),
+    (["-o", "{firmware}"], "it is a file; name another path"),
     (["--data", "/nowhere"], "/nowhere: there is no such file or folder"),
 ])
 def test_bad_input_is_a_sentence_and_leaves_nothing(firmware, tmp_path, monkeypatch, words, said):
