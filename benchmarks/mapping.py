@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 from concord.handover.place import CELLS, NEXTPNR, packed, tool
-from concord.hw.targettop import BoardTop, clock_on
+from concord.hw.board_top import BoardTop, clock_on
 from concord.hw.boards.board import Board, find_board
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.netlist import Mapping, synthesise

@@ -134,7 +134,7 @@ def test_linux_reads_the_registers_of_its_device(board, tmp_path):
             file.truncate(size)
     for place, code, said in (
         (f"{tmp_path}/uio,{tmp_path}/memory", 1, "open: The machine has another configuration than the headers.\n"),
-        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no accelerator is here; call it as: example_cores PLACE\n"),
+        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no accelerator is here; call it as: example_cores LOCATION\n"),
     ):
         done = subprocess.run(["./example_linux", place], cwd=board, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (code, said)

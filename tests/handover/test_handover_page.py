@@ -113,7 +113,7 @@ def test_linux_reads_the_registers_of_its_device(board, tmp_path):
         (tmp_path / name).write_bytes(bytes(4096))
     for place, code, said in (
         (f"{tmp_path}/uio,{tmp_path}/stream", 1, "open: The machine has another configuration than the headers.\n"),
-        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no machine is here; call it as: example PLACE [load.bin]\n"),
+        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no machine is here; call it as: example LOCATION [load.bin]\n"),
     ):
         done = subprocess.run(["./example_linux", place], cwd=folder, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (code, said)
