@@ -49,9 +49,9 @@ def too_late(monkeypatch):
     def reached(*_, **__):
         raise AssertionError("too late")
 
-    places = ((data, "fashion_mnist"), (data, "japanese_vowels"), (image, "trained"),
+    functions = ((data, "fashion_mnist"), (data, "japanese_vowels"), (image, "trained"),
               (compare_starts, "trained"))
-    for module, name in places:
+    for module, name in functions:
         monkeypatch.setattr(module, name, reached)
 
 
@@ -60,7 +60,7 @@ def test_a_seed_gives_the_same_bytes(folder):
         done("train", "image", "own_layers:dense", *TINY, "--seed", seed, "-o", folder / name / "m", "--fp32",
              folder / name / "f")
     for name in "m", "f":
-        a, b, c = ((folder / place / name).read_bytes() for place in "abc")
+        a, b, c = ((folder / run / name).read_bytes() for run in "abc")
         assert a == b != c
 
 

@@ -1,4 +1,4 @@
-"""The queue and the folders of runs: places, states, processes that outlive a server, and numbered commands."""
+"""The queue and the folders of runs: positions, states, processes that outlive a server, and numbered commands."""
 
 import json
 import os

@@ -239,7 +239,7 @@ def test_entries_that_do_not_fit(firmware, wrong, sentence):
 
 
 def patches(image, layout: Layout):
-    """The elements that are sent, place by place, by loops."""
+    """The elements that are sent, position by position, by loops."""
     sent = []
     for row in range(-layout.padding[0], layout.rows + layout.padding[1], layout.stride[0]):
         for column in range(-layout.padding[2], layout.columns + layout.padding[3], layout.stride[1]):

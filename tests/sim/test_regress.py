@@ -146,7 +146,7 @@ def test_an_assignment_may_have_several_names(tmp_path, monkeypatch):
 
 
 def test_counted_conditions_keep_their_signs(tmp_path):
-    """Verilator 5.048 extends the sign of a wrong bit where it puts a function in the place of its call."""
+    """Verilator 5.048 extends the sign of a wrong bit where it puts a function instead of its call."""
     (tmp_path / "top.v").write_text(
         "module top(input [1:0] mode, input signed [5:0] i, output signed [7:0] o);\n  wire [5:0] a;\n"
         "  assign a = mode[1] ? 6'h20 : 6'h00;\n  assign o = i + $signed({1'h0, a});\nendmodule\n")
