@@ -162,7 +162,7 @@ class ListMaker:
         return self._sent(CommandKind.RUN, core, b"".join(messages), room)
 
     def run_on(self, core: int, source: MemoryPart, count: int, room: int) -> MemoryPart:
-        """Add a RUN on the `count` bytes of messages that another core has stored at a part."""
+        """Add a RUN on the `count` bytes of messages that another core has stored in a part."""
         answers = self.part(ALIGNED + room)
         outside = (self.dram[core],) if core in self.dram else ()
         self.add(Command(kind=CommandKind.RUN, core=core, first=source.first + ALIGNED, count=count,
