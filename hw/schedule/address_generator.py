@@ -157,13 +157,13 @@ class AddressGenerator(wiring.Component):
         word, iteration, x = Turns("word"), Turns("iteration"), Turns("x")
         stride_x, stride_y = (
             words.of_job(name, Mux(job.source.inc, job[name], 0)) for name in ("stride_x", "stride_y"))
-        first_word, first_iteration, position = Signal(), Signal(), self.walked
+        first_word, first_iteration, place = Signal(), Signal(), self.walked
         next_iteration = Signal(bits)
         m.d.comb += [
             next_iteration.eq(Mux(x.last, along_y, along_x) + Mux(x.last, stride_y, stride_x)),
-            position.iteration.eq(iteration.number), position.first_word.eq(first_word),
-            position.first_iteration.eq(first_iteration), position.last_word.eq(word.last),
-            position.last_iteration.eq(iteration.last)]
+            place.iteration.eq(iteration.number), place.first_word.eq(first_word),
+            place.first_iteration.eq(first_iteration), place.last_word.eq(word.last),
+            place.last_iteration.eq(iteration.last)]
         with m.If(self.advance):
             m.d.sync += [*word.step(), address.eq(address + 1), first_word.eq(word.last)]
             with m.If(word.last):
